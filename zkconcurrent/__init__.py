@@ -1,0 +1,1 @@
+"""The locks of `threading`, shared by every process that opens the same path in the same ZooKeeper."""
