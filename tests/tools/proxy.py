@@ -449,8 +449,8 @@ class _Link:
                 return due
             if strike is not None and message is not None:
                 if strike.effect.startswith("lose"):
+                    strike.strike(message.request or message)  # first, so that a client that knows finds it told
                     self.cut(reset=True)
-                    strike.strike(message.request or message)
                     return None
                 if strike.effect == "hold" and not strike.released:
                     strike.strike(message.request or message)
