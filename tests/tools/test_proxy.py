@@ -255,6 +255,7 @@ def test_only_the_struck_request_and_what_follows_is_lost(
     proxy: Proxy, client: KazooClient, direct: KazooClient, path: str, how: str
 ) -> None:
     """Of requests sent at once, those before the struck one are applied and answered, those after it unanswered."""
+    proxy.delay(LONG_ENOUGH)  # all three are sent before the first is answered
     with getattr(proxy, how)("create", where=lambda message: message.path.endswith("b")):
         before, struck, after = (client.create_async(f"{path}/{name}") for name in "abc")
         assert before.get(timeout=10) == f"{path}/a"
