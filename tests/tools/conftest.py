@@ -1,4 +1,4 @@
-"""One real server for the tests of the tools, and clients whose connections a test can tell apart."""
+"""One real server and one Java process for the tests of the tools, and clients of a test's own."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import ExitStack
 import pytest
 from kazoo.client import KazooClient
 
+from tests.tools.curator import CuratorClient, CuratorPeer
 from tests.tools.proxy import Proxy
 from zkconcurrent.testing import Server
 
@@ -41,3 +42,17 @@ def connect() -> Iterator[Connect]:
             return client
 
         yield connect
+
+
+@pytest.fixture(scope="session")
+def peer() -> Iterator[CuratorPeer]:
+    """One Java process for all."""
+    with CuratorPeer() as peer:
+        yield peer
+
+
+@pytest.fixture
+def java(peer: CuratorPeer, server: Server) -> Iterator[CuratorClient]:
+    """A session of the Java process."""
+    with peer.client(server.hosts) as java:
+        yield java
