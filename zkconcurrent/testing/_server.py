@@ -70,6 +70,7 @@ class Server(Service):
         self._port = port
         self._server_id = server_id
         self._installation = installation
+        self._java = Path("java")  # until start finds which
         if min_session_timeout is None:
             min_session_timeout = 2 * tick_time
         self._settings = {
@@ -155,6 +156,8 @@ class Server(Service):
         """
         if self.is_running:
             raise RuntimeError(f"{self!r} is running already")
+        self._installation = self._installation or find_installation()
+        self._java = find_java()
         if self._leash is not None:
             self._launch(self._leash, wait)
         elif self._fixed_port is not None:
@@ -263,14 +266,14 @@ class Server(Service):
         config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         if self._server_id is not None:
             (leash.folder / "myid").write_text(f"{self._server_id}\n")
-        installation = self._installation or find_installation()
+        assert self._installation is not None
         properties = {"java.io.tmpdir": leash.folder, **self._properties}
         command = [
-            str(find_java()),
+            str(self._java),
             *_JVM_OPTIONS,
             *(f"-D{name}={value}" for name, value in properties.items()),
             "-cp",
-            os.pathsep.join(map(str, (_LOGGING, *installation.class_path))),
+            os.pathsep.join(map(str, (_LOGGING, *self._installation.class_path))),
             "org.apache.zookeeper.server.quorum.QuorumPeerMain",
             str(config),
         ]
@@ -296,7 +299,7 @@ class Server(Service):
         tail = "\n".join(self.log.splitlines()[-30:])
         error = PortTakenError if "BindException" in tail else RuntimeError
         raise error(
-            f"the ZooKeeper server on port {self._port} {what}. Java: {java_version(find_java())}. Its log:\n{tail}"
+            f"the ZooKeeper server on port {self._port} {what}. Java: {java_version(self._java)}. Its log:\n{tail}"
         )
 
 
