@@ -18,6 +18,7 @@ from zkconcurrent.testing import Server
 SESSION = 4.0  # seconds until a killed party's session is over
 ROOT = Path(__file__).parents[2]
 
+ConnectJava = Callable[[], CuratorClient]
 Spawn = Callable[..., "subprocess.Popen[str]"]
 
 
@@ -29,10 +30,16 @@ def peer() -> Iterator[CuratorPeer]:
 
 
 @pytest.fixture
-def java(peer: CuratorPeer, zookeeper: Server) -> Iterator[CuratorClient]:
+def connect_java(peer: CuratorPeer, zookeeper: Server) -> Iterator[ConnectJava]:
+    """Open one more session of the Java process, which is closed after the test."""
+    with ExitStack() as sessions:
+        yield lambda: sessions.enter_context(peer.client(zookeeper.hosts, SESSION))
+
+
+@pytest.fixture
+def java(connect_java: ConnectJava) -> CuratorClient:
     """A session of the Java process."""
-    with peer.client(zookeeper.hosts, SESSION) as java:
-        yield java
+    return connect_java()
 
 
 @pytest.fixture

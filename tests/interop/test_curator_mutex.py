@@ -13,7 +13,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from tests.conftest import Connect, Eventually
-from tests.interop.conftest import SESSION, Spawn
+from tests.interop.conftest import SESSION, ConnectJava, Spawn
 from tests.tools.curator import CuratorClient, CuratorPeer
 from zkconcurrent import Lock, LockLostError, RLock
 from zkconcurrent.testing import Server
@@ -43,6 +43,7 @@ class Thread:
         """Release, and wait until that is done."""
         self._go.set()
         self._thread.join(LONG)
+        assert not self._thread.is_alive()
 
     def _run(self) -> None:
         try:
@@ -135,8 +136,7 @@ def test_every_level_of_javas_excludes_us(java: CuratorClient, client: KazooClie
 @pytest.mark.parametrize("first", ["java", "python"])
 @pytest.mark.parametrize("sessions", ["own", "shared"])
 def test_order_of_arrival(
-    peer: CuratorPeer,
-    zookeeper: Server,
+    connect_java: ConnectJava,
     connect: Connect,
     zk_path: str,
     first: str,
@@ -145,7 +145,7 @@ def test_order_of_arrival(
 ) -> None:
     """Java and Python contenders that queue up in turn are granted in turn, be they of one session each or share it."""
     ours = [RLock(connect(), zk_path)]
-    theirs = [peer.client(zookeeper.hosts, SESSION)]
+    theirs = [connect_java()]
     observer = connect()
 
     def queued(count: int) -> bool:
@@ -153,7 +153,7 @@ def test_order_of_arrival(
 
     if sessions == "own":
         ours += [RLock(connect(), zk_path) for _ in range(2)]
-        theirs += [peer.client(zookeeper.hosts, SESSION) for _ in range(2)]
+        theirs += [connect_java() for _ in range(2)]
     contenders: list[Contender] = []
     for n in range(3):
         pair: list[Contender] = [
@@ -171,20 +171,19 @@ def test_order_of_arrival(
         assert [each.done() for each in grants[position + 1 :]] == [False] * (len(grants) - position - 1)
         assert queue(observer, zk_path) == nodes[position:]
         contender.release()
-    for each in theirs:
-        each.close()
 
 
 def test_counter_of_java_and_python(
-    peer: CuratorPeer, zookeeper: Server, spawn: Spawn, zk_path: str, tmp_path: Path
+    connect_java: ConnectJava, spawn: Spawn, client: KazooClient, zk_path: str, tmp_path: Path, eventually: Eventually
 ) -> None:
     """A counter that two Java sessions and two Python processes increment under the lock loses nothing."""
     counter = tmp_path / "counter"
     counter.write_text("0")
-    parties = [spawn("increment", counter, CYCLES) for _ in range(2)]
-    with peer.client(zookeeper.hosts) as one, peer.client(zookeeper.hosts) as two:
-        loops = [java.call("mutex.increment", zk_path, counter, CYCLES) for java in (one, two)]
-        assert [loop.result(120) for loop in loops] == [str(CYCLES)] * 2
+    with RLock(client, zk_path):  # until all are in the queue: from then on they take turns
+        parties = [spawn("increment", counter, CYCLES) for _ in range(2)]
+        loops = [connect_java().call("mutex.increment", zk_path, counter, CYCLES) for _ in range(2)]
+        eventually(lambda: len(queue(client, zk_path)) == 5)
+    assert [loop.result(120) for loop in loops] == [str(CYCLES)] * 2
     assert [party.wait(120) for party in parties] == [0, 0]
     assert counter.read_text() == str(4 * CYCLES)
 
