@@ -1,0 +1,161 @@
+"""One worker process: threads that add to the counter, one at a time among all workers.
+
+It is told what to do by lines on its standard input: `pause` - the next thread inside its critical section stays there,
+between reading and writing; `resume` - that thread goes on; `stop`, or the end of the input - every thread ends its
+present turn, and the process ends.
+"""
+
+import argparse
+import logging
+import signal
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Event
+from typing import Protocol
+
+from journal import Journal, Step
+from kazoo.client import KazooClient
+from store import StaleTokenError, Store
+
+from zkconcurrent import LockLostError, RLock
+
+LOCK_PATH = "/demo/counter"
+THINK = 0.001  # seconds between reading the number and writing it
+
+
+class Lock(AbstractContextManager[object], Protocol):
+    """What a turn needs of a lock."""
+
+    @property
+    def fencing_token(self) -> int:
+        """A number that grows from holder to holder."""
+
+
+class NoLock(nullcontext[None]):
+    """Keeps nobody out: what happens without a lock."""
+
+    fencing_token = 0
+
+
+class Orders:
+    """What standard input has said so far."""
+
+    def __init__(self) -> None:
+        self.stop = Event()
+        self._pauses: SimpleQueue[None] = SimpleQueue()
+        self._resume = Event()
+
+    def follow(self) -> None:
+        """Takes orders until there are no more."""
+        for line in sys.stdin:
+            match line.strip():
+                case "pause":
+                    self._pauses.put(None)
+                case "resume":
+                    self._resume.set()
+                case "stop":
+                    break
+        self.stop.set()
+        self._resume.set()
+
+    def pause_wanted(self) -> bool:
+        """Whether the caller is the one to pause: one thread for each order."""
+        try:
+            self._pauses.get_nowait()
+        except Empty:
+            return False
+        return True
+
+    def wait_for_resume(self) -> None:
+        """Returns once the pause is over."""
+        self._resume.wait()
+
+
+class Adder:
+    """One thread: it adds 1 to the counter, again and again."""
+
+    def __init__(self, lock: Lock, store: Store, journal: Journal, orders: Orders) -> None:
+        self.lock = lock
+        self.store = store
+        self.journal = journal
+        self.orders = orders
+        self.token = 0
+
+    def run(self) -> None:
+        """Takes turns until told to stop."""
+        while not self.orders.stop.is_set():
+            self.journal.add(Step.WAITS)
+            try:
+                self.take_turn()
+            except LockLostError:
+                self.journal.add(Step.LOST, self.token)
+
+    def take_turn(self) -> None:
+        """Takes the lock for the whole of a turn."""
+        with self.lock:
+            self.token = self.lock.fencing_token
+            self.journal.add(Step.ENTERS, self.token)
+            try:
+                self.add(1)
+            finally:
+                self.journal.add(Step.LEAVES, self.token)
+
+    def add(self, amount: int) -> None:
+        """Safe to call on its own, and so takes the lock itself: again, when called from `take_turn`."""
+        with self.lock:
+            state = self.store.read(self.token)
+            self.journal.add(Step.READS, self.token, state.number, state.writer)
+            time.sleep(THINK)
+            if self.orders.pause_wanted():
+                self.journal.add(Step.PAUSES, self.token)
+                self.orders.wait_for_resume()
+            try:
+                self.store.write(state.number + amount, self.token)
+            except StaleTokenError:
+                self.journal.add(Step.REFUSED, self.token, state.number + amount)
+                raise
+            self.journal.add(Step.WRITES, self.token, state.number + amount)
+
+
+def main() -> None:
+    """Runs the worker that the command line describes."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("worker", type=int)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--hosts", required=True)
+    parser.add_argument("--threads", type=int, required=True)
+    parser.add_argument("--session-timeout", type=float, required=True)
+    parser.add_argument("--without-lock", action="store_true")
+    options = parser.parse_args()
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent: it then says "stop"
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+    def journal(thread: int) -> Journal:
+        return Journal(options.folder, options.worker, thread)
+
+    process_journal = journal(0)
+    client = KazooClient(options.hosts, timeout=options.session_timeout)
+    client.start(timeout=30)
+    lock: Lock = RLock(client, LOCK_PATH, on_lost=lambda _: process_journal.add(Step.TOLD))
+    if options.without_lock:
+        lock = NoLock()
+    orders = Orders()
+    with ThreadPoolExecutor(options.threads) as pool:
+        turns = [
+            pool.submit(Adder(lock, Store(options.folder / "counter"), journal(n), orders).run)
+            for n in range(1, options.threads + 1)
+        ]
+        orders.follow()
+    client.stop()
+    client.close()
+    for turn in turns:
+        turn.result()
+
+
+if __name__ == "__main__":
+    main()
