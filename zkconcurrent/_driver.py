@@ -1,0 +1,285 @@
+"""The blocking driver: runs a recipe on the calling thread, against ZooKeeper.
+
+What it promises, and the contract tests check:
+
+1. operations run in the order they are yielded, on one session; those yielded together are sent back to back;
+2. an operation whose session is over fails with `SessionExpired`; a create that slipped into the next is undone;
+3. reads and waits are repeated across reconnects; a create never is: the recipe is told `ConnectionLost`;
+4. a wait may end early, never late;
+5. a deadline and an interrupt enter the recipe only as exceptions at the yield, and every wait has a bound;
+6. no recipe runs on kazoo's own threads.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from ._errors import RefusedError
+from ._kazoo import Answer, failure, kazoo_errors
+from ._ops import (
+    Begin,
+    Children,
+    ConnectionLost,
+    Create,
+    DeadlinePassed,
+    Discard,
+    Get,
+    Grant,
+    MakeContainer,
+    Node,
+    NoNode,
+    Operation,
+    Recipe,
+    SessionExpired,
+    Sync,
+    WaitGone,
+)
+from ._registry import State, Ticket
+from ._session import Session
+
+T = TypeVar("T")
+CLEAN_UP_PATIENCE = 0.1
+UNANSWERED = 10.0
+
+
+class Driver:
+    """One run of one recipe.
+
+    Attributes:
+        tickets: those begun in this run; what the caller does not keep, it must `abandon`.
+    """
+
+    def __init__(self, session: Session, path: str, deadline: float | None = None) -> None:
+        self.session = session
+        self.path = path
+        self.deadline = deadline
+        self.tickets: list[Ticket] = []
+        self._event = session.link.handler.event_object()
+        self._wake: Callable[[], None] = self._event.set
+
+    def run(self, recipe: Recipe[T]) -> T | None:
+        """Run the recipe; return its result, or None when the deadline passed before."""
+        self.session.check_usable(self.path)
+        self.session.parked.add(self._wake)
+        try:
+            step = next(recipe)
+            while True:
+                try:
+                    answer = self._perform(step)
+                except BaseException as error:
+                    step = recipe.throw(error)
+                else:
+                    step = recipe.send(answer)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+        except DeadlinePassed:
+            return None
+        finally:
+            self.session.parked.discard(self._wake)
+
+    def release(self, ticket: Ticket) -> None:
+        """Delete the holder's node: whoever watches it is next. Returns although the service is out of reach."""
+        if self.session.link.on_own_thread():
+            self.session.discard(ticket)
+        else:
+            self._discard(ticket)
+
+    def abandon(self) -> None:
+        """Give up whatever the run left, without waiting: it was interrupted where no recipe could see it."""
+        for ticket in self.tickets:
+            self.session.discard(ticket)
+
+    # -- one step ------------------------------------------------------------------------------------------------
+
+    def _perform(self, step: Operation | tuple[Operation, ...]) -> Any:
+        if isinstance(step, Begin):
+            self._connected(None)
+            with self.session.lock:
+                ticket = self.session.registry.begin(step.path)
+                self.tickets.append(ticket)
+            return ticket
+        if isinstance(step, Grant):
+            return self.session.grant(step.ticket)
+        if isinstance(step, Discard):
+            self._discard(step.ticket)
+            return None
+        if isinstance(step, WaitGone):
+            return self._wait_gone(step.ticket, step.ahead)
+        if isinstance(step, Create | Children | Sync | Get | MakeContainer):
+            return self._request((step,))[0]
+        return self._request(step)
+
+    def _request(self, steps: tuple[Operation, ...]) -> list[Any]:
+        """Send requests together and wait for all answers; reads that met a lost connection are sent again."""
+        results: list[Any] = [None] * len(steps)
+        left = list(range(len(steps)))
+        while left:
+            ticket: Ticket | None = getattr(steps[left[0]], "ticket", None)
+            self._connected(ticket)
+            sent = self.session.clock()
+            answers = [self._send(steps[i], last=i == left[-1]) for i in left]
+            last = answers[-1]
+            bound = self._bound()
+            while not last.done:
+                if not self._park(bound):
+                    last.set_exception(kazoo_errors.ConnectionLoss())  # the request was lost inside kazoo
+            again = []
+            for i, answer in zip(left, answers, strict=True):
+                try:
+                    results[i] = self._result(steps[i], answer, sent)
+                except ConnectionLost:
+                    if isinstance(steps[i], Create):
+                        raise
+                    again.append(i)
+            left = again
+        return results
+
+    def _send(self, step: Operation, *, last: bool) -> Answer:
+        # Answers come in the order of the requests: whoever waits for the last one has them all.
+        answer = Answer(self._wake if last else _nobody)
+        link = self.session.link
+        if isinstance(step, Create):
+            link.create(f"{step.ticket.path}/{step.ticket.prefix}{step.role}", step.data, answer)
+        elif isinstance(step, Children):
+            link.children(step.path, answer)
+        elif isinstance(step, Sync):
+            link.sync(step.path, answer)
+        elif isinstance(step, Get):
+            link.get(step.path, answer)
+        elif isinstance(step, MakeContainer):
+            link.make_container(step.path, answer)
+        else:
+            raise TypeError(f"not a request: {step!r}")
+        return answer
+
+    def _result(self, step: Operation, answer: Answer, sent: float) -> Any:
+        """Return what the recipe is told, or raise it."""
+        if answer.error is not None:
+            return self._failed(step, answer.error)
+        if not answer.done:
+            raise ConnectionLost
+        if isinstance(step, Create):
+            path, stat = answer.value
+            self._made(step.ticket, path.rpartition("/")[2], stat.czxid, stat.ephemeralOwner)
+            self.session.renewed(sent)
+            return step.ticket.name
+        if isinstance(step, Get):
+            data, stat = answer.value
+            return Node(data, stat.czxid, stat.ctime / 1000.0, stat.ephemeralOwner)
+        if isinstance(step, Sync | MakeContainer):
+            self.session.renewed(sent)
+        return answer.value
+
+    def _failed(self, step: Operation, error: Exception) -> Any:
+        failed = failure(error, self.path)
+        if isinstance(step, MakeContainer):
+            if isinstance(error, kazoo_errors.NodeExistsError):
+                return None
+            if isinstance(error, kazoo_errors.UnimplementedError) and self.session.link.containers:
+                self.session.link.containers = False
+                raise ConnectionLost  # again, the old way
+            if isinstance(failed, NoNode):
+                if step.path.count("/") > 1:
+                    return None  # what is above was reaped just now: the create will tell, and we come again
+                raise RefusedError(
+                    self.path, f"the client's chroot does not exist; create {self.session.link.full('')}"
+                )
+        if isinstance(failed, SessionExpired) and getattr(step, "ticket", None) is None:
+            raise ConnectionLost  # what is bound to no session goes on in the next
+        if isinstance(failed, NoNode) and isinstance(step, Children):
+            return []
+        if isinstance(failed, NoNode) and isinstance(step, Get | Sync):
+            return None
+        raise failed
+
+    def _made(self, ticket: Ticket, name: str, token: int, owner: int) -> None:
+        """Take note of a node made; one that came to be in a later session than its ticket's is removed there."""
+        with self.session.lock:
+            ticket.queued_as(name, token)
+            if owner == ticket.session:
+                return
+            self.session.registry.discard(ticket)
+            ticket.session = owner
+            if owner == self.session.registry.session:
+                self.session.registry.deletes[ticket.prefix] = ticket
+        raise SessionExpired
+
+    def _wait_gone(self, ticket: Ticket, ahead: str) -> bool:
+        session = self.session
+        ticket.wake = self._wake
+        with session.lock:
+            session.registry.wait(ticket, ahead)
+        try:
+            self._connected(ticket)
+            answer = Answer(self._wake)
+            session.link.get(f"{ticket.path}/{ahead}", answer, session.on_event)
+            bound = self._bound()
+            while not (answer.done or ticket.stirred):
+                if not self._park(bound):
+                    return False  # the request was lost inside kazoo: look again
+            if answer.error is not None:
+                failed = failure(answer.error, self.path)
+                if not isinstance(failed, NoNode | ConnectionLost | SessionExpired):
+                    raise failed
+            else:
+                while not ticket.stirred:
+                    self._park()
+            return ticket.handed
+        finally:
+            with session.lock:
+                session.registry.stop_waiting(ticket)
+
+    def _discard(self, ticket: Ticket) -> None:
+        patience = self.session.timeout / 6
+        if ticket.state is not State.HELD:
+            patience = min(patience, CLEAN_UP_PATIENCE)
+        if not self.session.discard(ticket, self._wake):
+            return
+        until = time.monotonic() + patience
+        while not self.session.is_discarded(ticket) and self.session.link.connected:
+            left = until - time.monotonic()
+            if left <= 0:
+                return  # the keeper goes on
+            self._event.wait(left)
+            self._event.clear()
+
+    # -- waiting -------------------------------------------------------------------------------------------------
+
+    def _connected(self, ticket: Ticket | None) -> None:
+        """Wait until requests can be sent, in the ticket's session if there is a ticket."""
+        session = self.session
+        while True:
+            present = session.registry.session
+            if ticket is not None and ticket.session != present:
+                raise SessionExpired
+            if present is not None and session.link.connected:
+                return
+            session.check_usable(self.path)
+            self._park()
+
+    def _bound(self) -> float:
+        """Return until when an answer can come: after that, kazoo has dropped the connection, or the request."""
+        return time.monotonic() + (self.session.timeout or UNANSWERED)
+
+    def _park(self, bound: float | None = None) -> bool:
+        """Wait to be woken; False when that did not happen before `bound`.
+
+        Raises:
+            DeadlinePassed: the run's time is up.
+        """
+        until = min((at for at in (bound, self.deadline) if at is not None), default=None)
+        left = None if until is None else until - time.monotonic()
+        if left is not None and left <= 0 and not self._event.is_set():
+            woken = False
+        else:
+            woken = bool(self._event.wait(left))
+        self._event.clear()
+        if not woken and self.deadline is not None and time.monotonic() >= self.deadline:
+            raise DeadlinePassed
+        return woken
+
+
+def _nobody() -> None:
+    """Wake nobody: a later answer will."""

@@ -1,0 +1,41 @@
+"""What the library raises of its own: each error names the path, says what to do next, and can be pickled."""
+
+from __future__ import annotations
+
+
+class ZkConcurrentError(Exception):
+    """The base of the library's own errors.
+
+    Attributes:
+        path: the path of the primitive concerned.
+    """
+
+    def __init__(self, path: str, message: str) -> None:
+        super().__init__(path, message)
+        self.path = path
+
+    def __str__(self) -> str:
+        return f"{self.args[1]} [{self.path}]"
+
+
+class LockLostError(ZkConcurrentError, RuntimeError):
+    """A hold ended before its thread gave it up: the session expired, its lease ran out, or its node was deleted.
+
+    It is raised until the thread has settled the loss: once for each `release()` it owes.
+    """
+
+
+class ClientError(ZkConcurrentError, RuntimeError):
+    """The client can't be used here: never started, stopped, inherited through `fork()`, or from its own threads."""
+
+
+class ForeignNodeError(ZkConcurrentError):
+    """A child under the path belongs to a lock that does not exclude ours, such as `kazoo.recipe.lock.Lock`."""
+
+
+class SequenceExhaustedError(ZkConcurrentError):
+    """ZooKeeper has no ordered numbers left to give under the path."""
+
+
+class RefusedError(ZkConcurrentError):
+    """ZooKeeper refused a request: authentication, access rights, quota, a read-only server, a missing chroot."""

@@ -1,0 +1,251 @@
+"""The link to kazoo: requests and answers, and every fact of kazoo's that we lean on, in one file.
+
+Requests go the direct way, by `client._call`, with an answer object that is completed on kazoo's connection thread:
+no hop through its completion thread. That is private, as is the way to the negotiated session timeout; the contract
+tests fail loudly where a new kazoo changes it.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import Any
+
+from kazoo import exceptions as kazoo_errors
+from kazoo.client import KazooClient
+from kazoo.protocol.serialization import (
+    Create2,
+    Delete,
+    GetChildren,
+    GetData,
+    Sync,
+    int_struct,
+    read_string,
+    write_string,
+)
+from kazoo.protocol.states import KazooState, ZnodeStat
+from kazoo.security import OPEN_ACL_UNSAFE
+
+from ._errors import RefusedError
+from ._ops import ConnectionLost, NoNode, SessionExpired
+
+EPHEMERAL_SEQUENTIAL = 3
+CONTAINER = 4
+
+__all__ = ["Answer", "Callback", "KazooClient", "KazooState", "Link", "ZnodeStat", "failure", "kazoo_errors"]
+
+
+class CreateContainer(Create2):  # type: ignore[misc]
+    """Create2's request with an opcode of its own; kazoo has no call for it."""
+
+    type = 19
+
+
+class GetEphemerals:
+    """Ask for the paths of all ephemeral nodes of the session, below a prefix; kazoo has no call for it."""
+
+    type = 103
+
+    def __init__(self, prefix: str) -> None:
+        self.prefix = prefix
+
+    def serialize(self) -> bytes:
+        """Return the request's body."""
+        return write_string(self.prefix)  # type: ignore[no-any-return]
+
+    @classmethod
+    def deserialize(cls, answer: bytes, offset: int) -> list[str]:
+        """Return the paths in the answer's body."""
+        count = int_struct.unpack_from(answer, offset)[0]
+        offset += int_struct.size
+        paths = []
+        for _ in range(count):
+            path, offset = read_string(answer, offset)
+            paths.append(path)
+        return paths
+
+
+class Answer:
+    """The answer to one request, for a thread that waits; has what kazoo uses of its `AsyncResult`."""
+
+    __slots__ = ("done", "error", "value", "wake")
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self.done = False
+        self.value: Any = None
+        self.error: Exception | None = None
+        self.wake = wake
+
+    def set(self, value: Any = None) -> None:
+        """Take the answer; on kazoo's connection thread."""
+        self.value, self.done = value, True
+        self.wake()
+
+    def set_exception(self, error: Exception) -> None:
+        """Take the failure; on kazoo's connection thread."""
+        self.error, self.done = error, True
+        self.wake()
+
+
+class Callback(Answer):
+    """The answer to one request that nobody waits for: a function is called with it, on kazoo's connection thread."""
+
+    __slots__ = ()
+
+    def __init__(self, then: Callable[[Callback], None]) -> None:
+        super().__init__(lambda: then(self))
+
+
+class Link:
+    """What the session and the driver need of one kazoo client, in the library's own terms.
+
+    Paths here are as the user writes them; the client's chroot is added and taken off in this class.
+    """
+
+    def __init__(self, client: KazooClient) -> None:
+        self.client = client
+        self.handler = client.handler
+        self.identity = identity(client.handler)
+        self.containers = True
+
+    # -- state ---------------------------------------------------------------------------------------------------
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the client was never started, is stopped, or has given up connecting."""
+        routine = self.client._connection._connection_routine
+        if routine is None or self.client._stopped.is_set():
+            return True
+        return not routine.is_alive() if hasattr(routine, "is_alive") else bool(routine.dead)
+
+    @property
+    def connected(self) -> bool:
+        """Whether a server is reached at the moment."""
+        return bool(self.client.connected)
+
+    def session(self) -> int | None:
+        """Return the present session's id while connected."""
+        client_id = self.client.client_id
+        return None if client_id is None else client_id[0]
+
+    def timeout(self) -> float:
+        """Return the negotiated session timeout, in seconds.
+
+        kazoo keeps it in local variables only: of `_connect`, which calls the state listeners, and, later, as two
+        thirds of it, of `_connect_attempt`, at the bottom of its connection thread.
+        """
+        frame: FrameType | None = sys._getframe()
+        while frame is not None:
+            if frame.f_code.co_name == "_connect" and "negotiated_session_timeout" in frame.f_locals:
+                return float(frame.f_locals["negotiated_session_timeout"]) / 1000.0
+            frame = frame.f_back
+        routine = self.client._connection._connection_routine
+        frame = getattr(routine, "gr_frame", None) or sys._current_frames().get(getattr(routine, "ident", None) or 0)
+        while frame is not None:
+            if frame.f_code.co_name == "_connect_attempt" and "last_send" in frame.f_locals:
+                return float(frame.f_locals["read_timeout"]) * 1.5
+            frame = frame.f_back
+        return float(self.client._session_timeout) / 1000.0
+
+    def drop(self) -> None:
+        """Cut a connection that does not answer, so that kazoo connects anew."""
+        try:
+            self.client._connection._socket.shutdown(socket.SHUT_RDWR)
+        except (AttributeError, OSError):
+            pass  # it is down already
+
+    def on_own_thread(self) -> bool:
+        """Whether the caller runs on one of kazoo's threads, where waiting for an answer waits for ever."""
+        workers = [*self.handler._workers, self.client._connection._connection_routine]
+        me = self.identity()
+        return any(getattr(worker, "ident", None) == me or id(worker) == me for worker in workers)
+
+    # -- requests ------------------------------------------------------------------------------------------------
+
+    def full(self, path: str) -> str:
+        """Return `path` below the client's chroot."""
+        return f"{self.client.chroot}{path}"
+
+    def _acl(self) -> Sequence[Any]:
+        return self.client.default_acl or OPEN_ACL_UNSAFE  # type: ignore[no-any-return]
+
+    def create(self, prefix: str, data: bytes, answer: Answer) -> None:
+        """Make an EPHEMERAL_SEQUENTIAL node; the answer is its full path and its stat."""
+        self.client._call(Create2(self.full(prefix), data, self._acl(), EPHEMERAL_SEQUENTIAL), answer)
+
+    def make_container(self, path: str, answer: Answer) -> None:
+        """Make a container, or a persistent node where the server has no containers."""
+        if self.containers:
+            self.client._call(CreateContainer(self.full(path), b"", self._acl(), CONTAINER), answer)
+        else:
+            self.client._call(Create2(self.full(path), b"", self._acl(), 0), answer)
+
+    def children(self, path: str, answer: Answer) -> None:
+        """List the children's names."""
+        self.client._call(GetChildren(self.full(path), None), answer)
+
+    def sync(self, path: str, answer: Answer) -> None:
+        """Have the server catch up with its leader."""
+        self.client._call(Sync(self.full(path)), answer)
+
+    def get(self, path: str, answer: Answer, watcher: Callable[[Any], None] | None = None) -> None:
+        """Read a node's data and stat, and leave a watch there if it exists."""
+        self.client._call(GetData(self.full(path), watcher), answer)
+
+    def delete(self, path: str, answer: Answer) -> None:
+        """Delete a node, whatever its version."""
+        self.client._call(Delete(self.full(path), -1), answer)
+
+    def ephemerals(self, answer: Answer) -> None:
+        """List the full paths of the session's ephemeral nodes, this client's chroot or another's."""
+        self.client._call(GetEphemerals(self.full("") or "/"), answer)
+
+    def own(self, paths: Sequence[str]) -> list[str]:
+        """Take the chroot off full paths, leaving out what lies outside it."""
+        root = self.full("/")
+        return [path[len(root) - 1 :] for path in paths if path.startswith(root)]
+
+
+def identity(handler: Any) -> Callable[[], int]:
+    """Return the function that says who calls: the thread, or the greenlet where the handler uses greenlets."""
+    get_ident: Callable[[], int] = threading.get_ident
+    if "gevent" in handler.name:
+        from gevent.thread import get_ident  # type: ignore[no-redef]
+    elif "eventlet" in handler.name:
+        from eventlet.green.thread import get_ident  # type: ignore[no-redef]
+    return get_ident
+
+
+def failure(error: Exception, path: str) -> Exception:
+    """Translate kazoo's error into an operation's failure, or into the library's error where nothing can be done."""
+    if isinstance(error, kazoo_errors.NoNodeError):
+        return NoNode()
+    if isinstance(error, kazoo_errors.SessionExpiredError):  # also ConnectionClosedError
+        return SessionExpired()
+    if isinstance(error, _TRY_AGAIN):
+        return ConnectionLost()
+    if isinstance(error, kazoo_errors.KazooException):
+        reason = _REASONS.get(type(error), "see the server's log")
+        return RefusedError(path, f"ZooKeeper refused the request ({type(error).__name__}): {reason}")
+    return error
+
+
+_TRY_AGAIN = (
+    kazoo_errors.ConnectionLoss,
+    kazoo_errors.OperationTimeoutError,
+    kazoo_errors.RequestTimeoutError,
+    kazoo_errors.SessionMovedError,
+    kazoo_errors.ThrottledOpError,
+)
+_REASONS = {
+    kazoo_errors.NoAuthError: "this client may not do that here; give it credentials (auth_data) or change the ACL",
+    kazoo_errors.AuthFailedError: "the client's credentials were not accepted; correct them and open a new client",
+    kazoo_errors.InvalidACLError: "the client's default_acl is not valid for its credentials",
+    kazoo_errors.NotReadOnlyCallError: "the server is read-only while it is cut off; try again once it has a quorum",
+    kazoo_errors.QuotaExceededError: "the quota of the path is used up",
+    kazoo_errors.NoChildrenForEphemeralsError: "a node above the path is ephemeral and can't have children",
+    kazoo_errors.SessionClosedRequireSaslError: "the server demands SASL authentication (sasl_options)",
+}

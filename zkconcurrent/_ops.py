@@ -1,0 +1,115 @@
+"""Operations: all that a recipe may ask of a driver, and how each can fail.
+
+A recipe yields one operation and is sent its answer, or a tuple of operations, which the driver sends back to back
+and answers together. An operation that failed raises at the yield; of several, the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    from ._registry import Ticket
+
+
+class Begin(NamedTuple):
+    """Wait for the service; answer a new `Ticket` of the present session."""
+
+    path: str
+
+
+class Create(NamedTuple):
+    """Make the ticket's node, EPHEMERAL_SEQUENTIAL; its name and token are then known. Never retried."""
+
+    ticket: Ticket
+    role: str
+    data: bytes
+
+
+class MakeContainer(NamedTuple):
+    """Make a container node; that it exists already is success."""
+
+    path: str
+
+
+class Children(NamedTuple):
+    """Answer the names of the children; a path that does not exist has none."""
+
+    path: str
+    ticket: Ticket | None = None
+
+
+class Sync(NamedTuple):
+    """Let the server in use catch up with its leader; an answer renews the lease."""
+
+    path: str
+    ticket: Ticket | None = None
+
+
+class Get(NamedTuple):
+    """Answer a `Node`, or None if there is none."""
+
+    path: str
+    ticket: Ticket | None = None
+
+
+class WaitGone(NamedTuple):
+    """Wait until the node ahead is gone, or may be; answer True if its holder, a thread of ours, handed over."""
+
+    ticket: Ticket
+    ahead: str
+
+
+class Grant(NamedTuple):
+    """Take the ticket for a hold; answer whether its lease is running."""
+
+    ticket: Ticket
+
+
+class Discard(NamedTuple):
+    """Delete whatever the ticket has, or may have, on the server; in the background if need be. Never fails."""
+
+    ticket: Ticket
+
+
+Operation: TypeAlias = Begin | Create | MakeContainer | Children | Sync | Get | WaitGone | Grant | Discard
+T = TypeVar("T")
+Recipe: TypeAlias = Generator[Operation | tuple[Operation, ...], Any, T]
+
+
+class Node(NamedTuple):
+    """A znode as a `Get` sees it."""
+
+    data: bytes
+    czxid: int
+    ctime: float
+    session: int
+
+
+class Failure(Exception):
+    """An operation that did not succeed."""
+
+
+class NoNode(Failure):
+    """The node, or the parent of one to be created, does not exist."""
+
+
+class ConnectionLost(Failure):
+    """The answer to a create never came: it may or may not have been applied."""
+
+
+class StartAgain(Failure):
+    """The ticket is worth nothing any more: queue anew, at the tail."""
+
+
+class SessionExpired(StartAgain):
+    """The session that the operation belongs to is over."""
+
+
+class NodeGone(StartAgain):
+    """Our own node is not among the children."""
+
+
+class DeadlinePassed(BaseException):
+    """Thrown into a recipe whose time is up; no `Exception`, so that no recipe takes it for a failure."""

@@ -1,0 +1,39 @@
+"""Paths: what ZooKeeper accepts, checked before anything is sent, and what lies above a path."""
+
+from __future__ import annotations
+
+import re
+
+# ZooKeeper's own rule (PathUtils): control characters, surrogates and private use, and the specials at the end.
+_FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
+
+
+def check_path(path: object) -> str:
+    """Return `path` if a lock may live there.
+
+    Raises:
+        TypeError: it is not a string.
+        ValueError: ZooKeeper would not accept it, or it is the root or ZooKeeper's own.
+    """
+    if not isinstance(path, str):
+        raise TypeError(f"path must be a str, not {type(path).__name__}")
+    if not path.startswith("/"):
+        raise ValueError(f"path must start with '/': {path!r}")
+    if path == "/":
+        raise ValueError("path must name a node below the root: '/' can't be a lock")
+    parts = path[1:].split("/")
+    if "" in parts:
+        raise ValueError(f"path must have no empty part and no '/' at its end: {path!r}")
+    if "." in parts or ".." in parts:
+        raise ValueError(f"path must not contain '.' or '..': {path!r}")
+    if bad := _FORBIDDEN.search(path):
+        raise ValueError(f"path contains {bad.group()!r}, which ZooKeeper does not accept: {path!r}")
+    if parts[0] == "zookeeper":
+        raise ValueError(f"/zookeeper is reserved for ZooKeeper itself: {path!r}")
+    return path
+
+
+def ancestors(path: str) -> list[str]:
+    """Return the nodes above `path`, the highest first, without the root."""
+    parts = path.split("/")
+    return ["/".join(parts[:n]) for n in range(2, len(parts))]

@@ -1,0 +1,129 @@
+"""Recipes: each algorithm once, as a generator that yields operations and is sent their answers.
+
+No recipe knows of threads, time-outs or interrupts: a driver throws those in at the yield, and the recipe discards
+its ticket on the way out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ._ops import (
+    Begin,
+    Children,
+    ConnectionLost,
+    Create,
+    Discard,
+    Get,
+    Grant,
+    MakeContainer,
+    Node,
+    NodeGone,
+    NoNode,
+    Recipe,
+    StartAgain,
+    Sync,
+    WaitGone,
+)
+from ._paths import ancestors
+from ._registry import Ticket
+from ._rules import Rule, blockers, check_queue, line_up
+
+
+def acquire(path: str, rule: Rule, data: bytes) -> Recipe[Ticket]:
+    """Queue under `path` and wait for our turn.
+
+    Source: the lock recipe of ZooKeeper's documentation, with Curator's unique names.
+    """
+    while True:
+        ticket: Ticket = yield Begin(path)
+        try:
+            names = yield from join(ticket, rule, data)
+            while True:
+                ahead = blockers(ticket.name, names, rule)
+                if not ahead:  # the first in the queue holds
+                    if (yield Grant(ticket)):
+                        return ticket
+                    yield Sync(path, ticket)  # renews the lease, or tells that the session is over
+                elif (yield WaitGone(ticket, ahead[0])) and (yield Grant(ticket)):
+                    return ticket  # handed over by a thread of ours that was the first
+                names = yield Children(path, ticket)
+                check(ticket, names)
+        except StartAgain:
+            yield Discard(ticket)
+        except GeneratorExit:
+            raise  # dropped by its driver, which discards the ticket itself
+        except BaseException:
+            yield Discard(ticket)
+            raise
+
+
+def try_acquire(path: str, rule: Rule, data: bytes) -> Recipe[Ticket | None]:
+    """Take what is free, without waiting for anybody; None if somebody is in the way."""
+    _, names = yield Sync(path), Children(path)
+    check_queue(path, names)
+    if blockers(None, names, rule):
+        return None
+    ticket: Ticket = yield Begin(path)
+    try:
+        names = yield from join(ticket, rule, data)
+        if not blockers(ticket.name, names, rule) and (yield Grant(ticket)):
+            return ticket
+        yield Discard(ticket)
+        return None
+    except StartAgain:
+        yield Discard(ticket)
+        return None
+    except GeneratorExit:
+        raise
+    except BaseException:
+        yield Discard(ticket)
+        raise
+
+
+def join(ticket: Ticket, rule: Rule, data: bytes) -> Recipe[Sequence[str]]:
+    """Put the ticket's node at the tail of its queue; return a listing that has it.
+
+    Raises:
+        StartAgain: the ticket's node was not made, or is gone.
+    """
+    path = ticket.path
+    while True:
+        try:
+            _, names = yield Create(ticket, rule.role, data), Children(path, ticket)
+            break
+        except NoNode:  # never used, or reaped while idle
+            yield tuple(MakeContainer(above) for above in [*ancestors(path), path])
+        except ConnectionLost:  # our own unique name tells whether it was made
+            _, names = yield Sync(path, ticket), Children(path, ticket)
+            mine = next((name for name in names if name.startswith(ticket.prefix)), None)
+            node: Node | None = None if mine is None else (yield Get(f"{path}/{mine}", ticket))
+            if mine is None or node is None or node.session != ticket.session:
+                raise NodeGone from None
+            ticket.queued_as(mine, node.czxid)
+            break
+    ticket.check_sequence(rule)
+    check(ticket, names)
+    return names  # type: ignore[no-any-return]
+
+
+def check(ticket: Ticket, names: Sequence[str]) -> None:
+    """Refuse to go on by a listing that lacks our own node, or has somebody who does not play by our rules."""
+    if ticket.name not in names:
+        raise NodeGone
+    check_queue(ticket.path, names)
+
+
+def list_queue(path: str) -> Recipe[Sequence[str]]:
+    """Return the children as the leader has them."""
+    _, names = yield Sync(path), Children(path)
+    return names  # type: ignore[no-any-return]
+
+
+def contenders(path: str, rule: Rule) -> Recipe[list[tuple[str, Node]]]:
+    """Return every node in the queue, the holder first, with what it says of itself."""
+    names = line_up((yield from list_queue(path)), rule)
+    if not names:
+        return []
+    nodes = yield tuple(Get(f"{path}/{name}") for name in names)
+    return [(name, node) for name, node in zip(names, nodes, strict=True) if node is not None]

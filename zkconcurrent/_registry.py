@@ -1,0 +1,256 @@
+"""The registry: what one client has in ZooKeeper, as plain state and events, free of threads, clocks and I/O.
+
+A ticket is one node in one queue, from before its create is sent until it is known to be gone::
+
+    QUEUED --grant--> HELD --discard--> DISCARDED --gone-->
+       |                |
+       |                +--lose--> LOST (its node, if the session lives on, is deleted like a discarded one)
+       +--discard--> DISCARDED
+
+The session calls the registry with its lock held; the simulation calls it from one thread.
+"""
+
+from __future__ import annotations
+
+import enum
+import itertools
+from collections.abc import Callable, Collection
+
+from ._ops import SessionExpired
+from ._rules import Rule, check_sequence
+
+PREFIX_LENGTH = len("_c_") + 36 + len("-")  # as Curator's, around a UUID
+
+
+class State(enum.Enum):
+    """Where a ticket is in its life."""
+
+    QUEUED = "queued"
+    HELD = "held"
+    LOST = "lost"
+    DISCARDED = "discarded"
+
+
+def _nothing() -> None:
+    """Wake nobody."""
+
+
+class Ticket:
+    """One contender: a node with a name of its own, in one session.
+
+    Attributes:
+        path: the queue.
+        prefix: how the node's name begins; unique, so that it is found again after a lost answer.
+        session: the session that the node lives and dies with.
+        name: the node's name, once it is known.
+        token: the node's creation zxid, the fencing token, once it is known.
+        awaits: the node ahead, while it is waited for.
+        stirred: what was awaited may be gone: list again.
+        handed: the thread of ours that held what was awaited has given it up, so our turn has come.
+        late: the queue's sequence numbers are running out.
+    """
+
+    __slots__ = ("awaits", "handed", "late", "name", "path", "prefix", "session", "state", "stirred", "token", "wake")
+
+    def __init__(self, path: str, prefix: str, session: int) -> None:
+        self.path = path
+        self.prefix = prefix
+        self.session = session
+        self.name: str | None = None
+        self.token = 0
+        self.state = State.QUEUED
+        self.awaits: str | None = None
+        self.stirred = False
+        self.handed = False
+        self.late = False
+        self.wake: Callable[[], None] = _nothing
+
+    def __repr__(self) -> str:
+        return f"<{self.state.value} ticket {self.node}>"
+
+    @property
+    def node(self) -> str:
+        """The node's path; its beginning, while the sequence number is not known."""
+        return f"{self.path}/{self.name or self.prefix}"
+
+    def queued_as(self, name: str, token: int) -> None:
+        """Note what the server called the node."""
+        self.name, self.token = name, token
+
+    def check_sequence(self, rule: Rule) -> None:
+        """Refuse a number that orders nothing; see `check_sequence` of the rules."""
+        assert self.name is not None
+        self.late = check_sequence(self.path, self.name, rule)
+
+    def stir(self) -> None:
+        """Have its recipe look again."""
+        self.stirred = True
+        self.wake()
+
+
+class Registry:
+    """What one client waits for, holds, and has still to delete.
+
+    Invariants:
+        * every node that we may have on the server belongs to a ticket in `tickets` or in `deletes`;
+        * a hold is in `tickets` with `State.HELD`, in the present session, and only while the lease runs;
+        * a ticket in `deletes` is never taken for a hold again.
+
+    Attributes:
+        session: the present session, None between two.
+        tickets: what waits or holds, by prefix.
+        deletes: what must be removed from the server, by prefix.
+        lost: the holds lost whose threads were not told yet.
+        lease_end: when the lease runs out, on the clock of whoever calls.
+        lease: how long an answer to a sync or write lets us believe, in seconds, from when it was sent.
+    """
+
+    def __init__(self, seed: str) -> None:
+        self.seed = seed
+        self._numbers = itertools.count(1)
+        self.session: int | None = None
+        self.lease = 0.0
+        self.lease_end = 0.0
+        self.tickets: dict[str, Ticket] = {}
+        self.deletes: dict[str, Ticket] = {}
+        self.lost: list[Ticket] = []
+        self._awaiting: dict[str, set[Ticket]] = {}
+
+    # -- the session ---------------------------------------------------------------------------------------------
+
+    def opened(self, session: int, timeout: float) -> None:
+        """Begin a session, or go on with the one there was, after a reconnect."""
+        if session != self.session:
+            self.ended()
+            self.session = session
+            self.lease_end = 0.0
+        # 3/4: by the time the server may give the lock away, its holder has long been told.
+        self.lease = 0.75 * timeout
+
+    def ended(self) -> None:
+        """End the session: its nodes are the server's to remove, its holds are lost."""
+        self.session = None
+        self.deletes.clear()
+        for ticket in list(self.tickets.values()):
+            if ticket.state is State.HELD:
+                self._lose(ticket)
+            else:
+                ticket.stir()
+
+    def renewed(self, sent: float) -> None:
+        """Renew the lease: a sync or a write sent at `sent` was answered."""
+        self.lease_end = max(self.lease_end, sent + self.lease)
+
+    def expire_lease(self, now: float) -> None:
+        """Lose what is held beyond the lease, and have its nodes removed should the session live on after all."""
+        if now < self.lease_end:
+            return
+        for ticket in list(self.tickets.values()):
+            if ticket.state is State.HELD:
+                self._lose(ticket)
+                self.deletes[ticket.prefix] = ticket
+
+    # -- a ticket's life -----------------------------------------------------------------------------------------
+
+    def begin(self, path: str) -> Ticket:
+        """Return a new ticket of the present session."""
+        if self.session is None:
+            raise SessionExpired
+        ticket = Ticket(path, f"_c_{self.seed}-{next(self._numbers):012x}-", self.session)
+        self.tickets[ticket.prefix] = ticket
+        return ticket
+
+    def grant(self, ticket: Ticket, now: float) -> bool:
+        """Make a hold of a ticket that is first in its queue; False if the lease is in doubt.
+
+        Raises:
+            SessionExpired: its session is over.
+        """
+        if ticket.session != self.session or ticket.prefix not in self.tickets:
+            raise SessionExpired
+        if now >= self.lease_end:
+            return False
+        ticket.state = State.HELD
+        return True
+
+    def discard(self, ticket: Ticket) -> bool:
+        """Give a ticket up; return whether anything of it can be on the server still."""
+        if self.tickets.pop(ticket.prefix, None) is None:
+            return ticket.prefix in self.deletes
+        ticket.state = State.DISCARDED
+        if ticket.session != self.session:
+            return False
+        self.deletes[ticket.prefix] = ticket
+        return True
+
+    def gone(self, ticket: Ticket) -> None:
+        """Note that the server has nothing of a discarded ticket any more."""
+        self.deletes.pop(ticket.prefix, None)
+
+    def _lose(self, ticket: Ticket) -> None:
+        del self.tickets[ticket.prefix]
+        ticket.state = State.LOST
+        self.lost.append(ticket)
+
+    # -- waiting -------------------------------------------------------------------------------------------------
+
+    def wait(self, ticket: Ticket, ahead: str) -> None:
+        """Let events on the node ahead, and the hand-over by its holder, reach the ticket."""
+        ticket.awaits, ticket.stirred, ticket.handed = f"{ticket.path}/{ahead}", False, False
+        self._awaiting.setdefault(ticket.awaits, set()).add(ticket)
+
+    def stop_waiting(self, ticket: Ticket) -> None:
+        """End what `wait` began."""
+        if ticket.awaits is None:
+            return
+        tickets = self._awaiting.get(ticket.awaits, set())
+        tickets.discard(ticket)
+        if not tickets:
+            self._awaiting.pop(ticket.awaits, None)
+        ticket.awaits = None
+
+    def stir(self, node: str | None) -> None:
+        """Wake who waits for a node that changed; everybody who waits, for None (all watches were dropped)."""
+        nodes = list(self._awaiting) if node is None else [node]
+        for each in nodes:
+            for ticket in list(self._awaiting.get(each, ())):
+                ticket.stir()
+
+    def hand_over(self, ticket: Ticket) -> None:
+        """Let the next waiter of ours go on: the holder's single delete was sent, on the session of both.
+
+        The head of the queue stays ours whatever becomes of the delete: `ticket` held, so nobody was ahead of it, and
+        the waiter's last listing had nobody between the two. The grant checks the session and the lease again.
+        """
+        for waiter in list(self._awaiting.get(ticket.node, ())):
+            if waiter.session == ticket.session == self.session:
+                waiter.handed = True
+                waiter.stir()
+
+    # -- the heartbeat's answer ----------------------------------------------------------------------------------
+
+    def known(self) -> list[Ticket]:
+        """Return the tickets whose nodes must be on the server: to be asked before the heartbeat is sent."""
+        return [ticket for ticket in self.tickets.values() if ticket.name and ticket.session == self.session]
+
+    def compare(self, known: Collection[Ticket], nodes: Collection[str]) -> list[str]:
+        """Compare with the nodes that the server has for the session; return those of ours to be deleted.
+
+        Args:
+            known: what `known()` said when the question was sent.
+            nodes: the paths of all ephemeral nodes of the session.
+        """
+        there = set(nodes)
+        for ticket in known:
+            if ticket.node in there or ticket.prefix not in self.tickets:
+                continue
+            if ticket.state is State.HELD:
+                self._lose(ticket)  # an operator has deleted it
+            else:
+                ticket.stir()  # its recipe lists again, misses its node and queues anew
+        ours = f"/_c_{self.seed}-"
+        return [node for node in nodes if ours in node and not self._accounted_for(node)]
+
+    def _accounted_for(self, node: str) -> bool:
+        prefix = node.rpartition("/")[2][:PREFIX_LENGTH]
+        return prefix in self.tickets or prefix in self.deletes

@@ -1,0 +1,89 @@
+"""`RLock`: `threading.RLock` for every process that opens the same path."""
+
+from __future__ import annotations
+
+from ._base import Hold, LockFace
+from ._rules import MUTEX
+
+
+class RLock(LockFace):
+    """A lock that its thread may acquire again; it is free once it was released as often.
+
+    Re-entrancy counts per client, path and thread: two objects for one path are the same lock. The standard
+    `threading.Condition` accepts it.
+
+    Layout:
+        As `Lock`: the znodes of Curator's InterProcessMutex.
+
+    Invariant:
+        As `Lock`; and a thread has at most one node in the queue, however often it acquires.
+
+    Cost:
+        As `Lock`; no request to acquire again, or to release what was acquired again.
+
+    Args:
+        client: a `kazoo.client.KazooClient`; it may be started later.
+        path: the path that is the lock; missing nodes are made as containers.
+        on_lost: called with the lock, on a thread of its own, once for each hold that is lost.
+
+    Raises:
+        ValueError: the path is bad, or is another primitive of this client already.
+
+    Source:
+        `threading.RLock`; ZooKeeper's lock recipe; Curator's `InterProcessMutex`.
+    """
+
+    _kind = "RLock"
+    _rule = MUTEX
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Acquire the lock, once more if this thread holds it; arguments and errors as `Lock.acquire`."""
+        hold = self._own()
+        if hold is None:
+            return self._take(blocking, timeout)
+        check_timeout(blocking, timeout)
+        self._check(hold)
+        hold.depth += 1
+        return True
+
+    def release(self) -> None:
+        """Release the lock once; at the last time, the next in the queue gets it.
+
+        Raises:
+            LockLostError: the hold was lost; nothing else is touched. Raised once for each level.
+            RuntimeError: this thread does not hold the lock.
+            ClientError: the process was forked, and the hold is its parent's.
+        """
+        hold = self._own()
+        if hold is None:
+            self._session.check_not_forked(self._path)
+            raise RuntimeError("cannot release un-acquired lock")
+        self._leave(hold)
+
+    # What threading.Condition asks of a lock.
+
+    def _is_owned(self) -> bool:
+        self._session.check_lease()
+        hold = self._own()
+        return hold is not None and hold.alive
+
+    def _release_save(self) -> int:
+        """Give up all levels; return how many there were."""
+        hold = self._own()
+        if hold is None:
+            raise RuntimeError("cannot release un-acquired lock")
+        self._check(hold)
+        self._give_up(hold)
+        return hold.depth
+
+    def _acquire_restore(self, depth: int) -> None:
+        self._take(True, -1)
+        self._must_hold().depth = depth
+
+    def _recursion_count(self) -> int:
+        hold = self._own()
+        return hold.depth if hold is not None and hold.alive else 0
+
+    def _describe(self, hold: Hold | None) -> str:
+        owner, depth = (0, 0) if hold is None else (hold.owner, hold.depth)
+        return f"owner={owner} count={depth} "

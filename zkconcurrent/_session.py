@@ -1,0 +1,450 @@
+"""The session: one per client, it watches over everything that the client holds, waits for, or has still to delete.
+
+The state is in the registry; here are the threads, the clock and the connection around it:
+
+* a listener takes kazoo's word on the connection, and one watcher serves all watches;
+* the keeper, a thread of our own, sends the heartbeat, ends holds whose lease ran out, repeats deletes until they are
+  done or their session is over, and tells of losses;
+* a forked child gets nothing of it, and the interpreter's exit deletes our nodes.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import threading
+import time
+import uuid
+import weakref
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ._errors import ClientError
+from ._kazoo import Callback, KazooClient, KazooState, Link, failure, kazoo_errors
+from ._ops import ConnectionLost
+from ._paths import ancestors
+from ._registry import Registry, State, Ticket
+
+if TYPE_CHECKING:
+    from ._base import Place
+
+log = logging.getLogger("zkconcurrent")
+
+# The monotonic clock stands still while a machine sleeps, and the server does not wait for it.
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC) if hasattr(time, "CLOCK_MONOTONIC") else None
+IDLE_BEAT = 1.0
+EXIT_PATIENCE = 1.0
+SLOW_DELETE = 5.0
+
+
+def clock() -> float:
+    """Return the time that leases are measured in, in seconds."""
+    return time.monotonic() if _CLOCK is None else time.clock_gettime(_CLOCK)
+
+
+class Session:
+    """Everything that the library does with one client.
+
+    Attributes:
+        link: the way to ZooKeeper.
+        registry: what we have there. Invariant: touched only with `lock` held.
+        lock: re-entrant, as kazoo may answer a request in the thread that makes it; never held while waiting.
+        places: the live primitives, by path.
+        timeout: the negotiated session timeout, in seconds; 0 before the first connection.
+        forked: this is a child's copy, of no use.
+    """
+
+    def __init__(self, client: KazooClient) -> None:
+        self.link = Link(client)
+        self.identity = self.link.identity
+        self.lock = self.link.handler.rlock_object()
+        self.registry = Registry(str(uuid.uuid4())[:-13])
+        self.places: weakref.WeakValueDictionary[str, Place] = weakref.WeakValueDictionary()
+        self.interior: dict[str, int] = {}
+        # A finalizer may run anywhere, also where the lock is held: it only appends here.
+        self.dropped: deque[tuple[str, list[Ticket]]] = deque()
+        self.parked: set[Callable[[], None]] = set()
+        self.timeout = 0.0
+        self.forked = False
+        self.clock = clock
+        self._wake = self.link.handler.event_object()
+        self._beat_sent: float | None = None  # the heartbeat that is not answered yet
+        self._beat_last = 0.0
+        self._lease_at_beat = 0.0
+        self._in_flight: dict[str, float] = {}  # when the deletes that are not answered were sent, by prefix
+        self._first_try: dict[str, float] = {}  # when the keeper first tried a delete, by prefix
+        self._suspect = False
+        _sessions[id(client)] = self
+        client.add_listener(self._on_state)  # keeps the session alive for as long as its client
+        if self.link.connected:
+            self._opened()
+        self.link.handler.spawn(_keep, weakref.ref(self), self._wake)
+
+    @staticmethod
+    def of(client: object) -> Session:
+        """Return the session of `client`, made with the first object.
+
+        Raises:
+            TypeError: it is no kazoo client.
+        """
+        if not isinstance(client, KazooClient):
+            raise TypeError(f"client must be a kazoo.client.KazooClient, not {type(client).__name__}")
+        with _making:
+            session = _sessions.get(id(client))
+            return session or Session(client)
+
+    def check_usable(self, path: str) -> None:
+        """Refuse a call that could only hang.
+
+        Raises:
+            ClientError: the client is not started, stopped, inherited through fork, or calls from its own threads.
+        """
+        self.check_not_forked(path)
+        if self.link.stopped:
+            raise ClientError(
+                path, "the client is not started, or is stopped (or has given up connecting); call client.start() first"
+            )
+        if self.link.on_own_thread():
+            raise ClientError(
+                path,
+                "called from one of kazoo's own threads (a watch, a listener or a completion), where waiting for "
+                "ZooKeeper would wait for ever; hand the work to another thread: client.handler.spawn(...)",
+            )
+
+    def check_not_forked(self, path: str) -> None:
+        """Refuse a call on what the parent process owns.
+
+        Raises:
+            ClientError: this is a forked child.
+        """
+        if self.forked:
+            raise ClientError(
+                path, "the client belongs to the parent process; open one of its own in the child, after fork()"
+            )
+
+    @property
+    def suspect(self) -> bool:
+        """Whether the service is out of reach at the moment."""
+        return self._suspect or not self.link.connected
+
+    # -- kazoo's word, on kazoo's threads: never block ----------------------------------------------------------------
+
+    def _on_state(self, state: str) -> bool | None:
+        if self.forked:
+            return True  # takes the listener off
+        if state == KazooState.CONNECTED:
+            self._opened()
+        elif state == KazooState.LOST:
+            with self.lock:
+                self.registry.ended()
+        self.unpark()
+        self._wake.set()
+        return None
+
+    def _opened(self) -> None:
+        with self.lock:
+            session = self.link.session()
+            if session is None:
+                return
+            self.timeout = self.link.timeout()
+            self.registry.opened(session, self.timeout)
+            self._beat_sent = None
+            self._in_flight.clear()
+
+    def on_event(self, event: Any) -> None:
+        """Take a watch event; this one watcher, left on any node, is left there once."""
+        with self.lock:
+            self.registry.stir(event.path)
+
+    def unpark(self) -> None:
+        """Wake every thread that waits for a change of the connection."""
+        for wake in list(self.parked):
+            wake()
+
+    # -- what the driver calls ----------------------------------------------------------------------------------------
+
+    def renewed(self, sent: float) -> None:
+        """Renew the lease."""
+        with self.lock:
+            self.registry.renewed(sent)
+
+    def grant(self, ticket: Ticket) -> bool:
+        """Take the ticket for a hold; see `Registry.grant`."""
+        with self.lock:
+            return self.registry.grant(ticket, self.clock())
+
+    def check_lease(self) -> None:
+        """Lose what our own clock says is lost, before anybody builds on it, and tell of every loss."""
+        with self.lock:
+            self.registry.expire_lease(self.clock())
+            lost, self.registry.lost = self.registry.lost, []
+            if lost:
+                self._wake.set()
+        for ticket in lost:
+            log.warning("lost: %s (fencing token %d)", ticket.node, ticket.token)
+            place = self.places.get(ticket.path)
+            if place is not None:
+                place.tell_lost(ticket)
+
+    def discard(self, ticket: Ticket, wake: Callable[[], None] | None = None) -> bool:
+        """Give the ticket up and delete its node, for as long as it takes; return whether there is any to wait for.
+
+        Args:
+            ticket: what waits or holds.
+            wake: called when the node is gone.
+        """
+        with self.lock:
+            held = ticket.state is State.HELD
+            if not self.registry.discard(ticket):
+                return False
+            if wake is not None:
+                ticket.wake = wake
+            if ticket.name is None or not self.link.connected or ticket.prefix in self._in_flight:
+                self._wake.set()  # for the keeper
+            else:
+                self._send_delete(ticket)
+                if held:
+                    self.registry.hand_over(ticket)
+            return True
+
+    def is_discarded(self, ticket: Ticket) -> bool:
+        """Return whether nothing of a ticket given up is left on the server."""
+        return ticket.prefix not in self.registry.deletes
+
+    # -- background deletes -------------------------------------------------------------------------------------------
+
+    def _send_delete(self, ticket: Ticket) -> None:
+        """Delete a node whose name is known."""
+        sent = self.clock()
+
+        def answered(answer: Callback) -> None:
+            with self.lock:
+                if answer.error is None:
+                    self.registry.renewed(sent)
+                if answer.error is None or isinstance(answer.error, kazoo_errors.NoNodeError):
+                    self._gone(ticket)
+                else:
+                    self._try_again(ticket, answer.error)
+
+        self._in_flight[ticket.prefix] = sent
+        self.link.delete(ticket.node, Callback(answered))
+
+    def _find_and_delete(self, ticket: Ticket) -> None:
+        """Delete a node that may have been made: its create was sent before, so a listing behind a sync tells."""
+
+        def answered(answer: Callback) -> None:
+            with self.lock:
+                if answer.error is not None and not isinstance(answer.error, kazoo_errors.NoNodeError):
+                    self._try_again(ticket, answer.error)
+                    return
+                ticket.name = next((name for name in answer.value or () if name.startswith(ticket.prefix)), None)
+                if ticket.name is None:
+                    self._gone(ticket)
+                else:
+                    self._send_delete(ticket)
+
+        self._in_flight[ticket.prefix] = self.clock()
+        self.link.sync(ticket.path, Callback(lambda _: None))
+        self.link.children(ticket.path, Callback(answered))
+
+    def _gone(self, ticket: Ticket) -> None:
+        self._in_flight.pop(ticket.prefix, None)
+        self.registry.gone(ticket)
+        ticket.wake()
+
+    def _try_again(self, ticket: Ticket, error: Exception) -> None:
+        """Leave a delete that failed to the keeper; one that was refused waits a while."""
+        if isinstance(failure(error, ticket.path), ConnectionLost):
+            self._in_flight.pop(ticket.prefix, None)
+        self._wake.set()
+
+    def _clean_up(self, now: float) -> None:
+        """Send every delete that is due; one whose answer is overdue is sent again."""
+        self._first_try = {prefix: at for prefix, at in self._first_try.items() if prefix in self.registry.deletes}
+        for prefix, ticket in list(self.registry.deletes.items()):
+            if now - self._in_flight.get(prefix, float("-inf")) < self.timeout:
+                continue
+            first = self._first_try.setdefault(prefix, now)
+            if now - first > SLOW_DELETE:
+                log.warning("%s could not be deleted in %.0f s; still trying", ticket.node, now - first)
+            if ticket.name is None:
+                self._find_and_delete(ticket)
+            else:
+                self._send_delete(ticket)
+
+    # -- the keeper ---------------------------------------------------------------------------------------------------
+
+    def tick(self) -> float:
+        """Do what is due; return the seconds until there is more. On the keeper's thread."""
+        self.sweep()
+        self.check_lease()
+        with self.lock:
+            now = self.clock()
+            held = any(ticket.state is State.HELD for ticket in self.registry.tickets.values())
+            if self.link.connected and self.timeout:
+                if self.registry.deletes:
+                    self._clean_up(now)
+                if self.registry.tickets:
+                    self._beat(now)
+                else:
+                    self._beat_sent = None
+            overdue = self._beat_sent is not None and now - self._beat_sent > self.timeout / 6
+            suspect, self._suspect = self._suspect, held and (overdue or not self.link.connected)
+            pause = self.timeout / 6 if self.timeout else IDLE_BEAT
+            if held:
+                pause = max(0.0, min(pause, self.registry.lease_end - now))
+        if self._suspect and not suspect:
+            log.warning("ZooKeeper is out of reach; what is held is suspect until it answers or the lease runs out")
+        return pause
+
+    def _beat(self, now: float) -> None:
+        """Send the heartbeat when it is due; cut the connection when the last one is not answered in time."""
+        if self._beat_sent is not None:
+            if now - self._beat_sent > self.timeout / 3:
+                log.warning("no answer to the heartbeat of %.1f s ago; connecting anew", now - self._beat_sent)
+                self._beat_sent = None
+                self.link.drop()
+            return
+        busy = self.registry.lease_end > self._lease_at_beat  # a write was answered meanwhile
+        if now - self._beat_last < self.timeout / (3 if busy else 6) * 0.9:
+            return
+        known = self.registry.known()
+        session = self.registry.session
+
+        def synced(answer: Callback) -> None:
+            if answer.error is None:
+                with self.lock:
+                    self.registry.renewed(now)
+                    self._lease_at_beat = self.registry.lease_end
+
+        def listed(answer: Callback) -> None:
+            with self.lock:
+                self._beat_sent = None
+                if self.registry.session != session:
+                    return
+                if answer.error is None:
+                    self._compare(known, answer.value)
+                elif isinstance(answer.error, kazoo_errors.UnimplementedError):
+                    self._ask_each(known)
+            self._wake.set()
+
+        self._beat_sent = self._beat_last = now
+        self._lease_at_beat = self.registry.lease_end
+        self.link.sync("/", Callback(synced))
+        self.link.ephemerals(Callback(listed))
+
+    def _compare(self, known: list[Ticket], nodes: list[str]) -> None:
+        for node in self.registry.compare(known, self.link.own(nodes)):
+            log.warning("deleting a node of ours that nobody waits or holds with: %s", node)
+            self.link.delete(node, Callback(lambda _: None))
+
+    def _ask_each(self, known: list[Ticket]) -> None:
+        """Compare on a server too old to list a session's nodes (before 3.6)."""
+        for ticket in known:
+
+            def answered(answer: Callback, ticket: Ticket = ticket) -> None:
+                if isinstance(answer.error, kazoo_errors.NoNodeError):
+                    with self.lock:
+                        self.registry.compare([ticket], [])
+                    self._wake.set()
+
+            self.link.get(ticket.node, Callback(answered))
+
+    # -- objects that come and go -------------------------------------------------------------------------------------
+
+    def place(self, path: str, kind: str, make: Callable[[], Place]) -> Place:
+        """Return what this process knows of `path`, the same for every object made for it.
+
+        Raises:
+            ValueError: another kind of primitive lives there, or above it, or below it.
+        """
+        self.sweep()
+        with self.lock:
+            place = self.places.get(path)
+            if place is not None:
+                if place.kind != kind:
+                    raise ValueError(f"{path!r} is a {place.kind} of this client already; a {kind} needs another path")
+                return place
+            if path in self.interior:
+                raise ValueError(f"a primitive of this client lives below {path!r}; paths must not nest")
+            for above in ancestors(path):
+                if above in self.places:
+                    raise ValueError(f"{path!r} lies below {above!r}, which is a primitive; paths must not nest")
+            place = self.places[path] = make()
+            for above in ancestors(path):
+                self.interior[above] = self.interior.get(above, 0) + 1
+            return place
+
+    def sweep(self) -> None:
+        """Release what garbage collected primitives still held."""
+        while self.dropped:
+            path, tickets = self.dropped.popleft()
+            with self.lock:
+                for above in ancestors(path):
+                    self.interior[above] -= 1
+                    if not self.interior[above]:
+                        del self.interior[above]
+            for ticket in tickets:
+                self.discard(ticket)
+
+    def abandon_all(self, patience: float) -> None:
+        """Delete every node of ours, at the interpreter's exit."""
+        event = self.link.handler.event_object()
+        with self.lock:
+            tickets = [*self.registry.tickets.values()]
+            for ticket in tickets:
+                self.discard(ticket, event.set)
+        until = time.monotonic() + patience
+        while self.registry.deletes and self.link.connected and (left := until - time.monotonic()) > 0:
+            event.wait(left)
+            event.clear()
+
+    def leave_to_parent(self) -> None:
+        """Forget everything, in a forked child."""
+        self.forked = True
+        self.lock = self.link.handler.rlock_object()
+        self.registry = Registry("")
+        self.dropped.clear()
+        self.parked.clear()
+        for place in list(self.places.values()):
+            place.forget()
+
+
+def _keep(session_ref: weakref.ref[Session], wake: Any) -> None:
+    """Tick for as long as the session is there; holds no reference to it while it waits."""
+    while True:
+        session = session_ref()
+        if session is None or session.forked:
+            return
+        try:
+            pause = session.tick()
+        except Exception:
+            log.exception("the keeper goes on after an error")
+            pause = IDLE_BEAT
+        del session
+        wake.wait(pause)
+        wake.clear()
+
+
+def _at_exit() -> None:
+    until = time.monotonic() + EXIT_PATIENCE
+    for session in list(_sessions.values()):
+        if not session.forked and session.registry.tickets:
+            session.abandon_all(until - time.monotonic())
+
+
+def _after_fork_in_child() -> None:
+    global _making
+    _making = threading.Lock()
+    for session in list(_sessions.values()):
+        session.leave_to_parent()
+
+
+# By the client's id: a session lives no longer than its client, so an id is not found again for another one.
+_sessions: weakref.WeakValueDictionary[int, Session] = weakref.WeakValueDictionary()
+_making = threading.Lock()
+atexit.register(_at_exit)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)

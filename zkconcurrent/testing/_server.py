@@ -1,0 +1,312 @@
+"""One real ZooKeeper server, in a process and a folder of its own."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from zkconcurrent.testing._installation import Installation, find_installation
+from zkconcurrent.testing._java import find_java, java_version
+from zkconcurrent.testing._leash import Leash
+from zkconcurrent.testing._ports import free_ports
+from zkconcurrent.testing._service import Service
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+# Quick to start and small, rather than fast in the long run. Accepted by every Java from 8 on.
+_JVM_OPTIONS = ("-Xmx256m", "-Xshare:auto", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
+
+# Whichever logging library an installation has finds its settings here: warnings and worse, on standard error.
+_LOGGING = Path(__file__).parent / "conf"
+
+_START_TIMEOUT = 60.0
+_POLL_INTERVAL = 0.02
+
+
+class PortTakenError(RuntimeError):
+    """Someone else listens on a port that was to be the server's."""
+
+
+class Server(Service):
+    """A ZooKeeper server on loopback, for tests; a context manager that starts it and stops it.
+
+    It runs in a temporary folder, and leaves nothing behind: `stop` ends the process and removes the folder, and so
+    does the end of the Python process, even by SIGKILL. Needs a POSIX system.
+
+    Args:
+        port: Where clients connect; by default a free one is chosen at the first start, and kept from then on.
+        tick_time: The server's unit of time, in seconds. Sessions expire at a multiple of it.
+        min_session_timeout: The shortest session timeout a client can get, in seconds; by default two ticks.
+        max_session_timeout: The longest, in seconds.
+        force_sync: Write every change through to the disk, as in production. Only the loss of power makes a difference.
+        container_check_interval: How often empty containers are removed, in seconds.
+        settings: More lines for its ``zoo.cfg``, by name.
+        properties: More system properties of Java, by name.
+        server_id: Its number, when the settings make it part of an ensemble.
+        installation: The ZooKeeper to run; by default the one `find_installation` finds.
+    """
+
+    def __init__(
+        self,
+        *,
+        port: int | None = None,
+        tick_time: float = 0.2,
+        min_session_timeout: float | None = None,
+        max_session_timeout: float = 60.0,
+        force_sync: bool = False,
+        container_check_interval: float = 60.0,
+        settings: Mapping[str, object] | None = None,
+        properties: Mapping[str, object] | None = None,
+        server_id: int | None = None,
+        installation: Installation | None = None,
+    ) -> None:
+        self._fixed_port = port
+        self._port = port
+        self._server_id = server_id
+        self._installation = installation
+        if min_session_timeout is None:
+            min_session_timeout = 2 * tick_time
+        self._settings = {
+            "tickTime": _milliseconds(tick_time),
+            "minSessionTimeout": _milliseconds(min_session_timeout),
+            "maxSessionTimeout": _milliseconds(max_session_timeout),
+            "maxClientCnxns": 0,
+            "admin.enableServer": "false",
+            "4lw.commands.whitelist": "*",
+            **(settings or {}),
+        }
+        self._properties = {
+            "zookeeper.forceSync": "yes" if force_sync else "no",
+            "znode.container.checkIntervalMs": _milliseconds(container_check_interval),
+            **(properties or {}),
+        }
+        # Invariant: folder and leash exist from the first start until stop; the process only while it runs or is
+        # frozen, or has ended by itself and nobody has looked yet.
+        self._folder: Path | None = None
+        self._leash: Leash | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __repr__(self) -> str:
+        state = f"pid {self._process.pid}" if self._process else "not running"
+        return f"<{type(self).__name__} 127.0.0.1:{self._port or '?'}, {state}>"
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.stop()
+
+    @property
+    def port(self) -> int:
+        """Where clients connect; the same from the first start on.
+
+        Raises:
+            RuntimeError: It was never started, and no port was given.
+        """
+        if self._port is None:
+            raise RuntimeError("the server has no port before it is started")
+        return self._port
+
+    @property
+    def hosts(self) -> str:
+        """The address to give to clients, such as ``"127.0.0.1:21810"``."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """The server's process.
+
+        Raises:
+            RuntimeError: It is not running.
+        """
+        return self._running_process().pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process exists (it may be frozen, or not serve yet)."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def log(self) -> str:
+        """What the server has printed since its last start; empty once it is stopped."""
+        try:
+            return self._log_file.read_text(errors="replace") if self._folder else ""
+        except FileNotFoundError:
+            return ""
+
+    def start(self, *, wait: bool = True) -> None:
+        """Start it: afresh, or with the data it had when it was killed.
+
+        Args:
+            wait: Return only when it serves clients. Otherwise call `wait` yourself.
+
+        Raises:
+            NoServerError: No ZooKeeper or no Java is found.
+            RuntimeError: It is running already, or it does not come up; the message ends with its log.
+        """
+        if self.is_running:
+            raise RuntimeError(f"{self!r} is running already")
+        while True:
+            afresh = self._folder is None
+            if afresh:
+                self._make_folder()
+            try:
+                self._launch(wait)
+                return
+            except BaseException as error:
+                if afresh:
+                    self.stop()
+                if not (afresh and self._fixed_port is None and isinstance(error, PortTakenError)):
+                    raise
+
+    def wait(self, timeout: float = _START_TIMEOUT) -> None:
+        """Wait until it serves clients.
+
+        Args:
+            timeout: Seconds.
+
+        Raises:
+            RuntimeError: It ended, or does not serve in time; the message ends with its log.
+        """
+        deadline = time.monotonic() + timeout
+        while not self._serves():
+            if not self.is_running:
+                self._fail("ended instead of serving")
+            if time.monotonic() > deadline:
+                self._fail(f"did not serve within {timeout:g} s")
+            time.sleep(_POLL_INTERVAL)
+
+    def stop(self) -> None:
+        """End the process and remove the folder. A later start begins with no data."""
+        if self._leash is None or self._folder is None or not self._leash.is_ours:
+            return
+        self.kill()
+        self._leash.close()
+        shutil.rmtree(self._folder)
+        self._leash = self._folder = None
+        atexit.unregister(self.stop)
+
+    def kill(self) -> None:
+        """Kill it (SIGKILL), as a crash would; the data stays for the next start."""
+        process, self._process = self._process, None
+        if process is not None and self._leash is not None and self._leash.is_ours:
+            self._leash.kill(process)
+
+    def restart(self) -> None:
+        """Kill it and start it again on the same port with the same data."""
+        self.kill()
+        self.start()
+
+    def freeze(self) -> None:
+        """Stop it in its tracks (SIGSTOP): connections stay open, and nothing is answered."""
+        pid = self.pid
+        os.kill(pid, signal.SIGSTOP)
+        os.waitpid(pid, os.WUNTRACED)
+
+    def thaw(self) -> None:
+        """Let it go on after `freeze` (SIGCONT)."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def command(self, word: str, timeout: float = 5.0) -> str:
+        """Ask it one of ZooKeeper's four-letter words, such as ``srvr``, ``cons`` or ``wchs``.
+
+        Args:
+            word: All of them are allowed.
+            timeout: Seconds to wait for the connection and for each part of the answer.
+
+        Raises:
+            OSError: It is not running, or does not answer in time.
+        """
+        with socket.create_connection(("127.0.0.1", self.port), timeout) as connection:
+            connection.sendall(word.encode())
+            return b"".join(iter(lambda: connection.recv(65536), b"")).decode(errors="replace")
+
+    def mntr(self) -> dict[str, str]:
+        """The figures it keeps about itself, such as ``zk_packets_received``; empty while it does not serve."""
+        lines = (line.partition("\t") for line in self.command("mntr").splitlines())
+        return {name: value for name, tab, value in lines if tab}
+
+    def mode(self, timeout: float = 1.0) -> str | None:
+        """``standalone``, ``leader`` or ``follower``; None while it does not serve, or does not answer in time."""
+        try:
+            answer = self.command("srvr", timeout)
+        except OSError:
+            return None
+        return next((line[6:] for line in answer.splitlines() if line.startswith("Mode: ")), None)
+
+    def _make_folder(self) -> None:
+        if self._fixed_port is None:
+            (self._port,) = free_ports(1)
+        self._folder = Path(tempfile.mkdtemp(prefix="zkconcurrent-"))
+        self._leash = Leash(self._folder)
+        atexit.register(self.stop)
+        if self._server_id is not None:
+            (self._folder / "myid").write_text(f"{self._server_id}\n")
+
+    def _launch(self, wait: bool) -> None:
+        assert self._folder is not None
+        assert self._leash is not None
+        settings = {
+            **self._settings,
+            "dataDir": self._folder,
+            "clientPortAddress": "127.0.0.1",
+            "clientPort": self.port,
+        }
+        config = self._folder / "zoo.cfg"
+        config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        installation = self._installation or find_installation()
+        properties = {"java.io.tmpdir": self._folder, **self._properties}
+        command = [
+            str(find_java()),
+            *_JVM_OPTIONS,
+            *(f"-D{name}={value}" for name, value in properties.items()),
+            "-cp",
+            os.pathsep.join(map(str, (_LOGGING, *installation.class_path))),
+            "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+            str(config),
+        ]
+        with open(self._log_file, "wb") as log:
+            self._process = self._leash.start(command, log, self._folder)
+        if wait:
+            self.wait()
+
+    @property
+    def _log_file(self) -> Path:
+        assert self._folder is not None
+        return self._folder / "log"
+
+    def _running_process(self) -> subprocess.Popen[bytes]:
+        if self._process is None or not self.is_running:
+            raise RuntimeError(f"{self!r} is not running")
+        return self._process
+
+    def _serves(self) -> bool:
+        """Whether clients are served - and by this server, not by another that was quicker to take the port."""
+        assert self._folder is not None
+        try:
+            return self._folder.name in self.command("conf")
+        except OSError:
+            return False
+
+    def _fail(self, what: str) -> None:
+        tail = "\n".join(self.log.splitlines()[-30:])
+        error = PortTakenError if "BindException" in tail else RuntimeError
+        self.kill()
+        raise error(
+            f"the ZooKeeper server on port {self._port} {what}. Java: {java_version(find_java())}. Its log:\n{tail}"
+        )
+
+
+def _milliseconds(seconds: float) -> int:
+    return round(seconds * 1000)
