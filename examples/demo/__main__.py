@@ -4,9 +4,9 @@
     python examples/demo
     python examples/demo --without-lock         # the same with nothing to keep them apart: the count is wrong
 
-A ZooKeeper server is started on loopback. In the middle of its critical section one worker is killed. Another is frozen
-there until its session has expired and the others have gone on; then it wakes, believes that it still holds the lock, and
-writes. What every thread did is in its journal; at the end the journals are checked, and a picture is drawn of them.
+A ZooKeeper server is started on loopback. In the middle of its critical section one worker is killed. Another is
+frozen there until its session has expired and the others have gone on; then it wakes, believes that it still holds the
+lock, and writes. What every thread did is in its journal; at the end the journals are checked and drawn as a picture.
 """
 
 import argparse
@@ -22,6 +22,7 @@ from store import Store
 from timeline import draw
 from verdict import Fault, Verdict, judge, victim
 from workers import DemoError, Workers
+
 from zkconcurrent.testing import NoServerError, Server, find_installation
 
 KILLED, FROZEN = 2, 3  # the workers that meet with a fault
@@ -59,9 +60,9 @@ def report(verdict: Verdict) -> Iterator[tuple[str, str]]:
     for fault in verdict.faults:
         yield (
             fault.kind,
-            f"worker {fault.worker} (pid {fault.pid}) after {fault.at - start:.1f} s, while it held the lock",
+            f"worker {fault.worker} (pid {fault.pid}), {fault.at - start:.1f} s on, in its critical section",
         )
-        yield "", f"the others waited {fault.next_grant - fault.at:.1f} s for its session to expire"
+        yield "", f"the others waited {fault.next_grant - fault.at:.1f} s to get in"
         hold = victim(fault, verdict.holds)
         if fault.woken and hold:
             told = "its thread was told by LockLostError" if hold.lost else "its thread was not told of the loss"
@@ -69,14 +70,9 @@ def report(verdict: Verdict) -> Iterator[tuple[str, str]]:
             yield "", f"the store {late}; {told}"
     tokens = [hold.token for hold in verdict.holds]
     yield "fencing tokens", f"{tokens[0]:,} to {tokens[-1]:,} in {len(set(tokens)):,} steps for {len(tokens):,} holds"
-    turns = Counter(
-        (hold.worker, hold.thread) for hold in verdict.holds if hold.worker not in (KILLED, FROZEN)
-    ).values()
-    yield "turns", f"{min(turns):,} to {max(turns):,} for each thread that met with no fault"
-    yield (
-        "speed",
-        f"{cycles_per_second(verdict):,.0f} cycles a second, of acquire, acquire again, read, write, release twice",
-    )
+    turns = Counter((hold.worker, hold.thread) for hold in verdict.holds if hold.worker not in (KILLED, FROZEN))
+    yield "turns", f"{min(turns.values()):,} to {max(turns.values()):,} for each thread that met with no fault"
+    yield "speed", f"{cycles_per_second(verdict):,.0f} cycles a second"
 
 
 def picture(verdict: Verdict, options: argparse.Namespace) -> str:

@@ -142,8 +142,8 @@ def waiting(fault: Fault, panel: Panel) -> Iterator[str]:
 def strike(fault: Fault, hold: Hold | None, panel: Panel) -> Iterator[str]:
     """Where the fault struck, and where it ended, with words above the lanes."""
     what = "killed (SIGKILL)" if fault.kind == "killed" else "frozen (SIGSTOP)"
-    wait = f"the others wait {fault.next_grant - fault.at:.1f} s for its session to expire"
-    yield from flag(panel, fault.at, 36, [f"worker {fault.worker}: {what} while it holds", wait])
+    wait = f"the others wait {fault.next_grant - fault.at:.1f} s"
+    yield from flag(panel, fault.at, 36, [f"worker {fault.worker} is {what} inside", wait])
     if fault.woken and hold:
         fate = "its late write is refused by its old token" if hold.refused else "its late write is taken"
         yield from flag(panel, fault.woken, 62, [f"worker {fault.worker} wakes: {fate}"])
@@ -177,7 +177,7 @@ def legend(y: float, threads: int) -> Iterator[str]:
         yield text(x + 25, y, f"thread {thread} holds")
         x += 132
     yield rect(x, y - 10, 18, ROW - 2, "url(#waiting)")
-    yield text(x + 25, y, "held by a process that is dead or frozen")
+    yield text(x + 25, y, "a dead or frozen process holds, until its session expires")
 
 
 def round_step(span: float, most: int) -> float:

@@ -57,7 +57,7 @@ def holds(entries: Sequence[Entry], faults: Sequence[Fault], writers: set[int], 
         threads.setdefault((entry.worker, entry.thread), []).append(entry)
     for (worker, _), journal in threads.items():
         starts = [i for i, entry in enumerate(journal) if entry.step is Step.ENTERS]
-        for start, stop in zip(starts, [*starts[1:], len(journal)], strict=True):
+        for start, stop in pairwise([*starts, len(journal)]):
             steps = {entry.step: entry for entry in journal[start:stop]}
             found.append(_hold(steps, faults, threads.get((worker, 0), []), writers, now))
     return sorted(found, key=lambda hold: hold.start)

@@ -7,14 +7,14 @@ present turn, and the process ends.
 
 import argparse
 import logging
+import os
 import signal
 import sys
+import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from threading import Event
 from typing import Protocol
 
 from journal import Journal, Step
@@ -45,9 +45,9 @@ class Orders:
     """What standard input has said so far."""
 
     def __init__(self) -> None:
-        self.stop = Event()
+        self.stop = threading.Event()
         self._pauses: SimpleQueue[None] = SimpleQueue()
-        self._resume = Event()
+        self._resume = threading.Event()
 
     def follow(self) -> None:
         """Takes orders until there are no more."""
@@ -145,16 +145,23 @@ def main() -> None:
     if options.without_lock:
         lock = NoLock()
     orders = Orders()
-    with ThreadPoolExecutor(options.threads) as pool:
-        turns = [
-            pool.submit(Adder(lock, Store(options.folder / "counter"), journal(n), orders).run)
-            for n in range(1, options.threads + 1)
-        ]
-        orders.follow()
+    threading.excepthook = fail
+    threads = []
+    for number in range(1, options.threads + 1):
+        adder = Adder(lock, Store(options.folder / "counter"), journal(number), orders)
+        threads.append(threading.Thread(target=adder.run))
+        threads[-1].start()
+    orders.follow()
+    for thread in threads:
+        thread.join()
     client.stop()
     client.close()
-    for turn in turns:
-        turn.result()
+
+
+def fail(failure: threading.ExceptHookArgs) -> None:
+    """Ends the whole worker with the error of one thread, for the parent to see."""
+    threading.__excepthook__(failure)
+    os._exit(1)
 
 
 if __name__ == "__main__":

@@ -49,11 +49,11 @@ class Workers:
         self._watch("the end of the time", lambda: time.monotonic() > until)
 
     def run_until_all_had_a_turn(self, threads: Collection[tuple[int, int]]) -> None:
-        """Lets them go on until each of these threads (worker, thread) has got in, from now on."""
+        """Lets them go on until each of these threads (worker, thread) has added something, from now on."""
         since = time.monotonic()
 
         def all_had_a_turn() -> bool:
-            return set(threads) <= {(e.worker, e.thread) for e in self._after(since) if e.step is Step.ENTERS}
+            return set(threads) <= {(e.worker, e.thread) for e in self._after(since) if e.step is Step.WRITES}
 
         self._watch("a turn of every thread", all_had_a_turn)
 
@@ -65,7 +65,7 @@ class Workers:
         process.kill()
         process.wait()
         _close(process)
-        self._progress.say(f"worker {worker} (pid {process.pid}) is killed while it holds the lock")
+        self._progress.say(f"worker {worker} (pid {process.pid}) is killed in its critical section")
         return Fault("killed", worker, pause.thread, process.pid, pause.token, at, self._next_grant(worker, at))
 
     def freeze(self, worker: int) -> Fault:
@@ -74,7 +74,7 @@ class Workers:
         process = self._processes[worker]
         at = time.monotonic()
         process.send_signal(signal.SIGSTOP)
-        self._progress.say(f"worker {worker} (pid {process.pid}) is frozen while it holds the lock")
+        self._progress.say(f"worker {worker} (pid {process.pid}) is frozen in its critical section")
         return Fault("frozen", worker, pause.thread, process.pid, pause.token, at, self._next_grant(worker, at))
 
     def wake(self, worker: int) -> float:
