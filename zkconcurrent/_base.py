@@ -403,4 +403,4 @@ def _deadline(session: Session, blocking: bool, timeout: float) -> float | None:
     if not blocking or timeout == 0:
         # A try is one question: no longer than it takes to see that a link is dead, and not at all while it is down.
         timeout = session.timeout / 3 if session.link.connected else 0.0
-    return None if timeout == -1 else time.monotonic() + timeout
+    return None if timeout == -1 else session.now() + timeout

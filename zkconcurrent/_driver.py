@@ -12,7 +12,7 @@ What it promises, and the contract tests check:
 
 from __future__ import annotations
 
-import time
+import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -183,9 +183,7 @@ class Driver:
             if isinstance(failed, NoNode):
                 if step.path.count("/") > 1:
                     return None  # what is above was reaped just now: the create will tell, and we come again
-                raise RefusedError(
-                    self.path, f"the client's chroot does not exist; create {self.session.link.full('')}"
-                )
+                raise RefusedError(self.path, f"the client's chroot {self.session.link.full('')!r} does not exist")
         if isinstance(failed, SessionExpired) and getattr(step, "ticket", None) is None:
             raise ConnectionLost  # what is bound to no session goes on in the next
         if isinstance(failed, NoNode) and isinstance(step, Children):
@@ -237,9 +235,9 @@ class Driver:
             patience = min(patience, CLEAN_UP_PATIENCE)
         if not self.session.discard(ticket, self._wake):
             return
-        until = time.monotonic() + patience
+        until = self.session.now() + patience
         while not self.session.is_discarded(ticket) and self.session.link.connected:
-            left = until - time.monotonic()
+            left = until - self.session.now()
             if left <= 0:
                 return  # the keeper goes on
             self._event.wait(left)
@@ -261,7 +259,7 @@ class Driver:
 
     def _bound(self) -> float:
         """Return until when an answer can come: after that, kazoo has dropped the connection, or the request."""
-        return time.monotonic() + (self.session.timeout or UNANSWERED)
+        return self.session.now() + (self.session.timeout or UNANSWERED)
 
     def _park(self, bound: float | None = None) -> bool:
         """Wait to be woken; False when that did not happen before `bound`.
@@ -270,13 +268,10 @@ class Driver:
             DeadlinePassed: the run's time is up.
         """
         until = min((at for at in (bound, self.deadline) if at is not None), default=None)
-        left = None if until is None else until - time.monotonic()
-        if left is not None and left <= 0 and not self._event.is_set():
-            woken = False
-        else:
-            woken = bool(self._event.wait(left))
+        left = None if until is None else min(max(0.0, until - self.session.now()), threading.TIMEOUT_MAX)
+        woken = bool(self._event.wait(left))
         self._event.clear()
-        if not woken and self.deadline is not None and time.monotonic() >= self.deadline:
+        if not woken and self.deadline is not None and self.session.now() >= self.deadline:
             raise DeadlinePassed
         return woken
 

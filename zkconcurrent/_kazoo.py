@@ -7,6 +7,7 @@ tests fail loudly where a new kazoo changes it.
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import sys
 import threading
@@ -152,10 +153,8 @@ class Link:
 
     def drop(self) -> None:
         """Cut a connection that does not answer, so that kazoo connects anew."""
-        try:
+        with contextlib.suppress(AttributeError, OSError):  # it may be down already
             self.client._connection._socket.shutdown(socket.SHUT_RDWR)
-        except (AttributeError, OSError):
-            pass  # it is down already
 
     def on_own_thread(self) -> bool:
         """Whether the caller runs on one of kazoo's threads, where waiting for an answer waits for ever."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ._base import Hold, LockFace
+from ._base import Hold, LockFace, check_timeout
 from ._rules import MUTEX
 
 

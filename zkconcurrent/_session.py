@@ -39,7 +39,7 @@ EXIT_PATIENCE = 1.0
 SLOW_DELETE = 5.0
 
 
-def clock() -> float:
+def boot_clock() -> float:
     """Return the time that leases are measured in, in seconds."""
     return time.monotonic() if _CLOCK is None else time.clock_gettime(_CLOCK)
 
@@ -50,14 +50,23 @@ class Session:
     Attributes:
         link: the way to ZooKeeper.
         registry: what we have there. Invariant: touched only with `lock` held.
+        clock: what leases are measured by; `now`, what deadlines are. A test, or the simulation, injects its own.
         lock: re-entrant, as kazoo may answer a request in the thread that makes it; never held while waiting.
         places: the live primitives, by path.
         timeout: the negotiated session timeout, in seconds; 0 before the first connection.
         forked: this is a child's copy, of no use.
     """
 
-    def __init__(self, client: KazooClient) -> None:
-        self.link = Link(client)
+    def __init__(
+        self,
+        client: KazooClient,
+        link: Link | None = None,
+        clock: Callable[[], float] = boot_clock,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.link = link or Link(client)
+        self.clock = clock
+        self.now = now
         self.identity = self.link.identity
         self.lock = self.link.handler.rlock_object()
         self.registry = Registry(str(uuid.uuid4())[:-13])
@@ -68,7 +77,6 @@ class Session:
         self.parked: set[Callable[[], None]] = set()
         self.timeout = 0.0
         self.forked = False
-        self.clock = clock
         self._wake = self.link.handler.event_object()
         self._beat_sent: float | None = None  # the heartbeat that is not answered yet
         self._beat_last = 0.0
@@ -103,9 +111,7 @@ class Session:
         """
         self.check_not_forked(path)
         if self.link.stopped:
-            raise ClientError(
-                path, "the client is not started, or is stopped (or has given up connecting); call client.start() first"
-            )
+            raise ClientError(path, "the client is not started, is stopped, or has given up; call client.start() first")
         if self.link.on_own_thread():
             raise ClientError(
                 path,
@@ -396,8 +402,8 @@ class Session:
             tickets = [*self.registry.tickets.values()]
             for ticket in tickets:
                 self.discard(ticket, event.set)
-        until = time.monotonic() + patience
-        while self.registry.deletes and self.link.connected and (left := until - time.monotonic()) > 0:
+        until = self.now() + patience
+        while self.registry.deletes and self.link.connected and (left := until - self.now()) > 0:
             event.wait(left)
             event.clear()
 
