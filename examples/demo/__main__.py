@@ -69,7 +69,8 @@ def report(verdict: Verdict) -> Iterator[tuple[str, str]]:
             late = "refused its late write by the old fencing token" if hold.refused else "took its late write"
             yield "", f"the store {late}; {told}"
     tokens = [hold.token for hold in verdict.holds]
-    yield "fencing tokens", f"{tokens[0]:,} to {tokens[-1]:,} in {len(set(tokens)):,} steps for {len(tokens):,} holds"
+    grown = "each higher than the one before" if sorted(set(tokens)) == tokens else "but they did not always grow"
+    yield "fencing tokens", f"{len(tokens):,}, from {tokens[0]:,} to {tokens[-1]:,}, {grown}"
     turns = Counter((hold.worker, hold.thread) for hold in verdict.holds if hold.worker not in (KILLED, FROZEN))
     yield "turns", f"{min(turns.values()):,} to {max(turns.values()):,} for each thread that met with no fault"
     yield "speed", f"{cycles_per_second(verdict):,.0f} cycles a second"

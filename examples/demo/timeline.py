@@ -141,12 +141,13 @@ def waiting(fault: Fault, panel: Panel) -> Iterator[str]:
 
 def strike(fault: Fault, hold: Hold | None, panel: Panel) -> Iterator[str]:
     """Where the fault struck, and where it ended, with words above the lanes."""
-    what = "killed (SIGKILL)" if fault.kind == "killed" else "frozen (SIGSTOP)"
-    wait = f"the others wait {fault.next_grant - fault.at:.1f} s"
-    yield from flag(panel, fault.at, 36, [f"worker {fault.worker} is {what} inside", wait])
     if fault.woken and hold:
-        fate = "its late write is refused by its old token" if hold.refused else "its late write is taken"
+        fate = "its late write is refused, for its old token" if hold.refused else "its late write is taken"
         yield from flag(panel, fault.woken, 62, [f"worker {fault.worker} wakes: {fate}"])
+    what = "killed (SIGKILL)" if fault.kind == "killed" else "frozen (SIGSTOP)"
+    wait = fault.next_grant - fault.at
+    after = f"nobody gets in for {wait:.1f} s, until its session expires" if wait > 0.1 else "the others go on at once"
+    yield from flag(panel, fault.at, 36, [f"worker {fault.worker} is {what} inside", after])
 
 
 def flag(panel: Panel, at: float, height: float, words: Sequence[str]) -> Iterator[str]:
@@ -212,4 +213,5 @@ def text(
 ) -> str:
     """A line of text; `y` is its baseline."""
     style = f'text-anchor="{anchor}" fill="{fill}" font-size="{size}" font-weight="{weight}"'
-    return f'<text x="{x:.1f}" y="{y:.1f}" {style}>{escape(words)}</text>'
+    halo = 'paint-order="stroke" stroke="#ffffff" stroke-width="4" stroke-opacity="0.85"'  # keeps lines off the words
+    return f'<text x="{x:.1f}" y="{y:.1f}" {style} {halo}>{escape(words)}</text>'

@@ -74,6 +74,7 @@ def _hold(
         ends.append(steps[Step.LEAVES].at)
     if Step.PAUSES in steps:
         ends += [fault.at for fault in faults if (fault.worker, fault.thread, fault.token) == who]
+    ends += [fault.at for fault in faults if fault.kind == "killed" and fault.worker == entry.worker]
     if Step.LOST in steps:
         ends += [news.at for news in told if news.step is Step.TOLD and news.at >= entry.at]
     return Hold(
