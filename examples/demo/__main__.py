@@ -37,7 +37,7 @@ def run(workers: Workers, options: argparse.Namespace) -> list[Fault]:
         killed = workers.kill(KILLED)
         workers.run_for(options.seconds)
         frozen = workers.freeze(FROZEN)
-        workers.run_for(0.5)
+        workers.run_for(1)
         frozen = replace(frozen, woken=workers.wake(FROZEN))
         workers.run_until_all_had_a_turn([who for who in everybody if who[0] != KILLED])
         workers.run_for(options.seconds)
