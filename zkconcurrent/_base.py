@@ -187,12 +187,12 @@ class LockFace(ABC):
     _rule: Rule
 
     def __init__(self, client: KazooClient, path: str, *, on_lost: Callable[[Any], None] | None = None) -> None:
-        self._session = Session.of(client)
-        self._client = client
         self._path = check_path(path)
         if on_lost is not None and not callable(on_lost):
             raise TypeError(f"on_lost must be callable, not {type(on_lost).__name__}")
         self._on_lost = on_lost
+        self._client = client
+        self._session = Session.of(client)
         self._place = self._session.place(path, self._kind, lambda: Place(self._session, path, self._kind))
         if on_lost is not None:
             self._place.faces.add(self)

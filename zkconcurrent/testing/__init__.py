@@ -6,8 +6,9 @@
 Also a command, ``python -m zkconcurrent.testing``, and pytest fixtures (see `zkconcurrent.testing.plugin`).
 """
 
+from zkconcurrent.testing._ensemble import Ensemble, Peer
 from zkconcurrent.testing._errors import NoServerError
 from zkconcurrent.testing._installation import Installation, find_installation
 from zkconcurrent.testing._server import Server
 
-__all__ = ["Installation", "NoServerError", "Server", "find_installation"]
+__all__ = ["Ensemble", "Installation", "NoServerError", "Peer", "Server", "find_installation"]

@@ -17,13 +17,15 @@ from pathlib import Path
 
 from zkconcurrent.testing._errors import HOW_TO_GET_ONE, NoServerError
 
-# Among hundreds of other jars: those a server needs, and something that writes its log.
+_DEBIAN = Path("/usr/share/java")
+
+# Among hundreds of other jars: those a server needs, with something that writes its log, and those Curator adds.
 _SERVER = re.compile(
-    r"(zookeeper|zookeeper-jute|metrics-core|snappy-java|commons-io|netty-[a-z-]+"
+    r"(zookeeper|zookeeper-jute|metrics-core|snappy-java"
     r"|slf4j-api|slf4j-simple|log4j-api|log4j-core|log4j-slf4j2-impl)(-\d[^-]*)?\.jar"
 )
 _CURATOR = re.compile(
-    r"(curator-(client|framework|recipes)|guava|failureaccess|jackson-(core|databind|annotations))(-\d.*)?\.jar"
+    r"(curator-client|curator-framework|curator-recipes|guava|failureaccess|netty-handler)(-\d[^-]*(-jre)?)?\.jar"
 )
 _VERSION = re.compile(r"zookeeper-(\d[\w.-]*)\.jar")
 
@@ -77,10 +79,9 @@ def _home() -> Installation:
 
 
 def _debian() -> Installation:
-    folder = Path("/usr/share/java")
-    if not (folder / "zookeeper.jar").exists():
-        raise LookupError(f"no {folder}/zookeeper.jar (the package zookeeper)")
-    return _chosen("debian", folder)
+    if not (_DEBIAN / "zookeeper.jar").exists():
+        raise LookupError(f"no {_DEBIAN}/zookeeper.jar (the package zookeeper)")
+    return _chosen("debian", _DEBIAN)
 
 
 def _path() -> Installation:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from zkconcurrent.testing._installation import Installation, find_installation
 from zkconcurrent.testing._java import find_java, java_version
 from zkconcurrent.testing._leash import Leash
-from zkconcurrent.testing._ports import free_ports
+from zkconcurrent.testing._ports import PortTakenError, free_ports, try_ports
 from zkconcurrent.testing._service import Service
 
 if TYPE_CHECKING:
@@ -31,10 +31,6 @@ _LOGGING = Path(__file__).parent / "conf"
 
 _START_TIMEOUT = 60.0
 _POLL_INTERVAL = 0.02
-
-
-class PortTakenError(RuntimeError):
-    """Someone else listens on a port that was to be the server's."""
 
 
 class Server(Service):
@@ -157,18 +153,12 @@ class Server(Service):
         """
         if self.is_running:
             raise RuntimeError(f"{self!r} is running already")
-        while True:
-            afresh = self._folder is None
-            if afresh:
-                self._make_folder()
-            try:
-                self._launch(wait)
-                return
-            except BaseException as error:
-                if afresh:
-                    self.stop()
-                if not (afresh and self._fixed_port is None and isinstance(error, PortTakenError)):
-                    raise
+        if self._folder is not None:
+            self._launch(wait)
+        elif self._fixed_port is not None:
+            self._start_afresh(wait)
+        else:
+            try_ports(lambda: self._start_afresh(wait))
 
     def wait(self, timeout: float = _START_TIMEOUT) -> None:
         """Wait until it serves clients.
@@ -237,17 +227,29 @@ class Server(Service):
         lines = (line.partition("\t") for line in self.command("mntr").splitlines())
         return {name: value for name, tab, value in lines if tab}
 
-    def mode(self, timeout: float = 1.0) -> str | None:
-        """``standalone``, ``leader`` or ``follower``; None while it does not serve, or does not answer in time."""
+    def status(self, timeout: float = 1.0) -> dict[str, str]:
+        """What ``srvr`` tells, such as ``Mode`` and ``Zxid``; empty while it does not serve or answer in time."""
         try:
-            answer = self.command("srvr", timeout)
+            lines = (line.partition(": ") for line in self.command("srvr", timeout).splitlines())
+            return {name: value for name, colon, value in lines if colon}
         except OSError:
-            return None
-        return next((line[6:] for line in answer.splitlines() if line.startswith("Mode: ")), None)
+            return {}
 
-    def _make_folder(self) -> None:
+    def mode(self) -> str | None:
+        """``standalone``, ``leader`` or ``follower``; None while it does not serve or answer in time."""
+        return self.status().get("Mode")
+
+    def _start_afresh(self, wait: bool) -> None:
         if self._fixed_port is None:
             (self._port,) = free_ports(1)
+        try:
+            self._make_folder()
+            self._launch(wait)
+        except BaseException:
+            self.stop()
+            raise
+
+    def _make_folder(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="zkconcurrent-"))
         self._leash = Leash(self._folder)
         atexit.register(self.stop)
@@ -295,14 +297,13 @@ class Server(Service):
         """Whether clients are served - and by this server, not by another that was quicker to take the port."""
         assert self._folder is not None
         try:
-            return self._folder.name in self.command("conf")
+            return self._folder.name in self.command("conf", timeout=1.0)
         except OSError:
             return False
 
     def _fail(self, what: str) -> None:
         tail = "\n".join(self.log.splitlines()[-30:])
         error = PortTakenError if "BindException" in tail else RuntimeError
-        self.kill()
         raise error(
             f"the ZooKeeper server on port {self._port} {what}. Java: {java_version(find_java())}. Its log:\n{tail}"
         )

@@ -1,0 +1,76 @@
+"""What all tests share, on top of the fixtures of `zkconcurrent.testing`: more clients, threads, and waiting."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+import pytest
+from kazoo.client import KazooClient
+
+from zkconcurrent.testing import Server
+
+T = TypeVar("T")
+PATIENCE = 20.0
+Connect = Callable[..., KazooClient]
+Eventually = Callable[..., Any]
+InThread = Callable[..., "Future[Any]"]
+
+
+@pytest.fixture
+def connect(zookeeper: Server) -> Iterator[Connect]:
+    """Open one more client, of a session of its own, which is stopped after the test."""
+    clients = []
+
+    def open_client(hosts: str = zookeeper.hosts, timeout: float = 6.0, **options: Any) -> KazooClient:
+        client = KazooClient(hosts, timeout=timeout, **options)
+        clients.append(client)
+        client.start()
+        return client
+
+    yield open_client
+    for client in clients:
+        client.stop()
+        client.close()
+
+
+@pytest.fixture
+def eventually() -> Eventually:
+    """Wait until a condition is true, and return what it returned."""
+
+    def wait_for(condition: Callable[[], T], what: str = "", patience: float = PATIENCE) -> T:
+        until = time.monotonic() + patience
+        while not (result := condition()):
+            assert time.monotonic() < until, f"not within {patience} s: {what or condition}"
+            time.sleep(0.005)
+        return result
+
+    return wait_for
+
+
+@pytest.fixture
+def in_thread() -> Iterator[InThread]:
+    """Run a function in a thread of its own; the future has what came of it."""
+    threads = []
+
+    def start(function: Callable[..., T], *args: Any, **kwargs: Any) -> Future[T]:
+        future: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                future.set_result(function(*args, **kwargs))
+            except BaseException as error:
+                future.set_exception(error)
+
+        thread = threading.Thread(target=run)
+        threads.append(thread)
+        thread.start()
+        return future
+
+    yield start
+    for thread in threads:
+        thread.join(PATIENCE)
+        assert not thread.is_alive(), "a thread of the test hangs"

@@ -1,0 +1,442 @@
+"""What Lock and RLock share, on a real ZooKeeper: arguments, results, extras, and the znodes behind them."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import pickle
+import re
+import threading
+from collections.abc import Callable
+from datetime import datetime, timezone
+from typing import TypeAlias
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import RolledBackError
+
+import zkconcurrent
+from tests.conftest import Connect, Eventually, InThread
+from zkconcurrent import Lock, LockLostError, RLock
+
+AnyLock: TypeAlias = Lock | RLock
+Kind: TypeAlias = Callable[..., AnyLock]
+both = pytest.mark.parametrize("kind", [Lock, RLock])
+NODE = re.compile(r"_c_[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}-lock-\d{10}\Z")
+
+
+def queued(client: KazooClient, path: str, n: int) -> Callable[[], bool]:
+    """Return a condition: n nodes are under the path."""
+    return lambda: client.exists(path) is not None and len(client.get_children(path)) == n
+
+
+@both
+def test_the_znodes_are_curators(kind: Kind, zk: KazooClient, zk_path: str) -> None:
+    """A hold is one EPHEMERAL_SEQUENTIAL node with Curator's name under a container; nothing else is there."""
+    lock = kind(zk, zk_path)
+    with lock:
+        (name,) = zk.get_children(zk_path)
+        assert NODE.match(name)
+        data, stat = zk.get(f"{zk_path}/{name}")
+        assert stat.ephemeralOwner == zk.client_id[0]
+        said = json.loads(data)
+        assert (said["pid"], said["thread"]) == (os.getpid(), threading.current_thread().name)
+        assert lock.fencing_token == stat.czxid
+    assert zk.get_children(zk_path) == []
+    # The stat of a container shows the most negative number as its owner (EphemeralType.CONTAINER_EPHEMERAL_OWNER).
+    assert zk.exists(zk_path).ephemeralOwner == -(2**63)
+    assert zk.get(zk_path)[0] == b""
+
+
+@both
+def test_making_a_lock_sends_nothing(kind: Kind, zk: KazooClient, zk_path: str) -> None:
+    """Constructors and reprs leave nothing on the server."""
+    assert zk_path in repr(kind(zk, zk_path))
+    assert zk.exists(zk_path) is None
+
+
+@both
+def test_two_objects_for_a_path_are_one_lock(kind: Kind, zk: KazooClient, zk_path: str) -> None:
+    """What one object acquired, another releases."""
+    one, other = kind(zk, zk_path), kind(zk, zk_path)
+    one.acquire()
+    assert "<locked" in repr(other)
+    other.release()
+    assert "<unlocked" in repr(one)
+    assert zk.get_children(zk_path) == []
+
+
+@both
+def test_two_clients_exclude_each_other(
+    kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually, in_thread: InThread
+) -> None:
+    """Two clients in one process are two parties."""
+    mine, theirs = kind(zk, zk_path), kind(connect(), zk_path)
+    mine.acquire()
+    assert theirs.acquire(blocking=False) is False
+    assert theirs.locked()
+    waiting = in_thread(lambda: (theirs.acquire(), theirs.fencing_token, theirs.release()))
+    eventually(queued(zk, zk_path, 2))
+    assert not waiting.done()
+    token = mine.fencing_token
+    mine.release()
+    assert waiting.result(10)[1] > token
+    assert not mine.locked()
+
+
+@both
+def test_a_timed_out_acquire_leaves_nothing(kind: Kind, zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """It returns False, and its node is gone."""
+    mine, theirs = kind(zk, zk_path), kind(connect(), zk_path)
+    with mine:
+        assert theirs.acquire(timeout=0.05) is False
+        assert len(zk.get_children(zk_path)) == 1
+
+
+@both
+def test_bad_timeouts(kind: Kind, zk: KazooClient, zk_path: str) -> None:
+    """What `threading` refuses is refused, also by whoever holds; nothing is sent."""
+    lock = kind(zk, zk_path)
+    with pytest.raises(ValueError, match="non-blocking"):
+        lock.acquire(False, 1)
+    with pytest.raises(ValueError, match="non-negative"):
+        lock.acquire(timeout=-2)
+    with pytest.raises(ValueError, match="NaN"):
+        lock.acquire(timeout=float("nan"))
+    with pytest.raises(OverflowError):
+        lock.acquire(timeout=threading.TIMEOUT_MAX * 2)
+    assert zk.exists(zk_path) is None
+    with lock, pytest.raises(ValueError, match="non-blocking"):
+        lock.acquire(False, 0)
+    assert lock.acquire(timeout=0)
+    lock.release()
+
+
+@both
+def test_releasing_what_is_not_held(kind: Kind, zk: KazooClient, zk_path: str) -> None:
+    """It is threading's RuntimeError, and no LockLostError."""
+    with pytest.raises(RuntimeError) as caught:
+        kind(zk, zk_path).release()
+    assert not isinstance(caught.value, zkconcurrent.ZkConcurrentError)
+
+
+@both
+def test_extras_of_what_is_not_held(kind: Kind, zk: KazooClient, zk_path: str) -> None:
+    """Without a hold there is no token and no guard, nothing is lost or suspect, and nobody owns it."""
+    lock = kind(zk, zk_path)
+    with pytest.raises(RuntimeError, match=zk_path):
+        _ = lock.fencing_token
+    with pytest.raises(RuntimeError, match=zk_path):
+        lock.guard(zk.transaction())
+    assert not lock.lost.is_set()
+    assert not lock.suspect
+    assert lock.owner() is None
+    assert lock.waiters() == []
+    assert not lock.locked()
+
+
+@both
+def test_who_holds_and_who_waits(
+    kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually, in_thread: InThread
+) -> None:
+    """owner() and waiters() tell of every process, in the order of the queue."""
+    before = datetime.now(timezone.utc).replace(microsecond=0)
+    mine, theirs = kind(zk, zk_path), kind(connect(), zk_path)
+    with mine:
+        waiting = in_thread(lambda: theirs.acquire() and theirs.release())
+        eventually(queued(zk, zk_path, 2))
+        owner, waiters = theirs.owner(), mine.waiters()
+        assert owner is not None
+        assert (owner.pid, owner.thread, owner.session) == (os.getpid(), "MainThread", zk.client_id[0])
+        assert owner.token == mine.fencing_token
+        assert owner.since >= before
+        assert zk.exists(owner.node)
+        assert [waiter.session for waiter in waiters] == [theirs.client.client_id[0]]
+    waiting.result(10)
+
+
+@both
+def test_a_curator_clients_node_is_told_of(kind: Kind, zk: KazooClient, zk_path: str) -> None:
+    """Of a node that says nothing of its maker but text, owner() tells what it can."""
+    lock = kind(zk, zk_path)
+    zk.create(f"{zk_path}/_c_0-lock-", b"10.1.2.3", ephemeral=True, sequence=True, makepath=True)
+    owner = lock.owner()
+    assert owner is not None
+    assert (owner.host, owner.pid, owner.thread) == ("10.1.2.3", None, None)
+    assert lock.acquire(blocking=False) is False
+
+
+@both
+def test_guard(kind: Kind, zk: KazooClient, zk_path: str) -> None:
+    """A guarded transaction commits while the hold lives, and fails once it is over."""
+    lock = kind(zk, zk_path)
+    target = zk_path + "-target"
+    with lock:
+        kept = lock.guard(zk.transaction())
+        kept.create(target, b"")
+        assert kept.commit()[-1] == target
+        late = lock.guard(zk.transaction())
+        late.delete(target)
+    assert isinstance(late.commit()[-1], RolledBackError)
+    assert zk.exists(target)
+
+
+@both
+def test_guard_needs_the_same_chroot(kind: Kind, zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """A transaction of a client with another chroot could not see the lock's node."""
+    zk.ensure_path(zk_path + "-root")
+    other = connect(hosts=f"127.0.0.1:{zk.hosts[0][1]}{zk_path}-root")
+    with kind(zk, zk_path) as _, pytest.raises(ValueError, match="chroot"):
+        kind(zk, zk_path).guard(other.transaction())
+
+
+@both
+def test_pickling_is_refused(kind: Kind, zk: KazooClient, zk_path: str) -> None:
+    """A lock can't be sent to another process; the error says what to do."""
+    with pytest.raises(TypeError, match="open a client in the other process"):
+        pickle.dumps(kind(zk, zk_path))
+
+
+def test_errors_can_be_pickled() -> None:
+    """An error arrives in another process with its path and its text."""
+    error = LockLostError("/app/lock", "lost")
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), again.path, str(again)) == (LockLostError, "/app/lock", str(error))
+
+
+@both
+def test_a_client_not_started(kind: Kind, zk_path: str) -> None:
+    """Every call on a client that was never started is an error that says so, at once."""
+    lock = kind(KazooClient(), zk_path)
+    for call in (lock.acquire, lock.locked, lock.owner, lock.waiters):
+        with pytest.raises(zkconcurrent.ClientError, match="not started"):
+            call()
+    with pytest.raises(zkconcurrent.ClientError, match="not started"):
+        lock.acquire(timeout=0.1)
+
+
+@both
+def test_a_client_stopped_while_waiting(
+    kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually, in_thread: InThread
+) -> None:
+    """client.stop() ends the waiting with an error; no thread hangs."""
+    other = connect()
+    theirs = kind(other, zk_path)
+    with kind(zk, zk_path):
+        waiting = in_thread(theirs.acquire)
+        eventually(queued(zk, zk_path, 2))
+        other.stop()
+        assert isinstance(waiting.exception(10), zkconcurrent.ClientError)
+        eventually(queued(zk, zk_path, 1))
+
+
+@both
+def test_a_client_stopped_while_holding(kind: Kind, connect: Connect, zk_path: str, eventually: Eventually) -> None:
+    """client.stop() loses the hold, and that is told."""
+    other = connect()
+    lock = kind(other, zk_path)
+    lock.acquire()
+    lost = lock.lost
+    other.stop()
+    assert lost.wait(10)
+    with pytest.raises(LockLostError):
+        lock.release()
+    other.start()
+    assert lock.acquire(timeout=10)
+    lock.release()
+
+
+@both
+def test_a_path_with_kazoos_lock_is_refused(kind: Kind, zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """kazoo's Lock on the same path, there first or come later, is an error that names its node and leaves none."""
+    lock = kind(zk, zk_path)
+    theirs = connect().Lock(zk_path)
+    lock.acquire()
+    theirs.acquire()
+    lock.release()
+    for call in (lock.acquire, lambda: lock.acquire(blocking=False), lambda: lock.acquire(timeout=1)):
+        with pytest.raises(zkconcurrent.ForeignNodeError, match="__lock__"):
+            call()
+    assert len(zk.get_children(zk_path)) == 1
+    theirs.release()
+    with lock:
+        pass
+
+
+@both
+def test_garbage_collected_while_held(
+    kind: Kind, zk: KazooClient, zk_path: str, eventually: Eventually, recwarn: pytest.WarningsRecorder
+) -> None:
+    """The last object of a path warns when it goes while held, and its node is removed; any but the last does not."""
+    one, other = kind(zk, zk_path), kind(zk, zk_path)
+    one.acquire()
+    del one
+    gc.collect()
+    assert len(zk.get_children(zk_path)) == 1
+    with pytest.warns(ResourceWarning, match=zk_path):
+        del other
+        gc.collect()
+    eventually(queued(zk, zk_path, 0))
+    assert not recwarn.list
+
+
+def test_many_threads_on_one_lock(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
+    """Eight threads exclude each other, and each token is higher than the one before."""
+    lock = Lock(zk, zk_path)
+    tokens, inside = [], []
+
+    def work() -> None:
+        for _ in range(25):
+            with lock:
+                inside.append(threading.get_ident())
+                tokens.append(lock.fencing_token)
+                assert inside == [threading.get_ident()]
+                inside.clear()
+
+    for future in [in_thread(work) for _ in range(8)]:
+        future.result(60)
+    assert len(tokens) == 200
+    assert tokens == sorted(set(tokens))
+    assert zk.get_children(zk_path) == []
+
+
+def test_first_come_first_served(
+    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually, in_thread: InThread
+) -> None:
+    """Threads of two clients get the lock in the order in which they queued."""
+    locks = [Lock(zk, zk_path), Lock(connect(), zk_path)]
+    got: list[int] = []
+
+    def work(number: int) -> None:
+        with locks[number % 2]:
+            got.append(number)
+
+    futures = []
+    with locks[0]:
+        for number in range(6):
+            futures.append(in_thread(work, number))
+            eventually(queued(zk, zk_path, number + 2))
+    for future in futures:
+        future.result(20)
+    assert got == list(range(6))
+
+
+def test_a_lock_is_released_by_another_thread(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
+    """Any thread of the process may release a Lock, and use its token."""
+    lock = Lock(zk, zk_path)
+    lock.acquire()
+    assert in_thread(lambda: lock.fencing_token).result(10) == lock.fencing_token
+    in_thread(lock.release).result(10)
+    assert not lock.locked()
+
+
+def test_an_rlock_is_its_threads_own(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
+    """Another thread can neither release an RLock nor speak for its hold."""
+    lock = RLock(zk, zk_path)
+    with lock:
+        for call in (lock.release, lambda: lock.fencing_token):
+            with pytest.raises(RuntimeError):
+                in_thread(call).result(10)
+        assert in_thread(lock._is_owned).result(10) is False
+        assert lock._is_owned()
+
+
+def test_reentrancy_counts(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """An RLock is free when it was released as often as it was acquired, whichever object was used."""
+    lock, again, other = RLock(zk, zk_path), RLock(zk, zk_path), RLock(connect(), zk_path)
+    assert lock.acquire()
+    assert again.acquire(blocking=False)
+    assert lock.acquire(timeout=1)
+    assert again._recursion_count() == 3
+    assert "count=3" in repr(lock)
+    for _ in range(3):
+        assert not other.acquire(blocking=False)
+        lock.release()
+    assert other.acquire(blocking=False)
+    other.release()
+    assert lock._recursion_count() == 0
+
+
+def test_threadings_condition_takes_an_rlock(
+    zk: KazooClient, zk_path: str, eventually: Eventually, in_thread: InThread
+) -> None:
+    """`threading.Condition(rlock)` gives up all levels while it waits, and takes them again."""
+    lock = RLock(zk, zk_path)
+    condition = threading.Condition(lock)  # type: ignore[arg-type]
+    waiting = threading.Event()
+
+    def wait() -> int:
+        with condition, condition:
+            waiting.set()
+            assert condition.wait(10)
+            return lock._recursion_count()
+
+    future = in_thread(wait)
+    assert waiting.wait(10)
+    with condition:
+        condition.notify()
+    assert future.result(10) == 2
+    assert zk.get_children(zk_path) == []
+
+
+def test_parents_are_made_again(zk: KazooClient, zk_path: str) -> None:
+    """A path that was reaped, or deleted, between two uses is made anew."""
+    lock = Lock(zk, f"{zk_path}/deep/lock")
+    for _ in range(2):
+        with lock:
+            assert len(zk.get_children(lock.path)) == 1
+        zk.delete(zk_path, recursive=True)
+
+
+def test_chroot_and_acl(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """Below a client's chroot, and with its default ACL, a lock is the same lock."""
+    zk.ensure_path(zk_path)
+    port = zk.hosts[0][1]
+    from kazoo.security import make_digest_acl
+
+    acl = [make_digest_acl("me", "secret", all=True)]
+    inside = connect(
+        hosts=f"127.0.0.1:{port}{zk_path}", default_acl=acl, auth_data=[("digest", "me:secret")]
+    )
+    lock = Lock(inside, "/app/lock")
+    with lock:
+        (name,) = zk.get_children(f"{zk_path}/app/lock")
+        assert zk.get_acls(f"{zk_path}/app/lock/{name}")[0][0].id.scheme == "digest"
+        assert Lock(zk, f"{zk_path}/app/lock").locked()
+    assert zk.get_children(f"{zk_path}/app/lock") == []
+
+
+def test_refusals_say_what_to_do(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """Missing rights and a missing chroot are errors with the path and the remedy, not hangs."""
+    from kazoo.security import make_digest_acl
+
+    zk.create(zk_path, acl=[make_digest_acl("me", "secret", all=True)])
+    with pytest.raises(zkconcurrent.RefusedError, match="credentials") as caught:
+        Lock(zk, f"{zk_path}/lock").acquire()
+    assert caught.value.path == f"{zk_path}/lock"
+    with pytest.warns(UserWarning, match="chroot"):
+        astray = connect(hosts=f"127.0.0.1:{zk.hosts[0][1]}{zk_path}-nowhere")
+    with pytest.raises(zkconcurrent.RefusedError, match="chroot"):
+        Lock(astray, "/lock").acquire()
+
+
+def test_called_on_kazoos_own_threads(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+    """Acquiring in a watch is refused with an error that says what to do instead; releasing there is done."""
+    lock = Lock(zk, zk_path)
+    seen: list[object] = []
+
+    def on_event(_event: object) -> None:
+        try:
+            lock.acquire()
+        except zkconcurrent.ClientError as error:
+            seen.append(error)
+        lock.release()
+        seen.append("released")
+
+    with pytest.raises(RuntimeError), lock:  # the with block finds its lock released
+        zk.get_children(zk_path, watch=on_event)
+        zk.create(f"{zk_path}/_c_1-lock-", ephemeral=True, sequence=True)
+        eventually(lambda: len(seen) == 2)
+    assert "spawn" in str(seen[0])
+    eventually(queued(zk, zk_path, 1))

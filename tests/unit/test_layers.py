@@ -1,0 +1,76 @@
+"""The layers: imports go only downward, and what decides knows nothing of kazoo, threads or time."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import zkconcurrent
+
+PACKAGE = Path(zkconcurrent.__file__).parent
+
+# Each layer may import itself and those above it in this list.
+LAYERS = [
+    {"_errors", "_version"},
+    {"_paths", "_rules", "_ops", "_registry", "_recipes"},  # pure
+    {"_kazoo"},
+    {"_session", "_driver"},
+    {"_base"},
+    {"_lock", "_rlock"},
+    {"__init__"},
+]
+IMPURE = {"kazoo", "threading", "time", "socket", "os", "logging", "gevent", "eventlet"}
+MAY_IMPORT_KAZOO = {"_kazoo"}
+
+
+def imports(module: str) -> set[str]:
+    """Return what a module imports when it runs: `.name` of the package, else the first part of the name."""
+    tree = ast.parse((PACKAGE / f"{module}.py").read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            node.body = []
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found.add(f".{node.module}" if node.level else (node.module or "").partition(".")[0])
+    return found
+
+
+def modules() -> list[str]:
+    """Return the names of the package's own modules, without `zkconcurrent.testing`."""
+    return sorted(path.stem for path in PACKAGE.glob("*.py"))
+
+
+def test_every_module_has_its_layer() -> None:
+    """Each module is in exactly one layer."""
+    assert sorted(name for layer in LAYERS for name in layer) == modules()
+
+
+@pytest.mark.parametrize("module", modules())
+def test_imports_go_only_downward(module: str) -> None:
+    """A module imports nothing of a layer above its own."""
+    at = next(i for i, layer in enumerate(LAYERS) if module in layer)
+    allowed = {f".{name}" for layer in LAYERS[: at + 1] for name in layer}
+    assert {name for name in imports(module) if name.startswith(".")} <= allowed
+
+
+@pytest.mark.parametrize("module", sorted(LAYERS[1]))
+def test_what_decides_is_pure(module: str) -> None:
+    """Rules, operations, recipes and the registry import neither kazoo nor threads, clocks or I/O."""
+    assert not imports(module) & IMPURE
+
+
+@pytest.mark.parametrize("module", modules())
+def test_kazoo_is_met_in_one_file(module: str) -> None:
+    """Only the link imports kazoo."""
+    assert ("kazoo" in imports(module)) <= (module in MAY_IMPORT_KAZOO)
+
+
+def test_the_check_can_fail() -> None:
+    """The imports are really seen: the link does import kazoo, and the driver the recipes' operations."""
+    assert "kazoo" in imports("_kazoo")
+    assert "._ops" in imports("_driver")

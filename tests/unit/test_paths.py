@@ -1,0 +1,65 @@
+"""Paths are checked when a lock is made, before anything is sent."""
+
+from __future__ import annotations
+
+import pytest
+from kazoo.client import KazooClient
+
+import zkconcurrent
+from zkconcurrent._paths import ancestors
+
+BAD = ["", "app", "app/lock", "/", "/app/", "//app", "/app//lock", "/app/./lock", "/app/../lock", "/zookeeper/lock"]
+
+
+@pytest.mark.parametrize("path", [*BAD, "/app/\0", "/app/\x1f", "/app/\ud800", "/app/\uf000", "/app/\ufff0"])
+def test_a_bad_path_is_refused(path: str) -> None:
+    """A path that ZooKeeper would refuse is a ValueError at once that shows it."""
+    with pytest.raises(ValueError, match="path|reserved"):
+        zkconcurrent.Lock(KazooClient(), path)
+
+
+@pytest.mark.parametrize("path", [None, 1, b"/app/lock"])
+def test_a_path_is_text(path: object) -> None:
+    """A path of another type is a TypeError."""
+    with pytest.raises(TypeError, match="path must be a str"):
+        zkconcurrent.Lock(KazooClient(), path)  # type: ignore[arg-type]
+
+
+def test_a_client_is_a_kazoo_client() -> None:
+    """Anything else in its place is a TypeError that says what is wanted."""
+    with pytest.raises(TypeError, match="KazooClient"):
+        zkconcurrent.Lock("127.0.0.1:2181", "/app/lock")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("path", ["/a", "/app/löck", "/app/.../x", "/app/lock with blanks"])
+def test_a_good_path_is_taken(path: str) -> None:
+    """What ZooKeeper takes is taken, and nothing is sent for it: the client was never started."""
+    assert zkconcurrent.Lock(KazooClient(), path).path == path
+
+
+def test_ancestors() -> None:
+    """The nodes above a path, the highest first."""
+    assert ancestors("/a/b/c") == ["/a", "/a/b"]
+    assert ancestors("/a") == []
+
+
+def test_one_path_is_one_kind() -> None:
+    """Lock and RLock on one path of one client are refused; on two clients each is on its own."""
+    client = KazooClient()
+    lock = zkconcurrent.Lock(client, "/app/lock")
+    with pytest.raises(ValueError, match="is a Lock"):
+        zkconcurrent.RLock(client, "/app/lock")
+    assert zkconcurrent.RLock(KazooClient(), "/app/lock").path == lock.path
+
+
+def test_paths_must_not_nest() -> None:
+    """A lock above or below another of the same client is refused, until that one is gone."""
+    client = KazooClient()
+    lock = zkconcurrent.Lock(client, "/app/lock")
+    with pytest.raises(ValueError, match="nest"):
+        zkconcurrent.Lock(client, "/app")
+    with pytest.raises(ValueError, match="nest"):
+        zkconcurrent.Lock(client, "/app/lock/inner")
+    assert zkconcurrent.Lock(client, "/app/lock2").path != lock.path
+    del lock
+    assert zkconcurrent.Lock(client, "/app/lock/inner").path

@@ -1,0 +1,48 @@
+"""Run a ZooKeeper in the foreground: ``python -m zkconcurrent.testing``.
+
+The addresses for clients are printed as one line when they are served. Ctrl-C or SIGTERM ends it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import time
+
+from zkconcurrent.testing import Ensemble, Server
+
+_POLL_INTERVAL = 0.5
+
+
+def main() -> str | None:
+    """Run it until it is told to end.
+
+    Returns:
+        What went wrong, if anything did.
+    """
+    parser = argparse.ArgumentParser(
+        prog="python -m zkconcurrent.testing",
+        description="Run a ZooKeeper for tests on loopback until Ctrl-C, and print its hosts.",
+    )
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument("--port", type=int, help="where clients connect (default: any free port)")
+    kind.add_argument("--ensemble", action="store_true", help="run three servers instead of one")
+    arguments = parser.parse_args()
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with Ensemble() if arguments.ensemble else Server(port=arguments.port) as service:
+            print(service.hosts, flush=True)  # noqa: T201
+            servers = service.servers if isinstance(service, Ensemble) else (service,)
+            while all(server.is_running for server in servers):
+                time.sleep(_POLL_INTERVAL)
+            return "A server ended by itself. Its log:\n" + "\n".join(server.log for server in servers)
+    except RuntimeError as error:
+        return str(error)
+    except KeyboardInterrupt:
+        return None
+
+
+if __name__ == "__main__":
+    sys.exit(main())
