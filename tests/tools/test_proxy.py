@@ -1,0 +1,490 @@
+"""The proxy against a real server, with plain kazoo: its counts are exact, and its faults are those of networks."""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from uuid import uuid4
+
+import pytest
+from kazoo.client import KazooClient, KazooState
+from kazoo.exceptions import ConnectionLoss, SessionExpiredError
+from kazoo.protocol.serialization import write_string
+
+from tests.tools.conftest import Connect
+from tests.tools.proxy import Proxy
+from zkconcurrent.testing import Server
+
+LONG_ENOUGH = 0.02  # seconds of delay each way: far more than lies between two requests sent back to back
+
+
+class GetEphemerals:
+    """The request kazoo has no call for."""
+
+    type = 103
+
+    def serialize(self) -> bytes:
+        """No prefix: all of the session's."""
+        return bytes(write_string("/"))
+
+    @staticmethod
+    def deserialize(buffer: bytes, offset: int) -> bytes:
+        """As it came."""
+        return buffer[offset:]
+
+
+@pytest.fixture
+def client(proxy: Proxy, connect: Connect) -> KazooClient:
+    """A client behind the proxy."""
+    return connect(proxy.hosts)
+
+
+@pytest.fixture
+def direct(server: Server, connect: Connect) -> KazooClient:
+    """A client that sees what the server has."""
+    return connect(server.hosts)
+
+
+@pytest.fixture
+def path(direct: KazooClient) -> str:
+    """A znode that is there, new for each test."""
+    return str(direct.create(f"/proxy-{uuid4().hex}"))
+
+
+def become(client: KazooClient, state: str) -> Callable[[float], bool]:
+    """Watch for the client's next change into this state."""
+    changed = threading.Event()
+    client.add_listener(lambda now: changed.set() if now == state else None)
+    return changed.wait
+
+
+def connected(client: KazooClient) -> None:
+    """Wait until the client is connected, by asking for something that waits for it."""
+    client.retry(client.exists, "/")
+
+
+def heartbeat(client: KazooClient) -> None:
+    """Send what our session's heartbeat sends, both at once."""
+    answers = [client.sync_async("/"), client.handler.async_result()]
+    client._call(GetEphemerals(), answers[1])
+    for answer in answers:
+        answer.get(timeout=10)
+
+
+def test_counts_are_exact(proxy: Proxy, client: KazooClient, path: str) -> None:
+    """Each request is counted once, under its opcode's name."""
+    with proxy.counting() as count:
+        client.create(f"{path}/a", b"1")
+        client.create(f"{path}/b", b"1", include_data=True)
+        client.get(f"{path}/a")
+        client.set(f"{path}/a", b"2")
+        client.exists(f"{path}/a")
+        client.exists(f"{path}/b")
+        client.get_children(path)
+        client.get_children(path, include_data=True)
+        transaction = client.transaction()
+        transaction.delete(f"{path}/a")
+        transaction.delete(f"{path}/b")
+        transaction.commit()
+    client.exists(path)
+    assert count.requests == {
+        "create": 1,
+        "create2": 1,
+        "getData": 1,
+        "setData": 1,
+        "exists": 2,
+        "getChildren": 1,
+        "getChildren2": 1,
+        "multi": 1,
+    }
+    assert count.flights == 9
+
+
+def test_counts_of_each_session_add_up(proxy: Proxy, client: KazooClient, connect: Connect, path: str) -> None:
+    """What two clients send through one proxy is told apart by their sessions."""
+    other = connect(proxy.hosts)
+    with proxy.counting() as count:
+        client.get(path)
+        other.get(path)
+        other.exists(path)
+    assert count.of(session=client.client_id[0]).requests == {"getData": 1}
+    assert count.of(session=other.client_id[0]).requests == {"getData": 1, "exists": 1}
+    assert count.requests == {"getData": 2, "exists": 1}
+
+
+def test_session_is_opened_and_closed_in_the_count(proxy: Proxy, connect: Connect) -> None:
+    """Connecting and closing are requests like others."""
+    with proxy.counting() as count:
+        client = connect(proxy.hosts)
+        client.stop()
+    assert count.requests == {"connect": 1, "closeSession": 1}
+
+
+def test_heartbeats_are_counted_apart(proxy: Proxy, client: KazooClient, path: str) -> None:
+    """A sync with a getEphemerals behind it is a heartbeat and no sync; a sync for its own sake is one."""
+    with proxy.counting() as count:
+        heartbeat(client)
+        client.sync(path)
+        client.get(path)
+        heartbeat(client)
+        client.sync(path)
+    assert count.heartbeats == 2
+    assert count.requests == {"sync": 2, "getData": 1}
+
+
+def test_heartbeat_makes_no_flight_and_joins_none(proxy: Proxy, client: KazooClient, path: str) -> None:
+    """A request sent while only a heartbeat is outstanding is a flight of its own."""
+    proxy.delay(LONG_ENOUGH)
+    with proxy.counting() as count:
+        beat = threading.Thread(target=heartbeat, args=(client,))
+        with proxy.hold("getEphemerals") as held:
+            beat.start()
+            held.wait()
+            waiting = client.exists_async(path)
+        waiting.get(timeout=10)
+        beat.join()
+    assert (count.flights, count.heartbeats) == (1, 1)
+
+
+def test_pings_are_counted_apart(proxy: Proxy, connect: Connect) -> None:
+    """Pings of the client's own are no requests of anyone's."""
+    with proxy.counting() as count, proxy.expect("ping") as ping:
+        connect(proxy.hosts, timeout=1.5)
+        ping.wait()
+    assert count.pings >= 1
+    assert count.requests == {"connect": 1}
+
+
+@pytest.mark.parametrize(("pipelined", "flights"), [(True, 1), (False, 2)])
+def test_flights_are_round_trips_waited_for(
+    proxy: Proxy, client: KazooClient, path: str, pipelined: bool, flights: int
+) -> None:
+    """Requests sent without waiting in between are one flight; one after the other they are two."""
+    proxy.delay(LONG_ENOUGH)
+    with proxy.counting() as count:
+        created = client.create_async(f"{path}/a", ephemeral=True)
+        if not pipelined:
+            created.get(timeout=10)
+        assert client.get_children_async(path).get(timeout=10) == ["a"]
+    assert count.flights == flights
+    assert count.requests == {"create": 1, "getChildren": 1}
+
+
+def test_watch_events_are_counted(proxy: Proxy, client: KazooClient, direct: KazooClient, path: str) -> None:
+    """Each watch event delivered counts once, by its kind."""
+    seen = threading.Semaphore(0)
+    with proxy.counting() as count:
+        client.get(path, watch=lambda _: seen.release())
+        client.get_children(path, watch=lambda _: seen.release())
+        direct.create(f"{path}/a")
+        direct.set(path, b"new")
+        assert seen.acquire(timeout=10)
+        assert seen.acquire(timeout=10)
+    assert count.events == {"changed": 1, "child": 1}
+
+
+def test_trace_tells_the_order(proxy: Proxy, client: KazooClient, path: str) -> None:
+    """The trace has every request and answer in order, with its path, its time and its error."""
+    with proxy.counting() as count:
+        client.exists(f"{path}/missing")
+        client.get(path)
+    told = [(each.kind, each.name, each.path, each.error) for each in count.trace]
+    assert told == [
+        ("request", "exists", f"{path}/missing", 0),
+        ("answer", "exists", f"{path}/missing", -101),
+        ("request", "getData", path, 0),
+        ("answer", "getData", path, 0),
+    ]
+    assert all(a.time <= b.time for a, b in itertools.pairwise(count.trace))
+    assert {each.session for each in count.trace} == {client.client_id[0]}
+    assert "> getData" in str(count)
+
+
+def test_multi_is_traced_by_its_first_path(proxy: Proxy, client: KazooClient, path: str) -> None:
+    """A strike can tell multis apart by where they begin."""
+    with proxy.counting() as count:
+        transaction = client.transaction()
+        transaction.check(path, 0)
+        transaction.create(f"{path}/a")
+        transaction.commit()
+    assert [(each.name, each.path) for each in count.trace] == [("multi", path)] * 2
+
+
+def test_four_letter_words_pass(proxy: Proxy) -> None:
+    """What does not speak in frames is passed on as it is."""
+    host, port = proxy.hosts.split(":")
+    with socket.create_connection((host, int(port)), timeout=10) as word:
+        word.sendall(b"ruok")
+        assert word.recv(16) == b"imok"
+        assert word.recv(16) == b""
+
+
+def test_large_frames_pass_whole(client: KazooClient, path: str) -> None:
+    """A frame longer than any buffer on its way arrives as it was sent."""
+    data = bytes(range(256)) * 3000
+    client.set(path, data)
+    assert client.get(path)[0] == data
+
+
+def test_lost_answer_is_applied(proxy: Proxy, client: KazooClient, direct: KazooClient, path: str) -> None:
+    """After lose_answer the client knows nothing and the node is there; the session lives on."""
+    session = client.client_id
+    with proxy.lose_answer("create") as lost, pytest.raises(ConnectionLoss):
+        client.create(f"{path}/a")
+    assert lost.wait().path == f"{path}/a"
+    assert direct.exists(f"{path}/a")
+    connected(client)
+    assert client.client_id == session
+
+
+def test_lost_request_is_not_applied(proxy: Proxy, client: KazooClient, direct: KazooClient, path: str) -> None:
+    """After lose_request the client knows as little, and the node is not there."""
+    with proxy.lose_request("create") as lost, pytest.raises(ConnectionLoss):
+        client.create(f"{path}/a")
+    assert lost.wait().path == f"{path}/a"
+    connected(client)
+    assert direct.exists(f"{path}/a") is None
+
+
+@pytest.mark.parametrize("how", ["lose_answer", "lose_request"])
+def test_only_the_struck_request_and_what_follows_is_lost(
+    proxy: Proxy, client: KazooClient, direct: KazooClient, path: str, how: str
+) -> None:
+    """Of requests sent at once, those before the struck one are applied and answered, those after it unanswered."""
+    proxy.delay(LONG_ENOUGH)  # all three are sent before the first is answered
+    with getattr(proxy, how)("create", where=lambda message: message.path.endswith("b")):
+        before, struck, after = (client.create_async(f"{path}/{name}") for name in "abc")
+        assert before.get(timeout=10) == f"{path}/a"
+        for each in (struck, after):
+            with pytest.raises(ConnectionLoss):
+                each.get(timeout=10)
+    connected(client)
+    applied = {"lose_answer": {"a", "b", "c"}, "lose_request": {"a"}}[how]
+    assert set(direct.get_children(path)) == applied
+
+
+def test_strike_waits_for_its_nth(proxy: Proxy, client: KazooClient, path: str) -> None:
+    """With nth, requests before it pass unharmed; each strike strikes once."""
+    with proxy.lose_answer("exists", "getData", nth=3) as lost:
+        client.get(path)
+        client.get_children(path)
+        client.exists(path)
+        assert not lost.struck.is_set()
+        with pytest.raises(ConnectionLoss):
+            client.get(path)
+        assert lost.struck.is_set()
+        connected(client)
+        client.get(path)
+
+
+def test_strikes_take_turns(proxy: Proxy, client: KazooClient, path: str) -> None:
+    """Two strikes of one kind meet the first and the second request of it."""
+    with proxy.expect("exists") as first, proxy.expect("exists") as second:
+        client.exists(path)
+        client.exists(f"{path}/a")
+        assert (first.wait().path, second.wait().path) == (path, f"{path}/a")
+
+
+def test_strike_called_off(proxy: Proxy, client: KazooClient, path: str) -> None:
+    """A strike that has not struck by the end of its block never does."""
+    with proxy.lose_answer("getData") as lost:
+        client.exists(path)
+    client.get(path)
+    with pytest.raises(TimeoutError, match="getData"):
+        lost.wait(timeout=0)
+
+
+def test_strike_on_an_unknown_name(proxy: Proxy) -> None:
+    """A name that no request has is refused, for it would never strike."""
+    with pytest.raises(ValueError, match="getchildren"):
+        proxy.lose_answer("getchildren")
+
+
+def test_held_answer_waits_and_so_does_what_follows(
+    proxy: Proxy, client: KazooClient, direct: KazooClient, path: str
+) -> None:
+    """A held request is applied; its answer and all behind it come when it is released, in order."""
+    with proxy.counting() as count:
+        hold = proxy.hold("create")
+        created = client.create_async(f"{path}/a")
+        read = client.get_async(path)
+        assert hold.wait().path == f"{path}/a"
+        assert direct.exists(f"{path}/a")
+        assert not any(each.kind == "answer" for each in count.trace)
+        hold.release()
+        assert created.get(timeout=10) == f"{path}/a"
+        read.get(timeout=10)
+    assert [each.name for each in count.trace if each.kind == "answer"] == ["create", "getData"]
+
+
+@pytest.mark.parametrize("reset", [True, False])
+def test_cut(proxy: Proxy, client: KazooClient, reset: bool) -> None:
+    """A cut, by RST or FIN, suspends the client at once; it comes back in its session."""
+    session = client.client_id
+    suspended = become(client, KazooState.SUSPENDED)
+    assert proxy.cut(reset=reset) == 1
+    assert suspended(10)
+    connected(client)
+    assert client.client_id == session
+    assert proxy.connections == 1
+
+
+def test_cut_keeps_what_was_passed_on(proxy: Proxy, client: KazooClient, direct: KazooClient, path: str) -> None:
+    """What the server was sent before the cut is applied, though nobody is there to be told."""
+    with proxy.hold("create", nth=50) as hold:
+        for n in range(50):
+            client.create_async(f"{path}/{n}")
+        hold.wait()
+        proxy.cut()
+    connected(client)
+    assert len(direct.get_children(path)) == 50
+
+
+def test_refuse(proxy: Proxy, client: KazooClient) -> None:
+    """A refused client gets no connection until resume, and then the same address works again."""
+    proxy.refuse()
+    client.exists("/")
+    proxy.cut()
+    host, port = proxy.hosts.split(":")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((host, int(port)), timeout=10).close()
+    assert proxy.connections == 0
+    proxy.resume()
+    connected(client)
+
+
+def test_session_expires_behind_a_refusal(proxy: Proxy, connect: Connect, direct: KazooClient, path: str) -> None:
+    """A client refused for longer than its session learns of the expiry when it is let in again."""
+    client = connect(proxy.hosts, timeout=1.5)
+    client.create(f"{path}/mine", ephemeral=True)
+    gone = threading.Event()
+    direct.exists(f"{path}/mine", watch=lambda _: gone.set())
+    lost = become(client, KazooState.LOST)
+    proxy.refuse()
+    proxy.cut()
+    assert gone.wait(20)
+    assert not lost(0)
+    proxy.resume()
+    assert lost(10)
+
+
+def test_stall_is_noticed_by_pings_alone(proxy: Proxy, connect: Connect, path: str) -> None:
+    """In a black hole nothing is closed: the client is suspended only when its ping stays unanswered."""
+    client = connect(proxy.hosts, timeout=1.5)
+    suspended = become(client, KazooState.SUSPENDED)
+    proxy.stall()
+    unanswered = client.exists_async(path)
+    assert suspended(20)
+    with pytest.raises((ConnectionLoss, SessionExpiredError)):
+        unanswered.get(timeout=10)
+    proxy.resume()
+    connected(client)
+
+
+@pytest.mark.parametrize("towards", ["server", "client"])
+def test_stall_of_one_direction(
+    proxy: Proxy, client: KazooClient, direct: KazooClient, path: str, towards: str
+) -> None:
+    """Stalled towards the server nothing is applied; towards the client it is, unheard; resume delivers both."""
+    proxy.stall(to_server=towards == "server", to_client=towards == "client")
+    with proxy.counting() as count:
+        created = client.create_async(f"{path}/a")
+        if towards == "client":
+            there = threading.Event()
+            if direct.exists(f"{path}/a", watch=lambda _: there.set()) is None:
+                assert there.wait(10)
+        else:
+            direct.sync(path)
+            assert direct.exists(f"{path}/a") is None
+        assert not created.ready()
+        proxy.resume()
+        assert created.get(timeout=10) == f"{path}/a"
+    assert [each.kind for each in count.trace] == ["request", "answer"]
+
+
+def test_cut_loses_what_was_stalled(proxy: Proxy, client: KazooClient, direct: KazooClient, path: str) -> None:
+    """What had not been passed on when the connection is cut never is."""
+    proxy.stall()
+    with proxy.counting() as count:
+        created = client.create_async(f"{path}/a")
+        while not count.requests["create"]:
+            time.sleep(0.001)
+    proxy.cut()
+    proxy.resume()
+    with pytest.raises(ConnectionLoss):
+        created.get(timeout=10)
+    connected(client)
+    assert direct.exists(f"{path}/a") is None
+
+
+def test_delay_adds_to_each_round_trip(proxy: Proxy, client: KazooClient, path: str) -> None:
+    """A round trip takes two delays longer, and no more once the delay is over."""
+    proxy.delay(0.1)
+    began = time.monotonic()
+    client.exists(path)
+    assert time.monotonic() - began >= 0.2
+    proxy.resume()
+    quickest = min(timed(client, path) for _ in range(20))
+    assert quickest < 0.1
+
+
+def timed(client: KazooClient, path: str) -> float:
+    """How long one round trip takes."""
+    began = time.monotonic()
+    client.exists(path)
+    return time.monotonic() - began
+
+
+def test_delay_leaves_the_throughput(proxy: Proxy, client: KazooClient, path: str) -> None:
+    """A hundred requests sent at once take one delayed round trip, not a hundred."""
+    proxy.delay(0.1)
+    began = time.monotonic()
+    for answer in [client.exists_async(path) for _ in range(100)]:
+        answer.get(timeout=60)
+    assert 0.2 <= time.monotonic() - began < 10
+
+
+def test_delay_changed_keeps_the_order(proxy: Proxy, client: KazooClient, path: str) -> None:
+    """What was sent with less delay does not overtake what was sent with more."""
+    with proxy.counting() as count:
+        proxy.delay(0.2)
+        first = client.exists_async(path)
+        while not count.requests["exists"]:
+            time.sleep(0.001)
+        proxy.delay(0)
+        client.get(path)
+        assert first.ready()
+    assert [each.name for each in count.trace if each.kind == "answer"] == ["exists", "getData"]
+
+
+def test_server_that_is_not_there() -> None:
+    """Before a server that does not listen the proxy accepts, and ends each connection at once."""
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        with Proxy("{}:{}".format(*nobody.getsockname())) as proxy:
+            host, port = proxy.hosts.split(":")
+            with socket.create_connection((host, int(port)), timeout=10) as client, suppress(ConnectionResetError):
+                assert client.recv(1) == b""
+
+
+def test_nothing_is_left_behind(server: Server) -> None:
+    """After its block the proxy has no thread, no port and no connection, whatever it was doing."""
+    with Proxy(server.hosts) as proxy:
+        client = KazooClient(proxy.hosts)
+        client.start(timeout=20)
+        proxy.delay(1)
+        proxy.hold("exists")
+        client.exists_async("/")
+        proxy.stall()
+    assert all(thread.name != "proxy" for thread in threading.enumerate())
+    host, port = proxy.hosts.split(":")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((host, int(port)), timeout=10).close()
+    with pytest.raises(RuntimeError, match="not running"):
+        proxy.cut()
+    client.stop()
+    client.close()
