@@ -122,8 +122,11 @@ def main() -> int:
     try:
         verdict = play(options)
     except (DemoError, NoServerError) as error:
-        print(f"FAILED: {error}", file=sys.stderr)
+        print(f"\nFAILED: {error}")
         return 1
+    except KeyboardInterrupt:
+        print("\nInterrupted.")
+        return 130
     options.timeline.write_text(picture(verdict, options), encoding="utf-8")
     print()
     for name, figures in [*report(verdict), ("picture", str(options.timeline))]:

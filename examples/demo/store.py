@@ -11,6 +11,7 @@ and overtaken, and does not know it yet, cannot overwrite what its successor has
 import fcntl
 import json
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -33,9 +34,15 @@ class State:
 
 
 class Store:
-    """The file, opened once by each thread that uses it."""
+    """The file, opened once by each process that uses it.
+
+    Attributes:
+        requests: held during each request of this process. A process that is stopped while one of its threads has this,
+            and makes no request, is not stopped in the middle of one: that would hold up everybody.
+    """
 
     def __init__(self, path: Path) -> None:
+        self.requests = threading.Lock()
         self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
 
     def read(self, token: int) -> State:
@@ -54,14 +61,15 @@ class Store:
 
     @contextmanager
     def _request(self, token: int) -> Iterator[State]:
-        fcntl.flock(self._file, fcntl.LOCK_EX)
-        try:
-            text = os.pread(self._file, SIZE, 0)
-            state = State(**json.loads(text)) if text else State()
-            if token < state.highest:
-                raise StaleTokenError(f"token {token} came after token {state.highest}")
-            state.highest = token
-            yield state
-            os.pwrite(self._file, json.dumps(asdict(state)).ljust(SIZE).encode(), 0)
-        finally:
-            fcntl.flock(self._file, fcntl.LOCK_UN)
+        with self.requests:
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+            try:
+                text = os.pread(self._file, SIZE, 0)
+                state = State(**json.loads(text)) if text else State()
+                if token < state.highest:
+                    raise StaleTokenError(f"token {token} came after token {state.highest}")
+                state.highest = token
+                yield state
+                os.pwrite(self._file, json.dumps(asdict(state)).ljust(SIZE).encode(), 0)
+            finally:
+                fcntl.flock(self._file, fcntl.LOCK_UN)

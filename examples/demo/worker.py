@@ -111,8 +111,9 @@ class Adder:
             self.journal.add(Step.READS, self.token, state.number, state.writer)
             time.sleep(THINK)
             if self.orders.pause_wanted():
-                self.journal.add(Step.PAUSES, self.token)
-                self.orders.wait_for_resume()
+                with self.store.requests:
+                    self.journal.add(Step.PAUSES, self.token)
+                    self.orders.wait_for_resume()
             try:
                 self.store.write(state.number + amount, self.token)
             except StaleTokenError:
@@ -146,9 +147,10 @@ def main() -> None:
         lock = NoLock()
     orders = Orders()
     threading.excepthook = fail
+    store = Store(options.folder / "counter")
     threads = []
     for number in range(1, options.threads + 1):
-        adder = Adder(lock, Store(options.folder / "counter"), journal(number), orders)
+        adder = Adder(lock, store, journal(number), orders)
         threads.append(threading.Thread(target=adder.run))
         threads[-1].start()
     orders.follow()
