@@ -1,14 +1,13 @@
 """One worker process: threads that add to the counter, one at a time among all workers.
 
 It is told what to do by lines on its standard input: `pause` - the next thread inside its critical section stays there,
-between reading and writing; `resume` - that thread goes on; `stop`, or the end of the input - every thread ends its
-present turn, and the process ends.
+between reading and writing; `resume` - that thread goes on; `stop` - every thread ends its present turn, and the
+process ends. At the end of the input it ends at once: its parent is no more.
 """
 
 import argparse
 import logging
 import os
-import signal
 import sys
 import threading
 import time
@@ -50,7 +49,7 @@ class Orders:
         self._resume = threading.Event()
 
     def follow(self) -> None:
-        """Takes orders until there are no more."""
+        """Takes orders until the last of them, to stop."""
         for line in sys.stdin:
             match line.strip():
                 case "pause":
@@ -58,9 +57,10 @@ class Orders:
                 case "resume":
                     self._resume.set()
                 case "stop":
-                    break
-        self.stop.set()
-        self._resume.set()
+                    self.stop.set()
+                    self._resume.set()
+                    return
+        os._exit(1)  # the parent is gone, and perhaps the server with it
 
     def pause_wanted(self) -> bool:
         """Whether the caller is the one to pause: one thread for each order."""
@@ -133,7 +133,9 @@ def main() -> None:
     parser.add_argument("--without-lock", action="store_true")
     options = parser.parse_args()
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent: it then says "stop"
+    # In a process group of its own it hears no Ctrl-C, which is for the parent; and should the parent be killed while
+    # this one is frozen, the system ends it, as it does with any stopped group that is left alone.
+    os.setpgrp()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 
     def journal(thread: int) -> Journal:
