@@ -1,47 +1,21 @@
-"""One real server and one Java process for the tests of the tools, and clients of a test's own."""
+"""The tools under test, on the server that all tests share."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
 
 import pytest
-from kazoo.client import KazooClient
 
 from tests.tools.curator import CuratorClient, CuratorPeer
 from tests.tools.proxy import Proxy
 from zkconcurrent.testing import Server
 
-Connect = Callable[..., KazooClient]
-
-
-@pytest.fixture(scope="session")
-def server() -> Iterator[Server]:
-    """A server of its own for this folder."""
-    with Server() as server:
-        yield server
-
 
 @pytest.fixture
-def proxy(server: Server) -> Iterator[Proxy]:
-    """A proxy before the server, and no thread of it left afterwards."""
-    with Proxy(server.hosts) as proxy:
+def proxy(zookeeper: Server) -> Iterator[Proxy]:
+    """A proxy before the server."""
+    with Proxy(zookeeper.hosts) as proxy:
         yield proxy
-
-
-@pytest.fixture
-def connect() -> Iterator[Connect]:
-    """Start a client of these hosts; it is closed at the end."""
-    with ExitStack() as clients:
-
-        def connect(hosts: str, timeout: float = 10) -> KazooClient:
-            client = KazooClient(hosts, timeout=timeout, connection_retry={"max_tries": -1, "delay": 0.05})
-            client.start(timeout=20)
-            clients.callback(client.close)
-            clients.callback(client.stop)
-            return client
-
-        yield connect
 
 
 @pytest.fixture(scope="session")
@@ -52,7 +26,7 @@ def peer() -> Iterator[CuratorPeer]:
 
 
 @pytest.fixture
-def java(peer: CuratorPeer, server: Server) -> Iterator[CuratorClient]:
+def java(peer: CuratorPeer, zookeeper: Server) -> Iterator[CuratorClient]:
     """A session of the Java process."""
-    with peer.client(server.hosts) as java:
+    with peer.client(zookeeper.hosts) as java:
         yield java

@@ -66,7 +66,7 @@ class CuratorPeer:
     def __enter__(self) -> CuratorPeer:
         if not self.installation.curator_class_path:
             raise RuntimeError(f"no Curator beside the ZooKeeper of {self.installation.kind}.\n{HOW_TO_GET_IT}")
-        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the process
+        self._errors = tempfile.TemporaryFile("w+")
         class_path = os.pathsep.join(map(str, self.installation.curator_class_path))
         options = [
             "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",

@@ -8,14 +8,13 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from uuid import uuid4
 
 import pytest
 from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import ConnectionLoss, SessionExpiredError
 from kazoo.protocol.serialization import write_string
 
-from tests.tools.conftest import Connect
+from tests.conftest import Connect, Eventually
 from tests.tools.proxy import Proxy
 from zkconcurrent.testing import Server
 
@@ -44,15 +43,9 @@ def client(proxy: Proxy, connect: Connect) -> KazooClient:
 
 
 @pytest.fixture
-def direct(server: Server, connect: Connect) -> KazooClient:
-    """A client that sees what the server has."""
-    return connect(server.hosts)
-
-
-@pytest.fixture
-def path(direct: KazooClient) -> str:
+def path(zk: KazooClient, zk_path: str) -> str:
     """A znode that is there, new for each test."""
-    return str(direct.create(f"/proxy-{uuid4().hex}"))
+    return str(zk.create(zk_path))
 
 
 def become(client: KazooClient, state: str) -> Callable[[float], bool]:
@@ -174,14 +167,14 @@ def test_flights_are_round_trips_waited_for(
     assert count.requests == {"create": 1, "getChildren": 1}
 
 
-def test_watch_events_are_counted(proxy: Proxy, client: KazooClient, direct: KazooClient, path: str) -> None:
+def test_watch_events_are_counted(proxy: Proxy, client: KazooClient, zk: KazooClient, path: str) -> None:
     """Each watch event delivered counts once, by its kind."""
     seen = threading.Semaphore(0)
     with proxy.counting() as count:
         client.get(path, watch=lambda _: seen.release())
         client.get_children(path, watch=lambda _: seen.release())
-        direct.create(f"{path}/a")
-        direct.set(path, b"new")
+        zk.create(f"{path}/a")
+        zk.set(path, b"new")
         assert seen.acquire(timeout=10)
         assert seen.acquire(timeout=10)
     assert count.events == {"changed": 1, "child": 1}
@@ -230,29 +223,29 @@ def test_large_frames_pass_whole(client: KazooClient, path: str) -> None:
     assert client.get(path)[0] == data
 
 
-def test_lost_answer_is_applied(proxy: Proxy, client: KazooClient, direct: KazooClient, path: str) -> None:
+def test_lost_answer_is_applied(proxy: Proxy, client: KazooClient, zk: KazooClient, path: str) -> None:
     """After lose_answer the client knows nothing and the node is there; the session lives on."""
     session = client.client_id
     with proxy.lose_answer("create") as lost, pytest.raises(ConnectionLoss):
         client.create(f"{path}/a")
     assert lost.wait().path == f"{path}/a"
-    assert direct.exists(f"{path}/a")
+    assert zk.exists(f"{path}/a")
     connected(client)
     assert client.client_id == session
 
 
-def test_lost_request_is_not_applied(proxy: Proxy, client: KazooClient, direct: KazooClient, path: str) -> None:
+def test_lost_request_is_not_applied(proxy: Proxy, client: KazooClient, zk: KazooClient, path: str) -> None:
     """After lose_request the client knows as little, and the node is not there."""
     with proxy.lose_request("create") as lost, pytest.raises(ConnectionLoss):
         client.create(f"{path}/a")
     assert lost.wait().path == f"{path}/a"
     connected(client)
-    assert direct.exists(f"{path}/a") is None
+    assert zk.exists(f"{path}/a") is None
 
 
 @pytest.mark.parametrize("how", ["lose_answer", "lose_request"])
 def test_only_the_struck_request_and_what_follows_is_lost(
-    proxy: Proxy, client: KazooClient, direct: KazooClient, path: str, how: str
+    proxy: Proxy, client: KazooClient, zk: KazooClient, path: str, how: str
 ) -> None:
     """Of requests sent at once, those before the struck one are applied and answered, those after it unanswered."""
     proxy.delay(LONG_ENOUGH)  # all three are sent before the first is answered
@@ -264,7 +257,7 @@ def test_only_the_struck_request_and_what_follows_is_lost(
                 each.get(timeout=10)
     connected(client)
     applied = {"lose_answer": {"a", "b", "c"}, "lose_request": {"a"}}[how]
-    assert set(direct.get_children(path)) == applied
+    assert set(zk.get_children(path)) == applied
 
 
 def test_strike_waits_for_its_nth(proxy: Proxy, client: KazooClient, path: str) -> None:
@@ -305,7 +298,7 @@ def test_strike_on_an_unknown_name(proxy: Proxy) -> None:
 
 
 def test_held_answer_waits_and_so_does_what_follows(
-    proxy: Proxy, client: KazooClient, direct: KazooClient, path: str
+    proxy: Proxy, client: KazooClient, zk: KazooClient, path: str
 ) -> None:
     """A held request is applied; its answer and all behind it come when it is released, in order."""
     with proxy.counting() as count:
@@ -313,7 +306,7 @@ def test_held_answer_waits_and_so_does_what_follows(
         created = client.create_async(f"{path}/a")
         read = client.get_async(path)
         assert hold.wait().path == f"{path}/a"
-        assert direct.exists(f"{path}/a")
+        assert zk.exists(f"{path}/a")
         assert not any(each.kind == "answer" for each in count.trace)
         hold.release()
         assert created.get(timeout=10) == f"{path}/a"
@@ -333,7 +326,7 @@ def test_cut(proxy: Proxy, client: KazooClient, reset: bool) -> None:
     assert proxy.connections == 1
 
 
-def test_cut_keeps_what_was_passed_on(proxy: Proxy, client: KazooClient, direct: KazooClient, path: str) -> None:
+def test_cut_keeps_what_was_passed_on(proxy: Proxy, client: KazooClient, zk: KazooClient, path: str) -> None:
     """What the server was sent before the cut is applied, though nobody is there to be told."""
     with proxy.hold("create", nth=50) as hold:
         for n in range(50):
@@ -341,7 +334,7 @@ def test_cut_keeps_what_was_passed_on(proxy: Proxy, client: KazooClient, direct:
         hold.wait()
         proxy.cut()
     connected(client)
-    assert len(direct.get_children(path)) == 50
+    assert len(zk.get_children(path)) == 50
 
 
 def test_refuse(proxy: Proxy, client: KazooClient) -> None:
@@ -357,12 +350,12 @@ def test_refuse(proxy: Proxy, client: KazooClient) -> None:
     connected(client)
 
 
-def test_session_expires_behind_a_refusal(proxy: Proxy, connect: Connect, direct: KazooClient, path: str) -> None:
+def test_session_expires_behind_a_refusal(proxy: Proxy, connect: Connect, zk: KazooClient, path: str) -> None:
     """A client refused for longer than its session learns of the expiry when it is let in again."""
     client = connect(proxy.hosts, timeout=1.5)
     client.create(f"{path}/mine", ephemeral=True)
     gone = threading.Event()
-    direct.exists(f"{path}/mine", watch=lambda _: gone.set())
+    zk.exists(f"{path}/mine", watch=lambda _: gone.set())
     lost = become(client, KazooState.LOST)
     proxy.refuse()
     proxy.cut()
@@ -386,39 +379,38 @@ def test_stall_is_noticed_by_pings_alone(proxy: Proxy, connect: Connect, path: s
 
 
 @pytest.mark.parametrize("towards", ["server", "client"])
-def test_stall_of_one_direction(
-    proxy: Proxy, client: KazooClient, direct: KazooClient, path: str, towards: str
-) -> None:
+def test_stall_of_one_direction(proxy: Proxy, client: KazooClient, zk: KazooClient, path: str, towards: str) -> None:
     """Stalled towards the server nothing is applied; towards the client it is, unheard; resume delivers both."""
     proxy.stall(to_server=towards == "server", to_client=towards == "client")
     with proxy.counting() as count:
         created = client.create_async(f"{path}/a")
         if towards == "client":
             there = threading.Event()
-            if direct.exists(f"{path}/a", watch=lambda _: there.set()) is None:
+            if zk.exists(f"{path}/a", watch=lambda _: there.set()) is None:
                 assert there.wait(10)
         else:
-            direct.sync(path)
-            assert direct.exists(f"{path}/a") is None
+            zk.sync(path)
+            assert zk.exists(f"{path}/a") is None
         assert not created.ready()
         proxy.resume()
         assert created.get(timeout=10) == f"{path}/a"
     assert [each.kind for each in count.trace] == ["request", "answer"]
 
 
-def test_cut_loses_what_was_stalled(proxy: Proxy, client: KazooClient, direct: KazooClient, path: str) -> None:
+def test_cut_loses_what_was_stalled(
+    proxy: Proxy, client: KazooClient, zk: KazooClient, path: str, eventually: Eventually
+) -> None:
     """What had not been passed on when the connection is cut never is."""
     proxy.stall()
     with proxy.counting() as count:
         created = client.create_async(f"{path}/a")
-        while not count.requests["create"]:
-            time.sleep(0.001)
+        eventually(lambda: count.requests["create"])
     proxy.cut()
     proxy.resume()
     with pytest.raises(ConnectionLoss):
         created.get(timeout=10)
     connected(client)
-    assert direct.exists(f"{path}/a") is None
+    assert zk.exists(f"{path}/a") is None
 
 
 def test_delay_adds_to_each_round_trip(proxy: Proxy, client: KazooClient, path: str) -> None:
@@ -448,13 +440,12 @@ def test_delay_leaves_the_throughput(proxy: Proxy, client: KazooClient, path: st
     assert 0.2 <= time.monotonic() - began < 10
 
 
-def test_delay_changed_keeps_the_order(proxy: Proxy, client: KazooClient, path: str) -> None:
+def test_delay_changed_keeps_the_order(proxy: Proxy, client: KazooClient, path: str, eventually: Eventually) -> None:
     """What was sent with less delay does not overtake what was sent with more."""
     with proxy.counting() as count:
         proxy.delay(0.2)
         first = client.exists_async(path)
-        while not count.requests["exists"]:
-            time.sleep(0.001)
+        eventually(lambda: count.requests["exists"])
         proxy.delay(0)
         client.get(path)
         assert first.ready()
@@ -471,9 +462,9 @@ def test_server_that_is_not_there() -> None:
                 assert client.recv(1) == b""
 
 
-def test_nothing_is_left_behind(server: Server) -> None:
+def test_nothing_is_left_behind(zookeeper: Server) -> None:
     """After its block the proxy has no thread, no port and no connection, whatever it was doing."""
-    with Proxy(server.hosts) as proxy:
+    with Proxy(zookeeper.hosts) as proxy:
         client = KazooClient(proxy.hosts)
         client.start(timeout=20)
         proxy.delay(1)

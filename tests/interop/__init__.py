@@ -1,0 +1,1 @@
+"""Our znodes between those of Java Curator, on one server."""

@@ -1,0 +1,69 @@
+"""One Java process for all, and parties of a test's own: Java sessions and Python processes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.conftest import Connect
+from tests.tools.curator import CuratorClient, CuratorPeer
+from zkconcurrent.testing import Server
+
+SESSION = 4.0  # seconds until a killed party's session is over
+ROOT = Path(__file__).parents[2]
+
+ConnectJava = Callable[[], CuratorClient]
+Spawn = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture(scope="session")
+def peer() -> Iterator[CuratorPeer]:
+    """The Java process."""
+    with CuratorPeer() as peer:
+        yield peer
+
+
+@pytest.fixture
+def connect_java(peer: CuratorPeer, zookeeper: Server) -> Iterator[ConnectJava]:
+    """Open one more session of the Java process, which is closed after the test."""
+    with ExitStack() as sessions:
+        yield lambda: sessions.enter_context(peer.client(zookeeper.hosts, SESSION))
+
+
+@pytest.fixture
+def java(connect_java: ConnectJava) -> CuratorClient:
+    """A session of the Java process."""
+    return connect_java()
+
+
+@pytest.fixture
+def client(connect: Connect) -> KazooClient:
+    """A session of this process."""
+    return connect(timeout=SESSION)
+
+
+@pytest.fixture
+def spawn(zookeeper: Server, zk_path: str) -> Iterator[Spawn]:
+    """Start a Python process that does a job under our lock; see `party`."""
+    with ExitStack() as parties:
+
+        def spawn(job: str, *arguments: object) -> subprocess.Popen[str]:
+            words = [zookeeper.hosts, SESSION, zk_path, job, *arguments]
+            party = subprocess.Popen(
+                [sys.executable, "-m", "tests.interop.party", *map(str, words)],
+                cwd=ROOT,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            parties.enter_context(party)  # closes its pipes and waits for it
+            parties.callback(party.kill)
+            return party
+
+        yield spawn

@@ -1,0 +1,55 @@
+"""A Python process that takes our RLock, for tests that need one to count, to kill, or both.
+
+    python -m tests.interop.party HOSTS SESSION_TIMEOUT PATH hold
+    python -m tests.interop.party HOSTS SESSION_TIMEOUT PATH increment FILE CYCLES
+
+`hold` prints a line when it holds, and releases at the end of its input. `increment` adds one to the number in the
+file, CYCLES times, in a way that is only right if nobody else does.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from kazoo.client import KazooClient
+
+from zkconcurrent import RLock
+
+
+def hold(lock: RLock) -> None:
+    """Hold the lock until the input ends."""
+    with lock:
+        sys.stdout.write("held\n")
+        sys.stdout.flush()
+        sys.stdin.read()
+
+
+def increment(lock: RLock, file: str, cycles: str) -> None:
+    """Add one, again and again."""
+    counter = Path(file)
+    for _ in range(int(cycles)):
+        with lock:
+            value = int(counter.read_text())
+            os.sched_yield()
+            counter.write_text(str(value + 1))
+
+
+def main(hosts: str, session_timeout: str, path: str, job: str, *arguments: str) -> None:
+    """Do the job, and leave in order."""
+    client = KazooClient(hosts, timeout=float(session_timeout))
+    client.start()
+    lock = RLock(client, path)
+    try:
+        if job == "hold":
+            hold(lock)
+        else:
+            increment(lock, *arguments)
+    finally:
+        client.stop()
+        client.close()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
