@@ -58,10 +58,9 @@ def report(verdict: Verdict) -> Iterator[tuple[str, str]]:
     start = verdict.holds[0].start
     yield "count", f"{verdict.number:,} of {verdict.proven:,} increments"
     for fault in verdict.faults:
-        yield (
-            fault.kind,
-            f"worker {fault.worker} (pid {fault.pid}), {fault.at - start:.1f} s on, in its critical section",
-        )
+        until = ", until its session had expired" if fault.woken else ""
+        where = f"{fault.at - start:.1f} s on, in its critical section{until}"
+        yield fault.kind, f"worker {fault.worker} (pid {fault.pid}), {where}"
         yield "", f"the others waited {fault.next_grant - fault.at:.1f} s to get in"
         hold = victim(fault, verdict.holds)
         if fault.woken and hold:
