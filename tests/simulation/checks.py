@@ -166,5 +166,6 @@ class Checks:
                 if there:
                     raise Violation(f"left in {process.name}: {what} {there}")
             for place in list(session.places.values()):
-                if place.holds:
-                    raise Violation(f"left in {process.name}: holds {place.holds}")
+                for hold in place.holds.values():
+                    if hold.ticket.state is not State.DISCARDED:
+                        raise Violation(f"left in {process.name}: a hold with {hold.ticket}")

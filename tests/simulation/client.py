@@ -13,7 +13,7 @@ from typing import Any
 
 from kazoo.protocol.states import Callback, EventType, KeeperState, WatchedEvent
 
-from tests.simulation.ensemble import Ensemble, Server, Wire
+from tests.simulation.ensemble import Ensemble, Server, Wire, told
 from tests.simulation.world import Actor, Event, ReentrantLock, World
 from zkconcurrent._kazoo import KazooClient, Link
 from zkconcurrent._session import Session
@@ -77,7 +77,7 @@ class Client(KazooClient):
 
     def _call(self, request: Any, async_object: Any) -> Any:
         self._world.point()
-        self._world.say(f"sends {request}" if self._world.trace is not None else "")
+        self._world.say(f"sends {told(request)}")
         return super()._call(request, async_object)
 
     def _notify_pending(self, state: str) -> None:
@@ -181,8 +181,8 @@ class Connection:
             if client._stopped.is_set():
                 self.ensemble.end_session(wire.session)
                 return
-            _, told, message = wire.answers.popleft()
-            self.world.say(f"gets {told}" if told != "cut" else "loses its connection")
+            _, what, message = wire.answers.popleft()
+            self.world.say(f"gets {what}" if what != "cut" else "loses its connection")
             if message is None:
                 return
             if isinstance(message, str):
@@ -217,7 +217,7 @@ class Process:
     Attributes:
         alive: it was not killed.
         stopped_until: it does not run before that time.
-        starved: how often one of its threads was kept from running.
+        starved_until: until when one of its threads gets no turn.
     """
 
     def __init__(self, world: World, ensemble: Ensemble, name: str, number: int, timeout: float) -> None:
@@ -226,7 +226,7 @@ class Process:
         self.name = name
         self.alive = True
         self.stopped_until = 0.0
-        self.starved = 0
+        self.starved_until = 0.0
         self.client = Client(self, timeout)
         link = Link(self.client)
         link.identity = world.whoami
@@ -278,7 +278,7 @@ class Process:
         wire = self.connection.wire
         if wire is not None:
             self.ensemble.silence(wire.session)
-        self.starved += 1
+        self.starved_until = max(self.starved_until, time)
         if time == float("inf"):
             self.alive = False
             # A killed process's connections are closed by its system.

@@ -209,10 +209,10 @@ class Ensemble:
             served -= 1
         wire.open = False
         for request in wire.requests:
-            self.world.say(f"{_told(request[1])} of {_name(wire.session.number)} is lost")
+            self.world.say(f"{told(request[1])} of {_name(wire.session.number)} is lost")
         wire.requests.clear()
         for _, what, _ in wire.answers:
-            self.world.say(f"the answer {what} is lost")
+            self.world.say(f"{what} is lost")
         wire.answers.clear()
         self.world.messages += 1
         wire.answers.append((self.world.messages, "cut", None))
@@ -241,10 +241,12 @@ class Ensemble:
             value = self._answer(wire, request)
         except kazoo_errors.ZookeeperError as refusal:
             error = refusal
-        told = f"to {_told(request)}: {type(error).__name__ if error else _shorten(value)}"
-        self.world.say(f"{wire.server.name} serves {_name(state.number)}: {told[3:]}")
+        what = ""
+        if self.world.trace is not None:
+            what = f"{told(request)}: {type(error).__name__ if error else _shorten(value)}"
+        self.world.say(f"{wire.server.name} serves {_name(state.number)}: {what}")
         self.world.messages += 1
-        wire.answers.append((self.world.messages, told, (request, answer, value, error, wire.server.applied)))
+        wire.answers.append((self.world.messages, f"the answer to {what}", (request, answer, value, error, wire.server.applied)))
 
     def _answer(self, wire: Wire, request: Any) -> Any:
         server, session = wire.server, wire.session
@@ -379,7 +381,8 @@ def _name(session: int) -> str:
     return f"session {session & 0xFFFF}"
 
 
-def _told(request: Any) -> str:
+def told(request: Any) -> str:
+    """Return a request as a reader of schedules wants it."""
     kind = type(request).__name__
     watched = " with watch" if getattr(request, "watcher", None) is not None else ""
     return f"{kind} {getattr(request, 'path', getattr(request, 'prefix', ''))}{watched}"

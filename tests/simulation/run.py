@@ -130,7 +130,7 @@ class Run:
         actor.held_until = self.world.now + LENGTHS[it.length]
         if it.length == 0:  # until everybody else waits
             actor.held_until = self.world.now + 1e-3
-        actor.process.starved += 1
+        actor.process.starved_until = max(actor.process.starved_until, actor.held_until)
         self.world.say(f"{actor} is starved until {actor.held_until - 1000:.3f}")
         self.world.at(actor.held_until)
         return None

@@ -162,7 +162,7 @@ class Worker:
 
     def _acquire(self, lock: LockFace, visit: Visit, depth: int) -> bool:
         world, process = self.world, self.process
-        began, starved = world.now, process.starved
+        began = world.now
         self.world.say(f"acquires {visit.path}" + ("" if visit.wait == -1 else f", waiting {visit.wait:g}"))
         try:
             got = lock.acquire(False) if visit.wait == 0 else lock.acquire(timeout=visit.wait)
@@ -171,7 +171,7 @@ class Worker:
                 raise
             world.say("is told that the numbers are at their end")
             return False
-        if visit.wait != -1 and process.starved == starved:
+        if visit.wait != -1 and process.starved_until <= began:
             limit = visit.wait or process.session.timeout / 3
             if world.now > began + limit + SLACK:
                 raise Violation(f"acquire(timeout={limit:g}) took {world.now - began:g} s")
@@ -190,16 +190,18 @@ class Worker:
 
     def _leave(self, lock: LockFace, visit: Visit, section: Section, depth: int) -> None:
         self._exit(section)
-        if visit.leave == "lend" and not visit.reentrant and depth == 1:
-            self._lend(lock, section)
-        for _ in range(depth):
-            self._release(lock, section)
-        self._settle(lock)
+        try:
+            if visit.leave == "lend" and not visit.reentrant and depth == 1:
+                self._lend(lock, section)
+            for _ in range(depth):
+                self._release(lock, section)
+        finally:
+            self._settle(lock)
 
     def _release(self, lock: LockFace, section: Section) -> None:
         if lock._mine() is None:
             return
-        began, starved = self.world.now, self.process.starved
+        began = self.world.now
         ticket, registry = section.ticket, self.process.session.registry
         lost = ticket.state is State.LOST or self.world.now >= registry.lease_end
         self.world.say(f"releases {ticket.path}")
@@ -210,7 +212,7 @@ class Worker:
         else:
             if lost:
                 raise Violation(f"the release of {ticket} is silent, and it was lost")
-        if self.process.starved == starved and self.world.now > began + self.process.session.timeout / 6 + SLACK:
+        if self.process.starved_until <= began and self.world.now > began + self.process.session.timeout / 6 + SLACK:
             raise Violation(f"release() took {self.world.now - began:g} s")
 
     def _lend(self, lock: LockFace, section: Section) -> None:
@@ -227,12 +229,17 @@ class Worker:
             self.world.sleep(0.01)
 
     def _settle(self, lock: LockFace) -> None:
-        """Release what an interrupt kept from being released."""
+        """Release what an interrupt kept from being released; this too may be interrupted."""
+        interrupt: KeyboardInterrupt | None = None
         while lock._mine() is not None:
             try:
                 lock.release()
             except LockLostError:
                 self.world.say(f"settles its loss of {lock.path}")
+            except KeyboardInterrupt as error:
+                interrupt = error
+        if interrupt is not None:
+            raise interrupt
 
     def _check_lost(self, lock: LockFace, section: Section) -> None:
         self.world.say(f"is told that its hold on {lock.path} is lost")

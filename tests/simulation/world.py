@@ -9,6 +9,7 @@ time does. That is the calm run; a schedule is the list of deviations from it.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from heapq import heappop, heappush
@@ -17,6 +18,10 @@ from typing import Any
 from greenlet import GreenletExit, getcurrent, greenlet
 
 CALM = 1 << 60
+
+
+# The long names of our nodes: the process, the ticket, and the sequence number.
+_NODE = re.compile(r"_c_0+(\d+)-0000-4000-8000-0+(\d+)-(?:lock-)?0*")
 
 
 def _nothing() -> None:
@@ -121,6 +126,7 @@ class World:
     def say(self, text: str) -> None:
         """Note a step, if anybody will read it."""
         if self.trace is not None:
+            text = _NODE.sub(r"\1.\2#", text)
             who = "" if self.current is None else f"{self.current.name}: "
             self.trace.append(f"{self.now - 1000:9.3f}  {who}{text}")
 
