@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import atexit
 import os
-import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,6 +26,8 @@ _JVM_OPTIONS = ("-Xmx256m", "-Xshare:auto", "-XX:+UseSerialGC", "-XX:TieredStopA
 
 # Whichever logging library an installation has finds its settings here: warnings and worse, on standard error.
 _LOGGING = Path(__file__).parent / "conf"
+
+_LOG = "log"
 
 _START_TIMEOUT = 60.0
 _POLL_INTERVAL = 0.02
@@ -70,6 +70,7 @@ class Server(Service):
         self._port = port
         self._server_id = server_id
         self._installation = installation
+        self._java = Path("java")  # until start finds which
         if min_session_timeout is None:
             min_session_timeout = 2 * tick_time
         self._settings = {
@@ -86,11 +87,11 @@ class Server(Service):
             "znode.container.checkIntervalMs": _milliseconds(container_check_interval),
             **(properties or {}),
         }
-        # Invariant: folder and leash exist from the first start until stop; the process only while it runs or is
-        # frozen, or has ended by itself and nobody has looked yet.
-        self._folder: Path | None = None
+        # Invariant: the leash, with the server's folder, exists from the first start until stop; the process from each
+        # start until it is killed (it may have ended by itself, and nobody has looked yet).
         self._leash: Leash | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        self._is_frozen = False
 
     def __repr__(self) -> str:
         state = f"pid {self._process.pid}" if self._process else "not running"
@@ -136,8 +137,10 @@ class Server(Service):
     @property
     def log(self) -> str:
         """What the server has printed since its last start; empty once it is stopped."""
+        if self._leash is None:
+            return ""
         try:
-            return self._log_file.read_text(errors="replace") if self._folder else ""
+            return (self._leash.folder / _LOG).read_text(errors="replace")
         except FileNotFoundError:
             return ""
 
@@ -153,8 +156,10 @@ class Server(Service):
         """
         if self.is_running:
             raise RuntimeError(f"{self!r} is running already")
-        if self._folder is not None:
-            self._launch(wait)
+        self._installation = self._installation or find_installation()
+        self._java = find_java()
+        if self._leash is not None:
+            self._launch(self._leash, wait)
         elif self._fixed_port is not None:
             self._start_afresh(wait)
         else:
@@ -179,12 +184,10 @@ class Server(Service):
 
     def stop(self) -> None:
         """End the process and remove the folder. A later start begins with no data."""
-        if self._leash is None or self._folder is None or not self._leash.is_ours:
-            return
         self.kill()
-        self._leash.close()
-        shutil.rmtree(self._folder)
-        self._leash = self._folder = None
+        leash, self._leash = self._leash, None
+        if leash is not None and leash.is_ours:
+            leash.close()
         atexit.unregister(self.stop)
 
     def kill(self) -> None:
@@ -200,13 +203,15 @@ class Server(Service):
 
     def freeze(self) -> None:
         """Stop it in its tracks (SIGSTOP): connections stay open, and nothing is answered."""
-        pid = self.pid
-        os.kill(pid, signal.SIGSTOP)
-        os.waitpid(pid, os.WUNTRACED)
+        if not self._is_frozen:
+            os.kill(self.pid, signal.SIGSTOP)
+            os.waitpid(self.pid, os.WUNTRACED)
+            self._is_frozen = True
 
     def thaw(self) -> None:
         """Let it go on after `freeze` (SIGCONT)."""
         os.kill(self.pid, signal.SIGCONT)
+        self._is_frozen = False
 
     def command(self, word: str, timeout: float = 5.0) -> str:
         """Ask it one of ZooKeeper's four-letter words, such as ``srvr``, ``cons`` or ``wchs``.
@@ -243,50 +248,40 @@ class Server(Service):
         if self._fixed_port is None:
             (self._port,) = free_ports(1)
         try:
-            self._make_folder()
-            self._launch(wait)
+            self._leash = Leash()
+            atexit.register(self.stop)
+            self._launch(self._leash, wait)
         except BaseException:
             self.stop()
             raise
 
-    def _make_folder(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="zkconcurrent-"))
-        self._leash = Leash(self._folder)
-        atexit.register(self.stop)
-        if self._server_id is not None:
-            (self._folder / "myid").write_text(f"{self._server_id}\n")
-
-    def _launch(self, wait: bool) -> None:
-        assert self._folder is not None
-        assert self._leash is not None
+    def _launch(self, leash: Leash, wait: bool) -> None:
         settings = {
             **self._settings,
-            "dataDir": self._folder,
+            "dataDir": leash.folder,
             "clientPortAddress": "127.0.0.1",
             "clientPort": self.port,
         }
-        config = self._folder / "zoo.cfg"
+        config = leash.folder / "zoo.cfg"
         config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-        installation = self._installation or find_installation()
-        properties = {"java.io.tmpdir": self._folder, **self._properties}
+        if self._server_id is not None:
+            (leash.folder / "myid").write_text(f"{self._server_id}\n")
+        assert self._installation is not None
+        properties = {"java.io.tmpdir": leash.folder, **self._properties}
         command = [
-            str(find_java()),
+            str(self._java),
             *_JVM_OPTIONS,
             *(f"-D{name}={value}" for name, value in properties.items()),
             "-cp",
-            os.pathsep.join(map(str, (_LOGGING, *installation.class_path))),
+            os.pathsep.join(map(str, (_LOGGING, *self._installation.class_path))),
             "org.apache.zookeeper.server.quorum.QuorumPeerMain",
             str(config),
         ]
-        with open(self._log_file, "wb") as log:
-            self._process = self._leash.start(command, log, self._folder)
+        with open(leash.folder / _LOG, "wb") as log:
+            self._process = leash.start(command, log)
+        self._is_frozen = False
         if wait:
             self.wait()
-
-    @property
-    def _log_file(self) -> Path:
-        assert self._folder is not None
-        return self._folder / "log"
 
     def _running_process(self) -> subprocess.Popen[bytes]:
         if self._process is None or not self.is_running:
@@ -295,9 +290,8 @@ class Server(Service):
 
     def _serves(self) -> bool:
         """Whether clients are served - and by this server, not by another that was quicker to take the port."""
-        assert self._folder is not None
         try:
-            return self._folder.name in self.command("conf", timeout=1.0)
+            return self._leash is not None and self._leash.folder.name in self.command("conf", timeout=1.0)
         except OSError:
             return False
 
@@ -305,7 +299,7 @@ class Server(Service):
         tail = "\n".join(self.log.splitlines()[-30:])
         error = PortTakenError if "BindException" in tail else RuntimeError
         raise error(
-            f"the ZooKeeper server on port {self._port} {what}. Java: {java_version(find_java())}. Its log:\n{tail}"
+            f"the ZooKeeper server on port {self._port} {what}. Java: {java_version(self._java)}. Its log:\n{tail}"
         )
 
 

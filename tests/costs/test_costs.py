@@ -1,0 +1,167 @@
+"""The cost table: what each operation sends, counted on the wire by a proxy; never in time.
+
+Heartbeats and pings are left apart. `flights` are the round trips that somebody waited for; the proxy delays each way
+a little, so that what is pipelined is seen to be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.conftest import Connect, Eventually, InThread
+from tests.tools.count import Count
+from tests.tools.proxy import Proxy
+from zkconcurrent import Lock, RLock
+from zkconcurrent.testing import Server
+
+Kind = Callable[..., Lock | RLock]
+both = pytest.mark.parametrize("kind", [Lock, RLock])
+
+
+@pytest.fixture
+def proxy(zookeeper: Server) -> Iterator[Proxy]:
+    """A proxy that delays by 3 ms each way."""
+    with Proxy(zookeeper.hosts) as proxy:
+        proxy.delay(0.003)
+        yield proxy
+
+
+@pytest.fixture
+def counted(connect: Connect, proxy: Proxy) -> Iterator[KazooClient]:
+    """A client whose requests are counted."""
+    return connect(hosts=proxy.hosts)
+
+
+def answered(count: Count, name: str, n: int = 1) -> Callable[[], bool]:
+    """Return a condition: n requests of a name were answered. A waiter's watch is set then, and not when it is sent."""
+    return lambda: sum(each.kind == "answer" and each.name == name for each in list(count.trace)) >= n
+
+
+def warm(lock: Lock | RLock) -> None:
+    """Use the path once, so that its parents are there."""
+    lock.acquire()
+    lock.release()
+
+
+@both
+def test_uncontended(kind: Kind, counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
+    """Acquire: one write and one read, pipelined in one round trip. Release: one write, one round trip."""
+    lock = kind(counted, zk_path)
+    warm(lock)
+    with proxy.counting() as acquiring:
+        lock.acquire()
+    assert acquiring.requests == {"create2": 1, "getChildren": 1}
+    assert acquiring.flights == 1
+    with proxy.counting() as releasing:
+        lock.release()
+    assert releasing.requests == {"delete": 1}
+    assert releasing.flights == 1
+
+
+def test_reentrant(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
+    """To acquire again, and to release that, sends nothing."""
+    lock = RLock(counted, zk_path)
+    with lock, proxy.counting() as count:
+        for _ in range(3):
+            lock.acquire()
+        for _ in range(3):
+            lock.release()
+    assert not count.requests
+
+
+@both
+def test_a_failing_try(kind: Kind, zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
+    """A try of a held lock: two reads, pipelined in one round trip, and no write."""
+    lock = kind(counted, zk_path)
+    with kind(zk, zk_path), proxy.counting() as count:
+        assert not lock.acquire(blocking=False)
+    assert count.requests == {"sync": 1, "getChildren": 1}
+    assert count.flights == 1
+
+
+@both
+def test_a_try_that_succeeds(kind: Kind, counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
+    """A try of a free lock: one write, three reads, two round trips."""
+    lock = kind(counted, zk_path)
+    warm(lock)
+    with proxy.counting() as count:
+        assert lock.acquire(blocking=False)
+    lock.release()
+    assert count.requests == {"sync": 1, "getChildren": 2, "create2": 1}
+    assert count.flights == 2
+
+
+@both
+def test_contended(
+    kind: Kind,
+    zk: KazooClient,
+    counted: KazooClient,
+    proxy: Proxy,
+    zk_path: str,
+    eventually: Eventually,
+    in_thread: InThread,
+) -> None:
+    """Until it waits: one write, two reads, two round trips. Handed over by another process: one event, one listing."""
+    mine, theirs = kind(zk, zk_path), kind(counted, zk_path)
+    mine.acquire()
+    with proxy.counting() as until_waiting:
+        waiting = in_thread(lambda: theirs.acquire() and theirs.release())
+        eventually(answered(until_waiting, "getData"))
+    assert until_waiting.requests == {"create2": 1, "getChildren": 1, "getData": 1}
+    assert until_waiting.flights == 2
+    with proxy.counting() as handed_over:
+        mine.release()
+        waiting.result(10)
+    assert handed_over.requests == {"getChildren": 1, "delete": 1}
+    assert sum(handed_over.events.values()) == 1
+    assert handed_over.flights == 2
+
+
+def test_hand_over_between_threads(
+    counted: KazooClient, proxy: Proxy, zk_path: str, eventually: Eventually, in_thread: InThread
+) -> None:
+    """Between threads of one process, a release is one delete, and the next goes on without any request."""
+    lock = Lock(counted, zk_path)
+    lock.acquire()
+    with proxy.counting() as until_waiting:
+        waiting = in_thread(lock.acquire)
+        eventually(answered(until_waiting, "getData"))
+    with proxy.counting() as handed_over:
+        lock.release()
+        assert waiting.result(10)
+    assert handed_over.requests == {"delete": 1}
+    lock.release()
+
+
+def test_one_release_wakes_one(
+    zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, eventually: Eventually, in_thread: InThread
+) -> None:
+    """However many wait, a release of another process wakes exactly one of them, who lists once."""
+    held, lock = Lock(zk, zk_path), Lock(counted, zk_path)
+    held.acquire()
+    n = 20
+    with proxy.counting() as until_waiting:
+        waiting = [in_thread(lock.acquire) for _ in range(n)]
+        eventually(answered(until_waiting, "getData", n))
+    assert until_waiting.requests == {"create2": n, "getChildren": n, "getData": n}
+    with proxy.counting() as count:
+        held.release()
+        eventually(lambda: any(each.done() for each in waiting))
+    assert count.requests == {"getChildren": 1}
+    assert sum(count.events.values()) == 1
+    for left in range(n, 0, -1):
+        eventually(lambda left=left: sum(each.done() for each in waiting) == n - left + 1)
+        lock.release()
+
+
+def test_a_first_use_makes_the_parents(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
+    """On a path never used, the parents are made in one more round trip, as containers."""
+    lock = Lock(counted, f"{zk_path}/lock")
+    with proxy.counting() as count:
+        lock.acquire()
+    lock.release()
+    assert count.requests == {"create2": 2, "getChildren": 2, "createContainer": 2}
+    assert count.flights == 3

@@ -1,0 +1,265 @@
+"""A lost hold: who is told, what the thread must settle, and that nobody's newer hold is touched."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import TypeAlias
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.conftest import Connect, Eventually, InThread
+from tests.integration.test_locks import queued
+from zkconcurrent import Lock, LockLostError, RLock
+from zkconcurrent.testing import Server
+
+AnyLock: TypeAlias = Lock | RLock
+Kind: TypeAlias = Callable[..., AnyLock]
+Lose: TypeAlias = Callable[[AnyLock], None]
+both = pytest.mark.parametrize("kind", [Lock, RLock])
+
+
+def expire(server: Server, lock: AnyLock) -> None:
+    """Expire the session of the lock's client, and wait until the loss is told."""
+    lost = lock.lost
+    server.expire(lock.client)
+    assert lost.wait(20)
+
+
+def run_out(_server: Server, lock: AnyLock) -> None:
+    """Let the lease run out on our own clock, as if the machine had slept, while the session lives on."""
+    session, lost = lock._session, lock.lost
+    before = session.clock
+    session.clock = lambda: before() + session.timeout
+    session._wake.set()
+    assert lost.wait(20)
+
+
+def operate(_server: Server, lock: AnyLock) -> None:
+    """Have an operator delete the holder's node."""
+    lost, owner = lock.lost, lock.owner()
+    assert owner is not None
+    lock.client.delete(owner.node)
+    assert lost.wait(20)
+
+
+ways = pytest.mark.parametrize("lose", [expire, run_out, operate])
+
+
+@both
+@ways
+def test_a_loss_is_told_and_settled(
+    kind: Kind, lose: Callable[..., None], zookeeper: Server, connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
+    """`lost` is set and on_lost runs once for each object; release raises once, and then all is as new."""
+    told: list[object] = []
+    client = connect(timeout=4)
+    lock, quiet, loud = kind(client, zk_path, on_lost=told.append), kind(client, zk_path), kind(client, zk_path)
+    loud = kind(client, zk_path, on_lost=lambda it: told.append((it, threading.current_thread())))
+    lock.acquire()
+    token, before = lock.fencing_token, lock.lost
+    lose(zookeeper, lock)
+    assert quiet.lost.is_set()
+    eventually(lambda: len(told) == 2)
+    assert lock in told
+    assert loud in [each[0] for each in told if isinstance(each, tuple)]
+    assert "<unlocked" in repr(lock)
+    for call in (lock.acquire, lambda: lock.acquire(blocking=False), lambda: lock.acquire(timeout=1)):
+        with pytest.raises(LockLostError, match=r"release\(\)"):
+            call()
+    with pytest.raises(LockLostError):
+        _ = lock.fencing_token
+    with pytest.raises(LockLostError):
+        lock.guard(client.transaction())
+    with pytest.raises(LockLostError) as caught:
+        lock.release()
+    assert caught.value.path == zk_path
+    assert lock.acquire(timeout=10)
+    assert lock.fencing_token > token
+    assert lock.lost is not before
+    assert not lock.lost.is_set()
+    lock.release()
+    with pytest.raises(RuntimeError) as unheld:
+        lock.release()
+    assert not isinstance(unheld.value, LockLostError)
+    assert len(told) == 2
+    eventually(queued(client, zk_path, 0))
+
+
+@both
+@ways
+def test_others_get_in(
+    kind: Kind,
+    lose: Callable[..., None],
+    zookeeper: Server,
+    zk: KazooClient,
+    connect: Connect,
+    zk_path: str,
+    in_thread: InThread,
+) -> None:
+    """However a hold is lost, its node goes, and who waits gets the lock with a higher token."""
+    mine, theirs = kind(connect(timeout=4), zk_path), kind(zk, zk_path)
+    mine.acquire()
+    token = mine.fencing_token
+    waiting = in_thread(lambda: (theirs.acquire(), theirs.fencing_token, theirs.release()))
+    lose(zookeeper, mine)
+    assert waiting.result(20)[1] > token
+    with pytest.raises(LockLostError):
+        mine.release()
+
+
+@ways
+def test_each_level_is_settled(lose: Callable[..., None], zookeeper: Server, connect: Connect, zk_path: str) -> None:
+    """An RLock acquired three times and lost owes three releases, each of which raises."""
+    lock = RLock(connect(timeout=4), zk_path)
+    for _ in range(3):
+        lock.acquire()
+    lose(zookeeper, lock)
+    assert not lock._is_owned()
+    for _ in range(3):
+        with pytest.raises(LockLostError):
+            lock.acquire()
+        with pytest.raises(LockLostError):
+            lock.release()
+    with lock:
+        pass
+
+
+@both
+@ways
+def test_a_newer_hold_is_untouched(
+    kind: Kind,
+    lose: Callable[..., None],
+    zookeeper: Server,
+    connect: Connect,
+    zk_path: str,
+    in_thread: InThread,
+    eventually: Eventually,
+) -> None:
+    """Fault 39: the loser's release, with exit and re-acquire leave alone what another thread of the process holds."""
+    lock = kind(connect(timeout=4), zk_path)
+    done = threading.Event()
+
+    def newer() -> bool:
+        with lock:
+            assert done.wait(20)
+            return not lock.lost.is_set()
+
+    with pytest.raises(LockLostError), lock:
+        lose(zookeeper, lock)
+        holding = in_thread(newer)
+        eventually(lambda: "<locked" in repr(lock))
+        with pytest.raises(LockLostError):
+            lock.acquire()
+    assert len(lock.client.get_children(zk_path)) == 1
+    assert lock.locked()
+    done.set()
+    assert holding.result(20)
+
+
+@both
+def test_leaving_a_with_block(kind: Kind, zookeeper: Server, connect: Connect, zk_path: str) -> None:
+    """The loss is raised over an Exception, which is its context; what must not be hidden passes unchanged."""
+    lock = kind(connect(timeout=4), zk_path)
+    with pytest.raises(LockLostError), lock:
+        run_out(zookeeper, lock)
+    with pytest.raises(LockLostError) as caught, lock:
+        run_out(zookeeper, lock)
+        raise KeyError("first")
+    assert isinstance(caught.value.__context__, KeyError)
+    for error in (KeyboardInterrupt(), SystemExit(3), LockLostError("/other", "lost")):
+        with pytest.raises(type(error)) as passed, lock:
+            run_out(zookeeper, lock)
+            raise error
+        assert passed.value is error
+    with lock:
+        pass
+
+
+def test_nested_holds(zookeeper: Server, connect: Connect, zk_path: str) -> None:
+    """Fault 6: when a session expires, every lock held under it is lost, and each is settled for itself."""
+    client = connect(timeout=4)
+    outer, inner = RLock(client, zk_path + "-outer"), RLock(client, zk_path + "-inner")
+    with pytest.raises(LockLostError) as caught, outer, inner:
+        expire(zookeeper, inner)
+        assert outer.lost.wait(10)
+    assert caught.value.path == inner.path  # the inner one's, which passes the outer one's exit
+    with outer, inner:
+        pass
+
+
+def test_a_session_that_expires_while_waiting(
+    zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Fault 5: the waiter queues again in its new session, behind who came meanwhile, and keeps its deadline."""
+    client = connect(timeout=4)
+    theirs = Lock(client, zk_path)
+    with Lock(zk, zk_path):
+        patient = in_thread(theirs.acquire)
+        hasty = in_thread(theirs.acquire, timeout=8)
+        eventually(queued(zk, zk_path, 3))
+        old = client.client_id[0]
+        zookeeper.expire(client)
+        eventually(lambda: client.client_id and client.client_id[0] != old)
+        eventually(lambda: len(theirs.waiters()) == 2)
+        assert hasty.result(20) is False
+        assert not patient.done()
+    assert patient.result(20)
+    theirs.release()
+
+
+def test_an_operator_deletes_a_waiters_node(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Fault 20: a waiter whose node is deleted queues again."""
+    theirs = Lock(connect(timeout=4), zk_path)
+    with Lock(zk, zk_path) as _:
+        waiting = in_thread(theirs.acquire)
+        (waiter,) = eventually(theirs.waiters)
+        zk.delete(waiter.node)
+        (again,) = eventually(theirs.waiters)
+        assert again.node != waiter.node
+    assert waiting.result(20)
+    theirs.release()
+
+
+def test_a_callback_that_fails_or_blocks_harms_nobody(
+    zookeeper: Server, connect: Connect, zk_path: str, caplog: pytest.LogCaptureFixture, eventually: Eventually
+) -> None:
+    """An on_lost that raises is logged, one that blocks is left alone: the other is called, and all goes on."""
+    client = connect(timeout=4)
+    go_on, told = threading.Event(), threading.Event()
+    locks = [
+        Lock(client, zk_path, on_lost=lambda _: 1 / 0),
+        Lock(client, zk_path, on_lost=lambda _: go_on.wait(20)),
+        Lock(client, zk_path, on_lost=lambda _: told.set()),
+    ]
+    locks[0].acquire()
+    with caplog.at_level(logging.WARNING, "zkconcurrent"):
+        run_out(zookeeper, locks[0])
+        assert told.wait(10)
+        eventually(lambda: "ZeroDivisionError" in caplog.text)
+    assert f"lost: {zk_path}" in caplog.text
+    with pytest.raises(LockLostError):
+        locks[0].release()
+    with locks[1]:
+        pass
+    go_on.set()
+
+
+def test_callbacks_may_use_the_lock(zookeeper: Server, connect: Connect, zk_path: str, eventually: Eventually) -> None:
+    """Fault 25: an on_lost runs on a thread of the library's own, where the library may be called."""
+    got: list[bool] = []
+
+    def again(lock: Lock) -> None:
+        got.append(lock.acquire(timeout=10))
+        lock.release()
+
+    lock = Lock(connect(timeout=4), zk_path, on_lost=again)
+    lock.acquire()
+    expire(zookeeper, lock)
+    eventually(lambda: got == [True])
+    with pytest.raises(LockLostError):
+        lock.release()

@@ -1,0 +1,121 @@
+"""Servers do not outlive the process that started them, however it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.testing.processes import processes_of, wait_until_gone
+
+
+@contextmanager
+def a_process(program: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """Run a Python program whose temporary files go to a folder."""
+    with subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(folder)},
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def line_from(process: subprocess.Popen[str]) -> str:
+    """The next line that a process prints."""
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
+START = """
+import os, signal, subprocess, sys
+from zkconcurrent.testing import Server
+server = Server()
+server.start()
+"""
+
+
+def test_exit_without_stop(tmp_path: Path) -> None:
+    """A server that nobody stopped ends with the interpreter."""
+    with a_process(START, tmp_path) as process:
+        assert process.wait(20) == 0
+    assert not any(tmp_path.iterdir())
+    assert not processes_of(tmp_path)
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_killed(how: signal.Signals, tmp_path: Path) -> None:
+    """A killed process leaves no server and no folder."""
+    with a_process(START + "print(server.hosts, flush=True); signal.pause()", tmp_path) as process:
+        assert line_from(process).startswith("127.0.0.1:")
+        process.send_signal(how)
+        process.wait(20)
+        for folder in tmp_path.iterdir():
+            wait_until_gone(folder)
+
+
+KILLED_AT_ONCE = """
+import os, signal, subprocess
+from zkconcurrent.testing import Server
+class Popen(subprocess.Popen):
+    def __init__(self, command, **options):
+        super().__init__(command, **options)
+        if any("java" in word for word in command):
+            os.kill(os.getpid(), signal.SIGKILL)
+subprocess.Popen = Popen
+Server().start()
+"""
+
+
+def test_killed_while_it_starts(tmp_path: Path) -> None:
+    """A process killed in the very moment it has made the server's process leaves none."""
+    with a_process(KILLED_AT_ONCE, tmp_path) as process:
+        assert process.wait(20) == -signal.SIGKILL
+        for folder in tmp_path.iterdir():
+            wait_until_gone(folder)
+
+
+def test_killed_after_the_server(tmp_path: Path) -> None:
+    """The folder of a server that was killed before goes as well."""
+    with a_process(START + "server.kill(); print(flush=True); signal.pause()", tmp_path) as process:
+        line_from(process)
+        process.kill()
+        process.wait(20)
+        for folder in tmp_path.iterdir():
+            wait_until_gone(folder)
+
+
+FORK = """
+child = os.fork()
+if child == 0:
+    sys.exit()
+_, status = os.waitpid(child, 0)
+print(status, server.command("ruok"), flush=True)
+child = os.fork()
+if child == 0:
+    sys.stdin.read()
+    os._exit(0)
+print(flush=True)
+signal.pause()
+"""
+
+
+def test_forked_child(tmp_path: Path) -> None:
+    """A forked child neither stops its parent's server when it ends, nor keeps it running when it lives on."""
+    with a_process(START + FORK, tmp_path) as process:
+        assert line_from(process) == "0 imok\n"
+        line_from(process)
+        process.kill()
+        process.wait(20)
+        for folder in tmp_path.iterdir():
+            wait_until_gone(folder)

@@ -1,0 +1,224 @@
+"""One server: its life, its faults, its sessions."""
+
+from __future__ import annotations
+
+import os
+import socket
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient, KazooState
+
+from tests.testing.processes import processes_of
+from zkconcurrent.testing import Server
+from zkconcurrent.testing import _server as server_module
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Server]:
+    """A server for the tests that leave it as it was."""
+    with Server() as server:
+        yield server
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the servers of one test have their folders."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def test_leaves_nothing(temporary: Path) -> None:
+    """A stopped server has left no process, no folder and no listening port."""
+    with Server() as server:
+        pid = server.pid
+        assert len(processes_of(temporary)) == 2  # with its watch
+    assert not any(temporary.iterdir())
+    assert not processes_of(temporary)
+    with pytest.raises(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)
+    with pytest.raises(ConnectionRefusedError):
+        server.command("ruok")
+
+
+def test_keeps_data_and_port() -> None:
+    """A restart is a crash and a new start, on the same port and with the same data."""
+    with Server() as server:
+        hosts, pid = server.hosts, server.pid
+        with server.client() as client:
+            client.create("/kept", b"data")
+        server.restart()
+        assert server.hosts == hosts
+        assert server.pid != pid
+        with server.client() as client:
+            assert client.get("/kept")[0] == b"data"
+
+
+def test_start_after_stop_is_afresh() -> None:
+    """A server that was stopped starts with no data, and can be used again and again."""
+    server = Server()
+    for _ in range(2):
+        with server, server.client() as client:
+            client.create("/once")
+
+
+def test_killed() -> None:
+    """A killed server is not running, its clients are told, and it can be started again."""
+    with Server() as server, server.client(timeout=10) as client:
+        lost = threading.Event()
+        client.add_listener(lambda state: lost.set() if state == KazooState.SUSPENDED else None)
+        server.kill()
+        assert lost.wait(10)
+        assert not server.is_running
+        with pytest.raises(RuntimeError, match="not running"):
+            _ = server.pid
+        server.start()
+        assert client.retry(client.exists, "/") is not None
+
+
+def test_frozen(shared: Server) -> None:
+    """A frozen server accepts connections and answers nobody, until it thaws."""
+    shared.freeze()
+    shared.freeze()
+    with pytest.raises(TimeoutError):
+        shared.command("ruok", timeout=0.2)
+    shared.thaw()
+    assert shared.command("ruok") == "imok"
+
+
+def test_stops_when_frozen() -> None:
+    """A frozen server can be stopped like any other."""
+    with Server() as server:
+        server.freeze()
+    assert not server.is_running
+
+
+def test_given_port() -> None:
+    """A port that is asked for is used; and if it is taken that is an error, not another port."""
+    with Server() as one:
+        with Server(port=one.port + 1) as two:
+            assert two.hosts == f"127.0.0.1:{one.port + 1}"
+        with pytest.raises(RuntimeError, match="BindException"):
+            Server(port=one.port).start()
+        assert one.mode() == "standalone"
+
+
+def test_taken_port(shared: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chosen port that someone else takes first is given up for another."""
+    chosen = iter([[shared.port], [shared.port], server_module.free_ports(1)])
+    monkeypatch.setattr(server_module, "free_ports", lambda _count: next(chosen))
+    with Server() as server:
+        assert server.port != shared.port
+
+
+def test_bad_settings(temporary: Path) -> None:
+    """A server that does not come up raises with its log and its Java, and leaves nothing."""
+    with pytest.raises(RuntimeError, match=r"(?s)ended instead of serving.*version.*NumberFormatException"):
+        Server(settings={"tickTime": "soon"}).start()
+    assert not any(temporary.iterdir())
+
+
+def test_started_twice(shared: Server) -> None:
+    """A second start of a running server is an error, and does it no harm."""
+    with pytest.raises(RuntimeError, match="is running already"):
+        shared.start()
+    assert shared.command("ruok") == "imok"
+
+
+def test_never_started() -> None:
+    """What a server has only while it runs is an error before; stopping it is not."""
+    server = Server()
+    with pytest.raises(RuntimeError, match="before it is started"):
+        _ = server.hosts
+    with pytest.raises(RuntimeError, match="not running"):
+        server.freeze()
+    assert server.log == ""
+    assert repr(server) == "<Server 127.0.0.1:?, not running>"
+    server.kill()
+    server.stop()
+
+
+def test_loopback_only(shared: Server) -> None:
+    """Nobody outside this machine can connect."""
+    listening = f"{socket.inet_aton('127.0.0.1')[::-1].hex().upper()}:{shared.port:04X}"
+    tables = "".join(table.read_text() for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")))
+    rows = [row.split()[1] for row in tables.splitlines() if row.split()[1].endswith(f":{shared.port:04X}")]
+    assert rows
+    assert all(row[-13:] == listening for row in rows)
+
+
+def test_short_sessions(shared: Server) -> None:
+    """Clients get session timeouts of a second and of a minute, just as they ask."""
+    for timeout in (1, 60):
+        with shared.client(timeout=timeout):
+            assert f",to={timeout * 1000}," in shared.command("cons")
+
+
+def test_session_limits() -> None:
+    """The limits for session timeouts are those that were given."""
+    with Server(min_session_timeout=3, max_session_timeout=5) as server:
+        for asked, given in ((1, 3), (60, 5)):
+            with server.client(timeout=asked):
+                assert f",to={given}000," in server.command("cons")
+
+
+def test_expire(shared: Server) -> None:
+    """An expired session is over when the call returns: its ephemerals are gone; its client goes on in a new one."""
+    with shared.client(timeout=30) as client, shared.client() as other:
+        client.create("/ephemeral", ephemeral=True)
+        states: list[str] = []
+        is_back = threading.Event()
+
+        def listener(state: str) -> None:
+            states.append(state)
+            if state == KazooState.CONNECTED:
+                is_back.set()
+
+        client.add_listener(listener)
+        session = client.client_id
+        shared.expire(client)
+        other.sync("/")
+        assert other.exists("/ephemeral") is None
+        assert is_back.wait(10)
+        assert KazooState.LOST in states
+        assert client.client_id != session
+
+
+def test_expire_without_a_session(shared: Server) -> None:
+    """A client that is not connected has no session to expire."""
+    with pytest.raises(ValueError, match="not connected"):
+        shared.expire(KazooClient(shared.hosts))
+
+
+def test_figures(shared: Server) -> None:
+    """The server's own figures are read by name."""
+    assert shared.mntr()["zk_server_state"] == "standalone"
+    assert shared.status()["Mode"] == shared.mode() == "standalone"
+    assert str(shared.port) in shared.command("conf")
+
+
+def test_forced_sync_is_off() -> None:
+    """By default changes are not written through to the disk, and extra properties reach the server's Java."""
+    with Server(properties={"zookeeper.some": "thing"}, container_check_interval=0.5) as server:
+        (arguments,) = (line for line in processes_of(server_folder(server)) if "java" in line)
+        assert "-Dzookeeper.forceSync=no " in arguments
+        assert "-Dznode.container.checkIntervalMs=500 " in arguments
+        assert "-Dzookeeper.some=thing " in arguments
+
+
+def server_folder(server: Server) -> Path:
+    """Where a server keeps its data, by its own word."""
+    line = next(line for line in server.command("conf").splitlines() if line.startswith("dataDir="))
+    return Path(line.partition("=")[2]).parent
+
+
+def test_no_shell(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where not even a shell is found the start fails, and leaves nothing."""
+    monkeypatch.setattr(server_module, "find_java", lambda: Path("java"))
+    monkeypatch.setenv("PATH", str(temporary))
+    with pytest.raises(FileNotFoundError, match="'sh'"):
+        Server().start()
+    assert not any(temporary.iterdir())
