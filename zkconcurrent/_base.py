@@ -239,8 +239,9 @@ class LockFace(ABC):
             if hold.depth == 0:
                 self._place.drop(hold)
             raise
-        hold.depth -= 1
-        if hold.depth == 0:
+        if hold.depth > 1:
+            hold.depth -= 1
+        else:
             self._give_up(hold)
 
     def _give_up(self, hold: Hold) -> None:
@@ -249,6 +250,8 @@ class LockFace(ABC):
         try:
             Driver(self._session, self._path).release(hold.ticket)
         finally:
+            if hold.alive:  # interrupted before anything was done
+                self._session.discard(hold.ticket)
             self._place.drop(hold)
 
     @abstractmethod
