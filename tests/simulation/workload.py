@@ -230,16 +230,16 @@ class Worker:
 
     def _settle(self, lock: LockFace) -> None:
         """Release what an interrupt kept from being released; this too may be interrupted."""
-        interrupt: KeyboardInterrupt | None = None
+        interrupted = False
         while lock._mine() is not None:
             try:
                 lock.release()
             except LockLostError:
                 self.world.say(f"settles its loss of {lock.path}")
-            except KeyboardInterrupt as error:
-                interrupt = error
-        if interrupt is not None:
-            raise interrupt
+            except KeyboardInterrupt:
+                interrupted = True
+        if interrupted:
+            raise KeyboardInterrupt
 
     def _check_lost(self, lock: LockFace, section: Section) -> None:
         self.world.say(f"is told that its hold on {lock.path} is lost")

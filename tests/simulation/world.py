@@ -169,7 +169,10 @@ class World:
             raise GreenletExit
         if actor.thrown is not None:
             error, actor.thrown = actor.thrown, None
-            raise error
+            try:
+                raise error
+            finally:
+                del error  # no cycle through the traceback: what the frames refer to goes at once
 
     def throw(self, actor: Actor, error: BaseException) -> None:
         """Raise `error` where the actor waits."""
