@@ -190,7 +190,10 @@ class Driver:
             return []
         if isinstance(failed, NoNode) and isinstance(step, Get | Sync):
             return None
-        raise failed
+        try:
+            raise failed
+        finally:
+            del failed  # else the traceback and this frame keep each other alive, and with them the caller's lock
 
     def _made(self, ticket: Ticket, name: str, token: int, owner: int) -> None:
         """Take note of a node made; one that came to be in a later session than its ticket's is removed there."""
