@@ -19,7 +19,6 @@ from zkconcurrent._driver import Driver
 from zkconcurrent._ops import Children
 
 CHROOT = "/root"
-STEPS = 60_000
 PATIENCE = 400.0
 REST = 3 * TIMEOUT
 
@@ -67,7 +66,7 @@ class Run:
             patience = world.now + PATIENCE
             while not all(worker.done or not worker.process.alive for worker in self.workers):
                 world.step()
-                if world.now > patience or world.steps > STEPS:
+                if world.now > patience or world.steps > world.limit:
                     raise Violation(f"not finished: {[worker.name for worker in self.workers if not worker.done]}")
             world.countdown = CALM
             rest = world.now + REST

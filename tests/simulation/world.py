@@ -82,7 +82,7 @@ class World:
 
     Attributes:
         now: the time, in seconds: every clock there is.
-        steps: the decisions so far.
+        steps, limit: the decisions so far, and how many there may be.
         current: the actor whose turn it is; None in between.
         countdown: the decisions until the schedule deviates.
         deviate: what it does then; it may set `next_up`.
@@ -94,6 +94,7 @@ class World:
     def __init__(self) -> None:
         self.now = 1000.0
         self.steps = 0
+        self.limit = 60_000
         self.actors: list[Actor] = []
         self.current: Actor | None = None
         self.next_up: Actor | None = None
@@ -125,7 +126,7 @@ class World:
 
     def say(self, text: str) -> None:
         """Note a step, if anybody will read it."""
-        if self.trace is not None:
+        if self.trace is not None and not self.closed:
             text = _NODE.sub(r"\1.\2#", text)
             who = "" if self.current is None else f"{self.current.name}: "
             self.trace.append(f"{self.now - 1000:9.3f}  {who}{text}")
@@ -142,6 +143,8 @@ class World:
         self.steps += 1
         self.countdown -= 1
         self.check()
+        if self.steps > self.limit:
+            raise Violation(f"{actor} runs for ever")
         if self.countdown <= 0:
             actor.ready = True
             self.next_up = actor
