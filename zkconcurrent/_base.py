@@ -235,8 +235,9 @@ class LockFace(ABC):
         try:
             self._check(hold)
         except LockLostError:
-            hold.depth -= 1
-            if hold.depth == 0:
+            if hold.depth > 1:
+                hold.depth -= 1
+            else:
                 self._place.drop(hold)
             raise
         if hold.depth > 1:
