@@ -386,14 +386,17 @@ class Session:
     def sweep(self) -> None:
         """Release what garbage collected primitives still held."""
         while self.dropped:
-            path, tickets = self.dropped.popleft()
             with self.lock:
+                if not self.dropped:
+                    return
+                path, tickets = self.dropped[0]
+                for ticket in tickets:
+                    self.discard(ticket)
+                self.dropped.popleft()  # only now: who is interrupted before leaves it to the next
                 for above in ancestors(path):
                     self.interior[above] -= 1
                     if not self.interior[above]:
                         del self.interior[above]
-            for ticket in tickets:
-                self.discard(ticket)
 
     def abandon_all(self, patience: float) -> None:
         """Delete every node of ours, at the interpreter's exit."""
