@@ -18,7 +18,7 @@ class Checks:
     """The invariants.
 
     Attributes:
-        sections: the critical sections that threads believe to be in.
+        sections, past: the critical sections that threads believe to be in, and were in.
         struck: nodes that an operator removed, and when, in changes of the service.
         listed: how much of the log the last listing had seen that a ticket's recipe was given.
     """
@@ -34,6 +34,7 @@ class Checks:
         self.seen: dict[Ticket, None] = {}
         self.newest: dict[str, int] = {}
         self.lost: dict[Ticket, None] = {}
+        self.past: list[Section] = []
 
     # -- after every step ----------------------------------------------------------------------------------------
 
@@ -60,7 +61,7 @@ class Checks:
                     if ticket not in self.lost:
                         self._lost(process, ticket)
         for section in self.sections:
-            if section.ticket.state is State.DISCARDED and section.worker.process.alive:
+            if section.hold.ticket.state is State.DISCARDED and section.worker.process.alive:
                 raise Violation(f"{section.worker.name} is in its critical section, and its hold was given up")
 
     def _granted(self, ticket: Ticket) -> None:
@@ -114,18 +115,48 @@ class Checks:
                 if ticket.state is State.HELD and ticket.session == state.number:
                     raise Violation(f"{ticket} is held, its lease runs, and its session is over at the server")
 
+    def strike(self, node: str) -> None:
+        """Take note of a node that an operator took away: its process must know of it after a heartbeat."""
+        self.struck[node] = len(self.ensemble.log)
+        for process in self.processes:
+            for ticket in process.session.registry.tickets.values():
+                if self.chroot + ticket.node == node and ticket.state is State.HELD:
+                    began = self.world.now
+                    within = process.session.timeout / 3 + 0.1
+                    self.world.at(began + within, lambda p=process, t=ticket: self._noticed(p, t, began))
+
+    def _noticed(self, process: Process, ticket: Ticket, began: float) -> None:
+        wire = process.connection.wire
+        if wire is None or not wire.open or wire.heard_since() > began or process.starved_until > began:
+            return
+        if max(self.ensemble.follower.lags_until, self.ensemble.follower.cut_off_until) > began:
+            return
+        if ticket.state is State.HELD and self.world.late <= began:
+            raise Violation(f"{ticket} was deleted {self.world.now - began:g} s ago, and its process does not know")
+
     # -- when nothing can happen before time passes --------------------------------------------------------------
+
+    def faults(self) -> bool:
+        """Whether anything is kept from going on by a fault."""
+        now, follower = self.world.now, self.ensemble.follower
+        if max(follower.lags_until, follower.cut_off_until) > now:
+            return True
+        if any(actor.held_until > now for actor in self.world.actors):
+            return True
+        for process in self.processes:
+            wire = process.connection.wire
+            if process.alive and (not process.runs or (wire is not None and wire.stalled_until > now)):
+                return True
+        return False
 
     def quiet(self) -> None:
         """Who waits is rightly blocked, by the nearest ahead, and will hear of its end; asked while there is no fault."""
-        world, leader, now = self.world, self.ensemble.leader, self.world.now
-        if max(self.ensemble.follower.lags_until, self.ensemble.follower.cut_off_until) > now:
-            return
-        if any(actor.held_until > now for actor in world.actors):
+        leader = self.ensemble.leader
+        if self.faults():
             return
         for process in self.processes:
             wire = process.connection.wire
-            if wire is None or not process.runs or wire.stalled_until > now or not process.client.connected:
+            if not process.alive or wire is None or not process.client.connected:
                 continue
             for ticket in process.session.registry.tickets.values():
                 if ticket.awaits is None or ticket.name is None:
@@ -165,6 +196,10 @@ class Checks:
             for what, there in left.items():
                 if there:
                     raise Violation(f"left in {process.name}: {what} {there}")
+            for section in self.past:
+                hold, worker = section.hold, section.worker
+                if worker.process is process and hold.ticket.state is State.LOST and not hold.lost.is_set():
+                    raise Violation(f"{worker.name}: `lost` of {hold.ticket} was never set")
             for place in list(session.places.values()):
                 for hold in place.holds.values():
                     if hold.ticket.state is not State.DISCARDED:

@@ -7,6 +7,7 @@ does, in the same order, what kazoo's `ConnectionHandler` does.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -158,7 +159,7 @@ class Connection:
                     return False
             session, timeout = client._session_id or 0, client._session_timeout / 1000
             wire = self.ensemble.connect(
-                self.server, session, client.last_zxid, timeout, lambda: self.process.runs
+                self.server, session, client.last_zxid, timeout, lambda: self.process.stopped_until
             )
             if wire is None:
                 self.server = self.ensemble.leader
@@ -243,7 +244,7 @@ class Process:
     @property
     def runs(self) -> bool:
         """Whether its threads get turns."""
-        return self.alive and self.stopped_until <= self.world.now
+        return self.stopped_until <= self.world.now
 
     def listen(self, actor: Actor) -> None:
         """Wait until the network gives the calling actor a message."""
@@ -279,11 +280,10 @@ class Process:
         if wire is not None:
             self.ensemble.silence(wire.session)
         self.starved_until = max(self.starved_until, time)
-        if time == float("inf"):
-            self.alive = False
-            # A killed process's connections are closed by its system.
-            if wire is not None:
-                self.ensemble.close(wire, served=len(wire.requests))
-        else:
-            self.stopped_until = time
+        self.stopped_until = time
+        if time < math.inf:
             self.world.at(time)
+            return
+        self.alive = False
+        if wire is not None:  # the system closes it; what was sent is still applied
+            self.ensemble.close(wire, served=len(wire.requests))

@@ -40,17 +40,23 @@ class Wire:
         answers: on their way to the client: a function to be run by the client's connection thread.
         open: neither side has closed it.
         stalled_until: a black hole before that time.
-        reached: whether the session's process takes part in the world.
+        since: when it was opened.
+        stopped_until: until when the client's process does not run.
     """
 
-    def __init__(self, server: Server, session: SessionState, reached: Callable[[], bool]) -> None:
+    def __init__(self, server: Server, session: SessionState, since: float, stopped_until: Callable[[], float]) -> None:
         self.server = server
         self.session = session
         self.requests: deque[tuple[int, Any, Any]] = deque()
         self.answers: deque[tuple[int, str, Any]] = deque()
         self.open = True
         self.stalled_until = 0.0
-        self.reached = reached
+        self.since = since
+        self.stopped_until = stopped_until
+
+    def heard_since(self) -> float:
+        """Return since when, or from when on, the leader hears of the session all the time."""
+        return max(self.since, self.stalled_until, self.server.cut_off_until, self.stopped_until())
 
 
 class SessionState:
@@ -133,7 +139,7 @@ class Ensemble:
     # -- sessions ------------------------------------------------------------------------------------------------
 
     def connect(
-        self, server: Server, session: int, seen: int, timeout: float, reached: Callable[[], bool]
+        self, server: Server, session: int, seen: int, timeout: float, stopped_until: Callable[[], float]
     ) -> Wire | str | None:
         """Open a connection, and a session if `session` is 0.
 
@@ -153,27 +159,22 @@ class Ensemble:
                 return "expired"
             if state.wire is not None:
                 self.close(state.wire)
-        wire = state.wire = Wire(server, state, reached)
+        wire = state.wire = Wire(server, state, self.world.now, stopped_until)
         self.wires.append(wire)
         state.touched = self.world.now
         return wire
 
     def hears(self, state: SessionState) -> bool:
         """Whether the leader hears of the session all the time."""
-        wire, now = state.wire, self.world.now
-        return (
-            wire is not None
-            and wire.open
-            and wire.stalled_until <= now
-            and wire.server.cut_off_until <= now
-            and wire.reached()
-        )
+        wire = state.wire
+        return wire is not None and wire.open and wire.heard_since() <= self.world.now
 
     def silence(self, state: SessionState) -> None:
         """Begin a time in which the leader does not hear of the session: call it before that is so."""
-        if self.hears(state):
-            # Its last ping may be that old; kazoo sends one in a third of the timeout.
-            state.touched = max(state.touched, self.world.now - state.timeout / 3)
+        wire, now = state.wire, self.world.now
+        ping = state.timeout / 3  # how often kazoo sends one, so that the last may be that old
+        if wire is not None and wire.open and wire.heard_since() + ping <= now:
+            state.touched = max(state.touched, now - ping)
         self._watch_over(state)
 
     def _watch_over(self, state: SessionState) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import gc
 import logging
+import math
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from tests.simulation.checks import Checks
@@ -20,7 +21,7 @@ from zkconcurrent._ops import Children
 
 CHROOT = "/root"
 PATIENCE = 400.0
-REST = 3 * TIMEOUT
+REST = 4 * TIMEOUT
 
 
 class Run:
@@ -47,6 +48,7 @@ class Run:
             for n, (start, visits) in enumerate(threads)
         ]
         self.struck: dict[str, int] = {}
+        self._over = False
         self._left = list(schedule.deviations)
         self.world.check = self.checks.step
         self.world.at_rest = self.checks.quiet
@@ -70,11 +72,20 @@ class Run:
                     raise Violation(f"not finished: {[worker.name for worker in self.workers if not worker.done]}")
             world.countdown = CALM
             rest = world.now + REST
-            while world.now < rest:
+            world.at_rest = self._look_for_the_end
+            while world.now < rest and not self._over:
                 world.step()
-            self.checks.end()
+            if not self._over:
+                self.checks.end()
             steps = world.steps
         return steps
+
+    def _look_for_the_end(self) -> None:
+        self.checks.quiet()
+        if not self.checks.faults():
+            with suppress(Violation):
+                self.checks.end()
+                self._over = True
 
     def on_operation(self, driver: Driver, step: Any) -> None:
         """Hear of an operation."""
@@ -198,7 +209,7 @@ class Run:
         if process is None or sum(process.alive for process in self.processes) == 1:
             return False
         self.world.say(f"{process.name} is killed")
-        process.stop_until(float("inf"))
+        process.stop_until(math.inf)
         return None
 
     def _interrupt(self, it: Deviation) -> bool | None:
@@ -220,7 +231,7 @@ class Run:
             return False
         node = nodes[it.which % len(nodes)]
         self.ensemble.delete(node)
-        self.checks.struck[node] = len(self.ensemble.log)
+        self.checks.strike(node)
         return None
 
     def _close(self, it: Deviation) -> bool | None:
@@ -232,7 +243,7 @@ class Run:
         nodes = list(self.ensemble.leader.ephemerals.get(wire.session.number, ()))
         self.ensemble.end_session(wire.session)
         for node in nodes:
-            self.checks.struck[node] = len(self.ensemble.log)
+            self.checks.strike(node)
         return None
 
     def _reap(self, _: Deviation) -> None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from tests.simulation.client import Process
 from tests.simulation.checks import Checks
 from tests.simulation.world import Actor, Violation
-from zkconcurrent._base import LockFace
+from zkconcurrent._base import Hold, LockFace
 from zkconcurrent._errors import ClientError, LockLostError, SequenceExhaustedError
 from zkconcurrent._lock import Lock
 from zkconcurrent._registry import State, Ticket
@@ -48,9 +48,14 @@ class Visit(NamedTuple):
 class Section:
     """A critical section that a thread believes to be in."""
 
-    def __init__(self, worker: Worker, ticket: Ticket) -> None:
+    def __init__(self, worker: Worker, hold: Hold) -> None:
         self.worker = worker
-        self.ticket = ticket
+        self.hold = hold
+
+    @property
+    def ticket(self) -> Ticket:
+        """The ticket that is held."""
+        return self.hold.ticket
 
 
 class Worker:
@@ -181,12 +186,13 @@ class Worker:
     def _enter(self, lock: LockFace) -> Section:
         hold = lock._mine()
         assert hold is not None
-        section = Section(self, hold.ticket)
+        section = Section(self, hold)
         self.checks.sections.append(section)
         return section
 
     def _exit(self, section: Section) -> None:
         self.checks.sections.remove(section)
+        self.checks.past.append(section)
 
     def _leave(self, lock: LockFace, visit: Visit, section: Section, depth: int) -> None:
         self._exit(section)

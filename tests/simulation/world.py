@@ -87,6 +87,8 @@ class World:
         countdown: the decisions until the schedule deviates.
         deviate: what it does then; it may set `next_up`.
         network: offers the oldest message, as a step and since when it waits.
+        skip_network: have time pass once although there are messages.
+        late: when that was so.
         check: looks, after every step, whether all is well.
         at_rest: looks whether all is well when nothing can happen before time passes.
     """
@@ -109,6 +111,7 @@ class World:
         self.trace: list[str] | None = None
         self.messages = 0
         self.skip_network = False
+        self.late = 0.0
         self.hub = getcurrent()
         self._alarms: list[tuple[float, int, Callable[[], None]]] = []
 
@@ -220,9 +223,10 @@ class World:
             if move is not None:
                 move()
             else:
-                if not self.skip_network:
+                if self.skip_network:
+                    self.skip_network, self.late = False, self.now
+                else:
                     self.at_rest()
-                self.skip_network = False
                 self._pass_time()
         self.check()
         if self.failure is not None:
