@@ -145,6 +145,17 @@ class Run:
         self.world.at(actor.held_until)
         return None
 
+    def _straddle(self, it: Deviation) -> bool | None:
+        """Starve the thread whose turn it is until its session is over and the next has begun."""
+        actor = self.world.next_up
+        wire = None if actor is None or actor.process is None else actor.process.connection.wire
+        if actor is None or wire is None or not wire.open:
+            return False
+        self._starve(it._replace(length=LENGTHS.index(6.5)))
+        actor.process.connection.down_until = actor.held_until - 0.1
+        self.ensemble.close(wire)
+        return None
+
     def _late(self, _: Deviation) -> None:
         """Let time pass although messages are under way."""
         self.world.skip_network = True

@@ -55,6 +55,7 @@ class Schedule(NamedTuple):
 KINDS = {
     "turn": 30,
     "starve": 8,
+    "straddle": 5,
     "late": 8,
     "cut": 20,
     "stall": 5,
