@@ -154,6 +154,7 @@ class Worker:
             self._stay(visit)
         finally:
             self._exit(section)
+            self.checks.past.remove(section)  # no object is left that could be told of a loss
             self.world.say(f"forgets {visit.path}")
             del lock  # if it was the process's last for this path, the hold goes with it
             self._settle(self._lock(visit))
