@@ -94,15 +94,10 @@ class Checks:
             return False
         if ticket.handed and struck > self.listed.get(ticket, 0):
             return True
-        above, _, name = node.rpartition("/")
-        key = MUTEX.key(name)
-        if any(MUTEX.key(other) < key for other in self.ensemble.leader.children(above)):
+        nodes, queue = self.ensemble.leader.nodes, node.rpartition("/")[0] + "/"
+        if any(path.startswith(queue) and nodes[path].czxid < ticket.token for path in nodes):
             return False
-        ahead = [
-            when
-            for path, when in self.ensemble.gone.items()
-            if path.startswith(f"{above}/") and MUTEX.key(path) < key
-        ]
+        ahead = (when for path, (when, made) in self.ensemble.gone.items() if path.startswith(queue) and made < ticket.token)
         return struck > max(ahead, default=0)
 
     def expiring(self, state: SessionState) -> None:

@@ -129,7 +129,7 @@ class Ensemble:
         self.follower = Server("follower")
         self.servers = (self.leader, self.follower)
         self.log: list[tuple[Any, ...]] = []
-        self.gone: dict[str, int] = {}  # when, in changes, each node was removed
+        self.gone: dict[str, tuple[int, int]] = {}  # when, in changes, each node was removed, and made
         self.sessions: dict[int, SessionState] = {}
         self.wires: list[Wire] = []
         self.on_expiry: Callable[[SessionState], None] = lambda _: None
@@ -345,7 +345,7 @@ class Ensemble:
 
     def _remove(self, server: Server, path: str) -> None:
         node = server.nodes.pop(path)
-        self.gone[path] = server.applied
+        self.gone[path] = server.applied, node.czxid
         del server.nodes[_above(path)].children[path.rpartition("/")[2]]
         if node.owner:
             del server.ephemerals[node.owner][path]
