@@ -235,12 +235,14 @@ class LockFace(ABC):
         try:
             self._check(hold)
         except LockLostError:
-            hold.depth -= 1
-            if hold.depth == 0:
+            if hold.depth > 1:
+                hold.depth -= 1
+            else:
                 self._place.drop(hold)
             raise
-        hold.depth -= 1
-        if hold.depth == 0:
+        if hold.depth > 1:
+            hold.depth -= 1
+        else:
             self._give_up(hold)
 
     def _give_up(self, hold: Hold) -> None:
@@ -249,6 +251,8 @@ class LockFace(ABC):
         try:
             Driver(self._session, self._path).release(hold.ticket)
         finally:
+            if hold.alive:  # interrupted before anything was done
+                self._session.discard(hold.ticket)
             self._place.drop(hold)
 
     @abstractmethod

@@ -12,6 +12,7 @@ What it promises, and the contract tests check:
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -95,11 +96,7 @@ class Driver:
 
     def _perform(self, step: Operation | tuple[Operation, ...]) -> Any:
         if isinstance(step, Begin):
-            self._connected(None)
-            with self.session.lock:
-                ticket = self.session.registry.begin(step.path)
-                self.tickets.append(ticket)
-            return ticket
+            return self._begin(step.path)
         if isinstance(step, Grant):
             return self.session.grant(step.ticket)
         if isinstance(step, Discard):
@@ -110,6 +107,14 @@ class Driver:
         if isinstance(step, Create | Children | Sync | Get | MakeContainer):
             return self._request((step,))[0]
         return self._request(step)
+
+    def _begin(self, path: str) -> Ticket:
+        while True:
+            self._connected(None)
+            with self.session.lock, contextlib.suppress(SessionExpired):  # just now: wait for the next
+                ticket = self.session.registry.begin(path)
+                self.tickets.append(ticket)
+                return ticket
 
     def _request(self, steps: tuple[Operation, ...]) -> list[Any]:
         """Send requests together and wait for all answers; reads that met a lost connection are sent again."""
@@ -190,7 +195,10 @@ class Driver:
             return []
         if isinstance(failed, NoNode) and isinstance(step, Get | Sync):
             return None
-        raise failed
+        try:
+            raise failed
+        finally:
+            del failed  # else the traceback and this frame keep each other alive, and with them the caller's lock
 
     def _made(self, ticket: Ticket, name: str, token: int, owner: int) -> None:
         """Take note of a node made; one that came to be in a later session than its ticket's is removed there."""

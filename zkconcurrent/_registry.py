@@ -175,6 +175,7 @@ class Registry:
 
     def discard(self, ticket: Ticket) -> bool:
         """Give a ticket up; return whether anything of it can be on the server still."""
+        self.stop_waiting(ticket)  # an interrupt may have kept its driver from that
         if self.tickets.pop(ticket.prefix, None) is None:
             return ticket.prefix in self.deletes
         ticket.state = State.DISCARDED

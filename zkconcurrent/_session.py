@@ -185,14 +185,18 @@ class Session:
         """Lose what our own clock says is lost, before anybody builds on it, and tell of every loss."""
         with self.lock:
             self.registry.expire_lease(self.clock())
-            lost, self.registry.lost = self.registry.lost, []
-            if lost:
+            if self.registry.lost:
                 self._wake.set()
-        for ticket in lost:
+        while self.registry.lost:
+            with self.lock:
+                if not self.registry.lost:
+                    return
+                ticket = self.registry.lost[0]
+                place = self.places.get(ticket.path)
+                if place is not None:
+                    place.tell_lost(ticket)
+                del self.registry.lost[0]  # only now: who is interrupted before leaves it to the next
             log.warning("lost: %s (fencing token %d)", ticket.node, ticket.token)
-            place = self.places.get(ticket.path)
-            if place is not None:
-                place.tell_lost(ticket)
 
     def discard(self, ticket: Ticket, wake: Callable[[], None] | None = None) -> bool:
         """Give the ticket up and delete its node, for as long as it takes; return whether there is any to wait for.
@@ -386,14 +390,17 @@ class Session:
     def sweep(self) -> None:
         """Release what garbage collected primitives still held."""
         while self.dropped:
-            path, tickets = self.dropped.popleft()
             with self.lock:
+                if not self.dropped:
+                    return
+                path, tickets = self.dropped[0]
+                for ticket in tickets:
+                    self.discard(ticket)
+                self.dropped.popleft()  # only now: who is interrupted before leaves it to the next
                 for above in ancestors(path):
                     self.interior[above] -= 1
                     if not self.interior[above]:
                         del self.interior[above]
-            for ticket in tickets:
-                self.discard(ticket)
 
     def abandon_all(self, patience: float) -> None:
         """Delete every node of ours, at the interpreter's exit."""

@@ -1,0 +1,201 @@
+"""What must hold after every step, when nothing goes on, and at the end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.simulation.ensemble import Ensemble, SessionState
+from tests.simulation.world import Violation, World
+from zkconcurrent._registry import State, Ticket
+from zkconcurrent._rules import MUTEX, blockers
+
+if TYPE_CHECKING:
+    from tests.simulation.client import Process
+    from tests.simulation.workload import Section
+
+
+class Checks:
+    """The invariants.
+
+    Attributes:
+        sections, past: the critical sections that threads believe to be in, and were in.
+        struck: nodes that an operator removed, and when, in changes of the service.
+        listed: how much of the log the last listing had seen that a ticket's recipe was given.
+    """
+
+    def __init__(self, world: World, ensemble: Ensemble, processes: list[Process], chroot: str) -> None:
+        self.world = world
+        self.ensemble = ensemble
+        self.processes = processes
+        self.chroot = chroot
+        self.sections: list[Section] = []
+        self.struck: dict[str, int] = {}
+        self.listed: dict[Ticket, int] = {}
+        self.seen: dict[Ticket, None] = {}
+        self.newest: dict[str, int] = {}
+        self.lost: dict[Ticket, None] = {}
+        self.past: list[Section] = []
+
+    # -- after every step ----------------------------------------------------------------------------------------
+
+    def step(self) -> None:
+        """No two hold what excludes each other, tokens only grow, no hold ends behind its thread's back."""
+        now = self.world.now
+        holders: dict[str, Ticket] = {}
+        for process in self.processes:
+            if not process.alive:
+                continue
+            registry = process.session.registry
+            for ticket in registry.tickets.values():
+                if ticket.state is not State.HELD:
+                    continue
+                if ticket not in self.seen:
+                    self._granted(ticket)
+                if now >= registry.lease_end:
+                    continue  # it says of itself that it is lost
+                other = holders.setdefault(ticket.path, ticket)
+                if other is not ticket and not self.excused(other) and not self.excused(ticket):
+                    raise Violation(f"two hold {ticket.path}: {other} and {ticket}")
+            if registry.lost:
+                for ticket in registry.lost:
+                    if ticket not in self.lost:
+                        self._lost(process, ticket)
+        for section in self.sections:
+            if section.hold.ticket.state is State.DISCARDED and section.worker.process.alive:
+                raise Violation(f"{section.worker.name} is in its critical section, and its hold was given up")
+
+    def _granted(self, ticket: Ticket) -> None:
+        self.seen[ticket] = None
+        self.world.say(f"HOLDS {ticket.path} by {ticket.name}, token {ticket.token}")
+        if ticket.token < self.newest.get(ticket.path, 0) and not self.excused(ticket):
+            raise Violation(f"the fencing token of {ticket} is {ticket.token}, after {self.newest[ticket.path]}")
+        self.newest[ticket.path] = max(ticket.token, self.newest.get(ticket.path, 0))
+
+    def _lost(self, process: Process, ticket: Ticket) -> None:
+        self.lost[ticket] = None
+        self.world.say(f"{process.name} knows that {ticket} is LOST")
+        registry = process.session.registry
+        if (
+            registry.session == ticket.session
+            and self.world.now < registry.lease_end
+            and self.chroot + ticket.node in self.ensemble.leader.nodes
+        ):
+            raise Violation(f"{ticket} is said to be lost, and is not")
+
+    def excused(self, ticket: Ticket) -> bool:
+        """Whether an operator took the node away after it was first in its queue, so that its process can't know yet.
+
+        Who was handed the lock by a thread of its own process has not looked since, but would have learned of a
+        node that was missing from its last listing.
+        """
+        node = self.chroot + ticket.node
+        struck = self.struck.get(node)
+        if struck is None:
+            return False
+        if ticket.handed and struck > self.listed.get(ticket, 0):
+            return True
+        nodes, queue = self.ensemble.leader.nodes, node.rpartition("/")[0] + "/"
+        if any(path.startswith(queue) and nodes[path].czxid < ticket.token for path in nodes):
+            return False
+        ahead = (when for path, (when, made) in self.ensemble.gone.items() if path.startswith(queue) and made < ticket.token)
+        return struck > max(ahead, default=0)
+
+    def expiring(self, state: SessionState) -> None:
+        """No session ends at the server while its lease runs."""
+        for process in self.processes:
+            registry = process.session.registry
+            if not process.alive or registry.session != state.number or self.world.now >= registry.lease_end:
+                continue
+            for ticket in registry.tickets.values():
+                if ticket.state is State.HELD and ticket.session == state.number:
+                    raise Violation(f"{ticket} is held, its lease runs, and its session is over at the server")
+
+    def strike(self, node: str) -> None:
+        """Take note of a node that an operator took away: its process must know of it after a heartbeat."""
+        self.struck[node] = len(self.ensemble.log)
+        for process in self.processes:
+            for ticket in process.session.registry.tickets.values():
+                if self.chroot + ticket.node == node and ticket.state is State.HELD:
+                    began = self.world.now
+                    within = process.session.timeout / 3 + 0.1
+                    self.world.at(began + within, lambda p=process, t=ticket: self._noticed(p, t, began))
+
+    def _noticed(self, process: Process, ticket: Ticket, began: float) -> None:
+        wire = process.connection.wire
+        if wire is None or not wire.open or wire.heard_since() > began or process.starved_until > began:
+            return
+        if max(self.ensemble.follower.lags_until, self.ensemble.follower.cut_off_until) > began:
+            return
+        if ticket.state is State.HELD and self.world.late <= began:
+            raise Violation(f"{ticket} was deleted {self.world.now - began:g} s ago, and its process does not know")
+
+    # -- when nothing can happen before time passes --------------------------------------------------------------
+
+    def faults(self) -> bool:
+        """Whether anything is kept from going on by a fault."""
+        now, follower = self.world.now, self.ensemble.follower
+        if max(follower.lags_until, follower.cut_off_until) > now:
+            return True
+        if any(actor.held_until > now for actor in self.world.actors):
+            return True
+        for process in self.processes:
+            wire = process.connection.wire
+            if process.alive and (not process.runs or (wire is not None and wire.stalled_until > now)):
+                return True
+        return False
+
+    def quiet(self) -> None:
+        """Who waits is rightly blocked, by the nearest ahead, and will hear of its end; asked while there is no fault."""
+        leader = self.ensemble.leader
+        if self.faults():
+            return
+        for process in self.processes:
+            wire = process.connection.wire
+            if not process.alive or wire is None or not process.client.connected:
+                continue
+            for ticket in process.session.registry.tickets.values():
+                if ticket.awaits is None or ticket.name is None:
+                    continue
+                names = leader.children(self.chroot + ticket.path)
+                if ticket.name not in names:
+                    continue  # the next heartbeat tells
+                awaited = ticket.awaits.rpartition("/")[2]
+                ahead = blockers(ticket.name, names, MUTEX)
+                if ahead != [awaited]:
+                    raise Violation(f"{process.name}: {ticket} waits for {awaited}; ahead is {ahead}: {names}")
+                if wire not in wire.server.watches.get(self.chroot + ticket.awaits, ()):
+                    raise Violation(f"{process.name}: {ticket} waits for {awaited} without a watch")
+
+    # -- at the end ----------------------------------------------------------------------------------------------
+
+    def end(self) -> None:
+        """Nothing is left: no node, no ticket, no delete, nobody parked, no watch."""
+        nodes = [path for paths in self.ensemble.leader.ephemerals.values() for path in paths]
+        if nodes:
+            raise Violation(f"left at the server: {nodes}")
+        for process in self.processes:
+            if not process.alive:
+                continue
+            session, client = process.session, process.client
+            registry = session.registry
+            left = {
+                "tickets": registry.tickets,
+                "deletes": registry.deletes,
+                "losses untold": registry.lost,
+                "waiting": registry._awaiting,
+                "parked": session.parked,
+                "dropped": session.dropped,
+                "watchers": [path for path, watchers in client._data_watchers.items() if watchers],
+                "in flight": session._in_flight,
+            }
+            for what, there in left.items():
+                if there:
+                    raise Violation(f"left in {process.name}: {what} {there}")
+            for section in self.past:
+                hold, worker = section.hold, section.worker
+                if worker.process is process and hold.ticket.state is State.LOST and not hold.lost.is_set():
+                    raise Violation(f"{worker.name}: `lost` of {hold.ticket} was never set")
+            for place in list(session.places.values()):
+                for hold in place.holds.values():
+                    if hold.ticket.state is not State.DISCARDED:
+                        raise Violation(f"left in {process.name}: a hold with {hold.ticket}")

@@ -1,0 +1,289 @@
+"""One simulated process: the real session, link and kazoo client on a connection that is simulated.
+
+Of kazoo, everything is real that decides what happens to requests, watches and states: `KazooClient` itself. Simulated
+are its handler (threads are actors) and its connection thread, at the level of requests instead of bytes; that part
+does, in the same order, what kazoo's `ConnectionHandler` does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from kazoo.protocol.states import Callback, EventType, KeeperState, WatchedEvent
+
+from tests.simulation.ensemble import Ensemble, Server, Wire, told
+from tests.simulation.world import Actor, Event, ReentrantLock, World
+from zkconcurrent._kazoo import KazooClient, Link
+from zkconcurrent._session import Session
+
+HANDSHAKE_RETRY = 0.1
+
+
+class Handler:
+    """kazoo's handler: what makes threads, events and locks."""
+
+    name = "simulated"
+    timeout_exception = TimeoutError
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._world = process.world
+        self._callbacks: deque[tuple[int, Callback]] = deque()
+        self._workers = [self._spawn("watches", self._run_callbacks)]
+
+    def sleep_func(self, seconds: float) -> None:
+        """Sleep."""
+        self._world.sleep(seconds)
+
+    def event_object(self) -> Event:
+        """Return an event."""
+        return Event(self._world)
+
+    def lock_object(self) -> ReentrantLock:
+        """Return a lock."""
+        return ReentrantLock(self._world)
+
+    rlock_object = lock_object
+
+    def spawn(self, run: Callable[..., None], *args: Any) -> Actor:
+        """Begin a thread."""
+        return self._spawn(getattr(run, "__name__", "thread").strip("_"), lambda: run(*args))
+
+    def _spawn(self, name: str, run: Callable[[], None]) -> Actor:
+        return self._world.spawn(f"{self._process.name}.{name}", run, self._process)
+
+    def dispatch_callback(self, callback: Callback) -> None:
+        """Have a watcher called on the callback thread."""
+        self._world.messages += 1
+        self._callbacks.append((self._world.messages, callback))
+
+    def _run_callbacks(self) -> None:
+        while True:
+            self._process.listen(self._workers[0])
+            _, callback = self._callbacks.popleft()
+            self._world.say(f"watch event {callback.args[0].type} {callback.args[0].path}")
+            callback.func(*callback.args)
+
+
+class Client(KazooClient):
+    """kazoo's client, on a simulated connection."""
+
+    def __init__(self, process: Process, timeout: float) -> None:
+        super().__init__(hosts="simulated:1/root", timeout=timeout, handler=Handler(process))
+        self._world = process.world
+        self._connection = Connection(self, process)
+
+    def _call(self, request: Any, async_object: Any) -> Any:
+        self._world.point()
+        self._world.say(f"sends {told(request)}")
+        return super()._call(request, async_object)
+
+    def _notify_pending(self, state: str) -> None:
+        super()._notify_pending(state)
+        self._world.point()  # a request that is made now is forgotten by the reset that follows
+
+
+class Connection:
+    """kazoo's connection thread.
+
+    Attributes:
+        wire: the present connection.
+        down_until: no connection can be made before that time.
+        server: the server that it connects to next.
+    """
+
+    def __init__(self, client: Client, process: Process) -> None:
+        self.client = client
+        self.process = process
+        self.world = process.world
+        self.ensemble = process.ensemble
+        self.server: Server = process.ensemble.leader
+        self.wire: Wire | None = None
+        self.down_until = 0.0
+        self._write_sock = self
+        self._socket = self
+        self._connection_routine = process.world.spawn(f"{process.name}.connection", self._run, process)
+        self._xid = 0
+
+    # What kazoo and the link call.
+
+    def send(self, _wake: bytes) -> None:
+        """Wake the thread: requests are queued."""
+        wire, client = self.wire, self.client
+        if wire is None or not wire.open or not client._live.is_set():
+            return
+        while client._queue:
+            request, answer = client._queue.popleft()
+            self._xid += 1
+            client._pending.append((request, answer, self._xid))
+            self.world.messages += 1
+            wire.requests.append((self.world.messages, request, answer))
+
+    def shutdown(self, _how: int) -> None:
+        """Cut the connection from this side."""
+        if self.wire is None or not self.wire.open:
+            raise OSError("not connected")
+        self.world.say("cuts its connection")
+        self.wire.stalled_until = 0.0
+        self.ensemble.close(self.wire)
+
+    # The thread.
+
+    def _run(self) -> None:
+        client = self.client
+        while not client._stopped.is_set():
+            if client._state != KeeperState.CONNECTING:
+                client._session_callback(KeeperState.CONNECTING)
+            if self._connect():
+                self.send(b"")
+                self._receive()
+                self.wire = None
+                if client._state != KeeperState.CONNECTING and not client._stopped.is_set():
+                    client._session_callback(KeeperState.CONNECTING)
+            elif not client._stopped.is_set():
+                self.world.say("is told that its session has expired")
+                client._session_callback(KeeperState.EXPIRED_SESSION)
+        client._session_callback(KeeperState.CLOSED)
+
+    def _connect(self) -> bool:
+        """Connect; False if the session has expired. Its name, and of the local, are those of kazoo: see `Link`."""
+        client, world = self.client, self.world
+        wire: Wire | str | None = None
+        while wire is None:
+            while world.now < self.down_until:
+                world.sleep(self.down_until - world.now)
+                if client._stopped.is_set():
+                    return False
+            session, timeout = client._session_id or 0, client._session_timeout / 1000
+            wire = self.ensemble.connect(
+                self.server, session, client.last_zxid, timeout, lambda: self.process.stopped_until
+            )
+            if wire is None:
+                self.server = self.ensemble.leader
+                world.sleep(HANDSHAKE_RETRY)
+        if isinstance(wire, str):
+            return False
+        self.wire = wire
+        negotiated_session_timeout = int(wire.session.timeout * 1000)  # noqa: F841
+        client._session_id = wire.session.number
+        world.say(f"is connected to the {self.server.name}, session {client._session_id & 0xFFFF}")
+        client._session_callback(KeeperState.CONNECTED)
+        return True
+
+    def _receive(self) -> None:
+        """Take answers and events until the connection is cut."""
+        wire, client = self.wire, self.client
+        assert wire is not None
+        while True:
+            self.process.listen(self._connection_routine)
+            if client._stopped.is_set():
+                self.ensemble.end_session(wire.session)
+                return
+            _, what, message = wire.answers.popleft()
+            self.world.say(f"gets {what}" if what != "cut" else "loses its connection")
+            if message is None:
+                return
+            if isinstance(message, str):
+                self._take_event(message)
+            else:
+                self._take_answer(*message)
+
+    def _take_event(self, full: str) -> None:
+        client = self.client
+        watchers = [*client._data_watchers.pop(full, []), *client._child_watchers.pop(full, [])]
+        event = WatchedEvent(EventType.DELETED, client._state, client.unchroot(full))
+        for watcher in watchers:
+            client.handler.dispatch_callback(Callback("watch", watcher, (event,)))
+
+    def _take_answer(self, request: Any, sent: Any, value: Any, error: Exception | None, zxid: int) -> None:
+        client = self.client
+        _, answer, _ = client._pending.popleft()
+        assert answer is sent, "answers come in the order of the requests"
+        client.last_zxid = max(client.last_zxid, zxid)
+        if error is not None:
+            answer.set_exception(error)
+            return
+        answer.set(value)
+        watcher = getattr(request, "watcher", None)
+        if watcher:
+            client._data_watchers[request.path].add(watcher)
+
+
+class Process:
+    """One process with one client, and the threads in it.
+
+    Attributes:
+        alive: it was not killed.
+        stopped_until: it does not run before that time.
+        starved_until: until when one of its threads gets no turn.
+    """
+
+    def __init__(self, world: World, ensemble: Ensemble, name: str, number: int, timeout: float) -> None:
+        self.world = world
+        self.ensemble = ensemble
+        self.name = name
+        self.alive = True
+        self.stopped_until = 0.0
+        self.starved_until = 0.0
+        self.client = Client(self, timeout)
+        link = Link(self.client)
+        link.identity = world.whoami
+        self.client._stopped.clear()
+        self.session = Session(self.client, link, clock=lambda: world.now, now=lambda: world.now)
+        self.session.registry.seed = f"{number:08d}-0000-4000-8000"
+
+    @property
+    def connection(self) -> Connection:
+        """The client's connection."""
+        connection: Connection = self.client._connection
+        return connection
+
+    @property
+    def runs(self) -> bool:
+        """Whether its threads get turns."""
+        return self.stopped_until <= self.world.now
+
+    def listen(self, actor: Actor) -> None:
+        """Wait until the network gives the calling actor a message."""
+        actor.listens = True
+        try:
+            self.world.block()
+        finally:
+            actor.listens = False
+
+    def messages(self) -> list[tuple[int, Callable[[], None]]]:
+        """Return what can happen next on each of the process's channels, with its turn."""
+        found: list[tuple[int, Callable[[], None]]] = []
+        connection, handler, world = self.connection, self.client.handler, self.world
+        wire = connection.wire
+        if wire is not None:
+            if self.ensemble.can_serve(wire):
+                found.append((wire.requests[0][0], lambda: self.ensemble.serve(wire)))
+            if not self.runs:
+                return found
+            routine = connection._connection_routine
+            if wire.answers and routine.listens and wire.stalled_until <= world.now and world.available(routine):
+                found.append((wire.answers[0][0], lambda: world.resume(routine)))
+        elif not self.runs:
+            return found
+        watches = handler._workers[0]
+        if handler._callbacks and watches.listens and world.available(watches):
+            found.append((handler._callbacks[0][0], lambda: world.resume(watches)))
+        return found
+
+    def stop_until(self, time: float) -> None:
+        """Stop the process for a while; for good, if `time` is infinite."""
+        wire = self.connection.wire
+        if wire is not None:
+            self.ensemble.silence(wire.session)
+        self.starved_until = max(self.starved_until, time)
+        self.stopped_until = time
+        if time < math.inf:
+            self.world.at(time)
+            return
+        self.alive = False
+        if wire is not None:  # the system closes it; what was sent is still applied
+            self.ensemble.close(wire, served=len(wire.requests))

@@ -1,0 +1,397 @@
+"""An in-memory ZooKeeper: a leader and a follower that may lag behind it, with sessions, watches and containers.
+
+As in ZooKeeper, a change is decided by the leader, written to a log, and applied by each server in the log's order; a
+server answers reads from what it has applied, and keeps the watches of the sessions connected to it. What the
+contract tests ask of it is asked of a real server too.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from kazoo import exceptions as kazoo_errors
+from kazoo.protocol.serialization import Create2, Delete, GetChildren, GetData, Sync
+
+from tests.simulation.world import Violation, World
+from zkconcurrent._kazoo import CreateContainer, GetEphemerals, ZnodeStat
+
+EPHEMERAL, SEQUENTIAL = 1, 2
+LAST = 2_147_483_647
+LOCAL = (GetData, GetChildren, GetEphemerals)  # what a server answers by itself
+
+
+class Listing(list[str]):
+    """The names of children, with how much of the log the server had applied."""
+
+    def __init__(self, names: Iterable[str], seen: int) -> None:
+        super().__init__(names)
+        self.seen = seen
+
+
+class Wire:
+    """One TCP connection between a client and a server.
+
+    Attributes:
+        server: the one it goes to.
+        session: the session it carries.
+        requests: on their way to the server, each with its turn on the network.
+        answers: on their way to the client: a function to be run by the client's connection thread.
+        open: neither side has closed it.
+        stalled_until: a black hole before that time.
+        since: when it was opened.
+        stopped_until: until when the client's process does not run.
+    """
+
+    def __init__(self, server: Server, session: SessionState, since: float, stopped_until: Callable[[], float]) -> None:
+        self.server = server
+        self.session = session
+        self.requests: deque[tuple[int, Any, Any]] = deque()
+        self.answers: deque[tuple[int, str, Any]] = deque()
+        self.open = True
+        self.stalled_until = 0.0
+        self.since = since
+        self.stopped_until = stopped_until
+
+    def heard_since(self) -> float:
+        """Return since when, or from when on, the leader hears of the session all the time."""
+        return max(self.since, self.stalled_until, self.server.cut_off_until, self.stopped_until())
+
+
+class SessionState:
+    """A session, as the leader knows it.
+
+    Attributes:
+        touched: when the leader last heard of it, while it does not hear of it all the time.
+    """
+
+    def __init__(self, number: int, timeout: float) -> None:
+        self.number = number
+        self.timeout = timeout
+        self.touched = 0.0
+        self.wire: Wire | None = None
+        self.closed = False
+
+
+class Znode:
+    """A node; its children are kept by name."""
+
+    __slots__ = ("acl", "children", "container", "created", "czxid", "data", "owner", "ctime")
+
+    def __init__(self, data: bytes, czxid: int, ctime: float, owner: int, container: bool, acl: Any) -> None:
+        self.data = data
+        self.czxid = czxid
+        self.ctime = ctime
+        self.owner = owner
+        self.container = container
+        self.acl = acl
+        self.created = 0
+        self.children: dict[str, None] = {}
+
+    def stat(self) -> ZnodeStat:
+        """Return the node's stat."""
+        at = int(self.ctime * 1000)
+        size = len(self.data)
+        return ZnodeStat(self.czxid, self.czxid, at, at, 0, 0, 0, self.owner, size, len(self.children), self.czxid)
+
+
+class Server:
+    """One server: its nodes, and the watches of those connected to it.
+
+    Attributes:
+        applied: how much of the log it has applied.
+        lags_until: applies nothing by itself before that time.
+        cut_off_until: has no word with its leader before that time.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.nodes: dict[str, Znode] = {"/": Znode(b"", 0, 0.0, 0, False, None)}
+        self.ephemerals: dict[int, dict[str, None]] = {}
+        self.watches: dict[str, dict[Wire, None]] = {}
+        self.applied = 0
+        self.lags_until = 0.0
+        self.cut_off_until = 0.0
+
+    def children(self, path: str) -> list[str]:
+        """Return the names of the children; none where there is no node."""
+        node = self.nodes.get(path)
+        return [] if node is None else list(node.children)
+
+
+class Ensemble:
+    """The service."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.leader = Server("leader")
+        self.follower = Server("follower")
+        self.servers = (self.leader, self.follower)
+        self.log: list[tuple[Any, ...]] = []
+        self.gone: dict[str, tuple[int, int]] = {}  # when, in changes, each node was removed, and made
+        self.sessions: dict[int, SessionState] = {}
+        self.wires: list[Wire] = []
+        self.on_expiry: Callable[[SessionState], None] = lambda _: None
+        self.wraps = False  # creates follow so fast on each other that numbers beyond the last are given
+        self.ends = False  # numbers have been near their end
+
+    # -- sessions ------------------------------------------------------------------------------------------------
+
+    def connect(
+        self, server: Server, session: int, seen: int, timeout: float, stopped_until: Callable[[], float]
+    ) -> Wire | str | None:
+        """Open a connection, and a session if `session` is 0.
+
+        Returns:
+            The connection; "expired"; or None when the server refuses: it knows less than the client has seen, or
+            it has no leader.
+        """
+        if server.cut_off_until > self.world.now or server.applied < seen:
+            return None
+        if session == 0:
+            # The lowest byte is the session's; real ones are 64 bits too.
+            state = SessionState((1 << 56) + len(self.sessions) + 1, timeout)
+            self.sessions[state.number] = state
+        else:
+            state = self.sessions[session]
+            if state.closed:
+                return "expired"
+            if state.wire is not None:
+                self.close(state.wire)
+        wire = state.wire = Wire(server, state, self.world.now, stopped_until)
+        self.wires.append(wire)
+        state.touched = self.world.now
+        return wire
+
+    def hears(self, state: SessionState) -> bool:
+        """Whether the leader hears of the session all the time."""
+        wire = state.wire
+        return wire is not None and wire.open and wire.heard_since() <= self.world.now
+
+    def silence(self, state: SessionState) -> None:
+        """Begin a time in which the leader does not hear of the session: call it before that is so."""
+        wire, now = state.wire, self.world.now
+        ping = state.timeout / 3  # how often kazoo sends one, so that the last may be that old
+        if wire is not None and wire.open and wire.heard_since() + ping <= now:
+            state.touched = max(state.touched, now - ping)
+        self._watch_over(state)
+
+    def _watch_over(self, state: SessionState) -> None:
+        self.world.at(state.touched + state.timeout, lambda: self._look_at(state))
+
+    def _look_at(self, state: SessionState) -> None:
+        if state.closed or self.hears(state):
+            return
+        if state.touched + state.timeout <= self.world.now:
+            self.on_expiry(state)
+            self.end_session(state)
+        else:
+            self._watch_over(state)
+
+    def end_session(self, state: SessionState) -> None:
+        """Expire a session: its nodes go, and its connection is closed."""
+        if state.closed:
+            return
+        state.closed = True
+        self.world.say(f"{_name(state.number)} expires at the server")
+        paths = list(self.leader.ephemerals.get(state.number, ()))
+        self._commit(("close", state.number, paths))
+        if state.wire is not None:
+            self.close(state.wire)
+
+    def close(self, wire: Wire, served: int = 0) -> None:
+        """Cut a connection; `served` of the requests under way are applied still, their answers are lost."""
+        if not wire.open:
+            return
+        self.silence(wire.session)
+        while served and wire.requests and self.can_serve(wire):
+            self.serve(wire)
+            served -= 1
+        wire.open = False
+        for request in wire.requests:
+            self.world.say(f"{told(request[1])} of {_name(wire.session.number)} is lost")
+        wire.requests.clear()
+        for _, what, _ in wire.answers:
+            self.world.say(f"{what} is lost")
+        wire.answers.clear()
+        self.world.messages += 1
+        wire.answers.append((self.world.messages, "cut", None))
+        for watching in wire.server.watches.values():
+            watching.pop(wire, None)
+        self.wires.remove(wire)
+
+    # -- requests ------------------------------------------------------------------------------------------------
+
+    def can_serve(self, wire: Wire) -> bool:
+        """Whether the request that is next on a connection can be served: it has arrived, and so has what it needs."""
+        now = self.world.now
+        if not wire.requests or wire.stalled_until > now:
+            return False
+        return wire.server.cut_off_until <= now or isinstance(wire.requests[0][1], LOCAL)
+
+    def serve(self, wire: Wire) -> None:
+        """Let the server take the next request of a connection."""
+        _, request, answer = wire.requests.popleft()
+        state = wire.session
+        if wire.server.cut_off_until <= self.world.now:
+            state.touched = self.world.now
+        error: Exception | None = None
+        value: Any = None
+        try:
+            value = self._answer(wire, request)
+        except kazoo_errors.ZookeeperError as refusal:
+            error = refusal
+        what = ""
+        if self.world.trace is not None:
+            what = f"{told(request)}: {type(error).__name__ if error else _shorten(value)}"
+        self.world.say(f"{wire.server.name} serves {_name(state.number)}: {what}")
+        self.world.messages += 1
+        wire.answers.append((self.world.messages, f"the answer to {what}", (request, answer, value, error, wire.server.applied)))
+
+    def _answer(self, wire: Wire, request: Any) -> Any:
+        server, session = wire.server, wire.session
+        path = getattr(request, "path", "")
+        if isinstance(request, GetData):
+            node = server.nodes.get(path)
+            if node is None:
+                raise kazoo_errors.NoNodeError
+            if request.watcher is not None:
+                server.watches.setdefault(path, {})[wire] = None
+            return node.data, node.stat()
+        if isinstance(request, GetChildren):
+            if path not in server.nodes:
+                raise kazoo_errors.NoNodeError
+            return Listing(server.nodes[path].children, server.applied)
+        if isinstance(request, GetEphemerals):
+            below = request.prefix
+            return [path for path in server.ephemerals.get(session.number, ()) if path.startswith(below)]
+        # The rest goes by way of the leader.
+        if isinstance(request, Create2 | CreateContainer):
+            made = self._create(session, request)
+            self._catch_up(server)
+            return made, self.leader.nodes[made].stat()
+        if isinstance(request, Delete):
+            self._delete(path)
+            self._catch_up(server)
+            return True
+        self._catch_up(server)
+        if isinstance(request, Sync):
+            return path
+        raise Violation(f"the simulated server does not know {request!r}")
+
+    def _create(self, session: SessionState, request: Any) -> str:
+        above = self.leader.nodes.get(_above(request.path))
+        if above is None:
+            raise kazoo_errors.NoNodeError
+        path: str = request.path
+        container = isinstance(request, CreateContainer)
+        ephemeral = not container and request.flags & EPHEMERAL
+        if not container and request.flags & SEQUENTIAL:
+            # Beyond the last number, the counter goes on only as long as creates are under way.
+            path += f"{above.created:010d}" if above.created <= LAST else f"{above.created - 2 * (LAST + 1):010d}"
+        if path in self.leader.nodes:
+            raise kazoo_errors.NodeExistsError
+        owner = session.number if ephemeral else 0
+        self._commit(("create", path, request.data, self.world.now, owner, container, request.acl))
+        if above.created > LAST and not self.wraps:
+            above.created = LAST
+        return path
+
+    def _delete(self, path: str) -> None:
+        node = self.leader.nodes.get(path)
+        if node is None:
+            raise kazoo_errors.NoNodeError
+        if node.children:
+            raise kazoo_errors.NotEmptyError
+        self._commit(("delete", path))
+
+    # -- the log -------------------------------------------------------------------------------------------------
+
+    def _commit(self, change: tuple[Any, ...]) -> None:
+        self.log.append(change)
+        self._apply(self.leader)
+        follower, now = self.follower, self.world.now
+        if follower.lags_until <= now and follower.cut_off_until <= now:
+            self._catch_up(follower)
+
+    def _catch_up(self, server: Server) -> None:
+        while server.applied < len(self.log):
+            self._apply(server)
+
+    def recover(self) -> None:
+        """Let the follower catch up, if nothing keeps it back any more."""
+        if max(self.follower.lags_until, self.follower.cut_off_until) <= self.world.now:
+            self._catch_up(self.follower)
+
+    def _apply(self, server: Server) -> None:
+        change = self.log[server.applied]
+        server.applied += 1
+        if change[0] == "create":
+            _, path, data, time, owner, container, acl = change
+            above = server.nodes[_above(path)]
+            above.children[path.rpartition("/")[2]] = None
+            above.created += 1
+            server.nodes[path] = Znode(data, server.applied, time, owner, container, acl)
+            if owner:
+                server.ephemerals.setdefault(owner, {})[path] = None
+        elif change[0] == "delete":
+            self._remove(server, change[1])
+        elif change[0] == "count":
+            server.nodes[change[1]].created = change[2]
+        else:
+            for path in change[2]:
+                self._remove(server, path)
+
+    def _remove(self, server: Server, path: str) -> None:
+        node = server.nodes.pop(path)
+        self.gone[path] = server.applied, node.czxid
+        del server.nodes[_above(path)].children[path.rpartition("/")[2]]
+        if node.owner:
+            del server.ephemerals[node.owner][path]
+        for wire in server.watches.pop(path, ()):
+            self.world.messages += 1
+            wire.answers.append((self.world.messages, f"event: {path} is gone", path))
+
+    # -- operators and the server's own chores -------------------------------------------------------------------
+
+    def delete(self, path: str) -> None:
+        """Delete a node, as an operator does."""
+        self.world.say(f"an operator deletes {path}")
+        self._commit(("delete", path))
+
+    def reap(self) -> None:
+        """Remove containers that had children and have none."""
+        for path, node in sorted(self.leader.nodes.items(), reverse=True):
+            if node.container and node.created and not node.children:
+                self.world.say(f"{path} is reaped")
+                self._commit(("delete", path))
+
+    def count_from(self, path: str, number: int) -> None:
+        """Set a node's counter of creates."""
+        self.ends = True
+        self.world.say(f"{path} counts from {number}")
+        self._commit(("count", path, number))
+
+
+def _above(path: str) -> str:
+    return path.rpartition("/")[0] or "/"
+
+
+def _name(session: int) -> str:
+    return f"session {session & 0xFFFF}"
+
+
+def told(request: Any) -> str:
+    """Return a request as a reader of schedules wants it."""
+    kind = type(request).__name__
+    watched = " with watch" if getattr(request, "watcher", None) is not None else ""
+    return f"{kind} {getattr(request, 'path', getattr(request, 'prefix', ''))}{watched}"
+
+
+def _shorten(value: Any) -> str:
+    if isinstance(value, tuple):
+        return str(value[0])[-16:] if isinstance(value[0], str) else "there"
+    if isinstance(value, list):
+        return "[" + ", ".join(str(each)[-21:] for each in value) + "]"
+    return str(value)

@@ -1,0 +1,295 @@
+"""Seeded bugs: small changes to the real code, which the simulation must find.
+
+Each is told as the lines that it changes, so that it reads as a diff, and fails loudly when those lines are no more.
+"""
+
+from __future__ import annotations
+
+import __future__
+import importlib
+import inspect
+import sys
+import textwrap
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+
+class Edit(NamedTuple):
+    """One change: in a function, named from its module on, `old` becomes `new`."""
+
+    where: str
+    old: str
+    new: str
+
+
+class Mutant(NamedTuple):
+    """A bug, by what it does wrong."""
+
+    name: str
+    edits: tuple[Edit, ...]
+
+
+@contextmanager
+def seeded(mutant: Mutant) -> Iterator[None]:
+    """Have the bug in the library while the block runs."""
+    edits: dict[str, list[Edit]] = {}
+    for edit in mutant.edits:
+        edits.setdefault(edit.where, []).append(edit)
+    with ExitStack() as patches:
+        for where, changes in edits.items():
+            for owner, name, changed in _changed(where, changes):
+                patches.enter_context(patch.object(owner, name, changed))
+        yield
+
+
+def _changed(where: str, edits: list[Edit]) -> Iterator[tuple[Any, str, Any]]:
+    """Yield what is to be patched: the function's owner, its name and what it becomes."""
+    module_name, _, qualified = where.partition(":")
+    module = importlib.import_module(f"zkconcurrent.{module_name}")
+    *classes, name = qualified.split(".")
+    owner: Any = module
+    for each in classes:
+        owner = getattr(owner, each)
+    original = inspect.getattr_static(owner, name)
+    source = textwrap.dedent(inspect.getsource(original))
+    for edit in edits:
+        if source.count(edit.old) != 1:
+            raise LookupError(f"{where} must have this once, to be changed:\n{edit.old}\nIt reads:\n{source}")
+        source = source.replace(edit.old, edit.new)
+    made: dict[str, Any] = {}
+    exec(compile(source, f"<mutant of {where}>", "exec", __future__.annotations.compiler_flag), vars(module), made)
+    yield owner, name, made[name]
+    if owner is module:  # also where it was imported to
+        for other in list(sys.modules.values()):
+            if getattr(other, "__package__", "") == "zkconcurrent" and vars(other).get(name) is original:
+                yield other, name, made[name]
+
+
+def _one(name: str, where: str, old: str, new: str, *more: tuple[str, str, str]) -> Mutant:
+    return Mutant(name, (Edit(where, old, new), *(Edit(*each) for each in more)))
+
+
+MUTANTS = [
+    # Queueing and its lost answers.
+    _one(
+        "blind retry of create",
+        "_driver:Driver._request",
+        "if isinstance(steps[i], Create):",
+        "if False:",
+    ),
+    _one(
+        "a node of an older session is adopted: no ephemeralOwner check",
+        "_recipes:join",
+        " or node.session != ticket.session",
+        "",
+        (
+            "_driver:Driver._connected",
+            "if ticket is not None and ticket.session != present:\n            raise SessionExpired",
+            "if ticket is not None and present is not None:\n            ticket.session = present",
+        ),
+    ),
+    _one(
+        "a create that straddles an expiry is taken for one of its session",
+        "_driver:Driver._made",
+        "if owner == ticket.session:",
+        "if True:",
+    ),
+    _one(
+        "a create that straddled an expiry is not undone",
+        "_driver:Driver._made",
+        "self.session.registry.deletes[ticket.prefix] = ticket",
+        "pass",
+    ),
+    _one(
+        "no clean-up on timeout",
+        "_recipes:acquire",
+        "except BaseException:\n            yield Discard(ticket)",
+        "except BaseException:",
+    ),
+    _one(
+        "no clean-up on an interrupt",
+        "_recipes:acquire",
+        "except BaseException:\n            yield Discard(ticket)",
+        "except BaseException:",
+        ("_base:LockFace._take", "driver.abandon()", "pass"),
+    ),
+    _one(
+        "a node whose name was never learned is not looked for",
+        "_session:Session._find_and_delete",
+        "self._in_flight[ticket.prefix] = self.clock()",
+        "return self._gone(ticket)",
+    ),
+    # Waiting.
+    _one(
+        "the end of the node ahead is taken for a grant, without a new listing",
+        "_session:Session.on_event",
+        "self.registry.stir(event.path)",
+        "for waiter in self.registry._awaiting.get(event.path, ()):\n"
+        "            waiter.handed = True\n"
+        "        self.registry.stir(event.path)",
+    ),
+    _one(
+        "any wake-up is taken for a grant",
+        "_driver:Driver._wait_gone",
+        "return ticket.handed",
+        "return True",
+    ),
+    _one(
+        "no wake-up after the watches were dropped",
+        "_registry:Registry.stir",
+        "list(self._awaiting) if node is None",
+        "[] if node is None",
+    ),
+    _one(
+        "the first in the queue is watched, not the nearest ahead",
+        "_rules:blockers",
+        "its >= nearest_key",
+        "its < nearest_key",
+    ),
+    _one(
+        "the answer to a watching read is not looked at: the node ahead may be gone already",
+        "_driver:Driver._wait_gone",
+        "if answer.error is not None:",
+        "if False:",
+        ("_driver:Driver._wait_gone", "else:\n            while", "if True:\n            while"),
+    ),
+    _one(
+        "the timer starts anew at each wake-up",
+        "_driver:Driver._park",
+        "woken = bool(self._event.wait(left))",
+        "began = self.session.now()\n"
+        "    woken = bool(self._event.wait(left))\n"
+        "    if woken and self.deadline is not None:\n"
+        "        self.deadline += self.session.now() - began",
+    ),
+    _one(
+        "a queued node that is deleted is not missed",
+        "_registry:Registry.compare",
+        "ticket.stir()  # its",
+        "pass  # its",
+    ),
+    # Local hand-over, without each of its conditions.
+    _one(
+        "local hand-over: whatever the waiter's session",
+        "_registry:Registry.grant",
+        "ticket.session != self.session or ",
+        "",
+        ("_registry:Registry.hand_over", "if waiter.session == ticket.session == self.session:", "if True:"),
+    ),
+    _one(
+        "local hand-over: although the releaser's hold was lost",
+        "_base:LockFace._leave",
+        "except LockLostError:\n",
+        "except LockLostError:\n        self._session.registry.hand_over(hold.ticket)\n",
+        ("_registry:Registry.hand_over", "== self.session:", "== ticket.session:"),
+        ("_registry:Registry.grant", "if now >= self.lease_end:", "if now >= self.lease_end and not ticket.handed:"),
+    ),
+    _one(
+        "local hand-over: the lease is not checked",
+        "_registry:Registry.grant",
+        "if now >= self.lease_end:",
+        "if now >= self.lease_end and not ticket.handed:",
+    ),
+    _one(
+        "local hand-over: to whoever of ours waits, not only to the next",
+        "_registry:Registry.hand_over",
+        "list(self._awaiting.get(ticket.node, ()))",
+        "[one for some in self._awaiting.values() for one in some if one.path == ticket.path]",
+    ),
+    # Losses.
+    _one(
+        "a release after a loss frees a newer hold",
+        "_lock:Lock._own",
+        "self._mine() or self._place.newest()",
+        "self._place.newest()",
+    ),
+    _one(
+        "a release does not look at the clock",
+        "_base:LockFace._check",
+        "self._session.check_lease()",
+        "pass",
+    ),
+    _one(
+        "a hold lost by our clock leaves its node",
+        "_registry:Registry.expire_lease",
+        "self.deletes[ticket.prefix] = ticket",
+        "pass",
+    ),
+    _one(
+        "a held node that is deleted is not missed",
+        "_registry:Registry.compare",
+        "self._lose(ticket)  # an operator",
+        "pass  # an operator",
+    ),
+    _one(
+        "holds survive their session",
+        "_registry:Registry.ended",
+        "self._lose(ticket)",
+        "pass",
+    ),
+    _one(
+        "nobody is told of a loss",
+        "_base:Place.tell_lost",
+        "hold.lost.set()",
+        "pass",
+    ),
+    _one(
+        "the lease is as long as the session's timeout and a quarter",
+        "_registry:Registry.opened",
+        "0.75 * timeout",
+        "1.25 * timeout",
+    ),
+    _one(
+        "the lease runs from when the answer came",
+        "_session:Session.renewed",
+        "self.registry.renewed(sent)",
+        "self.registry.renewed(self.clock())",
+        ("_session:Session._beat", "self.registry.renewed(now)", "self.registry.renewed(self.clock())"),
+    ),
+    _one(
+        "reads renew the lease",
+        "_driver:Driver._result",
+        "if isinstance(step, Sync | MakeContainer):",
+        "if True:",
+    ),
+    _one(
+        "the lease of the session before goes on in the next",
+        "_registry:Registry.opened",
+        "self.lease_end = 0.0",
+        "pass",
+    ),
+    # Deletes.
+    _one(
+        "a delete whose answer was lost is forgotten",
+        "_session:Session._try_again",
+        "self._in_flight.pop(ticket.prefix, None)",
+        "self._gone(ticket)",
+    ),
+    _one(
+        "a delete is sent once",
+        "_session:Session._clean_up",
+        "self._send_delete(ticket)",
+        "pass",
+    ),
+    _one(
+        "a release while disconnected is forgotten",
+        "_session:Session.discard",
+        "self._wake.set()  # for the keeper",
+        "self.registry.gone(ticket)",
+    ),
+    # Bugs that this simulation has found.
+    _one(
+        "found: an interrupted release forgets the hold",
+        "_base:LockFace._give_up",
+        "if hold.alive:  # interrupted before anything was done",
+        "if False:",
+    ),
+    _one(
+        "found: an interrupted settling is counted twice",
+        "_base:LockFace._leave",
+        "if hold.depth > 1:\n            hold.depth -= 1\n        else:\n            self._place.drop(hold)",
+        "hold.depth -= 1\n        if hold.depth == 0:\n            self._place.drop(hold)",
+    ),
+]

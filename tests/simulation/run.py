@@ -1,0 +1,305 @@
+"""A run: the world of one schedule, stepped to its end with all checks."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from tests.simulation.checks import Checks
+from tests.simulation.client import Process
+from tests.simulation.ensemble import Ensemble
+from tests.simulation.schedule import LAST, LENGTHS, TIMEOUT, Deviation, Schedule
+from tests.simulation.workload import Worker
+from tests.simulation.world import CALM, Actor, Violation, World
+from zkconcurrent._driver import Driver
+from zkconcurrent._ops import Children
+
+CHROOT = "/root"
+PATIENCE = 400.0
+REST = 4 * TIMEOUT
+
+
+class Run:
+    """One schedule, run.
+
+    Attributes:
+        struck: how often each kind of deviation took effect.
+        on_operation: called with each operation of a recipe before it is performed.
+    """
+
+    def __init__(self, schedule: Schedule, *, trace: bool = False) -> None:
+        self.schedule = schedule
+        self.world = World()
+        self.world.trace = [] if trace else None
+        self.ensemble = Ensemble(self.world)
+        self.ensemble._commit(("create", CHROOT, b"", 0.0, 0, False, None))
+        self.processes = [
+            Process(self.world, self.ensemble, "abc"[n], n + 1, TIMEOUT) for n in range(len(schedule.threads))
+        ]
+        self.checks = Checks(self.world, self.ensemble, self.processes, CHROOT)
+        self.workers = [
+            Worker(process, self.checks, f"{process.name}{n}", visits, start)
+            for process, threads in zip(self.processes, schedule.threads, strict=True)
+            for n, (start, visits) in enumerate(threads)
+        ]
+        self.struck: dict[str, int] = {}
+        self._over = False
+        self._left = list(schedule.deviations)
+        self.world.check = self.checks.step
+        self.world.at_rest = self.checks.quiet
+        self.world.network = self._network
+        self.world.deviate = self._deviate
+        self.ensemble.on_expiry = self.checks.expiring
+        self._next_deviation()
+
+    def to_the_end(self) -> int:
+        """Run until everybody has finished and all is at rest; return the steps it took.
+
+        Raises:
+            Violation: something happened that must not, or nothing happens any more.
+        """
+        world = self.world
+        with _quietly(self), world.closing():
+            patience = world.now + PATIENCE
+            while not all(worker.done or not worker.process.alive for worker in self.workers):
+                world.step()
+                if world.now > patience or world.steps > world.limit:
+                    raise Violation(f"not finished: {[worker.name for worker in self.workers if not worker.done]}")
+            world.countdown = CALM
+            rest = world.now + REST
+            world.at_rest = self._look_for_the_end
+            while world.now < rest and not self._over:
+                world.step()
+            if not self._over:
+                self.checks.end()
+            steps = world.steps
+        return steps
+
+    def _look_for_the_end(self) -> None:
+        self.checks.quiet()
+        if not self.checks.faults():
+            with suppress(Violation):
+                self.checks.end()
+                self._over = True
+
+    def on_operation(self, driver: Driver, step: Any) -> None:
+        """Hear of an operation."""
+
+    def note_listing(self, step: Children, names: Any) -> None:
+        """Remember how new the listing is that a ticket's recipe goes by."""
+        if step.ticket is not None:
+            self.checks.listed[step.ticket] = getattr(names, "seen", 0)
+
+    def _network(self) -> Callable[[], None] | None:
+        moves = [move for process in self.processes for move in process.messages()]
+        return min(moves, key=lambda move: move[0])[1] if moves else None
+
+    # -- deviations ----------------------------------------------------------------------------------------------
+
+    def _next_deviation(self) -> None:
+        self.world.countdown = self._left[0].after if self._left else CALM
+
+    def _deviate(self) -> None:
+        deviation = self._left.pop(0)
+        if getattr(self, f"_{deviation.kind}")(deviation) is not False:
+            self.struck[deviation.kind] = self.struck.get(deviation.kind, 0) + 1
+        self._next_deviation()
+
+    def _turn(self, it: Deviation) -> bool | None:
+        """Give somebody else the turn: another thread, or a message that is not the oldest."""
+        world = self.world
+        others: list[Any] = [actor for actor in world.choices() if actor is not world.next_up]
+        moves = [move for process in self.processes for _, move in sorted(process.messages(), key=lambda m: m[0])]
+        if not others and not moves:
+            return False
+        chosen = (others + moves)[it.which % len(others + moves)]
+        if isinstance(chosen, Actor):
+            world.next_up = chosen
+        else:
+            chosen()
+        return None
+
+    def _worker(self, it: Deviation) -> Worker | None:
+        workers = [worker for worker in self.workers if not worker.done and worker.process.alive]
+        return workers[it.which % len(workers)] if workers else None
+
+    def _process(self, it: Deviation) -> Process | None:
+        processes = [process for process in self.processes if process.alive]
+        return processes[it.which % len(processes)] if processes else None
+
+    def _starve(self, it: Deviation) -> bool | None:
+        """Give the thread whose turn it is none for a while."""
+        actor = self.world.next_up
+        if actor is None or actor.process is None:
+            return False
+        actor.held_until = self.world.now + LENGTHS[it.length]
+        if it.length == 0:  # until everybody else waits
+            actor.held_until = self.world.now + 1e-3
+        actor.process.starved_until = max(actor.process.starved_until, actor.held_until)
+        self.world.say(f"{actor} is starved until {actor.held_until - 1000:.3f}")
+        self.world.at(actor.held_until)
+        return None
+
+    def _straddle(self, it: Deviation) -> bool | None:
+        """Starve the thread whose turn it is until its session is over and the next has begun."""
+        actor = self.world.next_up
+        wire = None if actor is None or actor.process is None else actor.process.connection.wire
+        if actor is None or wire is None or not wire.open:
+            return False
+        self._starve(it._replace(length=LENGTHS.index(6.5)))
+        actor.process.connection.down_until = actor.held_until - 0.1
+        self.ensemble.close(wire)
+        return None
+
+    def _late(self, _: Deviation) -> None:
+        """Let time pass although messages are under way."""
+        self.world.skip_network = True
+
+    def _cut(self, it: Deviation) -> bool | None:
+        """Cut a connection, losing requests or answers; the next one may go to the other server."""
+        process = self._process(it)
+        wire = None if process is None else process.connection.wire
+        if process is None or wire is None or not wire.open:
+            return False
+        process.connection.down_until = self.world.now + LENGTHS[it.length]
+        process.connection.server = self.ensemble.servers[it.which // 4]
+        self.world.say(f"the connection of {process.name} is cut for {LENGTHS[it.length]:g}")
+        self.ensemble.close(wire, served=(0, 1, 9)[it.after % 3])
+        return None
+
+    def _stall(self, it: Deviation) -> bool | None:
+        """Let a connection be a black hole for a while."""
+        process = self._process(it)
+        wire = None if process is None else process.connection.wire
+        if process is None or wire is None or not wire.open:
+            return False
+        self.world.say(f"the connection of {process.name} stalls for {LENGTHS[it.length]:g}")
+        self.ensemble.silence(wire.session)
+        wire.stalled_until = self.world.now + LENGTHS[it.length]
+        self.world.at(wire.stalled_until)
+        return None
+
+    def _expire(self, it: Deviation) -> bool | None:
+        """Cut a connection for longer than the session's timeout."""
+        return self._cut(it._replace(length=LENGTHS.index(6.5)))
+
+    def _lag(self, it: Deviation) -> None:
+        """Let the follower lag."""
+        follower = self.ensemble.follower
+        follower.lags_until = self.world.now + LENGTHS[it.length]
+        self.world.say(f"the follower lags for {LENGTHS[it.length]:g}")
+        self.world.at(follower.lags_until, self.ensemble.recover)
+
+    def _cut_off(self, it: Deviation) -> None:
+        """Cut the follower off from its leader."""
+        follower = self.ensemble.follower
+        for wire in self.ensemble.wires:
+            if wire.server is follower:
+                self.ensemble.silence(wire.session)
+        follower.cut_off_until = self.world.now + LENGTHS[it.length]
+        self.world.say(f"the follower is cut off for {LENGTHS[it.length]:g}")
+        self.world.at(follower.cut_off_until, self.ensemble.recover)
+
+    def _stop(self, it: Deviation) -> bool | None:
+        """Stop a process for a while (SIGSTOP)."""
+        process = self._process(it)
+        if process is None:
+            return False
+        self.world.say(f"{process.name} is stopped for {LENGTHS[it.length]:g}")
+        process.stop_until(self.world.now + LENGTHS[it.length])
+        return None
+
+    def _kill(self, it: Deviation) -> bool | None:
+        """Kill a process (SIGKILL); not the last."""
+        process = self._process(it)
+        if process is None or sum(process.alive for process in self.processes) == 1:
+            return False
+        self.world.say(f"{process.name} is killed")
+        process.stop_until(math.inf)
+        return None
+
+    def _interrupt(self, it: Deviation) -> bool | None:
+        """Interrupt a worker (Ctrl-C)."""
+        worker = self._worker(it)
+        if worker is None:
+            return False
+        self.world.say(f"{worker.name} is interrupted where it waits")
+        self.world.throw(worker.actor, KeyboardInterrupt())
+        return None
+
+    def _strike(self, it: Deviation) -> bool | None:
+        """Have an operator delete one of our nodes."""
+        nodes = sorted(
+            (path for paths in self.ensemble.leader.ephemerals.values() for path in paths),
+            key=lambda path: path[-10:],
+        )
+        if not nodes:
+            return False
+        node = nodes[it.which % len(nodes)]
+        self.ensemble.delete(node)
+        self.checks.strike(node)
+        return None
+
+    def _close(self, it: Deviation) -> bool | None:
+        """Have an operator close a session, so that no lease has run out."""
+        process = self._process(it)
+        wire = None if process is None else process.connection.wire
+        if wire is None or wire.session.closed:
+            return False
+        nodes = list(self.ensemble.leader.ephemerals.get(wire.session.number, ()))
+        self.ensemble.end_session(wire.session)
+        for node in nodes:
+            self.checks.strike(node)
+        return None
+
+    def _reap(self, _: Deviation) -> None:
+        """Have the server remove empty containers."""
+        self.ensemble.reap()
+
+    def _number(self, it: Deviation) -> bool | None:
+        """Bring a queue's sequence numbers near their end."""
+        path = CHROOT + ("/app/l", "/app/r")[it.which % 2]
+        if path not in self.ensemble.leader.nodes:
+            return False
+        self.ensemble.wraps = it.which >= 4
+        self.ensemble.count_from(path, LAST - it.length % 3)
+        return None
+
+
+@contextmanager
+def _quietly(run: Run) -> Iterator[None]:
+    """Hear of operations, and keep the library's warnings to ourselves; collect no garbage while it runs."""
+    perform = Driver._perform
+
+    def performed(driver: Driver, step: Any) -> Any:
+        run.on_operation(driver, step)
+        answer = perform(driver, step)
+        steps, answers = (step, answer) if type(step) is tuple else ((step,), (answer,))
+        for each, one in zip(steps, answers, strict=True):
+            if isinstance(each, Children):
+                run.note_listing(each, one)
+        return answer
+
+    log = logging.getLogger("zkconcurrent")
+    disabled, log.disabled = log.disabled, True
+    collects = gc.isenabled()
+    gc.disable()
+    Driver._perform = performed  # type: ignore[method-assign]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            yield
+    finally:
+        for process in run.processes:
+            for place in list(process.session.places.values()):
+                place.holds.clear()
+            process.session.registry.tickets.clear()
+        Driver._perform = perform  # type: ignore[method-assign]
+        log.disabled = disabled
+        if collects:
+            gc.enable()

@@ -1,0 +1,106 @@
+"""A schedule: who does what, and what befalls them when; made of plain values, so that it can be printed and shrunk."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import NamedTuple
+
+from tests.simulation.workload import Visit
+
+TIMEOUT = 6.0  # of the sessions, in seconds
+LENGTHS = (0.0, 0.05, 0.3, 1.0, 2.5, 4.4, 4.6, 6.5, 14.0)  # around the heartbeat, the lease and the timeout
+LAST = 2_147_483_647
+
+
+class Deviation(NamedTuple):
+    """What happens other than in the calm run.
+
+    Attributes:
+        after: how many decisions after the deviation before.
+        kind: what; a method of `Run` of that name does it.
+        which: to whom, where there is a choice.
+        length: for how long, as an index into `LENGTHS`; or how, as the kind says.
+    """
+
+    after: int
+    kind: str
+    which: int
+    length: int
+
+    def __str__(self) -> str:
+        return f"after {self.after}: {self.kind} {self.which} {self.length}"
+
+
+class Schedule(NamedTuple):
+    """A workload and the deviations from its calm run.
+
+    Attributes:
+        threads: of each process, of each of its threads, when it starts and its visits.
+        deviations: in their order.
+    """
+
+    threads: list[list[tuple[float, list[Visit]]]]
+    deviations: list[Deviation]
+
+    def __str__(self) -> str:
+        lines = [
+            f"{'abc'[p]}{t} from {start:g}: " + "; ".join(map(str, visits))
+            for p, process in enumerate(self.threads)
+            for t, (start, visits) in enumerate(process)
+        ]
+        return "\n".join([*lines, *map(str, self.deviations)])
+
+
+# How often each is chosen.
+KINDS = {
+    "turn": 30,
+    "starve": 8,
+    "straddle": 5,
+    "late": 8,
+    "cut": 20,
+    "stall": 5,
+    "lag": 6,
+    "cut_off": 3,
+    "stop": 5,
+    "kill": 2,
+    "interrupt": 7,
+    "strike": 4,
+    "expire": 6,
+    "reap": 2,
+    "number": 1,
+    "close": 1,
+}
+_KINDS, _WEIGHTS = list(KINDS), list(KINDS.values())
+
+
+def random_schedule(random: Random) -> Schedule:
+    """Draw a schedule."""
+    few = random.random() < 0.5
+    threads = [
+        [
+            (random.choice((0.0, 0.0, 0.0, 0.5, 2.0)), [_visit(random) for _ in range(random.randint(1, 3))])
+            for _ in range(random.randint(1, 3 if few else 2))
+        ]
+        for _ in range(2 if few else 3)
+    ]
+    dense = random.choice((4, 12, 30))
+    deviations = [
+        Deviation(
+            int(random.expovariate(1 / dense)) + 1,
+            random.choices(_KINDS, _WEIGHTS)[0],
+            random.randrange(8),
+            random.randrange(len(LENGTHS)),
+        )
+        for _ in range(random.randint(2, 24))
+    ]
+    return Schedule(threads, deviations)
+
+
+def _visit(random: Random, inner: bool = False) -> Visit:
+    reentrant = inner or random.random() < 0.3
+    path = "/app/r" if reentrant else "/app/l"
+    wait = random.choice((-1, -1, -1, -1, 0, 0.05, 1.0, 1.0, 3.0))
+    within = _visit(random, inner=True) if not reentrant and random.random() < 0.15 else None
+    stay = random.choice((0.0, 0.0, 0.05, 1.0, 1.0, 3.0, 7.0))
+    leave = random.choice(("release", "release", "release", "with", "with", "lend", "forget"))
+    return Visit(path, reentrant, wait, random.randint(1, 3) if reentrant else 1, stay, leave, within)

@@ -1,0 +1,71 @@
+"""Make a schedule that fails as short and as calm as it can be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from tests.simulation.schedule import Deviation, Schedule
+from tests.simulation.workload import Visit
+
+
+def shrink(schedule: Schedule, fails: Callable[[Schedule], bool]) -> Schedule:
+    """Return the least schedule that is found to fail still, taking one thing away, or simplifying it, at a time."""
+    while True:
+        for candidate in _simpler(schedule):
+            if fails(candidate):
+                schedule = candidate
+                break
+        else:
+            return schedule
+
+
+def _simpler(schedule: Schedule) -> Iterator[Schedule]:
+    threads, deviations = schedule
+    n = len(deviations)
+    for size in (n // 2, n // 4, 2, 1):
+        for i in range(0, n, size) if size else ():
+            yield Schedule(threads, deviations[:i] + deviations[i + size :])
+            if i + size < n:  # what follows happens when it did
+                gap = sum(each.after for each in deviations[i : i + size])
+                later = deviations[i + size]
+                later = later._replace(after=later.after + gap)
+                yield Schedule(threads, [*deviations[:i], later, *deviations[i + size + 1 :]])
+    for p, process in enumerate(threads):
+        if len(threads) > 1:
+            yield Schedule(threads[:p] + threads[p + 1 :], deviations)
+        for t, (start, visits) in enumerate(process):
+
+            def instead(*other: tuple[float, list[Visit]], p: int = p, t: int = t) -> Schedule:
+                new = [*threads[p][:t], *other, *threads[p][t + 1 :]]
+                return Schedule([*threads[:p], new, *threads[p + 1 :]], deviations)
+
+            if len(process) > 1:
+                yield instead()
+            if start:
+                yield instead((0.0, visits))
+            for v, visit in enumerate(visits):
+                if len(visits) > 1:
+                    yield instead((start, visits[:v] + visits[v + 1 :]))
+                for simpler in _simpler_visits(visit):
+                    yield instead((start, [*visits[:v], simpler, *visits[v + 1 :]]))
+    for i, deviation in enumerate(deviations):
+        for milder in _milder(deviation):
+            yield Schedule(threads, [*deviations[:i], milder, *deviations[i + 1 :]])
+
+
+def _simpler_visits(visit: Visit) -> Iterator[Visit]:
+    plain = Visit(visit.path, visit.reentrant)
+    for field in ("within", "leave", "depth", "stay", "wait"):
+        if getattr(visit, field) != getattr(plain, field):
+            yield visit._replace(**{field: getattr(plain, field)})
+    if visit.within is not None:
+        yield visit.within
+
+
+def _milder(deviation: Deviation) -> Iterator[Deviation]:
+    for field in ("which", "length"):
+        if getattr(deviation, field):
+            yield deviation._replace(**{field: 0})
+    for after in (1, deviation.after // 2, deviation.after - 3, deviation.after - 1):
+        if 0 < after < deviation.after:
+            yield deviation._replace(after=after)
