@@ -6,7 +6,9 @@ A trace function raises KeyboardInterrupt at the n-th line that the library runs
 from __future__ import annotations
 
 import linecache
+import signal
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
@@ -72,7 +74,7 @@ def test_acquire_interrupted_at_every_line(
     kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
 ) -> None:
     """A free lock: the acquire either is interrupted and leaves nothing, or has succeeded."""
-    lock, other = kind(connect(timeout=4), zk_path), kind(zk, zk_path)
+    lock, other = kind(connect(timeout=2), zk_path), kind(zk, zk_path)
     lock.acquire()
     lock.release()
     total = lines_of(lock.acquire)
@@ -97,7 +99,7 @@ def test_a_waiter_interrupted_at_every_line(
     kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
 ) -> None:
     """A held lock, with a deadline: wherever the waiter is interrupted, nothing of it holds the queue up."""
-    lock, held = kind(connect(timeout=4), zk_path), kind(zk, zk_path)
+    lock, held = kind(connect(timeout=2), zk_path), kind(zk, zk_path)
     with held:
         total = lines_of(lambda: lock.acquire(timeout=0.02))
         for line in range(1, total + 20):
@@ -117,7 +119,7 @@ def test_release_interrupted_at_every_line(
     kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
 ) -> None:
     """Either the lock is held still, and can be released again, or it is free; leaving a with block always frees it."""
-    lock = kind(connect(timeout=4), zk_path)
+    lock = kind(connect(timeout=2), zk_path)
     lock.acquire()
     total = lines_of(lock.release)
     for line in range(1, total + 20):
@@ -136,8 +138,6 @@ def test_an_interrupted_waiter_holds_nobody_up(
     zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually, in_thread: InThread
 ) -> None:
     """Ctrl-C in the main thread while it waits: its node goes, and who queued behind it gets the lock."""
-    import _thread
-
     held, behind = Lock(zk, zk_path), Lock(connect(), zk_path)
     me = Lock(connect(), zk_path)
     held.acquire()
@@ -146,7 +146,7 @@ def test_an_interrupted_waiter_holds_nobody_up(
         eventually(queued(zk, zk_path, 2))
         waiting = in_thread(behind.acquire)
         eventually(queued(zk, zk_path, 3))
-        _thread.interrupt_main()
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
         eventually(queued(zk, zk_path, 2))
         held.release()
         return bool(waiting.result(10))
