@@ -186,7 +186,7 @@ class LockFace(ABC):
     _kind: str
     _rule: Rule
 
-    def __init__(self, client: KazooClient, path: str, *, on_lost: Callable[[Any], None] | None = None) -> None:
+    def __init__(self, client: KazooClient, path: str, *, on_lost: Callable[[Any], object] | None = None) -> None:
         self._path = check_path(path)
         if on_lost is not None and not callable(on_lost):
             raise TypeError(f"on_lost must be callable, not {type(on_lost).__name__}")

@@ -204,7 +204,6 @@ def test_a_frozen_server(zookeeper: Server, connect: Connect, zk_path: str) -> N
 @pytest.mark.parametrize("applied", [True, False])
 def test_a_create_that_straddles_an_expiry(
     applied: bool,
-    zookeeper: Server,
     zk: KazooClient,
     connect: Connect,
     proxy: Proxy,

@@ -43,9 +43,8 @@ class InterruptAt:
         self.left = line
         self.where = ""
 
-    def __enter__(self) -> InterruptAt:
+    def __enter__(self) -> None:
         sys.settrace(self._trace)
-        return self
 
     def __exit__(self, *_: object) -> None:
         sys.settrace(None)
