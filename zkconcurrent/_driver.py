@@ -243,7 +243,8 @@ class Driver:
             patience = min(patience, CLEAN_UP_PATIENCE)
         if not self.session.discard(ticket, self._wake):
             return
-        until = self.session.now() + patience
+        begun = self.session.now() if self.deadline is None else min(self.session.now(), self.deadline)
+        until = begun + patience
         while not self.session.is_discarded(ticket) and self.session.link.connected:
             left = until - self.session.now()
             if left <= 0:
