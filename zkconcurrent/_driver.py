@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ._errors import RefusedError
-from ._kazoo import Answer, failure, kazoo_errors
+from ._kazoo import Answer, Callback, failure, kazoo_errors
 from ._ops import (
     Begin,
     Children,
@@ -143,9 +143,16 @@ class Driver:
 
     def _send(self, step: Operation, *, last: bool) -> Answer:
         # Answers come in the order of the requests: whoever waits for the last one has them all.
-        answer = Answer(self._wake if last else _nobody)
+        wake = self._wake if last else _nobody
+        answer = Answer(wake)
         link = self.session.link
         if isinstance(step, Create):
+
+            def made(answer: Callback) -> None:
+                self.session.made(step.ticket, answer)
+                wake()
+
+            answer = Callback(made)
             link.create(f"{step.ticket.path}/{step.ticket.prefix}{step.role}", step.data, answer)
         elif isinstance(step, Children):
             link.children(step.path, answer)
@@ -166,8 +173,8 @@ class Driver:
         if not answer.done:
             raise ConnectionLost
         if isinstance(step, Create):
-            path, stat = answer.value
-            self._made(step.ticket, path.rpartition("/")[2], stat.czxid, stat.ephemeralOwner)
+            if step.ticket.state is State.DISCARDED:  # it slipped into the next session
+                raise SessionExpired
             self.session.renewed(sent)
             return step.ticket.name
         if isinstance(step, Get):
@@ -200,18 +207,6 @@ class Driver:
         finally:
             del failed  # else the traceback and this frame keep each other alive, and with them the caller's lock
 
-    def _made(self, ticket: Ticket, name: str, token: int, owner: int) -> None:
-        """Take note of a node made; one that came to be in a later session than its ticket's is removed there."""
-        with self.session.lock:
-            ticket.queued_as(name, token)
-            if owner == ticket.session:
-                return
-            self.session.registry.discard(ticket)
-            ticket.session = owner
-            if owner == self.session.registry.session:
-                self.session.registry.deletes[ticket.prefix] = ticket
-        raise SessionExpired
-
     def _wait_gone(self, ticket: Ticket, ahead: str) -> bool:
         session = self.session
         ticket.wake = self._wake
@@ -243,7 +238,8 @@ class Driver:
             patience = min(patience, CLEAN_UP_PATIENCE)
         if not self.session.discard(ticket, self._wake):
             return
-        until = self.session.now() + patience
+        begun = self.session.now() if self.deadline is None else min(self.session.now(), self.deadline)
+        until = begun + patience
         while not self.session.is_discarded(ticket) and self.session.link.connected:
             left = until - self.session.now()
             if left <= 0:
@@ -258,7 +254,7 @@ class Driver:
         session = self.session
         while True:
             present = session.registry.session
-            if ticket is not None and ticket.session != present:
+            if ticket is not None and (ticket.session != present or ticket.state is State.DISCARDED):
                 raise SessionExpired
             if present is not None and session.link.connected:
                 return

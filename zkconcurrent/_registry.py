@@ -186,6 +186,16 @@ class Registry:
         self.tickets.pop(ticket.prefix)
         return there
 
+    def slipped(self, ticket: Ticket, session: int | None) -> None:
+        """Give up a ticket whose node was made, or may have been, in a later session than its own, and delete it there.
+
+        A create is sent in whatever session there is: one that is made just when its session ends may wait for the next.
+        """
+        self.discard(ticket)
+        ticket.session = session or 0
+        if session is not None and session == self.session:
+            self.deletes[ticket.prefix] = ticket
+
     def gone(self, ticket: Ticket) -> None:
         """Note that the server has nothing of a discarded ticket any more."""
         self.deletes.pop(ticket.prefix, None)

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ._errors import ClientError
-from ._kazoo import Callback, KazooClient, KazooState, Link, failure, kazoo_errors
+from ._kazoo import Answer, Callback, KazooClient, KazooState, Link, failure, kazoo_errors
 from ._ops import ConnectionLost
 from ._paths import ancestors
 from ._registry import Registry, State, Ticket
@@ -180,6 +180,21 @@ class Session:
         """Take the ticket for a hold; see `Registry.grant`."""
         with self.lock:
             return self.registry.grant(ticket, self.clock())
+
+    def made(self, ticket: Ticket, answer: Answer) -> None:
+        """Take what became of a create, whether or not its recipe still waits for it; on kazoo's thread."""
+        with self.lock:
+            if answer.error is None:
+                path, stat = answer.value
+                ticket.queued_as(path.rpartition("/")[2], stat.czxid)
+                slipped_into = stat.ephemeralOwner
+            elif isinstance(failure(answer.error, ticket.path), ConnectionLost):
+                slipped_into = self.registry.session  # if at all
+            else:
+                return
+            if slipped_into != ticket.session:
+                self.registry.slipped(ticket, slipped_into)
+                self._wake.set()
 
     def check_lease(self) -> None:
         """Lose what our own clock says is lost, before anybody builds on it, and tell of every loss."""

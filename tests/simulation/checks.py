@@ -194,9 +194,11 @@ class Checks:
                 if there:
                     raise Violation(f"left in {process.name}: {what} {there}")
             for section in self.past:
-                hold, worker = section.hold, section.worker
-                if worker.process is process and hold.ticket.state is State.LOST and not hold.lost.is_set():
-                    raise Violation(f"{worker.name}: `lost` of {hold.ticket} was never set")
+                ticket = section.ticket
+                if section.worker.process is not process or section.left or ticket.state is not State.LOST:
+                    continue
+                if not section.hold.lost.is_set():
+                    raise Violation(f"{section.worker.name}: `lost` of {ticket} was never set")
             for place in list(session.places.values()):
                 for hold in place.holds.values():
                     if hold.ticket.state is not State.DISCARDED:

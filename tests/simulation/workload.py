@@ -46,11 +46,16 @@ class Visit(NamedTuple):
 
 
 class Section:
-    """A critical section that a thread believes to be in."""
+    """A critical section that a thread believes to be in.
+
+    Attributes:
+        left: it was left by a release that raised nothing: a loss after that need not be told.
+    """
 
     def __init__(self, worker: Worker, hold: Hold) -> None:
         self.worker = worker
         self.hold = hold
+        self.left = False
 
     @property
     def ticket(self) -> Ticket:
@@ -219,6 +224,7 @@ class Worker:
         else:
             if lost:
                 raise Violation(f"the release of {ticket} is silent, and it was lost")
+            section.left = True
         if self.process.starved_until <= began and self.world.now > began + self.process.session.timeout / 6 + SLACK:
             raise Violation(f"release() took {self.world.now - began:g} s")
 
