@@ -13,16 +13,19 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient
 from kazoo.protocol.serialization import (
+    CheckVersion,
+    Create,
     Create2,
     Delete,
     GetChildren,
     GetData,
     Sync,
+    Transaction,
     int_struct,
     read_string,
     write_string,
@@ -30,19 +33,28 @@ from kazoo.protocol.serialization import (
 from kazoo.protocol.states import KazooState, ZnodeStat
 from kazoo.security import OPEN_ACL_UNSAFE
 
+from . import _ops
 from ._errors import RefusedError
 from ._ops import ConnectionLost, NoNode, SessionExpired
 
+EPHEMERAL = 1
 EPHEMERAL_SEQUENTIAL = 3
 CONTAINER = 4
 
-__all__ = ["Answer", "Callback", "KazooClient", "KazooState", "Link", "ZnodeStat", "failure", "kazoo_errors"]
+__all__ = ["Answer", "Callback", "KazooClient", "KazooState", "Link", "Made", "ZnodeStat", "failure", "kazoo_errors"]
 
 
 class CreateContainer(Create2):  # type: ignore[misc]
     """Create2's request with an opcode of its own; kazoo has no call for it."""
 
     type = 19
+
+
+class Made(NamedTuple):
+    """What is known of a node made in a multi, by the names of its stat, which the server does not tell there."""
+
+    czxid: int
+    ephemeralOwner: int  # noqa: N815
 
 
 class GetEphemerals:
@@ -175,6 +187,27 @@ class Link:
         """Make an EPHEMERAL_SEQUENTIAL node; the answer is its full path and its stat."""
         self.client._call(Create2(self.full(prefix), data, self._acl(), EPHEMERAL_SEQUENTIAL), answer)
 
+    def multi(self, operations: Sequence[_ops.Create | _ops.Check], answer: Answer) -> None:
+        """Do all or nothing; the answer is each operation's, as if it came alone, or why nothing was done."""
+
+        def answered(whole: Callback) -> None:
+            why = (each for each in whole.value or () if isinstance(each, Exception))
+            error = whole.error or next((each for each in why if not isinstance(each, _NOT_THE_CAUSE)), None)
+            if error is not None:
+                answer.set_exception(error)
+                return
+            # On the connection's thread, these two are of the answer that is being read.
+            made = Made(self.client.last_zxid, self.session() or 0)
+            answer.set([(each, made) if isinstance(each, str) else each for each in whole.value])
+
+        self.client._call(Transaction([self._part(each) for each in operations]), Callback(answered))
+
+    def _part(self, step: _ops.Create | _ops.Check) -> Any:
+        if isinstance(step, _ops.Check):
+            return CheckVersion(self.full(step.path), -1)  # any version
+        path = f"{step.ticket.path}/{step.ticket.prefix}{step.role}{step.number}"
+        return Create(self.full(path), step.data, self._acl(), EPHEMERAL if step.number else EPHEMERAL_SEQUENTIAL)
+
     def make_container(self, path: str, answer: Answer) -> None:
         """Make a container, or a persistent node where the server has no containers."""
         if self.containers:
@@ -232,6 +265,8 @@ def failure(error: Exception, path: str) -> Exception:
     return error
 
 
+# What a failed multi answers for those of its operations that did not fail themselves.
+_NOT_THE_CAUSE = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
 _TRY_AGAIN = (
     kazoo_errors.ConnectionLoss,
     kazoo_errors.OperationTimeoutError,

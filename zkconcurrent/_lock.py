@@ -73,4 +73,4 @@ class Lock(LockFace):
         self._leave(hold)
 
     def _own(self) -> Hold | None:
-        return self._mine() or self._place.newest()
+        return self._mine() or self._newest()

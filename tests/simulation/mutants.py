@@ -81,7 +81,7 @@ MUTANTS = [
     ),
     _one(
         "a node of an older session is adopted: no ephemeralOwner check",
-        "_recipes:join",
+        "_recipes:find",
         " or node.session != ticket.session",
         "",
         (
@@ -172,7 +172,7 @@ MUTANTS = [
     ),
     _one(
         "a queued node that is deleted is not missed",
-        "_registry:Registry.compare",
+        "_registry:Registry.missing",
         "ticket.stir()  # its",
         "pass  # its",
     ),
@@ -208,8 +208,8 @@ MUTANTS = [
     _one(
         "a release after a loss frees a newer hold",
         "_lock:Lock._own",
-        "self._mine() or self._place.newest()",
-        "self._place.newest()",
+        "self._mine() or self._newest()",
+        "self._newest()",
     ),
     _one(
         "a release does not look at the clock",
@@ -225,7 +225,7 @@ MUTANTS = [
     ),
     _one(
         "a held node that is deleted is not missed",
-        "_registry:Registry.compare",
+        "_registry:Registry.missing",
         "self._lose(ticket)  # an operator",
         "pass  # an operator",
     ),

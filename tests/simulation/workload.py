@@ -230,7 +230,7 @@ class Worker:
 
     def _lend(self, lock: LockFace, section: Section) -> None:
         def release() -> None:
-            if section.ticket.state is State.HELD and lock._place.newest().ticket is section.ticket:
+            if section.ticket.state is State.HELD and lock._newest().ticket is section.ticket:
                 self.world.say(f"releases {lock.path} for {self.name}")
                 try:
                     lock.release()
