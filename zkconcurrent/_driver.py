@@ -158,7 +158,7 @@ class Driver:
                 wake()
 
             answer = Callback(made)
-            link.create(f"{step.ticket.path}/{step.ticket.prefix}{step.role}", step.data, answer)
+            link.create(step.path, step.data, answer)
         elif isinstance(step, Multi):
             operations = step.operations
 

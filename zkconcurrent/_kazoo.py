@@ -19,7 +19,6 @@ from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient
 from kazoo.protocol.serialization import (
     CheckVersion,
-    Create,
     Create2,
     Delete,
     GetChildren,
@@ -30,12 +29,12 @@ from kazoo.protocol.serialization import (
     read_string,
     write_string,
 )
+from kazoo.protocol.serialization import Create as CreateRequest
 from kazoo.protocol.states import KazooState, ZnodeStat
 from kazoo.security import OPEN_ACL_UNSAFE
 
-from . import _ops
 from ._errors import RefusedError
-from ._ops import ConnectionLost, NoNode, SessionExpired
+from ._ops import Check, ConnectionLost, Create, NoNode, SessionExpired
 
 EPHEMERAL = 1
 EPHEMERAL_SEQUENTIAL = 3
@@ -187,7 +186,7 @@ class Link:
         """Make an EPHEMERAL_SEQUENTIAL node; the answer is its full path and its stat."""
         self.client._call(Create2(self.full(prefix), data, self._acl(), EPHEMERAL_SEQUENTIAL), answer)
 
-    def multi(self, operations: Sequence[_ops.Create | _ops.Check], answer: Answer) -> None:
+    def multi(self, operations: Sequence[Create | Check], answer: Answer) -> None:
         """Do all or nothing; the answer is each operation's, as if it came alone, or why nothing was done."""
 
         def answered(whole: Callback) -> None:
@@ -202,11 +201,11 @@ class Link:
 
         self.client._call(Transaction([self._part(each) for each in operations]), Callback(answered))
 
-    def _part(self, step: _ops.Create | _ops.Check) -> Any:
-        if isinstance(step, _ops.Check):
+    def _part(self, step: Create | Check) -> Any:
+        if isinstance(step, Check):
             return CheckVersion(self.full(step.path), -1)  # any version
-        path = f"{step.ticket.path}/{step.ticket.prefix}{step.role}{step.number}"
-        return Create(self.full(path), step.data, self._acl(), EPHEMERAL if step.number else EPHEMERAL_SEQUENTIAL)
+        flags = EPHEMERAL if step.number else EPHEMERAL_SEQUENTIAL
+        return CreateRequest(self.full(step.path), step.data, self._acl(), flags)
 
     def make_container(self, path: str, answer: Answer) -> None:
         """Make a container, or a persistent node where the server has no containers."""

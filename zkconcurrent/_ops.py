@@ -30,6 +30,11 @@ class Create(NamedTuple):
     data: bytes
     number: str = ""
 
+    @property
+    def path(self) -> str:
+        """The node's path; its beginning, where the server adds the number."""
+        return f"{self.ticket.path}/{self.ticket.prefix}{self.role}{self.number}"
+
 
 class Check(NamedTuple):
     """Fail with `NoNode` unless the node exists; only in a `Multi`."""

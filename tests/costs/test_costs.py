@@ -12,13 +12,11 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.conftest import Connect, Eventually, InThread
+from tests.kinds import Kind, against, every, reentrant
 from tests.tools.count import Count
 from tests.tools.proxy import Proxy
 from zkconcurrent import Lock, RLock
 from zkconcurrent.testing import Server
-
-Kind = Callable[..., Lock | RLock]
-both = pytest.mark.parametrize("kind", [Lock, RLock])
 
 
 @pytest.fixture
@@ -46,7 +44,7 @@ def warm(lock: Lock | RLock) -> None:
     lock.release()
 
 
-@both
+@every
 def test_uncontended(kind: Kind, counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
     """Acquire: one write and one read, pipelined in one round trip. Release: one write, one round trip."""
     lock = kind(counted, zk_path)
@@ -61,9 +59,10 @@ def test_uncontended(kind: Kind, counted: KazooClient, proxy: Proxy, zk_path: st
     assert releasing.flights == 1
 
 
-def test_reentrant(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
+@reentrant
+def test_reentrant(kind: Kind, counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
     """To acquire again, and to release that, sends nothing."""
-    lock = RLock(counted, zk_path)
+    lock = kind(counted, zk_path)
     with lock, proxy.counting() as count:
         for _ in range(3):
             lock.acquire()
@@ -72,17 +71,17 @@ def test_reentrant(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
     assert not count.requests
 
 
-@both
+@every
 def test_a_failing_try(kind: Kind, zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
     """A try of a held lock: two reads, pipelined in one round trip, and no write."""
     lock = kind(counted, zk_path)
-    with kind(zk, zk_path), proxy.counting() as count:
+    with against(kind)(zk, zk_path), proxy.counting() as count:
         assert not lock.acquire(blocking=False)
     assert count.requests == {"sync": 1, "getChildren": 1}
     assert count.flights == 1
 
 
-@both
+@every
 def test_a_try_that_succeeds(kind: Kind, counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
     """A try of a free lock: one write, three reads, two round trips."""
     lock = kind(counted, zk_path)
@@ -94,7 +93,7 @@ def test_a_try_that_succeeds(kind: Kind, counted: KazooClient, proxy: Proxy, zk_
     assert count.flights == 2
 
 
-@both
+@every
 def test_contended(
     kind: Kind,
     zk: KazooClient,
@@ -105,7 +104,7 @@ def test_contended(
     in_thread: InThread,
 ) -> None:
     """Until it waits: one write, two reads, two round trips. Handed over by another process: one event, one listing."""
-    mine, theirs = kind(zk, zk_path), kind(counted, zk_path)
+    mine, theirs = against(kind)(zk, zk_path), kind(counted, zk_path)
     mine.acquire()
     with proxy.counting() as until_waiting:
         waiting = in_thread(lambda: theirs.acquire() and theirs.release())
