@@ -14,7 +14,7 @@ from kazoo.client import KazooClient
 from tests.simulation.client import Process
 from tests.simulation.ensemble import Ensemble
 from tests.simulation.world import World
-from zkconcurrent._kazoo import Answer, Link
+from zkconcurrent._kazoo import Answer
 from zkconcurrent._session import Session
 from zkconcurrent.testing import Server
 

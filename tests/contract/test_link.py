@@ -120,7 +120,7 @@ def test_a_watch_fires_once(bench: Bench, path: str) -> None:
 
 
 def test_watches_are_dropped_with_the_connection(bench: Bench, path: str) -> None:
-    """When the connection is lost every watcher is called once, without a path, and never again; the session lives on."""
+    """When the connection is lost every watcher is called once, without a path, never again; the session lives on."""
 
     def test() -> None:
         session = bench.session()
