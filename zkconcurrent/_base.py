@@ -31,6 +31,9 @@ from ._rules import Rule, holders
 from ._session import Session, log
 
 
+_HOST = socket.gethostname()
+
+
 class Contender(NamedTuple):
     """One node in a queue, and whose it is; fields that its maker did not tell are None.
 
@@ -68,7 +71,7 @@ def who_i_am(ident: int) -> bytes:
     """Return what our nodes say of their maker."""
     # Not threading.current_thread(), which leaves a dummy for a thread that threading did not start.
     names = (thread.name for thread in threading.enumerate() if thread.ident == ident)
-    said = {"host": socket.gethostname(), "pid": os.getpid(), "thread": next(names, str(ident)), "time": time.time()}
+    said = {"host": _HOST, "pid": os.getpid(), "thread": next(names, str(ident)), "time": time.time()}
     return json.dumps(said).encode()
 
 

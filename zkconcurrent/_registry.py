@@ -187,9 +187,9 @@ class Registry:
         return there
 
     def slipped(self, ticket: Ticket, session: int | None) -> None:
-        """Give up a ticket whose node was made, or may have been, in a later session than its own, and delete it there.
+        """Give up a ticket whose node was made, or may have been, in a later session than its own; delete it there.
 
-        A create is sent in whatever session there is: one that is made just when its session ends may wait for the next.
+        A create goes out in whatever session there is: made just when its session ends, it may wait for the next.
         """
         self.discard(ticket)
         ticket.session = session or 0

@@ -254,8 +254,7 @@ def test_a_create_that_straddles_an_expiry(
         strike.wait()
         proxy.refuse()
         eventually(lambda: client.state == KazooState.SUSPENDED)
-        with connect(client_id=old):
-            pass  # kazoo's client, as a context manager, stops at the end: the session is closed
+        connect(client_id=old).stop()  # closes the session
         proxy.resume()
         _, owner, token = waiting.result(20)
     assert owner.session == client.client_id[0] != old[0]
