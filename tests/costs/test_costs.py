@@ -164,3 +164,54 @@ def test_a_first_use_makes_the_parents(counted: KazooClient, proxy: Proxy, zk_pa
     lock.release()
     assert count.requests == {"create2": 2, "getChildren": 2, "createContainer": 2}
     assert count.flights == 3
+
+
+def test_readers_do_not_wait_for_each_other(zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
+    """A reader among readers: one write and one read in one round trip, as if it were alone."""
+    lock = ReadWriteLock(counted, zk_path).read_lock
+    with ReadWriteLock(zk, zk_path).read_lock, proxy.counting() as count:
+        lock.acquire()
+        lock.release()
+    assert count.requests == {"create2": 1, "getChildren": 1, "delete": 1}
+    assert count.flights == 2
+
+
+def test_downgrade(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
+    """To read while writing, and to give up writing: one write each, one round trip each, whoever waits."""
+    pair = ReadWriteLock(counted, zk_path)
+    pair.write_lock.acquire()
+    with proxy.counting() as reading:
+        pair.read_lock.acquire()
+    assert reading.requests == {"multi": 1}
+    assert reading.flights == 1
+    with proxy.counting() as leaving:
+        pair.write_lock.release()
+    pair.read_lock.release()
+    assert leaving.requests == {"delete": 1}
+    assert leaving.flights == 1
+
+
+def test_whom_a_writer_wakes(
+    zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, eventually: Eventually, in_thread: InThread
+) -> None:
+    """A writer's release wakes the readers up to the next writer, each of which lists once; not the writer."""
+    held, pair, n = ReadWriteLock(zk, zk_path).write_lock, ReadWriteLock(counted, zk_path), 5
+    held.acquire()
+    with proxy.counting() as until_waiting:
+        readers = [in_thread(lambda: pair.read_lock.acquire() and pair.read_lock._mine()) for _ in range(n)]
+        eventually(answered(until_waiting, "getData", n))
+        writer = in_thread(lambda: pair.write_lock.acquire() and pair.write_lock.release())
+        eventually(answered(until_waiting, "getData", n + 1))
+        late = in_thread(lambda: pair.read_lock.acquire() and pair.read_lock.release())
+        eventually(answered(until_waiting, "getData", n + 2))
+    with proxy.counting() as count:
+        held.release()
+        holds = [reader.result(10) for reader in readers]
+    assert count.requests == {"getChildren": n}
+    assert sum(count.events.values()) == 1
+    with proxy.counting() as last:
+        for hold in holds:  # by their threads' leave: they are gone
+            pair.read_lock._give_up(hold)
+        writer.result(10)
+        late.result(10)
+    assert not any(last.requests[name] for name in ("create2", "sync"))
