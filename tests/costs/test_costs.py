@@ -15,7 +15,7 @@ from tests.conftest import Connect, Eventually, InThread
 from tests.kinds import Kind, against, every, reentrant
 from tests.tools.count import Count
 from tests.tools.proxy import Proxy
-from zkconcurrent import Lock, RLock
+from zkconcurrent import Lock, ReadWriteLock
 from zkconcurrent.testing import Server
 
 
