@@ -12,7 +12,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.conftest import Connect, Eventually, InThread
-from tests.kinds import Kind, against, every, reentrant
+from tests.kinds import AnyLock, Kind, against, every, reentrant
 from tests.tools.count import Count
 from tests.tools.proxy import Proxy
 from zkconcurrent import Lock, ReadWriteLock
@@ -38,7 +38,7 @@ def answered(count: Count, name: str, n: int = 1) -> Callable[[], bool]:
     return lambda: sum(each.kind == "answer" and each.name == name for each in list(count.trace)) >= n
 
 
-def warm(lock: Lock | RLock) -> None:
+def warm(lock: AnyLock) -> None:
     """Use the path once, so that its parents are there."""
     lock.acquire()
     lock.release()
