@@ -79,6 +79,7 @@ class Client(KazooClient):
     def _call(self, request: Any, async_object: Any) -> Any:
         self._world.point()
         self._world.say(f"sends {told(request)}")
+        self._world.requested(async_object)
         return super()._call(request, async_object)
 
     def _notify_pending(self, state: str) -> None:

@@ -133,6 +133,8 @@ class Ensemble:
         self.sessions: dict[int, SessionState] = {}
         self.wires: list[Wire] = []
         self.on_expiry: Callable[[SessionState], None] = lambda _: None
+        self.on_request: Callable[[Any], bool] = lambda _: False  # before one is served; True if it shall not be now
+        self.on_answer: Callable[[Any], None] = lambda _: None  # after one was served
         self.wraps = False  # creates follow so fast on each other that numbers beyond the last are given
         self.ends = False  # numbers have been near their end
 
@@ -205,10 +207,10 @@ class Ensemble:
         if not wire.open:
             return
         self.silence(wire.session)
+        wire.open = False
         while served and wire.requests and self.can_serve(wire):
             self.serve(wire)
             served -= 1
-        wire.open = False
         for request in wire.requests:
             self.world.say(f"{told(request[1])} of {_name(wire.session.number)} is lost")
         wire.requests.clear()
@@ -232,6 +234,8 @@ class Ensemble:
 
     def serve(self, wire: Wire) -> None:
         """Let the server take the next request of a connection."""
+        if self.on_request(wire.requests[0][2]):
+            return
         _, request, answer = wire.requests.popleft()
         state = wire.session
         if wire.server.cut_off_until <= self.world.now:
@@ -248,6 +252,7 @@ class Ensemble:
         self.world.say(f"{wire.server.name} serves {_name(state.number)}: {what}")
         self.world.messages += 1
         wire.answers.append((self.world.messages, f"the answer to {what}", (request, answer, value, error, wire.server.applied)))
+        self.on_answer(answer)
 
     def _answer(self, wire: Wire, request: Any) -> Any:
         server, session = wire.server, wire.session
