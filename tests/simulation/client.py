@@ -79,6 +79,7 @@ class Client(KazooClient):
     def _call(self, request: Any, async_object: Any) -> Any:
         self._world.point()
         self._world.say(f"sends {told(request)}")
+        self._world.requested(async_object)
         return super()._call(request, async_object)
 
     def _notify_pending(self, state: str) -> None:
@@ -121,6 +122,9 @@ class Connection:
             client._pending.append((request, answer, self._xid))
             self.world.messages += 1
             wire.requests.append((self.world.messages, request, answer))
+
+    def close(self) -> None:
+        """Nothing is open here."""
 
     def shutdown(self, _how: int) -> None:
         """Cut the connection from this side."""

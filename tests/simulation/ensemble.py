@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from kazoo import exceptions as kazoo_errors
-from kazoo.protocol.serialization import Create2, Delete, GetChildren, GetData, Sync
+from kazoo.protocol.serialization import CheckVersion, Create, Create2, Delete, GetChildren, GetData, Sync, Transaction
 
 from tests.simulation.world import Violation, World
 from zkconcurrent._kazoo import CreateContainer, GetEphemerals, ZnodeStat
@@ -133,6 +133,8 @@ class Ensemble:
         self.sessions: dict[int, SessionState] = {}
         self.wires: list[Wire] = []
         self.on_expiry: Callable[[SessionState], None] = lambda _: None
+        self.on_request: Callable[[Any], bool] = lambda _: False  # before one is served; True if it shall not be now
+        self.on_answer: Callable[[Any], None] = lambda _: None  # after one was served
         self.wraps = False  # creates follow so fast on each other that numbers beyond the last are given
         self.ends = False  # numbers have been near their end
 
@@ -205,10 +207,10 @@ class Ensemble:
         if not wire.open:
             return
         self.silence(wire.session)
+        wire.open = False
         while served and wire.requests and self.can_serve(wire):
             self.serve(wire)
             served -= 1
-        wire.open = False
         for request in wire.requests:
             self.world.say(f"{told(request[1])} of {_name(wire.session.number)} is lost")
         wire.requests.clear()
@@ -232,6 +234,8 @@ class Ensemble:
 
     def serve(self, wire: Wire) -> None:
         """Let the server take the next request of a connection."""
+        if self.on_request(wire.requests[0][2]):
+            return
         _, request, answer = wire.requests.popleft()
         state = wire.session
         if wire.server.cut_off_until <= self.world.now:
@@ -250,6 +254,7 @@ class Ensemble:
         wire.answers.append(
             (self.world.messages, f"the answer to {what}", (request, answer, value, error, wire.server.applied))
         )
+        self.on_answer(answer)
 
     def _answer(self, wire: Wire, request: Any) -> Any:
         server, session = wire.server, wire.session
@@ -277,10 +282,37 @@ class Ensemble:
             self._delete(path)
             self._catch_up(server)
             return True
+        if isinstance(request, Transaction):
+            results = self._multi(session, request.operations)
+            self._catch_up(server)
+            return results
         self._catch_up(server)
         if isinstance(request, Sync):
             return path
         raise Violation(f"the simulated server does not know {request!r}")
+
+    def _multi(self, session: SessionState, operations: list[Any]) -> list[Any]:
+        """Do all or nothing, of operations that do not build on each other; answer each as kazoo reads it."""
+        nodes = self.leader.nodes
+        for n, each in enumerate(operations):
+            wanted = _above(each.path) if isinstance(each, Create) else each.path
+            error = None
+            if wanted not in nodes:
+                error = kazoo_errors.NoNodeError()
+            elif isinstance(each, Create) and each.path in nodes:
+                error = kazoo_errors.NodeExistsError()
+            if error is not None:
+                rest = [kazoo_errors.RuntimeInconsistency() for _ in operations[n + 1 :]]
+                return [*(kazoo_errors.RolledBackError() for _ in operations[:n]), error, *rest]
+        results: list[Any] = []
+        for each in operations:
+            if isinstance(each, Create):
+                results.append(self._create(session, each))
+                continue
+            if not isinstance(each, CheckVersion):
+                raise Violation(f"the simulated server does not know {each!r} in a multi")
+            results.append(True)
+        return results
 
     def _create(self, session: SessionState, request: Any) -> str:
         above = self.leader.nodes.get(_above(request.path))

@@ -76,7 +76,7 @@ MUTANTS = [
     _one(
         "blind retry of create",
         "_driver:Driver._request",
-        "if isinstance(steps[i], Create):",
+        "if isinstance(steps[i], Create | Multi):",
         "if False:",
     ),
     _one(

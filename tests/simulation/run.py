@@ -18,6 +18,7 @@ from tests.simulation.workload import Worker
 from tests.simulation.world import CALM, Actor, Violation, World
 from zkconcurrent._driver import Driver
 from zkconcurrent._ops import Children
+from zkconcurrent._registry import Ticket
 
 CHROOT = "/root"
 PATIENCE = 400.0
@@ -29,7 +30,6 @@ class Run:
 
     Attributes:
         struck: how often each kind of deviation took effect.
-        on_operation: called with each operation of a recipe before it is performed.
     """
 
     def __init__(self, schedule: Schedule, *, trace: bool = False) -> None:
@@ -88,9 +88,6 @@ class Run:
             with suppress(Violation):
                 self.checks.end()
                 self._over = True
-
-    def on_operation(self, driver: Driver, step: Any) -> None:
-        """Hear of an operation."""
 
     def note_listing(self, step: Children, names: Any) -> None:
         """Remember how new the listing is that a ticket's recipe goes by."""
@@ -279,22 +276,28 @@ class Run:
 @contextmanager
 def _quietly(run: Run) -> Iterator[None]:
     """Hear of operations, and keep the library's warnings to ourselves; collect no garbage while it runs."""
-    perform = Driver._perform
+    perform, release = Driver._perform, Driver.release
 
     def performed(driver: Driver, step: Any) -> Any:
-        run.on_operation(driver, step)
+        steps = step if type(step) is tuple else (step,)
+        run.world.hear("+".join(type(each).__name__ for each in steps))
         answer = perform(driver, step)
-        steps, answers = (step, answer) if type(step) is tuple else ((step,), (answer,))
-        for each, one in zip(steps, answers, strict=True):
+        run.world.hear("")
+        for each, one in zip(steps, answer if type(step) is tuple else (answer,), strict=True):
             if isinstance(each, Children):
                 run.note_listing(each, one)
         return answer
+
+    def released(driver: Driver, ticket: Ticket) -> None:
+        run.world.hear("Release")
+        release(driver, ticket)
+        run.world.hear("")
 
     log = logging.getLogger("zkconcurrent")
     disabled, log.disabled = log.disabled, True
     collects = gc.isenabled()
     gc.disable()
-    Driver._perform = performed  # type: ignore[method-assign]
+    Driver._perform, Driver.release = performed, released  # type: ignore[method-assign]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)
@@ -304,7 +307,7 @@ def _quietly(run: Run) -> Iterator[None]:
             for place in list(process.session.places.values()):
                 place.holds.clear()
             process.session.registry.tickets.clear()
-        Driver._perform = perform  # type: ignore[method-assign]
+        Driver._perform, Driver.release = perform, release  # type: ignore[method-assign]
         log.disabled = disabled
         if collects:
             gc.enable()

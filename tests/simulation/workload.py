@@ -160,12 +160,18 @@ class Worker:
         section = self._enter(lock)
         try:
             self._stay(visit)
+            self.world.hear("Forget")
         finally:
             self._exit(section)
             self.checks.past.remove(section)  # no object is left that could be told of a loss
             self.world.say(f"forgets {visit.path}")
             del lock  # if it was the process's last for this path, the hold goes with it
-            self._settle(self._lock(visit))
+            try:
+                lock = self._lock(visit)
+            except KeyboardInterrupt:
+                self._settle(self._lock(visit))
+                raise
+            self._settle(lock)
 
     def _stay(self, visit: Visit) -> None:
         if visit.stay:
@@ -177,6 +183,8 @@ class Worker:
     def _acquire(self, lock: LockFace, visit: Visit, depth: int) -> bool:
         world, process = self.world, self.process
         began = world.now
+        if depth:
+            world.hear("AcquireAgain")
         self.world.say(f"acquires {visit.path}" + ("" if visit.wait == -1 else f", waiting {visit.wait:g}"))
         try:
             got = lock.acquire(False) if visit.wait == 0 else lock.acquire(timeout=visit.wait)
@@ -221,6 +229,8 @@ class Worker:
         lost = ticket.state is State.LOST or self.world.now >= registry.lease_end
         self.world.say(f"releases {ticket.path}")
         try:
+            if section.hold.depth > 1:
+                self.world.hear("ReleaseOneLevel")
             lock.release()
         except LockLostError:
             self._check_lost(lock, section)
