@@ -29,8 +29,11 @@ class Run:
     """One schedule, run.
 
     Attributes:
+        worker: the type of its threads.
         struck: how often each kind of deviation took effect.
     """
+
+    worker = Worker
 
     def __init__(self, schedule: Schedule, *, trace: bool = False) -> None:
         self.schedule = schedule
@@ -45,7 +48,7 @@ class Run:
             process.connection.server = self.ensemble.servers[n % 2]
         self.checks = Checks(self.world, self.ensemble, self.processes, CHROOT)
         self.workers = [
-            Worker(process, self.checks, f"{process.name}{n}", visits, start)
+            self.worker(process, self.checks, f"{process.name}{n}", visits, start)
             for process, threads in zip(self.processes, schedule.threads, strict=True)
             for n, (start, visits) in enumerate(threads)
         ]
