@@ -114,7 +114,10 @@ class Pipe:
         self._spawn = handler.spawn
         self._lock = handler.lock_object()
         self._owed = 0  # bytes that had no room
-        self.close = sock.close
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._sock.close()
 
     def send(self, byte: bytes) -> None:
         """Send a byte; what has no room is sent by a thread that may wait."""
@@ -214,6 +217,16 @@ class Link:
         if pipe is not None and not isinstance(pipe, Pipe):
             connection._write_sock = Pipe(pipe, self.handler)
         self.client._call(request, answer)
+
+    def nudge(self) -> None:
+        """Wake kazoo's connection thread if requests wait.
+
+        It sends one request for each byte in its pipe: one byte too few, kept back by an interrupt, and every last
+        request would wait for the next one. A byte too many does no harm.
+        """
+        pipe = self.client._connection._write_sock
+        if self.client._queue and pipe is not None:
+            pipe.send(b"\0")
 
     def create(self, prefix: str, data: bytes, answer: Answer) -> None:
         """Make an EPHEMERAL_SEQUENTIAL node; the answer is its full path and its stat."""

@@ -303,6 +303,7 @@ class Session:
 
     def tick(self) -> float:
         """Do what is due; return the seconds until there is more. On the keeper's thread."""
+        self.link.nudge()
         self.sweep()
         self.check_lease()
         with self.lock:
