@@ -19,7 +19,7 @@ from tests.simulation.world import Actor, Event, ReentrantLock, World
 from zkconcurrent._kazoo import KazooClient, Link
 from zkconcurrent._session import Session
 
-HANDSHAKE_RETRY = 0.1
+RETRY = 0.1  # how long kazoo waits before it connects again
 
 
 class Handler:
@@ -147,6 +147,7 @@ class Connection:
             elif not client._stopped.is_set():
                 self.world.say("is told that its session has expired")
                 client._session_callback(KeeperState.EXPIRED_SESSION)
+                self.down_until = self.world.now + RETRY
         client._session_callback(KeeperState.CLOSED)
 
     def _connect(self) -> bool:
@@ -164,7 +165,7 @@ class Connection:
             )
             if wire is None:
                 self.server = self.ensemble.leader
-                world.sleep(HANDSHAKE_RETRY)
+                world.sleep(RETRY)
         if isinstance(wire, str):
             return False
         self.wire = wire

@@ -134,7 +134,7 @@ class Ensemble:
         self.wires: list[Wire] = []
         self.on_expiry: Callable[[SessionState], None] = lambda _: None
         self.on_request: Callable[[Any], bool] = lambda _: False  # before one is served; True if it shall not be now
-        self.on_answer: Callable[[Any], None] = lambda _: None  # after one was served
+        self.on_answer: Callable[[Wire, Any], None] = lambda _, __: None  # after one was served
         self.wraps = False  # creates follow so fast on each other that numbers beyond the last are given
         self.ends = False  # numbers have been near their end
 
@@ -252,7 +252,7 @@ class Ensemble:
         self.world.say(f"{wire.server.name} serves {_name(state.number)}: {what}")
         self.world.messages += 1
         wire.answers.append((self.world.messages, f"the answer to {what}", (request, answer, value, error, wire.server.applied)))
-        self.on_answer(answer)
+        self.on_answer(wire, answer)
 
     def _answer(self, wire: Wire, request: Any) -> Any:
         server, session = wire.server, wire.session

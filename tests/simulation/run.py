@@ -16,9 +16,11 @@ from tests.simulation.ensemble import Ensemble
 from tests.simulation.schedule import LAST, LENGTHS, TIMEOUT, Deviation, Schedule
 from tests.simulation.workload import Worker
 from tests.simulation.world import CALM, Actor, Violation, World
+from zkconcurrent._base import LockFace
 from zkconcurrent._driver import Driver
+from zkconcurrent._lock import Lock
 from zkconcurrent._ops import Children
-from zkconcurrent._registry import Ticket
+from zkconcurrent._rlock import RLock
 
 CHROOT = "/root"
 PATIENCE = 400.0
@@ -276,7 +278,8 @@ class Run:
 @contextmanager
 def _quietly(run: Run) -> Iterator[None]:
     """Hear of operations, and keep the library's warnings to ourselves; collect no garbage while it runs."""
-    perform, release = Driver._perform, Driver.release
+    perform = Driver._perform
+    releases = {kind: kind.release for kind in (Lock, RLock)}
 
     def performed(driver: Driver, step: Any) -> Any:
         steps = step if type(step) is tuple else (step,)
@@ -288,16 +291,19 @@ def _quietly(run: Run) -> Iterator[None]:
                 run.note_listing(each, one)
         return answer
 
-    def released(driver: Driver, ticket: Ticket) -> None:
-        run.world.hear("Release")
-        release(driver, ticket)
+    def released(lock: LockFace) -> None:
+        hold = lock._mine()
+        run.world.hear("Release" if hold is None or hold.depth == 1 else "ReleaseOneLevel")
+        releases[type(lock)](lock)
         run.world.hear("")
 
     log = logging.getLogger("zkconcurrent")
     disabled, log.disabled = log.disabled, True
     collects = gc.isenabled()
     gc.disable()
-    Driver._perform, Driver.release = performed, released  # type: ignore[method-assign]
+    Driver._perform = performed  # type: ignore[method-assign]
+    for kind in releases:
+        kind.release = released  # type: ignore[method-assign]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)
@@ -307,7 +313,9 @@ def _quietly(run: Run) -> Iterator[None]:
             for place in list(process.session.places.values()):
                 place.holds.clear()
             process.session.registry.tickets.clear()
-        Driver._perform, Driver.release = perform, release  # type: ignore[method-assign]
+        Driver._perform = perform  # type: ignore[method-assign]
+        for kind, release in releases.items():
+            kind.release = release  # type: ignore[method-assign]
         log.disabled = disabled
         if collects:
             gc.enable()

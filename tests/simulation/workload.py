@@ -229,8 +229,6 @@ class Worker:
         lost = ticket.state is State.LOST or self.world.now >= registry.lease_end
         self.world.say(f"releases {ticket.path}")
         try:
-            if section.hold.depth > 1:
-                self.world.hear("ReleaseOneLevel")
             lock.release()
         except LockLostError:
             self._check_lost(lock, section)
