@@ -40,6 +40,7 @@ class Wire:
         answers: on their way to the client: a function to be run by the client's connection thread.
         open: neither side has closed it.
         stalled_until: a black hole before that time.
+        silent_until: its answers are under way before that time.
         since: when it was opened.
         stopped_until: until when the client's process does not run.
     """
@@ -51,6 +52,7 @@ class Wire:
         self.answers: deque[tuple[int, str, Any]] = deque()
         self.open = True
         self.stalled_until = 0.0
+        self.silent_until = 0.0
         self.since = since
         self.stopped_until = stopped_until
 

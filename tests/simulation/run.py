@@ -138,12 +138,9 @@ class Run:
         actor = self.world.next_up
         if actor is None or actor.process is None:
             return False
-        actor.held_until = self.world.now + LENGTHS[it.length]
-        if it.length == 0:  # until everybody else waits
-            actor.held_until = self.world.now + 1e-3
-        actor.process.starved_until = max(actor.process.starved_until, actor.held_until)
+        # The shortest: until everybody else waits.
+        actor.process.starve(actor, self.world.now + (LENGTHS[it.length] or 1e-3))
         self.world.say(f"{actor} is starved until {actor.held_until - 1000:.3f}")
-        self.world.at(actor.held_until)
         return None
 
     def _straddle(self, it: Deviation) -> bool | None:
@@ -179,8 +176,10 @@ class Run:
         wire = None if process is None else process.connection.wire
         if process is None or wire is None or not wire.open:
             return False
-        while it.after % 2 and self.ensemble.can_serve(wire):
-            self.ensemble.serve(wire)  # so that the answers are late
+        if it.after % 2:  # only towards the client
+            wire.silent_until = self.world.now + LENGTHS[it.length]
+            self.world.at(wire.silent_until)
+            return None
         self.world.say(f"the connection of {process.name} stalls for {LENGTHS[it.length]:g}")
         self.ensemble.silence(wire.session)
         wire.stalled_until = self.world.now + LENGTHS[it.length]

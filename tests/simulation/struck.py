@@ -186,9 +186,7 @@ class StruckRun(Run):
 
     def starve(self, length: float) -> None:
         """Give the target no turn for a while."""
-        self.target.actor.held_until = self.world.now + length
-        self.target.process.starved_until = max(self.target.process.starved_until, self.target.actor.held_until)
-        self.world.at(self.target.actor.held_until)
+        self.target.process.starve(self.target.actor, self.world.now + length)
         self.end_turn()
 
     def end_turn(self) -> None:

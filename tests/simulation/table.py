@@ -61,7 +61,8 @@ def answer_late(run: StruckRun) -> None:
         run.cut(7)
 
     def late(wire: Wire) -> None:
-        run.stall(wire, 1.9)
+        wire.silent_until = run.world.now + 1.9
+        run.world.at(wire.silent_until)
         run.world.at(run.world.now + 1.91, cut)
 
     run.after_next_answer = late
@@ -240,7 +241,7 @@ SITUATIONS = (
     Situation("acquire", "release", [[(0.5, [Visit(LOCK)])], [HOLDER, *_others(0.6)]]),
     Situation("acquire", "release", [[(0.5, [Visit(LOCK, leave="with")])], [HOLDER, *_others(0.4, 0.6)]]),
     Situation("acquire", "release", [[(0.5, [Visit(LOCK, stay=2, leave="with")]), *_others(0.6)], [HOLDER]]),
-    Situation("acquire", "release", [[(0, [Visit(LOCK, stay=1)]), *_others(0.5)], _others(0.6)]),
+    Situation("acquire", "release", [[(0, [Visit(LOCK, stay=1)]), *_others(0.5, stay=3)], _others(0.6)]),
     # A lost answer; an own node that is gone; a number that orders nothing; a lease that has run out.
     Situation(
         "acquire",
@@ -270,6 +271,12 @@ SITUATIONS = (
         "release",
         [[(0.5, [Visit(LOCK, wait=0.05)])], [HOLDER]],
         _first(1, lambda run: run.cut(0), SENT),
+    ),
+    Situation(
+        "timed acquire",
+        "release",
+        [[(0.5, [Visit(LOCK, wait=1)])], [HOLDER]],
+        _first(1, lambda run: run.cut(0), SERVED),
     ),
     Situation(
         "timed acquire",
