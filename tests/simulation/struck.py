@@ -54,6 +54,7 @@ class StruckRun(Run):
         operations: those that the target has performed, as (recipe, operation).
         happened: the strikes that have taken place.
         points: how often the target's turn could have ended, if it was to be struck `at` one of these points.
+        before_next_request: called instead of serving what comes next on the target's connection, which it cuts.
         after_next_answer: called when the server has answered something on the target's connection.
     """
 
@@ -74,6 +75,7 @@ class StruckRun(Run):
         if at is not None:
             self.world.check = self._check_and_strike
         self.after_next_answer: Callable[[Wire], None] | None = None
+        self.before_next_request: Callable[[], None] | None = None
         self.target.process.connection.server = self.ensemble.follower
         self.world.hear = self._hear
         self.world.requested = self._requested
@@ -118,10 +120,14 @@ class StruckRun(Run):
             self._answers.append(answer)
 
     def _on_request(self, answer: object) -> bool:
+        wire, act = self.target.process.connection.wire, self.before_next_request
+        if act is not None and wire is not None and wire.requests and wire.requests[0][2] is answer:
+            self.before_next_request = None
+            act()
+            return True
         strike = self._take("sent", answer, 0)
         if strike is None:
             return False
-        wire = self.target.process.connection.wire
         self._strike(strike)
         return wire is None or not wire.open or not self.ensemble.can_serve(wire)
 

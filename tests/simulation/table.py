@@ -54,16 +54,14 @@ def isolate(run: StruckRun) -> None:
 
 
 def answer_late(run: StruckRun) -> None:
-    """The answer to a heartbeat comes late, and then the connection is cut until the session is over."""
+    """The answer to a heartbeat comes late, and nothing after it: the connection is cut until the session is over."""
 
     def cut() -> None:
-        run.after_next_answer = None
         run.cut(7)
 
     def late(wire: Wire) -> None:
         wire.silent_until = run.world.now + 1.9
-        run.world.at(wire.silent_until)
-        run.world.at(run.world.now + 1.91, cut)
+        run.world.at(wire.silent_until, lambda: setattr(run, "before_next_request", cut))
 
     run.after_next_answer = late
     run.starve(12)
