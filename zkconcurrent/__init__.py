@@ -1,17 +1,26 @@
-"""The locks of `threading`, shared by every process that opens the same path in the same ZooKeeper."""
+"""The locks of `threading`, shared by every process that opens the same path in the same ZooKeeper.
 
-from ._base import Contender
-from ._errors import (
-    ClientError,
-    ForeignNodeError,
-    LockLostError,
-    RefusedError,
-    SequenceExhaustedError,
-    ZkConcurrentError,
-)
-from ._lock import Lock
-from ._rlock import RLock
+The names are loaded when they are first used: pytest imports this package wherever it is installed, for the fixtures of
+`zkconcurrent.testing`, and a test run that needs no lock shall not pay for kazoo.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from ._version import __version__
+
+if TYPE_CHECKING:
+    from ._base import Contender
+    from ._errors import (
+        ClientError,
+        ForeignNodeError,
+        LockLostError,
+        RefusedError,
+        SequenceExhaustedError,
+        ZkConcurrentError,
+    )
+    from ._lock import Lock
+    from ._rlock import RLock
 
 __all__ = [
     "ClientError",
@@ -25,3 +34,16 @@ __all__ = [
     "ZkConcurrentError",
     "__version__",
 ]
+
+_HOMES = {"Contender": "_base", "Lock": "_lock", "RLock": "_rlock"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f".{_HOMES.get(name, '_errors')}", __name__), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -30,6 +30,9 @@ from ._rules import Rule, blockers
 from ._session import Session, log
 
 
+_HOST = socket.gethostname()
+
+
 class Contender(NamedTuple):
     """One node in a queue, and whose it is; fields that its maker did not tell are None.
 
@@ -67,7 +70,7 @@ def who_i_am(ident: int) -> bytes:
     """Return what our nodes say of their maker."""
     # Not threading.current_thread(), which leaves a dummy for a thread that threading did not start.
     names = (thread.name for thread in threading.enumerate() if thread.ident == ident)
-    said = {"host": socket.gethostname(), "pid": os.getpid(), "thread": next(names, str(ident)), "time": time.time()}
+    said = {"host": _HOST, "pid": os.getpid(), "thread": next(names, str(ident)), "time": time.time()}
     return json.dumps(said).encode()
 
 
@@ -186,7 +189,7 @@ class LockFace(ABC):
     _kind: str
     _rule: Rule
 
-    def __init__(self, client: KazooClient, path: str, *, on_lost: Callable[[Any], None] | None = None) -> None:
+    def __init__(self, client: KazooClient, path: str, *, on_lost: Callable[[Any], object] | None = None) -> None:
         self._path = check_path(path)
         if on_lost is not None and not callable(on_lost):
             raise TypeError(f"on_lost must be callable, not {type(on_lost).__name__}")

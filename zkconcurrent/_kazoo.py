@@ -35,6 +35,7 @@ from ._ops import ConnectionLost, NoNode, SessionExpired
 
 EPHEMERAL_SEQUENTIAL = 3
 CONTAINER = 4
+_DONT_WAIT = getattr(socket, "MSG_DONTWAIT", 0)
 
 __all__ = ["Answer", "Callback", "KazooClient", "KazooState", "Link", "ZnodeStat", "failure", "kazoo_errors"]
 
@@ -98,6 +99,42 @@ class Callback(Answer):
 
     def __init__(self, then: Callable[[Callback], None]) -> None:
         super().__init__(lambda: then(self))
+
+
+class Pipe:
+    """The socket that wakes kazoo's connection thread with a byte for each request, made so that no caller waits.
+
+    It has room for few bytes (278 on Linux). Whoever waits for room with a lock that an answer needs, or on the
+    connection thread, which alone empties the pipe, waits for ever.
+    """
+
+    def __init__(self, sock: Any, handler: Any) -> None:
+        self._sock = sock
+        self._direct = getattr(sock, "_sock", sock)  # gevent's own would wait
+        self._spawn = handler.spawn
+        self._lock = handler.lock_object()
+        self._owed = 0  # bytes that had no room
+        self.close = sock.close
+
+    def send(self, byte: bytes) -> None:
+        """Send a byte; what has no room is sent by a thread that may wait."""
+        try:
+            self._direct.send(byte, _DONT_WAIT)
+        except BlockingIOError:
+            with self._lock:
+                if not self._owed:
+                    self._spawn(self._send_owed, byte)
+                self._owed += 1
+
+    def _send_owed(self, byte: bytes) -> None:
+        with contextlib.suppress(OSError):  # closed
+            while True:
+                with self._lock:
+                    if not self._owed:
+                        return
+                self._sock.send(byte)
+                with self._lock:
+                    self._owed -= 1
 
 
 class Link:
@@ -171,36 +208,43 @@ class Link:
     def _acl(self) -> Sequence[Any]:
         return self.client.default_acl or OPEN_ACL_UNSAFE  # type: ignore[no-any-return]
 
+    def _call(self, request: Any, answer: Answer) -> None:
+        connection = self.client._connection
+        pipe = connection._write_sock
+        if pipe is not None and not isinstance(pipe, Pipe):
+            connection._write_sock = Pipe(pipe, self.handler)
+        self.client._call(request, answer)
+
     def create(self, prefix: str, data: bytes, answer: Answer) -> None:
         """Make an EPHEMERAL_SEQUENTIAL node; the answer is its full path and its stat."""
-        self.client._call(Create2(self.full(prefix), data, self._acl(), EPHEMERAL_SEQUENTIAL), answer)
+        self._call(Create2(self.full(prefix), data, self._acl(), EPHEMERAL_SEQUENTIAL), answer)
 
     def make_container(self, path: str, answer: Answer) -> None:
         """Make a container, or a persistent node where the server has no containers."""
         if self.containers:
-            self.client._call(CreateContainer(self.full(path), b"", self._acl(), CONTAINER), answer)
+            self._call(CreateContainer(self.full(path), b"", self._acl(), CONTAINER), answer)
         else:
-            self.client._call(Create2(self.full(path), b"", self._acl(), 0), answer)
+            self._call(Create2(self.full(path), b"", self._acl(), 0), answer)
 
     def children(self, path: str, answer: Answer) -> None:
         """List the children's names."""
-        self.client._call(GetChildren(self.full(path), None), answer)
+        self._call(GetChildren(self.full(path), None), answer)
 
     def sync(self, path: str, answer: Answer) -> None:
         """Have the server catch up with its leader."""
-        self.client._call(Sync(self.full(path)), answer)
+        self._call(Sync(self.full(path)), answer)
 
     def get(self, path: str, answer: Answer, watcher: Callable[[Any], None] | None = None) -> None:
         """Read a node's data and stat, and leave a watch there if it exists."""
-        self.client._call(GetData(self.full(path), watcher), answer)
+        self._call(GetData(self.full(path), watcher), answer)
 
     def delete(self, path: str, answer: Answer) -> None:
         """Delete a node, whatever its version."""
-        self.client._call(Delete(self.full(path), -1), answer)
+        self._call(Delete(self.full(path), -1), answer)
 
     def ephemerals(self, answer: Answer) -> None:
         """List the full paths of the session's ephemeral nodes, this client's chroot or another's."""
-        self.client._call(GetEphemerals(self.full("") or "/"), answer)
+        self._call(GetEphemerals(self.full("") or "/"), answer)
 
     def own(self, paths: Sequence[str]) -> list[str]:
         """Take the chroot off full paths, leaving out what lies outside it."""

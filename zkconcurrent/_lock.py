@@ -74,3 +74,8 @@ class Lock(LockFace):
 
     def _own(self) -> Hold | None:
         return self._mine() or self._place.newest()
+
+    # The names that `_thread.lock` keeps from Python 1.
+    acquire_lock = acquire
+    release_lock = release
+    locked_lock = LockFace.locked

@@ -176,18 +176,20 @@ class Registry:
     def discard(self, ticket: Ticket) -> bool:
         """Give a ticket up; return whether anything of it can be on the server still."""
         self.stop_waiting(ticket)  # an interrupt may have kept its driver from that
-        if self.tickets.pop(ticket.prefix, None) is None:
+        if ticket.prefix not in self.tickets:
             return ticket.prefix in self.deletes
+        there = ticket.session == self.session
+        # In this order: wherever an interrupt strikes, the node is accounted for.
+        if there:
+            self.deletes[ticket.prefix] = ticket
         ticket.state = State.DISCARDED
-        if ticket.session != self.session:
-            return False
-        self.deletes[ticket.prefix] = ticket
-        return True
+        self.tickets.pop(ticket.prefix)
+        return there
 
     def slipped(self, ticket: Ticket, session: int | None) -> None:
-        """Give up a ticket whose node was made, or may have been, in a later session than its own, and delete it there.
+        """Give up a ticket whose node was made, or may have been, in a later session than its own; delete it there.
 
-        A create is sent in whatever session there is: one that is made just when its session ends may wait for the next.
+        A create goes out in whatever session there is: made just when its session ends, it may wait for the next.
         """
         self.discard(ticket)
         ticket.session = session or 0
@@ -197,6 +199,7 @@ class Registry:
     def gone(self, ticket: Ticket) -> None:
         """Note that the server has nothing of a discarded ticket any more."""
         self.deletes.pop(ticket.prefix, None)
+        self.tickets.pop(ticket.prefix, None)
 
     def _lose(self, ticket: Ticket) -> None:
         del self.tickets[ticket.prefix]

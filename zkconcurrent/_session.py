@@ -253,8 +253,8 @@ class Session:
                 else:
                     self._try_again(ticket, answer.error)
 
-        self._in_flight[ticket.prefix] = sent
         self.link.delete(ticket.node, Callback(answered))
+        self._in_flight[ticket.prefix] = sent  # not before: an interrupt in between must not look like a delete sent
 
     def _find_and_delete(self, ticket: Ticket) -> None:
         """Delete a node that may have been made: its create was sent before, so a listing behind a sync tells."""
@@ -270,9 +270,9 @@ class Session:
                 else:
                     self._send_delete(ticket)
 
-        self._in_flight[ticket.prefix] = self.clock()
         self.link.sync(ticket.path, Callback(lambda _: None))
         self.link.children(ticket.path, Callback(answered))
+        self._in_flight[ticket.prefix] = self.clock()
 
     def _gone(self, ticket: Ticket) -> None:
         self._in_flight.pop(ticket.prefix, None)

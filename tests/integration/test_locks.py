@@ -231,7 +231,7 @@ def test_a_client_stopped_while_waiting(
 
 
 @both
-def test_a_client_stopped_while_holding(kind: Kind, connect: Connect, zk_path: str, eventually: Eventually) -> None:
+def test_a_client_stopped_while_holding(kind: Kind, connect: Connect, zk_path: str) -> None:
     """client.stop() loses the hold, and that is told."""
     other = connect()
     lock = kind(other, zk_path)
@@ -357,9 +357,7 @@ def test_reentrancy_counts(zk: KazooClient, connect: Connect, zk_path: str) -> N
     assert lock._recursion_count() == 0
 
 
-def test_threadings_condition_takes_an_rlock(
-    zk: KazooClient, zk_path: str, eventually: Eventually, in_thread: InThread
-) -> None:
+def test_threadings_condition_takes_an_rlock(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """`threading.Condition(rlock)` gives up all levels while it waits, and takes them again."""
     lock = RLock(zk, zk_path)
     condition = threading.Condition(lock)  # type: ignore[arg-type]

@@ -99,7 +99,9 @@ class Checks:
         nodes, queue = self.ensemble.leader.nodes, node.rpartition("/")[0] + "/"
         if any(path.startswith(queue) and nodes[path].czxid < ticket.token for path in nodes):
             return False
-        ahead = (when for path, (when, made) in self.ensemble.gone.items() if path.startswith(queue) and made < ticket.token)
+        ahead = (
+            when for path, (when, made) in self.ensemble.gone.items() if path.startswith(queue) and made < ticket.token
+        )
         return struck > max(ahead, default=0)
 
     def expiring(self, state: SessionState) -> None:

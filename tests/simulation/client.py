@@ -111,7 +111,7 @@ class Connection:
 
     # What kazoo and the link call.
 
-    def send(self, _wake: bytes) -> None:
+    def send(self, _wake: bytes, _flags: int = 0) -> None:
         """Wake the thread: requests are queued."""
         wire, client = self.wire, self.client
         if wire is None or not wire.open or not client._live.is_set():

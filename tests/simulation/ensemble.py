@@ -253,7 +253,9 @@ class Ensemble:
             what = f"{told(request)}: {type(error).__name__ if error else _shorten(value)}"
         self.world.say(f"{wire.server.name} serves {_name(state.number)}: {what}")
         self.world.messages += 1
-        wire.answers.append((self.world.messages, f"the answer to {what}", (request, answer, value, error, wire.server.applied)))
+        wire.answers.append(
+            (self.world.messages, f"the answer to {what}", (request, answer, value, error, wire.server.applied))
+        )
         self.on_answer(wire, answer)
 
     def _answer(self, wire: Wire, request: Any) -> Any:

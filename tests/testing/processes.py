@@ -1,10 +1,37 @@
-"""What is left of a server, seen from outside."""
+"""Python programs that use a server, and what is left of it, seen from outside."""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
+
+
+@contextlib.contextmanager
+def python(*arguments: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """Run Python with some arguments; its temporary files go to a folder."""
+    with subprocess.Popen(
+        [sys.executable, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(folder)},
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def line_from(process: subprocess.Popen[str]) -> str:
+    """The next line that a process prints."""
+    assert process.stdout is not None
+    return process.stdout.readline()
 
 
 def processes_of(folder: Path) -> list[str]:

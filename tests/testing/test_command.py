@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
 
-from tests.testing.processes import processes_of
+from tests.testing.processes import line_from, processes_of, python
 from zkconcurrent.testing import Server
 
-COMMAND = [sys.executable, "-m", "zkconcurrent.testing"]
+COMMAND = ["-m", "zkconcurrent.testing"]
 
 
 @pytest.mark.parametrize(
@@ -22,15 +19,8 @@ COMMAND = [sys.executable, "-m", "zkconcurrent.testing"]
 )
 def test_runs_until_it_is_told_to_end(options: list[str], how: signal.Signals, count: int, tmp_path: Path) -> None:
     """The command prints its hosts once they serve, and ends cleanly by Ctrl-C or SIGTERM."""
-    with subprocess.Popen(
-        [*COMMAND, *options],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-    ) as process:
-        assert process.stdout is not None
-        hosts = process.stdout.readline().strip()
+    with python(*COMMAND, *options, folder=tmp_path) as process:
+        hosts = line_from(process).strip()
         assert len(hosts.split(",")) == count
         client = KazooClient(hosts)
         client.start()
@@ -44,10 +34,10 @@ def test_runs_until_it_is_told_to_end(options: list[str], how: signal.Signals, c
     assert not processes_of(tmp_path)
 
 
-def test_what_cannot_start() -> None:
+def test_what_cannot_start(tmp_path: Path) -> None:
     """A server that cannot start is a message and a failure, not a traceback."""
-    with Server() as server:
-        ended = subprocess.run([*COMMAND, "--port", str(server.port)], capture_output=True, text=True, timeout=30)
-    assert ended.returncode == 1
-    assert "BindException" in ended.stderr
-    assert "Traceback" not in ended.stderr
+    with Server() as server, python(*COMMAND, "--port", str(server.port), folder=tmp_path) as process:
+        _, errors = process.communicate(timeout=20)
+    assert process.returncode == 1
+    assert "BindException" in errors
+    assert "Traceback" not in errors

@@ -122,7 +122,7 @@ def test_wanted_but_missing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_unknown_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     """A ZKCONCURRENT_SERVER that is no kind is an error that lists the kinds."""
     monkeypatch.setenv("ZKCONCURRENT_SERVER", "debain")
-    with pytest.raises(NoServerError, match=r"'debain'.* home, debian, path, pyspark"):
+    with pytest.raises(NoServerError, match=r"'debain'.* ZKCONCURRENT_SERVER takes home, debian, path, pyspark"):
         find_installation()
 
 

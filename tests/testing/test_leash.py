@@ -2,40 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.testing.processes import processes_of, wait_until_gone
-
-
-@contextmanager
-def a_process(program: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """Run a Python program whose temporary files go to a folder."""
-    with subprocess.Popen(
-        [sys.executable, "-c", program],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "TMPDIR": str(folder)},
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def line_from(process: subprocess.Popen[str]) -> str:
-    """The next line that a process prints."""
-    assert process.stdout is not None
-    return process.stdout.readline()
-
+from tests.testing.processes import line_from, processes_of, python, wait_until_gone
 
 START = """
 import os, signal, subprocess, sys
@@ -47,7 +19,7 @@ server.start()
 
 def test_exit_without_stop(tmp_path: Path) -> None:
     """A server that nobody stopped ends with the interpreter."""
-    with a_process(START, tmp_path) as process:
+    with python("-c", START, folder=tmp_path) as process:
         assert process.wait(20) == 0
     assert not any(tmp_path.iterdir())
     assert not processes_of(tmp_path)
@@ -56,7 +28,7 @@ def test_exit_without_stop(tmp_path: Path) -> None:
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_killed(how: signal.Signals, tmp_path: Path) -> None:
     """A killed process leaves no server and no folder."""
-    with a_process(START + "print(server.hosts, flush=True); signal.pause()", tmp_path) as process:
+    with python("-c", START + "print(server.hosts, flush=True); signal.pause()", folder=tmp_path) as process:
         assert line_from(process).startswith("127.0.0.1:")
         process.send_signal(how)
         process.wait(20)
@@ -79,7 +51,7 @@ Server().start()
 
 def test_killed_while_it_starts(tmp_path: Path) -> None:
     """A process killed in the very moment it has made the server's process leaves none."""
-    with a_process(KILLED_AT_ONCE, tmp_path) as process:
+    with python("-c", KILLED_AT_ONCE, folder=tmp_path) as process:
         assert process.wait(20) == -signal.SIGKILL
         for folder in tmp_path.iterdir():
             wait_until_gone(folder)
@@ -87,7 +59,7 @@ def test_killed_while_it_starts(tmp_path: Path) -> None:
 
 def test_killed_after_the_server(tmp_path: Path) -> None:
     """The folder of a server that was killed before goes as well."""
-    with a_process(START + "server.kill(); print(flush=True); signal.pause()", tmp_path) as process:
+    with python("-c", START + "server.kill(); print(flush=True); signal.pause()", folder=tmp_path) as process:
         line_from(process)
         process.kill()
         process.wait(20)
@@ -112,7 +84,7 @@ signal.pause()
 
 def test_forked_child(tmp_path: Path) -> None:
     """A forked child neither stops its parent's server when it ends, nor keeps it running when it lives on."""
-    with a_process(START + FORK, tmp_path) as process:
+    with python("-c", START + FORK, folder=tmp_path) as process:
         assert line_from(process) == "0 imok\n"
         line_from(process)
         process.kill()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import uuid
 
 import pytest
@@ -38,7 +39,7 @@ def test_the_first_in_line_holds(queue: list[str]) -> None:
 def test_each_watches_the_one_just_ahead(queue: list[str]) -> None:
     """A waiter's nearest blocker stands directly before it: a release wakes one."""
     line = line_up(queue, MUTEX)
-    for ahead, me in zip(line, line[1:], strict=False):
+    for ahead, me in itertools.pairwise(line):
         assert blockers(me, queue, MUTEX)[0] == ahead
 
 

@@ -30,7 +30,9 @@ def main() -> str | None:
     kind.add_argument("--ensemble", action="store_true", help="run three servers instead of one")
     arguments = parser.parse_args()
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # Ctrl-C too, which is ignored where a script has put this in the background.
+    for told_to_end in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(told_to_end, signal.default_int_handler)
     try:
         with Ensemble() if arguments.ensemble else Server(port=arguments.port) as service:
             print(service.hosts, flush=True)  # noqa: T201

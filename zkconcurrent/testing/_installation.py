@@ -58,7 +58,9 @@ def find_installation(kind: str | None = None) -> Installation:
     """
     wanted = kind or os.environ.get("ZKCONCURRENT_SERVER")
     if wanted and wanted not in _FINDERS:
-        raise NoServerError(f"ZKCONCURRENT_SERVER is {wanted!r}; it can be one of: {', '.join(_FINDERS)}.")
+        raise NoServerError(
+            f"No kind of ZooKeeper is called {wanted!r}; ZKCONCURRENT_SERVER takes {', '.join(_FINDERS)}."
+        )
     looked_for = []
     for name in [wanted] if wanted else _FINDERS:
         try:

@@ -174,11 +174,14 @@ class Server(Service):
         Raises:
             RuntimeError: It ended, or does not serve in time; the message ends with its log.
         """
-        deadline = time.monotonic() + timeout
-        while not self._serves():
+        began = time.monotonic()
+        waited = 0.0
+        # A question that meets the server half started may never be answered, so the patience with each begins small.
+        while not self._serves(patience=max(0.1, waited / 2)):
+            waited = time.monotonic() - began
             if not self.is_running:
                 self._fail("ended instead of serving")
-            if time.monotonic() > deadline:
+            if waited > timeout:
                 self._fail(f"did not serve within {timeout:g} s")
             time.sleep(_POLL_INTERVAL)
 
@@ -288,10 +291,10 @@ class Server(Service):
             raise RuntimeError(f"{self!r} is not running")
         return self._process
 
-    def _serves(self) -> bool:
+    def _serves(self, patience: float) -> bool:
         """Whether clients are served - and by this server, not by another that was quicker to take the port."""
         try:
-            return self._leash is not None and self._leash.folder.name in self.command("conf", timeout=1.0)
+            return self._leash is not None and self._leash.folder.name in self.command("conf", patience)
         except OSError:
             return False
 

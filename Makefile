@@ -1,0 +1,47 @@
+# Two commands for newcomers, `make demo` and `make test`. Each sets up what it needs, and nothing that is there already.
+
+PYTHON ?=
+PYTEST_ARGS ?=
+export PYTHON
+
+BIN := .venv/bin
+# All but what never talks to a server: it must pass on every kind of installation.
+SERVER_TESTS := tests --ignore=tests/unit --ignore=tests/simulation
+
+.PHONY: help demo test test-servers lint clean
+.NOTPARALLEL:
+
+help: ## this list
+	@while IFS= read -r line; do \
+	  case $$line in [a-z]*': ## '*) printf 'make %-14s %s\n' "$${line%%:*}" "$${line##*: ## }" ;; esac; \
+	done <Makefile
+	@printf '\n%s\n' 'PYTHON=... names the interpreter to use, PYTEST_ARGS=... passes more to pytest.'
+
+demo: ## threads of several processes share a lock while some of them die: is the count still right?
+	@tools/venv
+	@$(BIN)/python -c 'from zkconcurrent.testing import _java, find_installation; \
+	find_installation(); _java.find_java()' 2>/dev/null || { \
+	  echo 'There is no ZooKeeper here, or no Java; pip has both, in some 500 MB, which take a few minutes.'; \
+	  tools/venv server; }
+	@$(BIN)/python examples/demo
+
+test: ## lint and the whole suite; what it needs is installed (by apt-get, where there is one)
+	@tools/venv test lint
+	@tools/packages
+	@$(MAKE) --no-print-directory lint
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+test-servers: ## the tests that need a server, on Debian's ZooKeeper 3.8 and on pyspark's 3.9
+	@tools/venv test server
+	@tools/packages
+	ZKCONCURRENT_SERVER=debian $(BIN)/python -m pytest $(SERVER_TESTS) $(PYTEST_ARGS)
+	ZKCONCURRENT_SERVER=pyspark $(BIN)/python -m pytest $(SERVER_TESTS) $(PYTEST_ARGS)
+
+lint: ## style, format and types
+	@tools/venv lint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy zkconcurrent examples/demo
+
+clean: ## removes the environment, caches and the demo's picture
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info demo-timeline.svg

@@ -1,0 +1,143 @@
+"""Many threads of many processes add to one counter under one lock, while processes die - and the count is right.
+
+    make demo                                   # or, in an environment with zkconcurrent installed:
+    python examples/demo
+    python examples/demo --without-lock         # the same with nothing to keep them apart: the count is wrong
+
+A ZooKeeper server is started on loopback. In the middle of its critical section one worker is killed. Another is
+frozen there until its session has expired and the others have gone on; then it wakes, believes that it still holds the
+lock, and writes. What every thread did is in its journal; at the end the journals are checked and drawn as a picture.
+"""
+
+import argparse
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from store import Store
+from timeline import draw
+from verdict import Fault, Verdict, judge, victim
+from workers import DemoError, Workers
+
+from zkconcurrent.testing import NoServerError, Server, find_installation
+
+KILLED, FROZEN = 2, 3  # the workers that meet with a fault
+
+
+def run(workers: Workers, options: argparse.Namespace) -> list[Fault]:
+    """Calm, a kill, calm, a freeze, calm."""
+    everybody = [(w, t) for w in range(1, options.workers + 1) for t in range(1, options.threads + 1)]
+    try:
+        workers.run_until_all_had_a_turn(everybody)
+        workers.run_for(options.seconds)
+        killed = workers.kill(KILLED)
+        workers.run_for(options.seconds)
+        frozen = workers.freeze(FROZEN)
+        workers.run_for(1)
+        frozen = replace(frozen, woken=workers.wake(FROZEN))
+        workers.run_until_all_had_a_turn([who for who in everybody if who[0] != KILLED])
+        workers.run_for(options.seconds)
+        workers.stop()
+    finally:
+        workers.clear()
+    return [killed, frozen]
+
+
+def cycles_per_second(verdict: Verdict) -> float:
+    """While all was well: without the time in which everybody waited for a session to expire."""
+    waited = sum(fault.next_grant - fault.at for fault in verdict.faults)
+    return len(verdict.holds) / (verdict.holds[-1].end - verdict.holds[0].start - waited)
+
+
+def report(verdict: Verdict) -> Iterator[tuple[str, str]]:
+    """What came of it: names and figures."""
+    start = verdict.holds[0].start
+    yield "count", f"{verdict.number:,} of {verdict.proven:,} increments"
+    for fault in verdict.faults:
+        until = ", until its session had expired" if fault.woken else ""
+        where = f"{fault.at - start:.1f} s on, in its critical section{until}"
+        yield fault.kind, f"worker {fault.worker} (pid {fault.pid}), {where}"
+        yield "", f"the others waited {fault.next_grant - fault.at:.1f} s to get in"
+        hold = victim(fault, verdict.holds)
+        if fault.woken and hold:
+            told = "its thread was told by LockLostError" if hold.lost else "its thread was not told of the loss"
+            late = "refused its late write by the old fencing token" if hold.refused else "took its late write"
+            yield "", f"the store {late}; {told}"
+    tokens = [hold.token for hold in verdict.holds]
+    grown = "each higher than the one before" if sorted(set(tokens)) == tokens else "but they did not always grow"
+    yield "fencing tokens", f"{len(tokens):,}, from {tokens[0]:,} to {tokens[-1]:,}, {grown}"
+    turns = Counter((hold.worker, hold.thread) for hold in verdict.holds if hold.worker not in (KILLED, FROZEN))
+    yield "turns", f"{min(turns.values()):,} to {max(turns.values()):,} for each thread that met with no fault"
+    yield "speed", f"{cycles_per_second(verdict):,.0f} cycles a second"
+
+
+def picture(verdict: Verdict, options: argparse.Namespace) -> str:
+    """The timeline, with its title."""
+    title = "Who was inside when, without a lock" if options.without_lock else "Who held the lock when"
+    subtitle = (
+        f"{options.workers} processes of {options.threads} threads; {len(verdict.holds):,} holds,"
+        f" {cycles_per_second(verdict):,.0f} a second; count {verdict.number:,} of {verdict.proven:,}"
+    )
+    return draw(verdict.holds, verdict.faults, options.workers, options.threads, title, subtitle)
+
+
+def play(options: argparse.Namespace) -> Verdict:
+    """Runs it all on a server of its own, and judges what came of it."""
+    installation = find_installation()
+    with Server(installation=installation) as server, tempfile.TemporaryDirectory(prefix="zkconcurrent-demo-") as name:
+        lock = "without a lock" if options.without_lock else "under one RLock"
+        print(f"ZooKeeper {installation.version} ({installation.kind}) on {server.hosts}")
+        print(f"{options.workers} processes of {options.threads} threads add to one counter {lock}\n")
+        folder = Path(name)
+        arguments = [f"--hosts={server.hosts}", f"--threads={options.threads}"]
+        arguments += [f"--session-timeout={options.session_timeout}"]
+        arguments += ["--without-lock"] * options.without_lock
+        workers = Workers(options.workers, arguments, folder)
+        faults = run(workers, options)
+        store = Store(folder / "counter")
+        state = store.read(sys.maxsize)
+        store.close()
+        return judge(workers.entries, faults, state.number, state.writer, time.monotonic())
+
+
+def main() -> int:
+    """Runs the demo that the command line describes."""
+    summary, _, _ = (__doc__ or "").partition("\n")
+    parser = argparse.ArgumentParser(prog="python examples/demo", description=summary)
+    parser.add_argument("--without-lock", action="store_true", help="let all in at once, to see what comes of it")
+    parser.add_argument("--workers", type=int, default=4, help="processes, at least 3 (default: %(default)s)")
+    parser.add_argument("--threads", type=int, default=3, help="in each process (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=3, help="of calm around the two faults (default: %(default)s)")
+    parser.add_argument("--session-timeout", type=float, default=4, help="in seconds (default: %(default)s)")
+    parser.add_argument("--timeline", type=Path, default=Path("demo-timeline.svg"), help="(default: %(default)s)")
+    options = parser.parse_args()
+    if options.workers < 3 or options.threads < 1:
+        parser.error("at least 3 workers of 1 thread are needed: one is killed, one is frozen, and one goes on")
+
+    try:
+        verdict = play(options)
+    except (DemoError, NoServerError) as error:
+        print(f"\nFAILED: {error}")
+        return 1
+    except KeyboardInterrupt:
+        print("\nInterrupted.")
+        return 130
+    options.timeline.write_text(picture(verdict, options), encoding="utf-8")
+    print()
+    for name, figures in [*report(verdict), ("picture", str(options.timeline))]:
+        print(f"  {name:15} {figures}")
+    print()
+    if verdict.wrong:
+        for flaw in verdict.wrong:
+            print(f"WRONG: {flaw}")
+        return 1
+    print("All is well: the count is exact, no two were ever inside at once, and every token was higher than the last.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,254 @@
+"""Connections that drop, stall or lose an answer, under locks that wait and hold; each line of the table is a test."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import TypeAlias
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.protocol.states import KazooState
+
+from tests.conftest import Connect, Eventually, InThread
+from tests.integration.test_locks import queued
+from tests.tools.proxy import Proxy
+from zkconcurrent import Lock, LockLostError, RLock
+from zkconcurrent.testing import Server
+
+Kind: TypeAlias = Callable[..., Lock | RLock]
+both = pytest.mark.parametrize("kind", [Lock, RLock])
+FAST = {"connection_retry": {"max_tries": -1, "delay": 0.05, "max_delay": 0.2}}
+
+
+@pytest.mark.parametrize("strike", ["lose_answer", "lose_request"])
+@pytest.mark.parametrize("name", ["create2", "getChildren", "delete", "createContainer"])
+def test_a_lost_request_or_answer(
+    strike: str, name: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
+) -> None:
+    """Faults 1, 3, 4: whichever request of a cycle is lost, applied or not, one node is queued and none is left."""
+    lock = Lock(connect(hosts=proxy.hosts, **FAST), zk_path)
+    with getattr(proxy, strike)(name) as struck:
+        assert lock.acquire(timeout=15)
+        assert len(zk.get_children(zk_path)) == 1
+        token = lock.fencing_token
+        lock.release()
+        struck.wait()
+    eventually(queued(zk, zk_path, 0))
+    assert lock.acquire(timeout=15)
+    assert lock.fencing_token > token
+    lock.release()
+    eventually(queued(zk, zk_path, 0))
+
+
+@pytest.mark.parametrize("strike", ["lose_answer", "lose_request"])
+@pytest.mark.parametrize("name", ["create2", "getChildren", "getData"])
+def test_a_lost_request_or_answer_while_contended(
+    strike: str,
+    name: str,
+    zk: KazooClient,
+    connect: Connect,
+    proxy: Proxy,
+    zk_path: str,
+    eventually: Eventually,
+    in_thread: InThread,
+) -> None:
+    """Faults 1, 4, 7: the waiter still waits, with one node, and gets the lock when it is free."""
+    lock = Lock(connect(hosts=proxy.hosts, **FAST), zk_path)
+    mine = Lock(zk, zk_path)
+    mine.acquire()
+    with getattr(proxy, strike)(name) as struck:
+        waiting = in_thread(lock.acquire)
+        struck.wait()
+        eventually(lambda: lock.client.connected and len(zk.get_children(zk_path)) == 2)
+        assert not waiting.done()
+        mine.release()
+        assert waiting.result(15)
+    lock.release()
+    eventually(queued(zk, zk_path, 0))
+
+
+@both
+def test_a_drop_within_the_session(
+    kind: Kind, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
+) -> None:
+    """A hold stays, suspect meanwhile; what is released while disconnected is deleted once the connection is back."""
+    client = connect(hosts=proxy.hosts, timeout=10, **FAST)
+    lock = kind(client, zk_path)
+    lock.acquire()
+    token = lock.fencing_token
+    assert not lock.suspect
+    proxy.refuse()
+    proxy.cut()
+    eventually(lambda: lock.suspect)
+    assert "<locked" in repr(lock)
+    proxy.resume()
+    eventually(lambda: not lock.suspect)
+    assert lock.fencing_token == token
+    assert not lock.lost.is_set()
+    proxy.refuse()
+    proxy.cut()
+    eventually(lambda: client.state == KazooState.SUSPENDED)
+    began = time.monotonic()
+    lock.release()
+    assert time.monotonic() - began < 1
+    assert len(zk.get_children(zk_path)) == 1
+    proxy.resume()
+    eventually(queued(zk, zk_path, 0))
+
+
+@both
+def test_a_timed_acquire_keeps_its_deadline(
+    kind: Kind, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
+) -> None:
+    """Faults 9, 10: whether nobody answers or nobody is reached, a timed acquire returns False in time, a try at once.
+
+    What it may have left on the server goes when the connection is back.
+    """
+    client = connect(hosts=proxy.hosts, timeout=10, **FAST)
+    lock = kind(client, zk_path)
+    with lock:
+        pass
+    for trouble in (lambda: proxy.stall(), lambda: (proxy.refuse(), proxy.cut())):
+        trouble()
+        began = time.monotonic()
+        assert lock.acquire(timeout=0.3) is False
+        assert 0.25 < time.monotonic() - began < 3
+    eventually(lambda: client.state == KazooState.SUSPENDED)
+    began = time.monotonic()
+    assert lock.acquire(blocking=False) is False
+    assert time.monotonic() - began < 0.2
+    proxy.resume()
+    eventually(lambda: client.connected)
+    eventually(queued(zk, zk_path, 0))
+    with lock:
+        pass
+
+
+def test_a_black_hole(
+    zk: KazooClient,
+    connect: Connect,
+    proxy: Proxy,
+    zk_path: str,
+    in_thread: InThread,
+    eventually: Eventually,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Fault 9: with a link that drops everything and closes nothing, the hold is lost before another can get in."""
+    caplog.set_level(logging.WARNING, "zkconcurrent")
+    mine, theirs = Lock(connect(hosts=proxy.hosts, timeout=4, **FAST), zk_path), Lock(zk, zk_path)
+    mine.acquire()
+    lost = mine.lost
+    got: list[bool] = []
+    waiting = in_thread(lambda: theirs.acquire() and got.append(lost.is_set()))
+    eventually(queued(zk, zk_path, 2))
+    proxy.stall()
+    proxy.refuse()
+    eventually(lambda: mine.suspect)
+    assert lost.wait(20)
+    assert not waiting.done()
+    waiting.result(20)
+    assert got == [True]
+    assert "suspect" in caplog.text
+    assert "lost" in caplog.text
+    proxy.resume()
+    theirs.release()
+    with pytest.raises(LockLostError):
+        mine.release()
+    assert mine.acquire(timeout=20)
+    mine.release()
+
+
+def test_a_dead_link_under_steady_traffic(
+    connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually, in_thread: InThread
+) -> None:
+    """Fault 9: a link that dies while requests go on is noticed by the heartbeat, and replaced."""
+    client = connect(hosts=proxy.hosts, timeout=6, **FAST)
+    lock = Lock(client, zk_path)
+    lock.acquire()
+    proxy.stall(to_server=False)
+    stop: list[bool] = []
+
+    def traffic() -> None:
+        while not stop:
+            client.exists_async("/")
+            time.sleep(0.05)  # the rate of the traffic
+
+    busy = in_thread(traffic)
+    try:
+        eventually(lambda: client.state == KazooState.SUSPENDED)
+        proxy.resume()
+        eventually(lambda: client.connected)
+    finally:
+        stop.append(True)
+        busy.result(10)
+    assert not lock.lost.is_set()
+    lock.release()
+
+
+def test_a_frozen_server(zookeeper: Server, connect: Connect, zk_path: str) -> None:
+    """Fault 10: with the server stopped in its tracks, a timed acquire returns in time."""
+    lock = Lock(connect(timeout=10), zk_path)
+    zookeeper.freeze()
+    try:
+        began = time.monotonic()
+        assert lock.acquire(timeout=0.5) is False
+        assert time.monotonic() - began < 3
+    finally:
+        zookeeper.thaw()
+    assert lock.acquire(timeout=20)
+    lock.release()
+
+
+@pytest.mark.parametrize("applied", [True, False])
+def test_a_create_that_straddles_an_expiry(
+    applied: bool,
+    zk: KazooClient,
+    connect: Connect,
+    proxy: Proxy,
+    zk_path: str,
+    eventually: Eventually,
+    in_thread: InThread,
+) -> None:
+    """Faults 2, 13: the answer to a create lost and the session expired: the old node is never taken for ours."""
+    client = connect(hosts=proxy.hosts, timeout=6, **FAST)
+    lock = Lock(client, zk_path)
+    with lock:
+        pass
+    old = client.client_id
+    strike = proxy.lose_answer("create2") if applied else proxy.lose_request("create2")
+    with strike:
+        waiting = in_thread(lambda: (lock.acquire(), lock.owner(), lock.fencing_token))
+        strike.wait()
+        proxy.refuse()
+        eventually(lambda: client.state == KazooState.SUSPENDED)
+        connect(client_id=old).stop()  # closes the session
+        proxy.resume()
+        _, owner, token = waiting.result(20)
+    assert owner.session == client.client_id[0] != old[0]
+    assert owner.token == token
+    lock.release()
+    eventually(queued(zk, zk_path, 0))
+
+
+def test_a_deadline_is_one_for_the_whole_call(
+    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually, in_thread: InThread
+) -> None:
+    """Fault 18: a timed acquire does not begin to count anew when those ahead come and go."""
+    ahead, me = [Lock(connect(), zk_path) for _ in range(4)], Lock(zk, zk_path)
+    ahead[0].acquire()
+    others = []
+    for number, lock in enumerate(ahead[1:]):
+        others.append(in_thread(lock.acquire))
+        eventually(queued(zk, zk_path, number + 2))
+    began = time.monotonic()
+    mine = in_thread(me.acquire, timeout=1.5)
+    eventually(queued(zk, zk_path, 5))
+    for lock, got in zip(ahead, others, strict=False):
+        time.sleep(0.3)  # within the deadline, which this must not move
+        lock.release()
+        got.result(10)
+    assert mine.result(10) is False
+    assert time.monotonic() - began < 3
+    ahead[-1].release()

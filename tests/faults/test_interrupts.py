@@ -1,0 +1,157 @@
+"""Fault 16: an interrupt at any line of the library leaves no node, no hold and nobody stuck.
+
+A trace function raises KeyboardInterrupt at the n-th line that the library runs in a call, for every n there is.
+"""
+
+from __future__ import annotations
+
+import linecache
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any, TypeAlias
+
+import pytest
+from kazoo.client import KazooClient
+
+import zkconcurrent
+from tests.conftest import Connect, Eventually, InThread
+from tests.integration.test_locks import queued
+from zkconcurrent import Lock, RLock
+
+Kind: TypeAlias = Callable[..., Lock | RLock]
+both = pytest.mark.parametrize("kind", [Lock, RLock])
+PACKAGE = str(Path(zkconcurrent.__file__).parent)
+
+
+def _signals_come_here(line: str) -> bool:
+    """Return whether CPython may deliver a signal at the line; a trace function can raise at any.
+
+    A `with` line is visited again on the way out, before `__exit__` is called, and no signal is delivered between the
+    two (bpo-29988); nor before the return of a constant.
+    """
+    return not line.lstrip().startswith(("with ", "return True", "return None", "return False"))
+
+
+class InterruptAt:
+    """Raise KeyboardInterrupt at the n-th line run below the first frame of the library; count the lines."""
+
+    def __init__(self, line: int) -> None:
+        self.left = line
+        self.where = ""
+
+    def __enter__(self) -> None:
+        sys.settrace(self._trace)
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(None)
+
+    def _trace(self, frame: FrameType, event: str, _arg: Any) -> Any:
+        if not frame.f_code.co_filename.startswith(PACKAGE):
+            return None
+        if event == "line" and _signals_come_here(linecache.getline(frame.f_code.co_filename, frame.f_lineno)):
+            self.left -= 1
+            if self.left == 0:
+                self.where = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} {frame.f_code.co_name}"
+                raise KeyboardInterrupt
+        return self._trace
+
+
+def lines_of(call: Callable[[], object]) -> int:
+    """Return how many lines of the library a call runs."""
+    counter = InterruptAt(-1)
+    with counter:
+        call()
+    return -1 - counter.left
+
+
+@both
+def test_acquire_interrupted_at_every_line(
+    kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
+    """A free lock: the acquire either is interrupted and leaves nothing, or has succeeded."""
+    lock, other = kind(connect(timeout=2), zk_path), kind(zk, zk_path)
+    lock.acquire()
+    lock.release()
+    total = lines_of(lock.acquire)
+    lock.release()
+    for line in range(1, total + 40):
+        hook = InterruptAt(line)
+        try:
+            with hook:
+                assert lock.acquire()
+        except KeyboardInterrupt:
+            assert "<unlocked" in repr(lock), hook.where
+        else:
+            lock.release()
+        eventually(queued(zk, zk_path, 0), f"interrupted at line {line}: {hook.where}")
+    assert total > 100
+    with other:
+        pass
+
+
+@both
+def test_a_waiter_interrupted_at_every_line(
+    kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
+    """A held lock, with a deadline: wherever the waiter is interrupted, nothing of it holds the queue up."""
+    lock, held = kind(connect(timeout=2), zk_path), kind(zk, zk_path)
+    with held:
+        total = lines_of(lambda: lock.acquire(timeout=0.02))
+        for line in range(1, total + 20):
+            hook = InterruptAt(line)
+            try:
+                with hook:
+                    assert lock.acquire(timeout=0.02) is False
+            except KeyboardInterrupt:
+                pass
+            eventually(queued(zk, zk_path, 1), f"interrupted at line {line}: {hook.where}")
+    with lock:
+        pass
+
+
+@both
+def test_release_interrupted_at_every_line(
+    kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
+    """Either the lock is held still, and can be released again, or it is free; leaving a with block always frees it."""
+    lock = kind(connect(timeout=2), zk_path)
+    lock.acquire()
+    total = lines_of(lock.release)
+    for line in range(1, total + 20):
+        hook = InterruptAt(line)
+        lock.acquire()
+        try:
+            with hook:
+                lock.release()
+        except KeyboardInterrupt:
+            if "<locked" in repr(lock):
+                lock.release()
+        eventually(queued(zk, zk_path, 0), f"interrupted at line {line}: {hook.where}")
+
+
+def test_an_interrupted_waiter_holds_nobody_up(
+    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually, in_thread: InThread
+) -> None:
+    """Ctrl-C in the main thread while it waits: its node goes, and who queued behind it gets the lock."""
+    held, behind = Lock(zk, zk_path), Lock(connect(), zk_path)
+    me = Lock(connect(), zk_path)
+    held.acquire()
+
+    def interrupt() -> bool:
+        eventually(queued(zk, zk_path, 2))
+        waiting = in_thread(behind.acquire)
+        eventually(queued(zk, zk_path, 3))
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        eventually(queued(zk, zk_path, 2))
+        held.release()
+        return bool(waiting.result(10))
+
+    interrupting = in_thread(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        me.acquire()
+    assert interrupting.result(20)
+    behind.release()

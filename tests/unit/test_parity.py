@@ -1,0 +1,43 @@
+"""Parity with `threading`: every method of its locks is there, with the same parameters and defaults."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from typing import Any
+
+import pytest
+
+import zkconcurrent
+
+pairs = pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [(threading.Lock(), zkconcurrent.Lock), (threading.RLock(), zkconcurrent.RLock)],
+    ids=["Lock", "RLock"],
+)
+
+
+@pairs
+def test_every_method_is_there(theirs: Any, ours: type) -> None:
+    """What the standard library's lock has, private hooks of `threading.Condition` included, ours has."""
+    missing = {name for name in dir(theirs) if not name.startswith("__")} - set(dir(ours))
+    assert not missing
+
+
+@pairs
+@pytest.mark.parametrize("name", ["acquire", "release", "__enter__"])
+def test_the_same_parameters(theirs: Any, ours: type, name: str) -> None:
+    """The names, order and defaults of the parameters are the standard library's (checked on its Python versions)."""
+    python = {"acquire": threading._RLock.acquire, "release": threading._RLock.release}  # type: ignore[attr-defined]
+    expected = inspect.signature(python.get(name, threading._RLock.release)).parameters  # type: ignore[attr-defined]
+    got = inspect.signature(getattr(ours, name)).parameters
+    assert [(p.name, p.default) for p in got.values()] == [(p.name, p.default) for p in expected.values()]
+    assert hasattr(theirs, name)
+
+
+@pairs
+def test_a_surplus_argument_is_a_type_error(theirs: Any, ours: type) -> None:
+    """Constructors take what the standard library's take, after the client and the path; extras by keyword only."""
+    with pytest.raises(TypeError):
+        ours(None, "/app/lock", 1)
+    assert type(theirs).__name__.lower() == ours.__name__.lower()
