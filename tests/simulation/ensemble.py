@@ -40,6 +40,7 @@ class Wire:
         answers: on their way to the client: a function to be run by the client's connection thread.
         open: neither side has closed it.
         stalled_until: a black hole before that time.
+        silent_until: its answers are under way before that time.
         since: when it was opened.
         stopped_until: until when the client's process does not run.
     """
@@ -51,6 +52,7 @@ class Wire:
         self.answers: deque[tuple[int, str, Any]] = deque()
         self.open = True
         self.stalled_until = 0.0
+        self.silent_until = 0.0
         self.since = since
         self.stopped_until = stopped_until
 
@@ -133,6 +135,8 @@ class Ensemble:
         self.sessions: dict[int, SessionState] = {}
         self.wires: list[Wire] = []
         self.on_expiry: Callable[[SessionState], None] = lambda _: None
+        self.on_request: Callable[[Any], bool] = lambda _: False  # before one is served; True if it shall not be now
+        self.on_answer: Callable[[Wire, Any], None] = lambda _, __: None  # after one was served
         self.wraps = False  # creates follow so fast on each other that numbers beyond the last are given
         self.ends = False  # numbers have been near their end
 
@@ -205,10 +209,10 @@ class Ensemble:
         if not wire.open:
             return
         self.silence(wire.session)
+        wire.open = False
         while served and wire.requests and self.can_serve(wire):
             self.serve(wire)
             served -= 1
-        wire.open = False
         for request in wire.requests:
             self.world.say(f"{told(request[1])} of {_name(wire.session.number)} is lost")
         wire.requests.clear()
@@ -232,6 +236,8 @@ class Ensemble:
 
     def serve(self, wire: Wire) -> None:
         """Let the server take the next request of a connection."""
+        if self.on_request(wire.requests[0][2]):
+            return
         _, request, answer = wire.requests.popleft()
         state = wire.session
         if wire.server.cut_off_until <= self.world.now:
@@ -250,6 +256,7 @@ class Ensemble:
         wire.answers.append(
             (self.world.messages, f"the answer to {what}", (request, answer, value, error, wire.server.applied))
         )
+        self.on_answer(wire, answer)
 
     def _answer(self, wire: Wire, request: Any) -> Any:
         server, session = wire.server, wire.session

@@ -160,12 +160,18 @@ class Worker:
         section = self._enter(lock)
         try:
             self._stay(visit)
+            self.world.hear("Forget")
         finally:
             self._exit(section)
             self.checks.past.remove(section)  # no object is left that could be told of a loss
             self.world.say(f"forgets {visit.path}")
             del lock  # if it was the process's last for this path, the hold goes with it
-            self._settle(self._lock(visit))
+            try:
+                lock = self._lock(visit)
+            except KeyboardInterrupt:
+                self._settle(self._lock(visit))
+                raise
+            self._settle(lock)
 
     def _stay(self, visit: Visit) -> None:
         if visit.stay:
@@ -177,6 +183,8 @@ class Worker:
     def _acquire(self, lock: LockFace, visit: Visit, depth: int) -> bool:
         world, process = self.world, self.process
         began = world.now
+        if depth:
+            world.hear("AcquireAgain")
         self.world.say(f"acquires {visit.path}" + ("" if visit.wait == -1 else f", waiting {visit.wait:g}"))
         try:
             got = lock.acquire(False) if visit.wait == 0 else lock.acquire(timeout=visit.wait)
@@ -185,12 +193,15 @@ class Worker:
                 raise
             world.say("is told that the numbers are at their end")
             return False
-        if visit.wait != -1 and process.starved_until <= began:
+        if visit.wait != -1 and self._ran_since(began):
             limit = visit.wait or process.session.timeout / 3
             if world.now > began + limit + SLACK:
                 raise Violation(f"acquire(timeout={limit:g}) took {world.now - began:g} s")
         world.say(f"has {visit.path}" if got else f"goes without {visit.path}")
         return got
+
+    def _ran_since(self, began: float) -> bool:
+        return max(self.process.starved_until, self.actor.held_until) <= began
 
     def _enter(self, lock: LockFace) -> Section:
         hold = lock._mine()
@@ -228,7 +239,7 @@ class Worker:
             if lost:
                 raise Violation(f"the release of {ticket} is silent, and it was lost")
             section.left = True
-        if self.process.starved_until <= began and self.world.now > began + self.process.session.timeout / 6 + SLACK:
+        if self._ran_since(began) and self.world.now > began + self.process.session.timeout / 6 + SLACK:
             raise Violation(f"release() took {self.world.now - began:g} s")
 
     def _lend(self, lock: LockFace, section: Section) -> None:

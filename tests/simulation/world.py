@@ -90,6 +90,8 @@ class World:
         skip_network: have time pass once although there are messages.
         late: when that was so.
         check: looks, after every step, whether all is well.
+        hear: is told of each operation before the current actor performs it.
+        requested: is told of each request that the current actor has made, by its answer.
         at_rest: looks whether all is well when nothing can happen before time passes.
     """
 
@@ -108,6 +110,8 @@ class World:
         self.at_rest: Callable[[], None] = lambda: None
         self.failure: BaseException | None = None
         self.closed = False
+        self.hear: Callable[[str], None] = lambda _: None
+        self.requested: Callable[[object], None] = lambda _: None
         self.trace: list[str] | None = None
         self.messages = 0
         self.skip_network = False

@@ -1,0 +1,168 @@
+"""What the simulation tries, always in the same order: for the library as it is, and for each mutant of it.
+
+Three kinds of cases take turns: strikes of the table (a fault at one operation), faults at each point at which the
+target's turn can end, and random schedules. A case that fails is told as a schedule, made as small as can be, with its trace.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import NamedTuple
+
+from tests.simulation.run import Run
+from tests.simulation.schedule import Schedule, random_schedule
+from tests.simulation.shrink import shrink
+from tests.simulation.struck import StruckRun
+from tests.simulation.table import EVERYWHERE, SITUATIONS, Cell, interrupt, strikes
+from tests.simulation.world import Violation
+
+RANDOM = 500
+TRACE = 60
+
+
+class Case(NamedTuple):
+    """Something to try.
+
+    Attributes:
+        name: what it is.
+        make: makes the run, with a trace or without.
+        schedule: of a random case, what is drawn.
+        cell: of a strike, where it counts.
+    """
+
+    name: str
+    make: Callable[[bool], Run]
+    schedule: Schedule | None = None
+    cell: Cell | None = None
+
+
+class Found(NamedTuple):
+    """What an exploration came to.
+
+    Attributes:
+        steps, cases: how many were taken.
+        cells: how often which fault struck which operation.
+        failed: the case that failed, and how.
+    """
+
+    steps: int
+    cases: int
+    cells: Counter[Cell]
+    failed: tuple[Case, BaseException] | None
+
+
+def random_case(seed: int) -> Case:
+    """Return the random case of a seed."""
+    schedule = random_schedule(Random(seed))
+    return Case(f"random schedule {seed}", lambda trace: Run(schedule, trace=trace), schedule)
+
+
+def _strikes() -> Iterator[Case]:
+    for situation, strike, cell in strikes():
+        where = f"{cell.recipe}, operation {strike.index} ({cell.operation})"
+        name = f"situation {SITUATIONS.index(situation)}, {where}: fault {strike.fault}, {strike.moment}"
+        yield Case(name, lambda trace, s=situation, k=strike: StruckRun(s, k, trace=trace), cell=cell)
+
+
+def _points() -> Iterator[Case]:
+    for n, situation in enumerate(SITUATIONS):
+        calm = StruckRun(situation, at=(0, interrupt))
+        calm.to_the_end()
+        for at in range(1, calm.points + 1):
+            for way in EVERYWHERE:
+                name = f"situation {n}, point {at}: {way.__name__}"
+                yield Case(name, lambda trace, s=situation, at=(at, way): StruckRun(s, at=at, trace=trace))
+
+
+def _calm() -> Iterator[Case]:
+    for n, situation in enumerate(SITUATIONS):
+        if situation.first is None:
+            yield Case(f"situation {n}, calm", lambda trace, s=situation: CalmRun(s, trace=trace))
+
+
+class CalmRun(StruckRun):
+    """A run in which nothing goes wrong."""
+
+    def to_the_end(self) -> int:
+        """Run; nothing may be lost.
+
+        Raises:
+            Violation: something was, or anything else is wrong.
+        """
+        steps = super().to_the_end()
+        if self.checks.lost:
+            raise Violation(f"lost, and nothing went wrong: {list(self.checks.lost)}")
+        return steps
+
+
+@functools.cache
+def prepared() -> list[Case]:
+    """Return all cases, to be called while the library is as it is: what can be struck is seen in runs."""
+    systematic = [*_strikes(), *_points()]
+    random = Random(0)
+    systematic.sort(key=lambda case: random.random() * (0.3 if case.name.endswith("interrupt") else 1))
+    each = -(-len(systematic) // RANDOM)
+    mixed = list(_calm())
+    for seed in range(RANDOM):
+        mixed.append(random_case(seed))
+        mixed += systematic[seed * each : (seed + 1) * each]
+    return mixed
+
+
+def _cases() -> Iterator[Case]:
+    yield from prepared()
+    yield from map(random_case, itertools.count(RANDOM))
+
+
+def explore(enough: Callable[[int, int], bool]) -> Found:
+    """Try the cases one after the other, until one fails or, by the steps and cases there were, it is enough."""
+    steps = tried = 0
+    cells: Counter[Cell] = Counter()
+    for case in _cases():
+        if enough(steps, tried):
+            break
+        run = case.make(False)
+        tried += 1
+        try:
+            run.to_the_end()
+        except Exception as error:
+            return Found(steps + run.world.steps, tried, cells, (case, error))
+        steps += run.world.steps
+        if isinstance(run, StruckRun) and case.cell is not None and run.happened:
+            cells[case.cell] += 1
+    return Found(steps, tried, cells, None)
+
+
+def tell(case: Case, error: BaseException) -> str:
+    """Return a failure as a reader wants it: the least schedule that fails so, and what happened in it."""
+    make = case.make
+    told = [case.name]
+    if case.schedule is not None:
+        kind = _kind(error)
+        least = shrink(case.schedule, lambda schedule: _kind(_error(Run(schedule))) == kind)
+        told.append(str(least))
+
+        def make(trace: bool) -> Run:
+            return Run(least, trace=trace)
+
+    run = make(True)
+    error = _error(run) or error
+    told += run.world.trace[-TRACE:] if run.world.trace else []
+    told.append(f"{type(error).__name__}: {error}")
+    return "\n".join(told)
+
+
+def _error(run: Run) -> BaseException | None:
+    try:
+        run.to_the_end()
+    except Exception as error:
+        return error
+    return None
+
+
+def _kind(error: BaseException | None) -> object:
+    return type(error), str(error)[:12]

@@ -1,0 +1,227 @@
+"""Runs in which a fault strikes one certain operation of one thread, instead of at random."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+from tests.simulation.ensemble import Wire
+from tests.simulation.run import Run
+from tests.simulation.schedule import Schedule
+from tests.simulation.workload import Visit, Worker
+
+
+Way: TypeAlias = "Callable[[StruckRun], bool | None]"
+
+
+class Strike(NamedTuple):
+    """A fault at one operation of the target.
+
+    Attributes:
+        index: which operation, counted from the target's beginning.
+        fault: its number in faults.md.
+        way: how, of the ways in which the fault happens; it returns False if it could not.
+        moment: "before" the operation; "sent", before the server has its first request; "served", when the server has
+            answered its last; "after", where its result is taken.
+    """
+
+    index: int
+    fault: int
+    way: Way
+    moment: str
+
+
+class Situation(NamedTuple):
+    """What a target thread, a0, does, and who is around.
+
+    Attributes:
+        recipe: what the target's operations belong to until it holds; then they belong to `then`.
+        first: a strike that makes the situation.
+    """
+
+    recipe: str
+    then: str
+    threads: list[list[tuple[float, list[Visit]]]]
+    first: Strike | None = None
+
+
+class StruckRun(Run):
+    """A run of a situation with strikes.
+
+    Attributes:
+        operations: those that the target has performed, as (recipe, operation).
+        happened: the strikes that have taken place.
+        points: how often the target's turn could have ended, if it was to be struck `at` one of these points.
+        before_next_request: called instead of serving what comes next on the target's connection, which it cuts.
+        after_next_answer: called when the server has answered something on the target's connection.
+    """
+
+    def __init__(
+        self, situation: Situation, *strikes: Strike, at: tuple[int, Way] | None = None, trace: bool = False
+    ) -> None:
+        super().__init__(Schedule(situation.threads, []), trace=trace)
+        self.situation = situation
+        self.strikes = [each for each in (situation.first, *strikes) if each is not None]
+        self.operations: list[tuple[str, str]] = []
+        self.happened: list[Strike] = []
+        self.target: Worker = self.workers[0]
+        self._armed: list[Strike] = []
+        self._answers: list[object] = []
+        self._expected = 0
+        self.points = 0
+        self._at = at
+        if at is not None:
+            self.world.check = self._check_and_strike
+        self.after_next_answer: Callable[[Wire], None] | None = None
+        self.before_next_request: Callable[[], None] | None = None
+        self.target.process.connection.server = self.ensemble.follower
+        self.world.hear = self._hear
+        self.world.requested = self._requested
+        self.ensemble.on_request = self._on_request
+        self.ensemble.on_answer = self._on_answer
+
+    def _check_and_strike(self) -> None:
+        self.checks.step()
+        if self._acting and self._at is not None:
+            self.points += 1
+            if self.points == self._at[0]:
+                self.world.say("is struck here")
+                self._at[1](self)
+
+    # -- moments -------------------------------------------------------------------------------------------------
+
+    def _hear(self, operation: str) -> None:
+        if self.world.current is not self.target.actor:
+            return
+        armed, self._armed = self._armed, []
+        if not operation:
+            for strike in armed:
+                if strike.moment == "after":
+                    self._strike(strike)
+            return
+        index = len(self.operations)
+        holds = bool(self.checks.sections) and any(each.worker is self.target for each in self.checks.sections)
+        settled = operation in ("Release", "ReleaseOneLevel", "AcquireAgain", "Forget")
+        self.operations.append((self.situation.then if holds or settled else self.situation.recipe, operation))
+        self._answers.clear()
+        self._expected = operation.count("+") + 1
+        for strike in self.strikes:
+            if strike.index != index:
+                continue
+            if strike.moment == "before":
+                self._strike(strike)
+            else:
+                self._armed.append(strike)
+
+    def _requested(self, answer: object) -> None:
+        if self.world.current is self.target.actor:
+            self._answers.append(answer)
+
+    def _on_request(self, answer: object) -> bool:
+        wire, act = self.target.process.connection.wire, self.before_next_request
+        if act is not None and wire is not None and wire.requests and wire.requests[0][2] is answer:
+            self.before_next_request = None
+            act()
+            return True
+        strike = self._take("sent", answer, 0)
+        if strike is None:
+            return False
+        self._strike(strike)
+        return wire is None or not wire.open or not self.ensemble.can_serve(wire)
+
+    def _on_answer(self, wire: Wire, answer: object) -> None:
+        act = self.after_next_answer
+        if act is not None and wire is self.target.process.connection.wire:
+            self.after_next_answer = None
+            act(wire)
+        strike = self._take("served", answer, -1)
+        if strike is not None:
+            self._strike(strike)
+
+    def _take(self, moment: str, answer: object, which: int) -> Strike | None:
+        if not self._answers or self._answers[which] is not answer:
+            return None
+        strike = next((strike for strike in self._armed if strike.moment == moment), None)
+        if strike is not None:
+            self._armed.remove(strike)
+        return strike
+
+    def _strike(self, strike: Strike) -> None:
+        self.happened.append(strike)  # it may not come back
+        if strike.way(self) is False:
+            self.happened.remove(strike)
+
+    # -- what the ways are made of -------------------------------------------------------------------------------
+
+    @property
+    def _acting(self) -> bool:
+        return self.world.current is self.target.actor
+
+    def cut(self, length: float, follower: bool = False) -> bool:
+        """Cut the target's connection, with what is on it."""
+        connection = self.target.process.connection
+        connection.down_until = self.world.now + length
+        connection.server = self.ensemble.follower if follower else self.ensemble.leader
+        if connection.wire is None or not connection.wire.open:
+            return False
+        self.world.say(f"the target's connection is cut for {length:g}")
+        self.ensemble.close(connection.wire)
+        return True
+
+    def stall(self, wire: Wire, length: float) -> None:
+        """Let a connection be a black hole for a while."""
+        self.ensemble.silence(wire.session)
+        wire.stalled_until = self.world.now + length
+        self.world.at(wire.stalled_until)
+
+    def isolate(self, length: float) -> None:
+        """Cut the follower off from its leader."""
+        follower = self.ensemble.follower
+        for wire in self.ensemble.wires:
+            if wire.server is follower:
+                self.ensemble.silence(wire.session)
+        follower.cut_off_until = self.world.now + length
+        self.world.at(follower.cut_off_until, self.ensemble.recover)
+
+    def lag(self, length: float) -> None:
+        """Let the follower lag."""
+        self.ensemble.follower.lags_until = self.world.now + length
+        self.world.at(self.ensemble.follower.lags_until, self.ensemble.recover)
+
+    def starve(self, length: float) -> None:
+        """Give the target no turn for a while."""
+        self.target.process.starve(self.target.actor, self.world.now + length)
+        self.end_turn()
+
+    def end_turn(self) -> None:
+        """Let others go on."""
+        if self._acting:
+            self.target.actor.ready = True
+            self.world._leave(self.target.actor)
+
+    def interrupt(self) -> None:
+        """Interrupt the target."""
+        if self._acting:
+            raise KeyboardInterrupt
+        self.world.throw(self.target.actor, KeyboardInterrupt())
+
+    def stop(self, length: float) -> None:
+        """Stop the target's process, for a while or for good."""
+        self.world.say(f"the target's process is stopped for {length:g}")
+        self.target.process.stop_until(self.world.now + length)
+        if length < math.inf:  # it is the first to go on
+            self.world.at(self.world.now + length, lambda: setattr(self.world, "next_up", self.target.actor))
+        self.end_turn()
+
+    def delete_node(self) -> bool:
+        """Have an operator delete the target's newest node."""
+        nodes = self.ensemble.leader.nodes
+        thread = str(self.target.actor.ident)
+        ours = [path for path, node in nodes.items() if node.owner and json.loads(node.data)["thread"] == thread]
+        if ours:
+            node = max(ours, key=lambda path: nodes[path].czxid)
+            self.ensemble.delete(node)
+            self.checks.strike(node)
+        return bool(ours)

@@ -1,0 +1,348 @@
+"""The table of operations x faults: every operation of every recipe meets every fault that can befall it.
+
+The rows are the operations of the recipes, as a target thread performs them in some situation; the columns are those
+faults of faults.md that are marked S and concern the primitives there are. A situation is run once to see which
+operations there are, then once for each operation, fault and moment; each run goes to its end with all checks. What
+cannot befall an operation is said to be impossible, with the reason, and all else must have happened.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tests.simulation.ensemble import Wire
+from tests.simulation.run import CHROOT
+from tests.simulation.schedule import LAST
+from tests.simulation.struck import Situation, Strike, StruckRun, Way
+from tests.simulation.workload import Visit
+
+LOCK, RLOCK = "/app/l", "/app/r"
+
+
+# -- the faults ------------------------------------------------------------------------------------------------------
+
+
+def expire(run: StruckRun) -> bool:
+    """The connection is cut until the session is over."""
+    return run.cut(6.6)
+
+
+def expire_and_linger(run: StruckRun) -> bool:
+    """The same; the next session begins at a server that still has the nodes of the old one."""
+    run.lag(14)
+    return run.cut(6.6, follower=True)
+
+
+def lose_by_clock(run: StruckRun) -> None:
+    """The process is stopped for longer than the lease, and shorter than the timeout."""
+    run.stop(4.6)
+
+
+def expire_and_starve(run: StruckRun) -> None:
+    """The session is over, and another thread of the process holds anew, before the target goes on."""
+    run.cut(6.6)
+    run.starve(8)
+
+
+def isolate(run: StruckRun) -> None:
+    """The server of the target's client is cut off from the leader until the session is over."""
+    run.isolate(7)
+    run.starve(8)
+
+
+def answer_late(run: StruckRun) -> None:
+    """The answer to a heartbeat comes late, and nothing after it: the connection is cut until the session is over."""
+
+    def cut() -> None:
+        run.cut(7)
+
+    def late(wire: Wire) -> None:
+        wire.silent_until = run.world.now + 1.9
+        run.world.at(wire.silent_until, lambda: setattr(run, "before_next_request", cut))
+
+    run.after_next_answer = late
+    run.starve(12)
+
+
+def close_session(run: StruckRun) -> bool:
+    """An operator closes the session."""
+    wire = run.target.process.connection.wire
+    if wire is None or not wire.open:
+        return False
+    nodes = list(run.ensemble.leader.ephemerals.get(wire.session.number, ()))
+    run.ensemble.end_session(wire.session)
+    for node in nodes:
+        run.checks.strike(node)
+    run.starve(5)
+    return True
+
+
+def interrupt(run: StruckRun) -> None:
+    """It is interrupted."""
+    run.interrupt()
+
+
+def between_sessions(run: StruckRun) -> None:
+    """It gets no turn until its session is over and the next has not begun."""
+    run.cut(6.6)
+    run.starve(6.65)
+
+
+def into_next_session(run: StruckRun) -> None:
+    """It gets no turn until the next session has begun."""
+    run.cut(6.6)
+    run.starve(7)
+
+
+def into_next_session_and_cut(run: StruckRun) -> None:
+    """The same, and there the answer to its next request is lost."""
+
+    def lose(_: Wire) -> None:
+        run.cut(0)
+
+    def listen() -> None:
+        run.after_next_answer = lose
+
+    run.cut(6.6)
+    run.world.at(run.world.now + 6.9, listen)
+    run.starve(7)
+
+
+def predecessor_gives_up(run: StruckRun) -> bool:
+    """Somebody ahead in the queue, not the holder, gives up."""
+    ahead = [worker for worker in run.workers[1:] if not worker.done and worker.visits[0].wait != -1]
+    if ahead:
+        run.world.throw(ahead[-1].actor, KeyboardInterrupt())
+    return bool(ahead)
+
+
+def hold_answers(run: StruckRun) -> bool:
+    """Nothing is heard until the very moment at which the target's time is up."""
+    wire = run.target.process.connection.wire
+    visit = run.target.visits[0]
+    deadline = 1000.0 + run.target.start + visit.wait
+    if wire is None or not wire.open or deadline <= run.world.now:
+        return False
+    run.stall(wire, deadline - run.world.now)
+    return True
+
+
+def hear_nothing(run: StruckRun) -> bool:
+    """Nothing is heard for longer than the target has time."""
+    wire = run.target.process.connection.wire
+    if wire is None or not wire.open:
+        return False
+    run.stall(wire, 3.5)
+    return True
+
+
+def count_from(number: int, wraps: bool = False) -> Way:
+    """The queue's sequence numbers are near their end."""
+
+    def count(run: StruckRun) -> bool:
+        path = CHROOT + run.target.visits[0].path
+        if path not in run.ensemble.leader.nodes:
+            return False
+        run.ensemble.wraps = wraps
+        run.ensemble.count_from(path, number)
+        return True
+
+    return count
+
+
+BEFORE, SENT, SERVED, AFTER = "before", "sent", "served", "after"
+ANY = (BEFORE, SENT, SERVED, AFTER)
+
+
+class Fault(NamedTuple):
+    """A fault of faults.md, and how it happens."""
+
+    number: int
+    ways: tuple[tuple[Way, tuple[str, ...]], ...]
+
+
+EVERYWHERE = (interrupt, between_sessions, into_next_session, into_next_session_and_cut)
+"""What strikes at every point at which the target's turn can end, not only at its operations."""
+
+FAULTS = (
+    Fault(1, ((lambda run: run.cut(0.3), (SENT, SERVED)),)),
+    Fault(2, ((expire, (SENT, SERVED)), (expire_and_linger, (SENT, SERVED)))),
+    Fault(3, ((lambda run: run.cut(0.3), (SENT, SERVED)),)),
+    Fault(4, ((lambda run: run.cut(0), ANY), (lambda run: run.cut(1, follower=True), ANY))),
+    Fault(5, ((expire, ANY),)),
+    Fault(6, ((expire, ANY), (isolate, (BEFORE,)), (answer_late, (BEFORE,)), (close_session, (BEFORE,)))),
+    Fault(7, ((lambda run: run.cut(2.5), ANY),)),
+    Fault(13, ((expire_and_linger, ANY),)),
+    Fault(16, ((interrupt, ANY),)),
+    Fault(17, ((hold_answers, (BEFORE, SENT, SERVED)), (hear_nothing, (BEFORE, SENT, SERVED)))),
+    Fault(18, ((predecessor_gives_up, ANY),)),
+    Fault(20, ((lambda run: run.delete_node(), ANY),)),
+    Fault(22, tuple((count_from(LAST - n, wraps), (BEFORE,)) for n in range(3) for wraps in (False, True))),
+    Fault(32, ((lambda run: run.stop(math.inf), ANY),)),
+    Fault(39, ((expire_and_starve, (BEFORE,)),)),
+    Fault(40, ((lose_by_clock, ANY),)),
+    Fault(42, ((lambda _: None, (BEFORE,)),)),
+)
+
+# -- who can meet whom -----------------------------------------------------------------------------------------------
+
+SILENT = {"Begin", "Grant", "AcquireAgain", "ReleaseOneLevel", "Forget"}  # send nothing
+HOLDING = {"AcquireAgain", "ReleaseOneLevel", "Release", "Forget"}
+
+
+def impossible(recipe: str, operation: str, fault: int) -> str | None:
+    """Return why the fault can't befall the operation; None if it can."""
+    parts = set(operation.split("+"))
+    holding = operation in HOLDING
+    if fault in (1, 2, 22) and "Create" not in parts:
+        return "creates nothing"
+    if fault == 3 and not parts & {"Release", "Discard"}:
+        return "deletes nothing"
+    if fault == 4 and parts & SILENT and operation != "Begin":
+        return "sends nothing"
+    if fault in (5, 7) and operation != "WaitGone":
+        return "does not wait in the queue"
+    if fault in (6, 40) and not holding:
+        return "does not hold"
+    if fault == 39 and not (holding and recipe in ("release", "re-entrant")):
+        return "settles nothing"
+    if fault == 17 and recipe != "timed acquire":
+        return "has no deadline"
+    if fault == 18 and (recipe != "timed acquire" or operation != "WaitGone"):
+        return "has no deadline, or no predecessor"
+    looks = operation == "Sync+Children" and recipe.startswith("try_acquire")
+    if fault == 20 and (operation in ("Begin", "MakeContainer+MakeContainer") or looks):
+        return "has no node yet"
+    if fault == 42 and operation != "Forget":
+        return "the object is in use"
+    return None
+
+
+# -- the situations --------------------------------------------------------------------------------------------------
+
+
+def _first(index: int, way: Way, moment: str) -> Strike:
+    return Strike(index, 0, way, moment)
+
+
+def _others(*starts: float, stay: float = 0.0) -> list[tuple[float, list[Visit]]]:
+    return [(start, [Visit(LOCK, stay=stay)]) for start in starts]
+
+
+HOLDER = (0.0, [Visit(LOCK, stay=1.0)])
+END = count_from(LAST)
+SITUATIONS = (
+    Situation("acquire", "release", [[(0, [Visit(LOCK, stay=0.5)])], _others(0.2)]),
+    Situation("acquire", "release", [[(0.5, [Visit(LOCK)])], [HOLDER, *_others(0.6)]]),
+    Situation("acquire", "release", [[(0.5, [Visit(LOCK, leave="with")])], [HOLDER, *_others(0.4, 0.6)]]),
+    Situation("acquire", "release", [[(0.5, [Visit(LOCK, stay=2, leave="with")]), *_others(0.6)], [HOLDER]]),
+    Situation("acquire", "release", [[(0, [Visit(LOCK, stay=1)]), *_others(0.5, stay=3)], _others(0.6)]),
+    # A lost answer; an own node that is gone; a number that orders nothing; a lease that has run out.
+    Situation(
+        "acquire",
+        "release",
+        [[(0.5, [Visit(LOCK)])], [HOLDER, *_others(0.6)]],
+        _first(1, lambda run: run.cut(0), SERVED),
+    ),
+    Situation(
+        "acquire",
+        "release",
+        [[(0.5, [Visit(LOCK)])], _others(0, stay=3)],
+        _first(2, lambda run: run.delete_node(), SERVED),
+    ),
+    Situation("acquire", "release", [[(0.5, [Visit(LOCK)])], [HOLDER]], _first(1, END, BEFORE)),
+    Situation("acquire", "release", [[(0.5, [Visit(LOCK)])], _others(6)], _first(4, lose_by_clock, BEFORE)),
+    # A hold that is lost before it is left.
+    Situation("acquire", "release", [[(0, [Visit(LOCK, stay=1)])], _others(6)], _first(4, lose_by_clock, AFTER)),
+    Situation("acquire", "release", [[(0, [Visit(LOCK, stay=1, leave="with")])], _others(1)], _first(4, expire, AFTER)),
+    Situation("hand-over", "release", [[(0.5, [Visit(LOCK)]), HOLDER], _others(0.6)]),
+    Situation("timed acquire", "release", [[(0, [Visit(LOCK, wait=1, stay=0.5)])], _others(0.2)]),
+    Situation("timed acquire", "release", [[(0.5, [Visit(LOCK, wait=1)])], [*_others(0, stay=3), *_others(0.6)]]),
+    # The holder leaves just when the time is up, in either process.
+    Situation("timed acquire", "release", [[(0.5, [Visit(LOCK, wait=0.5)])], [HOLDER, *_others(0.6)]]),
+    Situation("timed acquire", "release", [[(0.5, [Visit(LOCK, wait=0.5)]), HOLDER], _others(0.6)]),
+    Situation(
+        "timed acquire",
+        "release",
+        [[(0.5, [Visit(LOCK, wait=0.05)])], [HOLDER]],
+        _first(1, lambda run: run.cut(0), SENT),
+    ),
+    Situation(
+        "timed acquire",
+        "release",
+        [[(0.5, [Visit(LOCK, wait=1)])], [HOLDER]],
+        _first(1, lambda run: run.cut(0), SERVED),
+    ),
+    Situation(
+        "timed acquire",
+        "release",
+        [
+            [(0.5, [Visit(LOCK, wait=2)])],
+            [HOLDER, (0.2, [Visit(LOCK, wait=9)])],
+            [(0.3, [Visit(LOCK, wait=9, stay=3)])],
+        ],
+    ),
+    Situation("timed acquire", "release", [[(0.5, [Visit(LOCK, wait=3)])], [HOLDER]], _first(1, END, BEFORE)),
+    Situation("try_acquire", "release", [[(0, [Visit(LOCK, wait=0, stay=0.5)])], _others(0.2)]),
+    Situation("try_acquire", "release", [[(0, [Visit(LOCK, wait=0)])], _others(0, 0)]),
+    Situation("try_acquire, held", "release", [[(0.5, [Visit(LOCK, wait=0)])], [HOLDER, *_others(0.6)]]),
+    Situation("acquire", "re-entrant", [[(0, [Visit(RLOCK, True, depth=2, stay=1)])], [(0.5, [Visit(RLOCK, True, stay=2)])]]),
+    Situation(
+        "acquire",
+        "re-entrant",
+        [[(0, [Visit(RLOCK, True, depth=2, stay=1)]), (0.5, [Visit(RLOCK, True)])], [(0.6, [Visit(RLOCK, True)])]],
+    ),
+    Situation("acquire", "dropped", [[(0, [Visit(LOCK, stay=1, leave="forget")])], _others(0.5)]),
+    Situation("acquire", "dropped", [[(0, [Visit(LOCK, stay=1, leave="forget")]), *_others(0.5)], _others(0.6)]),
+)
+
+
+class Cell(NamedTuple):
+    """Where a strike is counted."""
+
+    recipe: str
+    operation: str
+    fault: int
+
+
+def strikes() -> Iterator[tuple[Situation, Strike, Cell]]:
+    """Yield every strike of every situation."""
+    for situation in SITUATIONS:
+        calm = StruckRun(situation)
+        calm.to_the_end()
+        for index, (recipe, operation) in enumerate(calm.operations):
+            for fault in FAULTS:
+                if impossible(recipe, operation, fault.number):
+                    continue
+                for way, moments in fault.ways:
+                    for moment in moments:
+                        yield situation, Strike(index, fault.number, way, moment), Cell(recipe, operation, fault.number)
+
+
+def render(cells: Counter[Cell]) -> str:
+    """Return the table as text: how often each fault struck each operation; a dash where it can't."""
+    rows = sorted({(cell.recipe, cell.operation) for cell in cells})
+    names = [f"{recipe}: {operation}" for recipe, operation in rows]
+    width = max(map(len, names))
+    lines = [" " * width + "".join(f"{fault.number:5d}" for fault in FAULTS)]
+    for (recipe, operation), name in zip(rows, names, strict=True):
+        counts = (
+            "    -" if impossible(recipe, operation, fault.number) else f"{cells[Cell(recipe, operation, fault.number)]:5d}"
+            for fault in FAULTS
+        )
+        lines.append(f"{name:{width}}{''.join(counts)}")
+    return "\n".join(lines)
+
+
+def holes(cells: Counter[Cell]) -> list[Cell]:
+    """Return the cells in which nothing happened although it could."""
+    rows = {(cell.recipe, cell.operation) for cell in cells}
+    return [
+        Cell(recipe, operation, fault.number)
+        for recipe, operation in sorted(rows)
+        for fault in FAULTS
+        if not impossible(recipe, operation, fault.number) and not cells[Cell(recipe, operation, fault.number)]
+    ]

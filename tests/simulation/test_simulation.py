@@ -1,0 +1,36 @@
+"""One test over everything that the simulation tries, for the library as it is and for each seeded mutant of it."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+
+from tests.simulation.explore import explore, prepared, tell
+from tests.simulation.mutants import MUTANTS, Mutant, seeded
+from tests.simulation.table import holes, render
+
+STEPS = int(os.environ.get("SIM_STEPS", "20000"))
+Report = list[str]
+
+
+@pytest.mark.parametrize("mutant", [None, *MUTANTS], ids=lambda mutant: mutant.name if mutant else "the library")
+def test_simulation(mutant: Mutant | None, simulated: Report) -> None:
+    """Whatever strikes, two never hold, nobody is forgotten and nothing is left; each seeded bug is found."""
+    all_cases = len(prepared())
+    began = time.perf_counter()
+    if mutant is not None:
+        with seeded(mutant):
+            found = explore(lambda _, tried: tried >= all_cases)
+        assert found.failed is not None, f"{found.steps:,} steps did not find it"
+        case, error = found.failed
+        simulated.append(f"{mutant.name:75} {found.cases:5} cases {found.steps:8,} steps: {type(error).__name__} {error}"[:170])
+        return
+    found = explore(lambda steps, tried: tried >= all_cases and steps >= STEPS)
+    assert found.failed is None, tell(*found.failed)
+    speed = found.steps / (time.perf_counter() - began)
+    simulated.insert(0, f"{found.cases:,} cases, {found.steps:,} steps, {speed:,.0f} a second; operations x faults:")
+    simulated.insert(1, render(found.cells))
+    assert found.steps >= 20_000
+    assert not holes(found.cells)
