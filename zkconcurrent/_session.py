@@ -420,8 +420,13 @@ class Session:
                 self.interior[above] = self.interior.get(above, 0) + 1
             return place
 
+    def drop(self, path: str, tickets: list[Ticket]) -> None:
+        """Have tickets given up, now or, if that is interrupted, by the keeper."""
+        self.dropped.append((path, tickets))
+        self.sweep()
+
     def sweep(self) -> None:
-        """Release what garbage collected primitives still held."""
+        """Give up what garbage collected primitives still held, and what interrupted drivers left."""
         while self.dropped:
             with self.lock:
                 if not self.dropped:

@@ -50,7 +50,7 @@ class Checks:
                 if ticket.state is not State.HELD:
                     continue
                 if ticket not in self.seen:
-                    self._granted(ticket)
+                    self._granted(ticket, registry.lease_end)
                 if now >= registry.lease_end:
                     continue  # it says of itself that it is lost
                 other = holders.setdefault(ticket.path, ticket)
@@ -64,9 +64,11 @@ class Checks:
             if section.hold.ticket.state is State.DISCARDED and section.worker.process.alive:
                 raise Violation(f"{section.worker.name} is in its critical section, and its hold was given up")
 
-    def _granted(self, ticket: Ticket) -> None:
+    def _granted(self, ticket: Ticket, lease_end: float) -> None:
         self.seen[ticket] = None
         self.world.say(f"HOLDS {ticket.path} by {ticket.name}, token {ticket.token}")
+        if self.world.now >= lease_end:
+            raise Violation(f"{ticket} was granted, and the lease has run out")
         if ticket.token < self.newest.get(ticket.path, 0) and not self.excused(ticket):
             raise Violation(f"the fencing token of {ticket} is {ticket.token}, after {self.newest[ticket.path]}")
         self.newest[ticket.path] = max(ticket.token, self.newest.get(ticket.path, 0))
@@ -117,7 +119,7 @@ class Checks:
         self.struck[node] = len(self.ensemble.log)
         for process in self.processes:
             for ticket in process.session.registry.tickets.values():
-                if self.chroot + ticket.node == node and ticket.state is State.HELD:
+                if self.chroot + ticket.node == node:
                     began = self.world.now
                     within = process.session.timeout / 3 + 0.1
                     self.world.at(began + within, lambda p=process, t=ticket: self._noticed(p, t, began))
@@ -128,7 +130,7 @@ class Checks:
             return
         if max(self.ensemble.follower.lags_until, self.ensemble.follower.cut_off_until) > began:
             return
-        if ticket.state is State.HELD and self.world.late <= began:
+        if ticket.prefix in process.session.registry.tickets and self.world.late <= began:
             raise Violation(f"{ticket} was deleted {self.world.now - began:g} s ago, and its process does not know")
 
     # -- when nothing can happen before time passes --------------------------------------------------------------

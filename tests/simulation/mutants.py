@@ -255,16 +255,15 @@ MUTANTS = [
         ("_session:Session._beat", "self.registry.renewed(now)", "self.registry.renewed(self.clock())"),
     ),
     _one(
-        "reads renew the lease",
-        "_driver:Driver._result",
-        "if isinstance(step, Sync | MakeContainer):",
-        "if True:",
-    ),
-    _one(
-        "the lease of the session before goes on in the next",
-        "_registry:Registry.opened",
-        "self.lease_end = 0.0",
+        "the heartbeat only reads",
+        "_session:Session._beat",
+        'self.link.sync("/", Callback(synced))',
         "pass",
+        (
+            "_session:Session._beat",
+            "self.link.ephemerals(Callback(listed))",
+            "self.link.ephemerals(Callback(lambda answer: (synced(answer), listed(answer))))",
+        ),
     ),
     # Deletes.
     _one(

@@ -41,6 +41,8 @@ class Run:
         self.processes = [
             Process(self.world, self.ensemble, "abc"[n], n + 1, TIMEOUT) for n in range(len(schedule.threads))
         ]
+        for n, process in enumerate(self.processes):
+            process.connection.server = self.ensemble.servers[n % 2]
         self.checks = Checks(self.world, self.ensemble, self.processes, CHROOT)
         self.workers = [
             Worker(process, self.checks, f"{process.name}{n}", visits, start)
@@ -178,6 +180,8 @@ class Run:
         wire = None if process is None else process.connection.wire
         if process is None or wire is None or not wire.open:
             return False
+        while it.after % 2 and self.ensemble.can_serve(wire):
+            self.ensemble.serve(wire)  # so that the answers are late
         self.world.say(f"the connection of {process.name} stalls for {LENGTHS[it.length]:g}")
         self.ensemble.silence(wire.session)
         wire.stalled_until = self.world.now + LENGTHS[it.length]
@@ -201,8 +205,9 @@ class Run:
         for wire in self.ensemble.wires:
             if wire.server is follower:
                 self.ensemble.silence(wire.session)
-        follower.cut_off_until = self.world.now + LENGTHS[it.length]
-        self.world.say(f"the follower is cut off for {LENGTHS[it.length]:g}")
+        length = LENGTHS[4 + it.length % 5]
+        follower.cut_off_until = self.world.now + length
+        self.world.say(f"the follower is cut off for {length:g}")
         self.world.at(follower.cut_off_until, self.ensemble.recover)
 
     def _stop(self, it: Deviation) -> bool | None:

@@ -146,6 +146,9 @@ class Worker:
             if section is None:
                 raise  # each loss was settled
             self._check_lost(lock, section)
+        else:
+            assert section is not None
+            section.left = True
         finally:
             if section is not None:  # an interrupt in __exit__ leaves it to us, as with every `with`
                 self._settle(lock)
@@ -236,6 +239,8 @@ class Worker:
                     lock.release()
                 except LockLostError:
                     self._check_lost(lock, section)
+                else:
+                    section.left = True
 
         helper = self.world.spawn(f"{self.name}.helper", release, self.process)
         while not helper.done:
