@@ -94,9 +94,9 @@ class ReadLock(RLock):
     _kind = "ReadWriteLock"
     _rule = READ
 
-    def _take(self, blocking: bool, timeout: float) -> bool:
+    def _take(self, blocking: bool, timeout: float, depth: int = 1) -> bool:
         writing = self._writing()
-        if super()._take(blocking, timeout):
+        if super()._take(blocking, timeout, depth):
             return True
         if writing is not None:
             self._check(writing)
@@ -125,10 +125,10 @@ class WriteLock(RLock):
     _kind = "ReadWriteLock"
     _rule = WRITE
 
-    def _take(self, blocking: bool, timeout: float) -> bool:
+    def _take(self, blocking: bool, timeout: float, depth: int = 1) -> bool:
         check_timeout(blocking, timeout)
         self._refuse_upgrade("release the read lock first, and look again at what was read once the write lock is held")
-        return super()._take(blocking, timeout)
+        return super()._take(blocking, timeout, depth)
 
     def _release_save(self) -> int:
         self._refuse_upgrade("release it before waiting for a condition")

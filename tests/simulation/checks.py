@@ -143,18 +143,23 @@ class Checks:
         for process in self.processes:
             for ticket in process.session.registry.tickets.values():
                 if self.chroot + ticket.node == node:
-                    began = self.world.now
-                    within = process.session.timeout / 3 + 0.1
-                    self.world.at(began + within, lambda p=process, t=ticket: self._noticed(p, t, began))
+                    self._notice(process, ticket, self.world.now)
 
-    def _noticed(self, process: Process, ticket: Ticket, began: float) -> None:
-        wire = process.connection.wire
-        if wire is None or not wire.open or wire.heard_since() > began or process.starved_until > began:
+    def _notice(self, process: Process, ticket: Ticket, began: float) -> None:
+        """Look whether the process knows, as soon as it had the time for two heartbeats."""
+        wire, follower, now = process.connection.wire, self.ensemble.follower, self.world.now
+        within = process.session.timeout / 3 + 0.1
+        known = ticket.state is State.QUEUED and (ticket.awaits is None or ticket.stirred)  # its thread will look
+        if known or ticket.prefix not in process.session.registry.tickets or not process.alive:
             return
-        if max(self.ensemble.follower.lags_until, self.ensemble.follower.cut_off_until) > began:
-            return
-        if ticket.prefix in process.session.registry.tickets and self.world.late <= began:
-            raise Violation(f"{ticket} was deleted {self.world.now - began:g} s ago, and its process does not know")
+        since = max(began, process.starved_until, self.world.late, follower.lags_until, follower.cut_off_until)
+        if wire is None or not wire.open:
+            since = now
+        else:
+            since = max(since, wire.heard_since(), wire.silent_until)
+        if now >= since + within:
+            raise Violation(f"{ticket} was deleted {now - began:g} s ago, and its process does not know")
+        self.world.at(since + within, lambda: self._notice(process, ticket, began))
 
     # -- when nothing can happen before time passes --------------------------------------------------------------
 
@@ -167,7 +172,9 @@ class Checks:
             return True
         for process in self.processes:
             wire = process.connection.wire
-            if process.alive and (not process.runs or (wire is not None and wire.stalled_until > now)):
+            if process.alive and (
+                not process.runs or (wire is not None and max(wire.stalled_until, wire.silent_until) > now)
+            ):
                 return True
         return False
 

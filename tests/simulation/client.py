@@ -19,7 +19,7 @@ from tests.simulation.world import Actor, Event, ReentrantLock, World
 from zkconcurrent._kazoo import KazooClient, Link
 from zkconcurrent._session import Session
 
-HANDSHAKE_RETRY = 0.1
+RETRY = 0.1  # how long kazoo waits before it connects again
 
 
 class Handler:
@@ -131,7 +131,7 @@ class Connection:
         if self.wire is None or not self.wire.open:
             raise OSError("not connected")
         self.world.say("cuts its connection")
-        self.wire.stalled_until = 0.0
+        self.wire.stalled_until = self.wire.silent_until = 0.0
         self.ensemble.close(self.wire)
 
     # The thread.
@@ -150,6 +150,7 @@ class Connection:
             elif not client._stopped.is_set():
                 self.world.say("is told that its session has expired")
                 client._session_callback(KeeperState.EXPIRED_SESSION)
+                self.down_until = self.world.now + RETRY
         client._session_callback(KeeperState.CLOSED)
 
     def _connect(self) -> bool:
@@ -167,7 +168,7 @@ class Connection:
             )
             if wire is None:
                 self.server = self.ensemble.leader
-                world.sleep(HANDSHAKE_RETRY)
+                world.sleep(RETRY)
         if isinstance(wire, str):
             return False
         self.wire = wire
@@ -222,7 +223,7 @@ class Process:
     Attributes:
         alive: it was not killed.
         stopped_until: it does not run before that time.
-        starved_until: until when one of its threads gets no turn.
+        starved_until: until when a thread gets no turn that others need.
     """
 
     def __init__(self, world: World, ensemble: Ensemble, name: str, number: int, timeout: float) -> None:
@@ -232,11 +233,13 @@ class Process:
         self.alive = True
         self.stopped_until = 0.0
         self.starved_until = 0.0
+        begun = len(world.actors)
         self.client = Client(self, timeout)
         link = Link(self.client)
         link.identity = world.whoami
         self.client._stopped.clear()
         self.session = Session(self.client, link, clock=lambda: world.now, now=lambda: world.now)
+        self.own_threads = set(world.actors[begun:])
         self.session.registry.seed = f"{number:08d}-0000-4000-8000"
 
     @property
@@ -249,6 +252,13 @@ class Process:
     def runs(self) -> bool:
         """Whether its threads get turns."""
         return self.stopped_until <= self.world.now
+
+    def starve(self, actor: Actor, time: float) -> None:
+        """Give a thread of the process no turn before that time."""
+        actor.held_until = time
+        self.world.at(time)
+        if actor in self.own_threads or self.session.lock.owner is actor:
+            self.starved_until = max(self.starved_until, time)
 
     def listen(self, actor: Actor) -> None:
         """Wait until the network gives the calling actor a message."""
@@ -269,7 +279,8 @@ class Process:
             if not self.runs:
                 return found
             routine = connection._connection_routine
-            if wire.answers and routine.listens and wire.stalled_until <= world.now and world.available(routine):
+            arrived = max(wire.stalled_until, wire.silent_until) <= world.now
+            if wire.answers and arrived and routine.listens and world.available(routine):
                 found.append((wire.answers[0][0], lambda: world.resume(routine)))
         elif not self.runs:
             return found

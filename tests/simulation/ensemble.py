@@ -40,6 +40,7 @@ class Wire:
         answers: on their way to the client: a function to be run by the client's connection thread.
         open: neither side has closed it.
         stalled_until: a black hole before that time.
+        silent_until: its answers are under way before that time.
         since: when it was opened.
         stopped_until: until when the client's process does not run.
     """
@@ -51,6 +52,7 @@ class Wire:
         self.answers: deque[tuple[int, str, Any]] = deque()
         self.open = True
         self.stalled_until = 0.0
+        self.silent_until = 0.0
         self.since = since
         self.stopped_until = stopped_until
 
@@ -134,7 +136,7 @@ class Ensemble:
         self.wires: list[Wire] = []
         self.on_expiry: Callable[[SessionState], None] = lambda _: None
         self.on_request: Callable[[Any], bool] = lambda _: False  # before one is served; True if it shall not be now
-        self.on_answer: Callable[[Any], None] = lambda _: None  # after one was served
+        self.on_answer: Callable[[Wire, Any], None] = lambda _, __: None  # after one was served
         self.wraps = False  # creates follow so fast on each other that numbers beyond the last are given
         self.ends = False  # numbers have been near their end
 
@@ -254,7 +256,7 @@ class Ensemble:
         wire.answers.append(
             (self.world.messages, f"the answer to {what}", (request, answer, value, error, wire.server.applied))
         )
-        self.on_answer(answer)
+        self.on_answer(wire, answer)
 
     def _answer(self, wire: Wire, request: Any) -> Any:
         server, session = wire.server, wire.session

@@ -79,16 +79,20 @@ MUTANTS = [
         "if isinstance(steps[i], Create | Multi):",
         "if False:",
     ),
+    # Each of these lines alone keeps a node of an older session, seen at a server that lags, from being adopted.
     _one(
         "a node of an older session is adopted: no ephemeralOwner check",
         "_recipes:find",
         " or node.session != ticket.session",
         "",
+        ("_recipes:join", "_, names = yield Sync(path, ticket), Children", "names = yield Children"),
         (
             "_driver:Driver._connected",
-            "if ticket is not None and (ticket.session != present or ticket.state is State.DISCARDED):\n            raise SessionExpired",
+            "if ticket is not None and (ticket.session != present or ticket.state is State.DISCARDED):\n"
+            "            raise SessionExpired",
             "if ticket is not None and present is not None:\n            ticket.session = present",
         ),
+        ("_registry:Registry.grant", "if now >= self.lease_end:", "if False:"),
     ),
     _one(
         "a create that slips into the next session is taken for one of its own",
@@ -234,6 +238,7 @@ MUTANTS = [
         "_registry:Registry.ended",
         "self._lose(ticket)",
         "pass",
+        ("_registry:Registry.opened", "self.lease_end = 0.0", "pass"),
     ),
     _one(
         "nobody is told of a loss",

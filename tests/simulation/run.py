@@ -16,9 +16,11 @@ from tests.simulation.ensemble import Ensemble
 from tests.simulation.schedule import LAST, LENGTHS, TIMEOUT, Deviation, Schedule
 from tests.simulation.workload import Worker
 from tests.simulation.world import CALM, Actor, Violation, World
+from zkconcurrent._base import LockFace
 from zkconcurrent._driver import Driver
+from zkconcurrent._lock import Lock
 from zkconcurrent._ops import Children
-from zkconcurrent._registry import Ticket
+from zkconcurrent._rlock import RLock
 
 CHROOT = "/root"
 PATIENCE = 400.0
@@ -139,12 +141,9 @@ class Run:
         actor = self.world.next_up
         if actor is None or actor.process is None:
             return False
-        actor.held_until = self.world.now + LENGTHS[it.length]
-        if it.length == 0:  # until everybody else waits
-            actor.held_until = self.world.now + 1e-3
-        actor.process.starved_until = max(actor.process.starved_until, actor.held_until)
+        # The shortest: until everybody else waits.
+        actor.process.starve(actor, self.world.now + (LENGTHS[it.length] or 1e-3))
         self.world.say(f"{actor} is starved until {actor.held_until - 1000:.3f}")
-        self.world.at(actor.held_until)
         return None
 
     def _straddle(self, it: Deviation) -> bool | None:
@@ -180,8 +179,10 @@ class Run:
         wire = None if process is None else process.connection.wire
         if process is None or wire is None or not wire.open:
             return False
-        while it.after % 2 and self.ensemble.can_serve(wire):
-            self.ensemble.serve(wire)  # so that the answers are late
+        if it.after % 2:  # only towards the client
+            wire.silent_until = self.world.now + LENGTHS[it.length]
+            self.world.at(wire.silent_until)
+            return None
         self.world.say(f"the connection of {process.name} stalls for {LENGTHS[it.length]:g}")
         self.ensemble.silence(wire.session)
         wire.stalled_until = self.world.now + LENGTHS[it.length]
@@ -279,7 +280,8 @@ class Run:
 @contextmanager
 def _quietly(run: Run) -> Iterator[None]:
     """Hear of operations, and keep the library's warnings to ourselves; collect no garbage while it runs."""
-    perform, release = Driver._perform, Driver.release
+    perform = Driver._perform
+    releases = {kind: kind.release for kind in (Lock, RLock)}
 
     def performed(driver: Driver, step: Any) -> Any:
         steps = step if type(step) is tuple else (step,)
@@ -291,16 +293,19 @@ def _quietly(run: Run) -> Iterator[None]:
                 run.note_listing(each, one)
         return answer
 
-    def released(driver: Driver, ticket: Ticket) -> None:
-        run.world.hear("Release")
-        release(driver, ticket)
+    def released(lock: LockFace) -> None:
+        hold = lock._mine()
+        run.world.hear("Release" if hold is None or hold.depth == 1 else "ReleaseOneLevel")
+        releases[type(lock)](lock)
         run.world.hear("")
 
     log = logging.getLogger("zkconcurrent")
     disabled, log.disabled = log.disabled, True
     collects = gc.isenabled()
     gc.disable()
-    Driver._perform, Driver.release = performed, released  # type: ignore[method-assign]
+    Driver._perform = performed  # type: ignore[method-assign]
+    for kind in releases:
+        kind.release = released  # type: ignore[method-assign]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)
@@ -310,7 +315,9 @@ def _quietly(run: Run) -> Iterator[None]:
             for place in list(process.session.places.values()):
                 place.holds.clear()
             process.session.registry.tickets.clear()
-        Driver._perform, Driver.release = perform, release  # type: ignore[method-assign]
+        Driver._perform = perform  # type: ignore[method-assign]
+        for kind, release in releases.items():
+            kind.release = release  # type: ignore[method-assign]
         log.disabled = disabled
         if collects:
             gc.enable()

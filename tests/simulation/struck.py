@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
+from tests.simulation.ensemble import Wire
 from tests.simulation.run import Run
 from tests.simulation.schedule import Schedule
 from tests.simulation.workload import Visit, Worker
+
+
+Way: TypeAlias = "Callable[[StruckRun], bool | None]"
 
 
 class Strike(NamedTuple):
@@ -24,7 +29,7 @@ class Strike(NamedTuple):
 
     index: int
     fault: int
-    way: Callable[[StruckRun], bool | None]
+    way: Way
     moment: str
 
 
@@ -48,11 +53,13 @@ class StruckRun(Run):
     Attributes:
         operations: those that the target has performed, as (recipe, operation).
         happened: the strikes that have taken place.
-        points: how often the target could have been interrupted, if `interrupted_at` one of them it was to be.
+        points: how often the target's turn could have ended, if it was to be struck `at` one of these points.
+        before_next_request: called instead of serving what comes next on the target's connection, which it cuts.
+        after_next_answer: called when the server has answered something on the target's connection.
     """
 
     def __init__(
-        self, situation: Situation, *strikes: Strike, interrupted_at: int | None = None, trace: bool = False
+        self, situation: Situation, *strikes: Strike, at: tuple[int, Way] | None = None, trace: bool = False
     ) -> None:
         super().__init__(Schedule(situation.threads, []), trace=trace)
         self.situation = situation
@@ -64,21 +71,24 @@ class StruckRun(Run):
         self._answers: list[object] = []
         self._expected = 0
         self.points = 0
-        self._interrupted_at = interrupted_at
-        if interrupted_at is not None:
-            self.world.check = self._check_and_interrupt
+        self._at = at
+        if at is not None:
+            self.world.check = self._check_and_strike
+        self.after_next_answer: Callable[[Wire], None] | None = None
+        self.before_next_request: Callable[[], None] | None = None
+        self.target.process.connection.server = self.ensemble.follower
         self.world.hear = self._hear
         self.world.requested = self._requested
         self.ensemble.on_request = self._on_request
         self.ensemble.on_answer = self._on_answer
 
-    def _check_and_interrupt(self) -> None:
+    def _check_and_strike(self) -> None:
         self.checks.step()
-        if self.world.current is self.target.actor:
+        if self._acting and self._at is not None:
             self.points += 1
-            if self.points == self._interrupted_at:
-                self.world.say("is interrupted here")
-                raise KeyboardInterrupt
+            if self.points == self._at[0]:
+                self.world.say("is struck here")
+                self._at[1](self)
 
     # -- moments -------------------------------------------------------------------------------------------------
 
@@ -110,14 +120,22 @@ class StruckRun(Run):
             self._answers.append(answer)
 
     def _on_request(self, answer: object) -> bool:
+        wire, act = self.target.process.connection.wire, self.before_next_request
+        if act is not None and wire is not None and wire.requests and wire.requests[0][2] is answer:
+            self.before_next_request = None
+            act()
+            return True
         strike = self._take("sent", answer, 0)
         if strike is None:
             return False
-        wire = self.target.process.connection.wire
         self._strike(strike)
         return wire is None or not wire.open or not self.ensemble.can_serve(wire)
 
-    def _on_answer(self, answer: object) -> None:
+    def _on_answer(self, wire: Wire, answer: object) -> None:
+        act = self.after_next_answer
+        if act is not None and wire is self.target.process.connection.wire:
+            self.after_next_answer = None
+            act(wire)
         strike = self._take("served", answer, -1)
         if strike is not None:
             self._strike(strike)
@@ -152,6 +170,21 @@ class StruckRun(Run):
         self.ensemble.close(connection.wire)
         return True
 
+    def stall(self, wire: Wire, length: float) -> None:
+        """Let a connection be a black hole for a while."""
+        self.ensemble.silence(wire.session)
+        wire.stalled_until = self.world.now + length
+        self.world.at(wire.stalled_until)
+
+    def isolate(self, length: float) -> None:
+        """Cut the follower off from its leader."""
+        follower = self.ensemble.follower
+        for wire in self.ensemble.wires:
+            if wire.server is follower:
+                self.ensemble.silence(wire.session)
+        follower.cut_off_until = self.world.now + length
+        self.world.at(follower.cut_off_until, self.ensemble.recover)
+
     def lag(self, length: float) -> None:
         """Let the follower lag."""
         self.ensemble.follower.lags_until = self.world.now + length
@@ -159,9 +192,7 @@ class StruckRun(Run):
 
     def starve(self, length: float) -> None:
         """Give the target no turn for a while."""
-        self.target.actor.held_until = self.world.now + length
-        self.target.process.starved_until = max(self.target.process.starved_until, self.target.actor.held_until)
-        self.world.at(self.target.actor.held_until)
+        self.target.process.starve(self.target.actor, self.world.now + length)
         self.end_turn()
 
     def end_turn(self) -> None:
@@ -180,6 +211,8 @@ class StruckRun(Run):
         """Stop the target's process, for a while or for good."""
         self.world.say(f"the target's process is stopped for {length:g}")
         self.target.process.stop_until(self.world.now + length)
+        if length < math.inf:  # it is the first to go on
+            self.world.at(self.world.now + length, lambda: setattr(self.world, "next_up", self.target.actor))
         self.end_turn()
 
     def delete_node(self) -> bool:

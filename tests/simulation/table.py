@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
+from tests.simulation.ensemble import Wire
 from tests.simulation.run import CHROOT
 from tests.simulation.schedule import LAST
-from tests.simulation.struck import Situation, Strike, StruckRun
+from tests.simulation.struck import Situation, Strike, StruckRun, Way
 from tests.simulation.workload import Visit
 
 LOCK, RLOCK = "/app/l", "/app/r"
-Way = Callable[[StruckRun], bool | None]
 
 
 # -- the faults ------------------------------------------------------------------------------------------------------
@@ -47,6 +47,70 @@ def expire_and_starve(run: StruckRun) -> None:
     run.starve(8)
 
 
+def isolate(run: StruckRun) -> None:
+    """The server of the target's client is cut off from the leader until the session is over."""
+    run.isolate(7)
+    run.starve(8)
+
+
+def answer_late(run: StruckRun) -> None:
+    """The answer to a heartbeat comes late, and nothing after it: the connection is cut until the session is over."""
+
+    def cut() -> None:
+        run.cut(7)
+
+    def late(wire: Wire) -> None:
+        wire.silent_until = run.world.now + 1.9
+        run.world.at(wire.silent_until, lambda: setattr(run, "before_next_request", cut))
+
+    run.after_next_answer = late
+    run.starve(12)
+
+
+def close_session(run: StruckRun) -> bool:
+    """An operator closes the session."""
+    wire = run.target.process.connection.wire
+    if wire is None or not wire.open:
+        return False
+    nodes = list(run.ensemble.leader.ephemerals.get(wire.session.number, ()))
+    run.ensemble.end_session(wire.session)
+    for node in nodes:
+        run.checks.strike(node)
+    run.starve(5)
+    return True
+
+
+def interrupt(run: StruckRun) -> None:
+    """It is interrupted."""
+    run.interrupt()
+
+
+def between_sessions(run: StruckRun) -> None:
+    """It gets no turn until its session is over and the next has not begun."""
+    run.cut(6.6)
+    run.starve(6.65)
+
+
+def into_next_session(run: StruckRun) -> None:
+    """It gets no turn until the next session has begun."""
+    run.cut(6.6)
+    run.starve(7)
+
+
+def into_next_session_and_cut(run: StruckRun) -> None:
+    """The same, and there the answer to its next request is lost."""
+
+    def lose(_: Wire) -> None:
+        run.cut(0)
+
+    def listen() -> None:
+        run.after_next_answer = lose
+
+    run.cut(6.6)
+    run.world.at(run.world.now + 6.9, listen)
+    run.starve(7)
+
+
 def predecessor_gives_up(run: StruckRun) -> bool:
     """Somebody ahead in the queue, not the holder, gives up."""
     ahead = [worker for worker in run.workers[1:] if not worker.done and worker.visits[0].wait != -1]
@@ -62,9 +126,16 @@ def hold_answers(run: StruckRun) -> bool:
     deadline = 1000.0 + run.target.start + visit.wait
     if wire is None or not wire.open or deadline <= run.world.now:
         return False
-    run.ensemble.silence(wire.session)
-    wire.stalled_until = deadline
-    run.world.at(deadline)
+    run.stall(wire, deadline - run.world.now)
+    return True
+
+
+def hear_nothing(run: StruckRun) -> bool:
+    """Nothing is heard for longer than the target has time."""
+    wire = run.target.process.connection.wire
+    if wire is None or not wire.open:
+        return False
+    run.stall(wire, 3.5)
     return True
 
 
@@ -93,17 +164,20 @@ class Fault(NamedTuple):
     ways: tuple[tuple[Way, tuple[str, ...]], ...]
 
 
+EVERYWHERE = (interrupt, between_sessions, into_next_session, into_next_session_and_cut)
+"""What strikes at every point at which the target's turn can end, not only at its operations."""
+
 FAULTS = (
     Fault(1, ((lambda run: run.cut(0.3), (SENT, SERVED)),)),
     Fault(2, ((expire, (SENT, SERVED)), (expire_and_linger, (SENT, SERVED)))),
     Fault(3, ((lambda run: run.cut(0.3), (SENT, SERVED)),)),
     Fault(4, ((lambda run: run.cut(0), ANY), (lambda run: run.cut(1, follower=True), ANY))),
     Fault(5, ((expire, ANY),)),
-    Fault(6, ((expire, ANY),)),
+    Fault(6, ((expire, ANY), (isolate, (BEFORE,)), (answer_late, (BEFORE,)), (close_session, (BEFORE,)))),
     Fault(7, ((lambda run: run.cut(2.5), ANY),)),
     Fault(13, ((expire_and_linger, ANY),)),
-    Fault(16, ((lambda run: run.interrupt(), ANY),)),
-    Fault(17, ((hold_answers, (BEFORE, SENT, SERVED)),)),
+    Fault(16, ((interrupt, ANY),)),
+    Fault(17, ((hold_answers, (BEFORE, SENT, SERVED)), (hear_nothing, (BEFORE, SENT, SERVED)))),
     Fault(18, ((predecessor_gives_up, ANY),)),
     Fault(20, ((lambda run: run.delete_node(), ANY),)),
     Fault(22, tuple((count_from(LAST - n, wraps), (BEFORE,)) for n in range(3) for wraps in (False, True))),
@@ -165,7 +239,7 @@ SITUATIONS = (
     Situation("acquire", "release", [[(0.5, [Visit(LOCK)])], [HOLDER, *_others(0.6)]]),
     Situation("acquire", "release", [[(0.5, [Visit(LOCK, leave="with")])], [HOLDER, *_others(0.4, 0.6)]]),
     Situation("acquire", "release", [[(0.5, [Visit(LOCK, stay=2, leave="with")]), *_others(0.6)], [HOLDER]]),
-    Situation("acquire", "release", [[(0, [Visit(LOCK, stay=1)]), *_others(0.5)], _others(0.6)]),
+    Situation("acquire", "release", [[(0, [Visit(LOCK, stay=1)]), *_others(0.5, stay=3)], _others(0.6)]),
     # A lost answer; an own node that is gone; a number that orders nothing; a lease that has run out.
     Situation(
         "acquire",
@@ -181,12 +255,27 @@ SITUATIONS = (
     ),
     Situation("acquire", "release", [[(0.5, [Visit(LOCK)])], [HOLDER]], _first(1, END, BEFORE)),
     Situation("acquire", "release", [[(0.5, [Visit(LOCK)])], _others(6)], _first(4, lose_by_clock, BEFORE)),
+    # A hold that is lost before it is left.
+    Situation("acquire", "release", [[(0, [Visit(LOCK, stay=1)])], _others(6)], _first(4, lose_by_clock, AFTER)),
+    Situation("acquire", "release", [[(0, [Visit(LOCK, stay=1, leave="with")])], _others(1)], _first(4, expire, AFTER)),
     Situation("hand-over", "release", [[(0.5, [Visit(LOCK)]), HOLDER], _others(0.6)]),
     Situation("timed acquire", "release", [[(0, [Visit(LOCK, wait=1, stay=0.5)])], _others(0.2)]),
     Situation("timed acquire", "release", [[(0.5, [Visit(LOCK, wait=1)])], [*_others(0, stay=3), *_others(0.6)]]),
     # The holder leaves just when the time is up, in either process.
     Situation("timed acquire", "release", [[(0.5, [Visit(LOCK, wait=0.5)])], [HOLDER, *_others(0.6)]]),
     Situation("timed acquire", "release", [[(0.5, [Visit(LOCK, wait=0.5)]), HOLDER], _others(0.6)]),
+    Situation(
+        "timed acquire",
+        "release",
+        [[(0.5, [Visit(LOCK, wait=0.05)])], [HOLDER]],
+        _first(1, lambda run: run.cut(0), SENT),
+    ),
+    Situation(
+        "timed acquire",
+        "release",
+        [[(0.5, [Visit(LOCK, wait=1)])], [HOLDER]],
+        _first(1, lambda run: run.cut(0), SERVED),
+    ),
     Situation(
         "timed acquire",
         "release",
@@ -200,7 +289,9 @@ SITUATIONS = (
     Situation("try_acquire", "release", [[(0, [Visit(LOCK, wait=0, stay=0.5)])], _others(0.2)]),
     Situation("try_acquire", "release", [[(0, [Visit(LOCK, wait=0)])], _others(0, 0)]),
     Situation("try_acquire, held", "release", [[(0.5, [Visit(LOCK, wait=0)])], [HOLDER, *_others(0.6)]]),
-    Situation("acquire", "re-entrant", [[(0, [Visit(RLOCK, True, depth=2, stay=1)])], [(0.5, [Visit(RLOCK, True)])]]),
+    Situation(
+        "acquire", "re-entrant", [[(0, [Visit(RLOCK, True, depth=2, stay=1)])], [(0.5, [Visit(RLOCK, True, stay=2)])]]
+    ),
     Situation(
         "acquire",
         "re-entrant",

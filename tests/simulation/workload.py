@@ -193,12 +193,15 @@ class Worker:
                 raise
             world.say("is told that the numbers are at their end")
             return False
-        if visit.wait != -1 and process.starved_until <= began:
+        if visit.wait != -1 and self._ran_since(began):
             limit = visit.wait or process.session.timeout / 3
             if world.now > began + limit + SLACK:
                 raise Violation(f"acquire(timeout={limit:g}) took {world.now - began:g} s")
         world.say(f"has {visit.path}" if got else f"goes without {visit.path}")
         return got
+
+    def _ran_since(self, began: float) -> bool:
+        return max(self.process.starved_until, self.actor.held_until) <= began
 
     def _enter(self, lock: LockFace) -> Section:
         hold = lock._mine()
@@ -229,8 +232,6 @@ class Worker:
         lost = ticket.state is State.LOST or self.world.now >= registry.lease_end
         self.world.say(f"releases {ticket.path}")
         try:
-            if section.hold.depth > 1:
-                self.world.hear("ReleaseOneLevel")
             lock.release()
         except LockLostError:
             self._check_lost(lock, section)
@@ -238,7 +239,7 @@ class Worker:
             if lost:
                 raise Violation(f"the release of {ticket} is silent, and it was lost")
             section.left = True
-        if self.process.starved_until <= began and self.world.now > began + self.process.session.timeout / 6 + SLACK:
+        if self._ran_since(began) and self.world.now > began + self.process.session.timeout / 6 + SLACK:
             raise Violation(f"release() took {self.world.now - began:g} s")
 
     def _lend(self, lock: LockFace, section: Section) -> None:
