@@ -85,7 +85,7 @@ MUTANTS = [
         "_recipes:find",
         " or node.session != ticket.session",
         "",
-        ("_recipes:join", "_, names = yield Sync(path, ticket), Children", "names = yield Children"),
+        ("_recipes:find", "_, names = yield Sync(ticket.path, ticket), Children", "names = yield Children"),
         (
             "_driver:Driver._connected",
             "if ticket is not None and (ticket.session != present or ticket.state is State.DISCARDED):\n"

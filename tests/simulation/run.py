@@ -296,7 +296,7 @@ def _quietly(run: Run) -> Iterator[None]:
     def released(lock: LockFace) -> None:
         hold = lock._mine()
         run.world.hear("Release" if hold is None or hold.depth == 1 else "ReleaseOneLevel")
-        releases[type(lock)](lock)
+        next(releases[kind] for kind in type(lock).__mro__ if kind in releases)(lock)
         run.world.hear("")
 
     log = logging.getLogger("zkconcurrent")
@@ -315,6 +315,7 @@ def _quietly(run: Run) -> Iterator[None]:
             for place in list(process.session.places.values()):
                 place.holds.clear()
             process.session.registry.tickets.clear()
+            process.session.registry.deletes.clear()
         Driver._perform = perform  # type: ignore[method-assign]
         for kind, release in releases.items():
             kind.release = release  # type: ignore[method-assign]
