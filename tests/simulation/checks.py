@@ -145,10 +145,10 @@ class Checks:
         if any(actor.held_until > now for actor in self.world.actors):
             return True
         for process in self.processes:
-            wire = process.connection.wire
-            if process.alive and (
-                not process.runs or (wire is not None and max(wire.stalled_until, wire.silent_until) > now)
-            ):
+            wire, until = process.connection.wire, process.connection.pipe.full_until
+            if wire is not None:
+                until = max(until, wire.stalled_until, wire.silent_until)
+            if process.alive and (until > now or not process.runs):
                 return True
         return False
 

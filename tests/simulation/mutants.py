@@ -128,7 +128,7 @@ MUTANTS = [
     _one(
         "a node whose name was never learned is not looked for",
         "_session:Session._find_and_delete",
-        "self._in_flight[ticket.prefix] = self.clock()",
+        "self.link.sync(ticket.path, Callback(lambda _: None))",
         "return self._gone(ticket)",
     ),
     # Waiting.
