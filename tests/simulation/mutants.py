@@ -4,8 +4,8 @@ Each is told as the lines that it changes, so that it reads as a diff, and fails
 """
 
 from __future__ import annotations
-
 import __future__
+
 import importlib
 import inspect
 import sys

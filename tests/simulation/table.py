@@ -289,7 +289,9 @@ SITUATIONS = (
     Situation("try_acquire", "release", [[(0, [Visit(LOCK, wait=0, stay=0.5)])], _others(0.2)]),
     Situation("try_acquire", "release", [[(0, [Visit(LOCK, wait=0)])], _others(0, 0)]),
     Situation("try_acquire, held", "release", [[(0.5, [Visit(LOCK, wait=0)])], [HOLDER, *_others(0.6)]]),
-    Situation("acquire", "re-entrant", [[(0, [Visit(RLOCK, True, depth=2, stay=1)])], [(0.5, [Visit(RLOCK, True, stay=2)])]]),
+    Situation(
+        "acquire", "re-entrant", [[(0, [Visit(RLOCK, True, depth=2, stay=1)])], [(0.5, [Visit(RLOCK, True, stay=2)])]]
+    ),
     Situation(
         "acquire",
         "re-entrant",
@@ -330,7 +332,9 @@ def render(cells: Counter[Cell]) -> str:
     lines = [" " * width + "".join(f"{fault.number:5d}" for fault in FAULTS)]
     for (recipe, operation), name in zip(rows, names, strict=True):
         counts = (
-            "    -" if impossible(recipe, operation, fault.number) else f"{cells[Cell(recipe, operation, fault.number)]:5d}"
+            "    -"
+            if impossible(recipe, operation, fault.number)
+            else f"{cells[Cell(recipe, operation, fault.number)]:5d}"
             for fault in FAULTS
         )
         lines.append(f"{name:{width}}{''.join(counts)}")
