@@ -19,7 +19,7 @@ from datetime import datetime, timezone
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from ._driver import Driver
+from ._driver import UNANSWERED, Driver
 from ._errors import LockLostError
 from ._kazoo import KazooClient
 from ._ops import Node
@@ -28,7 +28,6 @@ from ._recipes import acquire, contenders, list_queue, try_acquire
 from ._registry import State, Ticket
 from ._rules import Rule, blockers
 from ._session import Session, log
-
 
 _HOST = socket.gethostname()
 
@@ -86,10 +85,10 @@ class Hold:
 
     __slots__ = ("depth", "lost", "owner", "ticket")
 
-    def __init__(self, ticket: Ticket, owner: int, lost: threading.Event) -> None:
+    def __init__(self, ticket: Ticket, owner: int, lost: threading.Event, depth: int = 1) -> None:
         self.ticket = ticket
         self.owner = owner
-        self.depth = 1
+        self.depth = depth
         self.lost = lost
 
     @property
@@ -125,13 +124,13 @@ class Place:
         holds = [hold for owner in list(self.holds) if (hold := self.own(owner)) is not None]
         return max(holds, key=lambda hold: (hold.alive, hold.ticket.token), default=None)
 
-    def take(self, ticket: Ticket, owner: int) -> Hold:
+    def take(self, ticket: Ticket, owner: int, depth: int = 1) -> Hold:
         """Make the granted ticket a hold of `owner`."""
         with self.session.lock:
             before = self.holds.get(owner)
             if before is not None and before.ticket.state is State.LOST:
                 raise lost_error(before)
-            hold = self.holds[owner] = Hold(ticket, owner, self.idle)
+            hold = self.holds[owner] = Hold(ticket, owner, self.idle, depth)
             self.idle = self.session.link.handler.event_object()
         if ticket.state is State.LOST:
             self.tell_lost(ticket)
@@ -150,7 +149,8 @@ class Place:
             if hold is None or hold.lost.is_set():
                 return
             hold.lost.set()
-        for face in list(self.faces):
+            faces = list(self.faces)
+        for face in faces:
             self.session.link.handler.spawn(_call_on_lost, face)
 
     def forget(self) -> None:
@@ -198,11 +198,12 @@ class LockFace(ABC):
         self._session = Session.of(client)
         self._place = self._session.place(path, self._kind, lambda: Place(self._session, path, self._kind))
         if on_lost is not None:
-            self._place.faces.add(self)
+            with self._session.lock:  # else a loss told meanwhile trips over the set that grows
+                self._place.faces.add(self)
 
     # -- the face of threading -----------------------------------------------------------------------------------
 
-    def _take(self, blocking: bool, timeout: float) -> bool:
+    def _take(self, blocking: bool, timeout: float, depth: int = 1) -> bool:
         """Get a new hold for the calling thread; False if that was not possible in time."""
         session, path, rule, me = self._session, self._path, self._rule, self._session.identity()
         driver = Driver(session, path, _deadline(session, blocking, timeout))
@@ -212,7 +213,7 @@ class LockFace(ABC):
             ticket = driver.run(recipe(path, rule, who_i_am(me)))
             if ticket is None:
                 return False
-            hold = self._place.take(ticket, me)
+            hold = self._place.take(ticket, me, depth)
             if ticket.late:
                 log.warning("the sequence numbers of %s are running out: let it fall idle", path)
             log.debug("acquired %s", ticket.node)
@@ -409,5 +410,5 @@ def _deadline(session: Session, blocking: bool, timeout: float) -> float | None:
     check_timeout(blocking, timeout)
     if not blocking or timeout == 0:
         # A try is one question: no longer than it takes to see that a link is dead, and not at all while it is down.
-        timeout = session.timeout / 3 if session.link.connected else 0.0
+        timeout = (session.timeout or UNANSWERED) / 3 if session.link.connected else 0.0
     return None if timeout == -1 else session.now() + timeout

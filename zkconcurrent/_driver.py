@@ -43,6 +43,7 @@ from ._session import Session
 T = TypeVar("T")
 CLEAN_UP_PATIENCE = 0.1
 UNANSWERED = 10.0
+LOOK_AGAIN = 0.5
 
 
 class Driver:
@@ -57,6 +58,7 @@ class Driver:
         self.path = path
         self.deadline = deadline
         self.tickets: list[Ticket] = []
+        self._refused: str | None = None
         self._event = session.link.handler.event_object()
         self._wake: Callable[[], None] = self._event.set
 
@@ -111,6 +113,7 @@ class Driver:
         while True:
             self._connected(None)
             with self.session.lock, contextlib.suppress(SessionExpired):  # just now: wait for the next
+                self.session.check_not_exiting(path)
                 ticket = self.session.registry.begin(path)
                 self.tickets.append(ticket)
                 return ticket
@@ -191,7 +194,12 @@ class Driver:
             if isinstance(error, kazoo_errors.UnimplementedError) and self.session.link.containers:
                 self.session.link.containers = False
                 raise ConnectionLost  # again, the old way
+            if isinstance(error, kazoo_errors.NoAuthError) and step.path != self.path:
+                self._refused = step.path  # said also of one that is there, made by somebody else: the next will tell
+                return None
             if isinstance(failed, NoNode):
+                if step.path.rpartition("/")[0] == self._refused:
+                    raise failure(kazoo_errors.NoAuthError(), self.path)
                 if step.path.count("/") > 1:
                     return None  # what is above was reaped just now: the create will tell, and we come again
                 raise RefusedError(self.path, f"the client's chroot {self.session.link.full('')!r} does not exist")
@@ -258,7 +266,7 @@ class Driver:
             if present is not None and session.link.connected:
                 return
             session.check_usable(self.path)
-            self._park()
+            self._park(session.now() + LOOK_AGAIN)  # kazoo does not tell that it gives up, or stops, while it is down
 
     def _bound(self) -> float:
         """Return until when an answer can come: after that, kazoo has dropped the connection, or the request."""

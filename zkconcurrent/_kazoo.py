@@ -11,6 +11,7 @@ import contextlib
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any
@@ -114,7 +115,10 @@ class Pipe:
         self._spawn = handler.spawn
         self._lock = handler.lock_object()
         self._owed = 0  # bytes that had no room
-        self.close = sock.close
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._sock.close()
 
     def send(self, byte: bytes) -> None:
         """Send a byte; what has no room is sent by a thread that may wait."""
@@ -147,7 +151,8 @@ class Link:
         self.client = client
         self.handler = client.handler
         self.identity = identity(client.handler)
-        self.containers = True
+        self.containers = True  # until the server says otherwise, as of the next
+        self.lists_ephemerals = True
 
     # -- state ---------------------------------------------------------------------------------------------------
 
@@ -175,18 +180,18 @@ class Link:
         kazoo keeps it in local variables only: of `_connect`, which calls the state listeners, and, later, as two
         thirds of it, of `_connect_attempt`, at the bottom of its connection thread.
         """
-        frame: FrameType | None = sys._getframe()
-        while frame is not None:
-            if frame.f_code.co_name == "_connect" and "negotiated_session_timeout" in frame.f_locals:
-                return float(frame.f_locals["negotiated_session_timeout"]) / 1000.0
-            frame = frame.f_back
-        routine = self.client._connection._connection_routine
-        frame = getattr(routine, "gr_frame", None) or sys._current_frames().get(getattr(routine, "ident", None) or 0)
-        while frame is not None:
-            if frame.f_code.co_name == "_connect_attempt" and "last_send" in frame.f_locals:
-                return float(frame.f_locals["read_timeout"]) * 1.5
-            frame = frame.f_back
-        return float(self.client._session_timeout) / 1000.0
+        found = _negotiated(sys._getframe())
+        until = time.monotonic() + 1.0
+        while not found and time.monotonic() < until:
+            routine = self.client._connection._connection_routine
+            frame = getattr(routine, "gr_frame", None) or sys._current_frames().get(
+                getattr(routine, "ident", None) or 0
+            )
+            if (found := _negotiated(frame)) is None:
+                break
+            if not found:
+                time.sleep(0.001)
+        return found or float(self.client._session_timeout) / 1000.0
 
     def drop(self) -> None:
         """Cut a connection that does not answer, so that kazoo connects anew."""
@@ -214,6 +219,16 @@ class Link:
         if pipe is not None and not isinstance(pipe, Pipe):
             connection._write_sock = Pipe(pipe, self.handler)
         self.client._call(request, answer)
+
+    def nudge(self) -> None:
+        """Wake kazoo's connection thread if requests wait.
+
+        It sends one request for each byte in its pipe: one byte too few, kept back by an interrupt, and every last
+        request would wait for the next one. A byte too many does no harm.
+        """
+        pipe = self.client._connection._write_sock
+        if self.client._queue and pipe is not None:
+            pipe.send(b"\0")
 
     def create(self, prefix: str, data: bytes, answer: Answer) -> None:
         """Make an EPHEMERAL_SEQUENTIAL node; the answer is its full path and its stat."""
@@ -250,6 +265,17 @@ class Link:
         """Take the chroot off full paths, leaving out what lies outside it."""
         root = self.full("/")
         return [path[len(root) - 1 :] for path in paths if path.startswith(root)]
+
+
+def _negotiated(frame: FrameType | None) -> float | None:
+    """Return the session timeout that a stack of kazoo's knows; 0.0 while it is handed from the one to the other."""
+    while frame is not None:
+        if frame.f_code.co_name == "_connect" and "negotiated_session_timeout" in frame.f_locals:
+            return float(frame.f_locals["negotiated_session_timeout"]) / 1000.0
+        if frame.f_code.co_name == "_connect_attempt":
+            return float(frame.f_locals["read_timeout"]) * 1.5 if "last_send" in frame.f_locals else 0.0
+        frame = frame.f_back
+    return None
 
 
 def identity(handler: Any) -> Callable[[], int]:

@@ -77,8 +77,7 @@ class RLock(LockFace):
         return hold.depth
 
     def _acquire_restore(self, depth: int) -> None:
-        self._take(True, -1)
-        self._must_hold().depth = depth
+        self._take(True, -1, depth)
 
     def _recursion_count(self) -> int:
         hold = self._own()

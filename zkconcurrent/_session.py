@@ -55,6 +55,7 @@ class Session:
         places: the live primitives, by path.
         timeout: the negotiated session timeout, in seconds; 0 before the first connection.
         forked: this is a child's copy, of no use.
+        exiting: the interpreter exits; nothing is acquired any more.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class Session:
         self.parked: set[Callable[[], None]] = set()
         self.timeout = 0.0
         self.forked = False
+        self.exiting = False
         self._wake = self.link.handler.event_object()
         self._beat_sent: float | None = None  # the heartbeat that is not answered yet
         self._beat_last = 0.0
@@ -84,11 +86,11 @@ class Session:
         self._in_flight: dict[str, float] = {}  # when the deletes that are not answered were sent, by prefix
         self._first_try: dict[str, float] = {}  # when the keeper first tried a delete, by prefix
         self._suspect = False
-        _sessions[id(client)] = self
         client.add_listener(self._on_state)  # keeps the session alive for as long as its client
         if self.link.connected:
             self._opened()
         self.link.handler.spawn(_keep, weakref.ref(self), self._wake)
+        _sessions[id(client)] = self  # last: one whose making was interrupted would have no keeper
 
     @staticmethod
     def of(client: object) -> Session:
@@ -110,6 +112,7 @@ class Session:
             ClientError: the client is not started, stopped, inherited through fork, or calls from its own threads.
         """
         self.check_not_forked(path)
+        self.check_not_exiting(path)
         if self.link.stopped:
             raise ClientError(path, "the client is not started, is stopped, or has given up; call client.start() first")
         if self.link.on_own_thread():
@@ -129,6 +132,15 @@ class Session:
             raise ClientError(
                 path, "the client belongs to the parent process; open one of its own in the child, after fork()"
             )
+
+    def check_not_exiting(self, path: str) -> None:
+        """Refuse what nobody would be there to release.
+
+        Raises:
+            ClientError: the interpreter has deleted our nodes on its way out.
+        """
+        if self.exiting:
+            raise ClientError(path, "the interpreter is exiting; end the thread, or join it, before the main one ends")
 
     @property
     def suspect(self) -> bool:
@@ -284,6 +296,7 @@ class Session:
         if isinstance(failure(error, ticket.path), ConnectionLost):
             self._in_flight.pop(ticket.prefix, None)
         self._wake.set()
+        ticket.wake()  # whoever releases need not wait for a connection that is lost
 
     def _clean_up(self, now: float) -> None:
         """Send every delete that is due; one whose answer is overdue is sent again."""
@@ -303,6 +316,7 @@ class Session:
 
     def tick(self) -> float:
         """Do what is due; return the seconds until there is more. On the keeper's thread."""
+        self.link.nudge()
         self.sweep()
         self.check_lease()
         with self.lock:
@@ -339,6 +353,8 @@ class Session:
         session = self.registry.session
 
         def synced(answer: Callback) -> None:
+            if not self.link.lists_ephemerals:
+                self._beat_sent = None
             if answer.error is None:
                 with self.lock:
                     self.registry.renewed(now)
@@ -352,13 +368,16 @@ class Session:
                 if answer.error is None:
                     self._compare(known, answer.value)
                 elif isinstance(answer.error, kazoo_errors.UnimplementedError):
-                    self._ask_each(known)
+                    self.link.lists_ephemerals = False  # asked again, the server would close the connection again
             self._wake.set()
 
         self._beat_sent = self._beat_last = now
         self._lease_at_beat = self.registry.lease_end
         self.link.sync("/", Callback(synced))
-        self.link.ephemerals(Callback(listed))
+        if self.link.lists_ephemerals:
+            self.link.ephemerals(Callback(listed))
+        else:
+            self._ask_each(known)
 
     def _compare(self, known: list[Ticket], nodes: list[str]) -> None:
         for node in self.registry.compare(known, self.link.own(nodes)):
@@ -422,17 +441,24 @@ class Session:
                     if not self.interior[above]:
                         del self.interior[above]
 
-    def abandon_all(self, patience: float) -> None:
-        """Delete every node of ours, at the interpreter's exit."""
+    def abandon_all(self) -> Callable[[float], None]:
+        """Delete every node of ours, at the interpreter's exit; return how to wait until then for that to be done."""
         event = self.link.handler.event_object()
+        self.sweep()
         with self.lock:
-            tickets = [*self.registry.tickets.values()]
-            for ticket in tickets:
-                self.discard(ticket, event.set)
-        until = self.now() + patience
-        while self.registry.deletes and self.link.connected and (left := until - self.now()) > 0:
-            event.wait(left)
-            event.clear()
+            self.exiting = True
+            # Who waits goes first: none of them shall be handed what is given up here.
+            for ticket in sorted(self.registry.tickets.values(), key=lambda ticket: ticket.state is State.HELD):
+                self.discard(ticket)
+            for ticket in self.registry.deletes.values():
+                ticket.wake = event.set
+
+        def wait(until: float) -> None:
+            while self.registry.deletes and self.link.connected and (left := until - self.now()) > 0:
+                event.wait(left)
+                event.clear()
+
+        return wait
 
     def leave_to_parent(self) -> None:
         """Forget everything, in a forked child."""
@@ -463,9 +489,10 @@ def _keep(session_ref: weakref.ref[Session], wake: Any) -> None:
 
 def _at_exit() -> None:
     until = time.monotonic() + EXIT_PATIENCE
-    for session in list(_sessions.values()):
-        if not session.forked and session.registry.tickets:
-            session.abandon_all(until - time.monotonic())
+    with _making:
+        sessions = [session for session in _sessions.values() if not session.forked]
+    for wait in [session.abandon_all() for session in sessions]:
+        wait(until)
 
 
 def _after_fork_in_child() -> None:

@@ -1,0 +1,156 @@
+"""Locks between greenlets; run by test_gevent in a process of its own, as monkey-patching is for a whole process.
+
+python -m tests.faults.greens HOSTS PATH patched|unpatched
+"""
+
+from __future__ import annotations
+
+import sys
+
+if sys.argv[3:] == ["patched"]:
+    from gevent import monkey
+
+    monkey.patch_all()
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import gevent
+from kazoo.client import KazooClient
+from kazoo.handlers.gevent import SequentialGeventHandler
+
+from zkconcurrent import ClientError, Lock, LockLostError, RLock
+
+HUB_LATE = 0.25
+
+
+def beats() -> tuple[list[float], Any]:
+    """Start a greenlet that notes how late it is woken, for as long as the hub is blocked."""
+    late: list[float] = []
+
+    def beat() -> None:
+        while True:
+            began = time.monotonic()
+            gevent.sleep(0.01)
+            late.append(time.monotonic() - began - 0.01)
+
+    return late, gevent.spawn(beat)
+
+
+def contend(locks: list[Lock | RLock]) -> None:
+    """Greenlets exclude each other, each under a name of its own."""
+    inside: list[int] = []
+    tokens: list[int] = []
+
+    def work(lock: Lock | RLock) -> None:
+        for _ in range(10):
+            with lock:
+                inside.append(1)
+                gevent.sleep(0.001)
+                assert len(inside) == 1
+                inside.pop()
+                tokens.append(lock.fencing_token)
+
+    workers = [gevent.spawn(work, locks[number % len(locks)]) for number in range(6)]
+    gevent.joinall(workers, timeout=60, raise_error=True)
+    assert len(tokens) == 60
+    assert tokens == sorted(set(tokens))
+
+
+def is_refused(call: Callable[[], object]) -> bool:
+    """Return whether a call raises RuntimeError; gevent would print what a greenlet dies of."""
+    try:
+        call()
+    except RuntimeError:
+        return True
+    return False
+
+
+def crowd(zk: KazooClient, path: str) -> None:
+    """More greenlets than kazoo's pipe has room for."""
+
+    def work(number: int) -> None:
+        with Lock(zk, f"{path}-crowd/{number}"):
+            pass
+
+    gevent.joinall([gevent.spawn(work, number) for number in range(400)], timeout=30, raise_error=True)
+    assert not any(zk.get_children(f"{path}-crowd/{number}") for number in range(400))
+
+
+def main(hosts: str, path: str) -> None:
+    """Use locks as greenlets do."""
+    before = set(threading.enumerate())
+    zk, other = (KazooClient(hosts, timeout=6, handler=SequentialGeventHandler()) for _ in range(2))
+    zk.start()
+    other.start()
+    late, beating = beats()
+    lock, rlock = Lock(zk, path), RLock(zk, f"{path}-r")
+    contend([lock])
+    contend([lock, Lock(other, path)])
+    contend([rlock, RLock(other, f"{path}-r")])
+    late_before = max(late)
+    crowd(zk, path)
+    del late[:]
+
+    with rlock, rlock:  # a greenlet is an owner
+        assert rlock._recursion_count() == 2
+        assert gevent.spawn(rlock._is_owned).get() is False
+        assert gevent.spawn(rlock.acquire, False).get() is False
+        began = time.monotonic()
+        assert gevent.spawn(rlock.acquire, timeout=0.3).get() is False
+        assert 0.25 < time.monotonic() - began < 1
+        assert gevent.spawn(is_refused, rlock.release).get()
+        waiting = gevent.spawn(rlock.acquire, timeout=threading.TIMEOUT_MAX)
+        gevent.sleep(0.2)
+        assert not waiting.ready()
+        waiting.kill()  # an exception in the waiter: its node goes
+        while len(zk.get_children(rlock.path)) > 1:
+            gevent.sleep(0.01)
+
+    lock.acquire()
+    gevent.spawn(lock.release).get()  # a Lock may be released by another greenlet
+    assert not lock.locked()
+
+    refused: list[object] = []
+
+    def on_event(_event: object) -> None:
+        try:
+            lock.acquire()
+        except ClientError as error:
+            refused.append(error)
+
+    zk.get_children(path, watch=on_event)
+    zk.create(f"{path}/_c_1-lock-", ephemeral=True, sequence=True)
+    while not refused:
+        gevent.sleep(0.01)
+    zk.delete(f"{path}/{zk.get_children(path)[0]}")
+
+    told: list[object] = []
+    watched = Lock(other, f"{path}-lost", on_lost=told.append)
+    watched.acquire()
+    lost = watched.lost
+    waiting = gevent.spawn(Lock(zk, watched.path).acquire)
+    while len(zk.get_children(watched.path)) < 2:
+        gevent.sleep(0.01)
+    other.stop()
+    assert lost.wait(5)
+    assert waiting.get(timeout=10)
+    try:
+        watched.release()
+    except LockLostError:
+        pass
+    else:
+        raise AssertionError("a lost hold was released")
+    while told != [watched]:
+        gevent.sleep(0.01)
+    beating.kill()
+    late_most = max(late_before, *late)
+    assert late_most < HUB_LATE, f"the hub was blocked for {late_most} s"
+    sys.stdout.write(f"threads {len(set(threading.enumerate()) - before)}\n")
+    zk.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:3])

@@ -1,0 +1,188 @@
+"""A process that does one job with a lock, to be killed, stopped or forked by a test.
+
+    python -m tests.faults.party HOSTS SESSION_TIMEOUT PATH JOB
+
+It prints a word at each step and reads a line where it waits to be told to go on.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+import threading
+import time
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import BadVersionError
+
+from zkconcurrent import ClientError, Lock, LockLostError, RLock
+
+HOSTS, SESSION, PATH = sys.argv[1:4] if len(sys.argv) > 4 else ("", "6", "")
+
+
+def say(word: object) -> None:
+    """Tell the test."""
+    sys.stdout.write(f"{word}\n")
+    sys.stdout.flush()
+
+
+def client() -> KazooClient:
+    """Return a started client."""
+    opened = KazooClient(HOSTS, timeout=float(SESSION))
+    opened.start()
+    return opened
+
+
+def write(zk: KazooClient, path: str, token: int) -> bool:
+    """Write to a resource that refuses a token lower than the highest it has seen; return whether it took it."""
+    zk.retry(zk.ensure_path, path)
+    while True:
+        seen, stat = zk.retry(zk.get, path)
+        if token < int(seen or 0):
+            return False
+        try:
+            zk.retry(zk.set, path, str(token).encode(), version=stat.version)
+        except BadVersionError:
+            continue
+        return True
+
+
+def hold() -> None:
+    """Hold until told, then write with the token, and release."""
+    zk = client()
+    lock = RLock(zk, PATH)
+    lock.acquire()
+    token = lock.fencing_token
+    say(token)
+    sys.stdin.readline()
+    say("written" if write(zk, f"{PATH}-resource", token) else "refused")
+    try:
+        lock.release()
+        say("released")
+    except LockLostError:
+        say("lost")
+    sys.stdin.readline()
+    zk.stop()
+
+
+def wait() -> None:
+    """Wait for the lock, and say when it came."""
+    zk = client()
+    lock = Lock(zk, PATH)
+    say("waiting")
+    with lock:
+        say("held")
+        sys.stdin.readline()
+    zk.stop()
+
+
+def leave(waiters: str = "0", stop: str = "") -> None:
+    """End while holding, with daemon threads that wait; never released."""
+    zk = client()
+    lock = Lock(zk, PATH)
+    lock.acquire()
+    for _ in range(int(waiters)):
+        threading.Thread(target=lock.acquire, daemon=True).start()
+    while len(zk.get_children(PATH)) <= int(waiters):
+        time.sleep(0.01)
+    say("held")
+    sys.stdin.readline()
+    if stop == "stop":
+        zk.stop()
+    elif stop == "os._exit":
+        os._exit(0)
+
+
+def in_child(lock: RLock) -> list[str]:
+    """Return what is wrong in a forked child."""
+    wrong = []
+    calls: dict[str, Any] = {
+        "acquire": lock.acquire,
+        "try": lambda: lock.acquire(blocking=False),
+        "timed": lambda: lock.acquire(timeout=5),
+        "release": lock.release,
+        "owner": lock.owner,
+        "waiters": lock.waiters,
+        "locked": lock.locked,
+        "other": lambda: Lock(lock.client, f"{PATH}-other").acquire(),
+    }
+    for name, call in calls.items():
+        began = time.monotonic()
+        try:
+            wrong.append(f"{name} returned {call()!r}")
+        except ClientError:
+            pass
+        except Exception as error:
+            wrong.append(f"{name} raised {error!r}")
+        if time.monotonic() - began > 1:
+            wrong.append(f"{name} took long")
+    if lock._is_owned() or "<locked" in repr(lock):
+        wrong.append("the child holds")
+    return wrong
+
+
+def fork(when: str) -> None:
+    """Fork while idle, holding or waiting; the child says what is wrong, then the parent goes on."""
+    zk = client()
+    lock = RLock(zk, PATH)
+    threads = [threading.Thread(target=lambda: lock.acquire() and lock.release()) for _ in range(when == "waiting")]
+    for thread in threads:
+        thread.start()
+    while when == "waiting" and len(zk.get_children(PATH) if zk.exists(PATH) else ()) < 2:
+        time.sleep(0.01)
+    if when == "holding":
+        with lock:
+            pid = os.fork()
+            if not pid:
+                say(in_child(lock))
+        if not pid:
+            os._exit(0)  # leaving the block passed silently
+    else:
+        pid = os.fork()
+        if not pid:
+            say(in_child(lock))
+            os._exit(0)
+    os.waitpid(pid, 0)
+    say("parent")
+    for thread in threads:
+        thread.join()
+    with lock:
+        say(len(zk.get_children(PATH)))
+    zk.stop()
+
+
+def job_of_a_child(hosts: str, path: str) -> None:
+    """Open a client of its own, and use the lock."""
+    zk = KazooClient(hosts)
+    zk.start()
+    with Lock(zk, path) as held:
+        assert held
+    zk.stop()
+
+
+def spawn(method: str) -> None:
+    """A child of multiprocessing uses the lock through its own client; a lock cannot be sent to it."""
+    zk = client()
+    lock = Lock(zk, PATH)
+    with lock:
+        context = multiprocessing.get_context(method)
+        child = context.Process(target=job_of_a_child, args=(HOSTS, PATH))
+        child.start()
+        child.join(0.5)
+        assert child.is_alive()
+    child.join(20)
+    say(child.exitcode)
+    if method != "fork":
+        try:
+            context.Process(target=job_of_a_child, args=(lock, PATH)).start()
+        except TypeError as error:
+            say("refused" if "open a client" in str(error) else error)
+    else:
+        say("refused")
+    zk.stop()
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[4]](*sys.argv[5:])

@@ -1,0 +1,151 @@
+"""Clients that come and go, and servers that differ: nobody hangs, and nothing is taken wrongly."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import UnimplementedError
+from kazoo.security import OPEN_ACL_UNSAFE, make_acl
+
+from tests.conftest import Connect, Eventually, InThread
+from tests.integration.test_locks import queued
+from tests.tools.proxy import Proxy
+from zkconcurrent import ClientError, Lock, LockLostError, RefusedError, RLock
+from zkconcurrent.testing import Server
+
+Kind: TypeAlias = Callable[..., Lock | RLock]
+both = pytest.mark.parametrize("kind", [Lock, RLock])
+
+
+def test_stopped_while_there_is_no_session(zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
+    """Fault 24: kazoo tells nobody that it stops if it had no session; who waits for one gets its error still."""
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        client = KazooClient(f"127.0.0.1:{nobody.getsockname()[1]}", timeout=2)
+        lock = Lock(client, zk_path)
+        client.start_async()
+        waiting = in_thread(lock.acquire)
+        eventually(lambda: lock._session.parked)
+        client.stop()
+        client.close()
+        assert isinstance(waiting.exception(5), ClientError)
+
+
+def test_kazoo_gives_up(
+    connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Fault 11: once kazoo's connection_retry is exhausted, the hold is lost and who waits gets an error."""
+    client = connect(hosts=proxy.hosts, connection_retry={"max_tries": 2, "delay": 0.1})
+    lock = Lock(client, zk_path)
+    lock.acquire()
+    lost = lock.lost
+    waiting = in_thread(lock.acquire)
+    eventually(lambda: lock._session.parked)
+    proxy.refuse()
+    proxy.cut()
+    assert isinstance(waiting.exception(10), ClientError)
+    assert lost.wait(10)
+    with pytest.raises(LockLostError):
+        lock.release()
+    with pytest.raises(ClientError):
+        lock.acquire(timeout=1)
+
+
+def test_a_try_right_after_the_start(zookeeper: Server, zk_path: str) -> None:
+    """A lock made before its client is started can be tried as soon as start() returns."""
+    for number in range(20):
+        client = KazooClient(zookeeper.hosts)
+        lock = Lock(client, f"{zk_path}/{number}")
+        session = lock._session
+        opened = session._opened
+        gate = threading.Event()
+        session._opened = lambda gate=gate, opened=opened: (gate.wait(0.02), opened())  # type: ignore[method-assign]
+        client.start()
+        try:
+            assert lock.acquire(blocking=False)
+        finally:
+            client.stop()
+            client.close()
+
+
+def test_the_timeout_is_the_servers(zookeeper: Server, zk_path: str) -> None:
+    """The lease is measured by the timeout that the server granted, however soon after start() it is asked for."""
+    for number in range(5):
+        client = KazooClient(zookeeper.hosts, timeout=3600)
+        client.add_listener(lambda _: time.sleep(0.01))  # kazoo is not done yet with what it does on connecting
+        client.start()
+        try:
+            assert Lock(client, f"{zk_path}/{number}")._session.timeout < 3600
+        finally:
+            client.stop()
+            client.close()
+
+
+def test_restoring_all_levels_of_a_hold_that_is_lost(
+    connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hold lost just as `_acquire_restore` got it owes as many releases as it had levels."""
+    lock = RLock(connect(timeout=4), zk_path)
+    take = lock._place.take
+
+    def take_and_lose(*args: Any) -> Any:
+        hold = take(*args)
+        lock._session.registry.lease_end = 0.0
+        return hold
+
+    with pytest.raises(LockLostError), lock, lock, lock:
+        depth = lock._release_save()
+        assert depth == 3
+        monkeypatch.setattr(lock._place, "take", take_and_lose)
+        lock._acquire_restore(depth)
+    monkeypatch.undo()
+    assert lock._recursion_count() == 0
+    with lock:
+        pass
+
+
+def test_no_rights_above(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """Fault 31: who may make nodes only further down can use a lock there, although the root refuses him."""
+    zk.ensure_path(f"{zk_path}/mine")
+    zk.set_acls(zk_path, [make_acl("world", "anyone", read=True, admin=True)])
+    try:
+        lock = Lock(connect(), f"{zk_path}/mine/app/lock")
+        with lock:
+            assert len(zk.get_children(lock.path)) == 1
+        above = Lock(lock.client, f"{zk_path}/other/lock")
+        with pytest.raises(RefusedError, match="NoAuth"):
+            above.acquire()
+    finally:
+        zk.set_acls(zk_path, OPEN_ACL_UNSAFE)
+
+
+@both
+def test_a_server_that_cannot_list_ephemerals(
+    kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 20: on a server before 3.6 each node is asked for by itself, and the question is not put again."""
+    client = connect(timeout=2)
+    lock = kind(client, zk_path)
+    asked: list[object] = []
+
+    def ephemerals(answer: object) -> None:
+        asked.append(answer)
+        answer.set_exception(UnimplementedError())  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(lock._session.link, "ephemerals", ephemerals)
+    lock.acquire()
+    lost = lock.lost
+    eventually(lambda: asked)
+    assert not lost.wait(3)
+    assert len(asked) == 1
+    (name,) = zk.get_children(zk_path)
+    zk.delete(f"{zk_path}/{name}")
+    assert lost.wait(5)
+    with pytest.raises(LockLostError):
+        lock.release()
+    eventually(queued(zk, zk_path, 0))

@@ -1,0 +1,179 @@
+"""Processes that are killed, stopped, forked or end: what becomes of their locks, and of everybody else's."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.conftest import Eventually, InThread
+from tests.faults.party import write
+from tests.integration.test_locks import queued
+from zkconcurrent import Lock
+from zkconcurrent.testing import Server
+
+SESSION = 4.0
+QUICK = SESSION / 2  # well below
+SLACK = 3.0  # the server looks for sessions to expire once a tick
+Spawn = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def party(zookeeper: Server, zk_path: str) -> Iterator[Spawn]:
+    """Start a process that does a job; see `tests.faults.party`."""
+    with ExitStack() as parties:
+
+        def start(job: str, *arguments: object) -> subprocess.Popen[str]:
+            words = [zookeeper.hosts, SESSION, zk_path, job, *arguments]
+            process = subprocess.Popen(
+                [sys.executable, "-W", "ignore::DeprecationWarning", "-m", "tests.faults.party", *map(str, words)],
+                cwd=Path(__file__).parents[2],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            parties.enter_context(process)
+            parties.callback(process.kill)
+            return process
+
+        yield start
+
+
+def heard(process: subprocess.Popen[str]) -> str:
+    """Return the next word that the process says."""
+    assert process.stdout
+    return process.stdout.readline().strip()
+
+
+def tell(process: subprocess.Popen[str]) -> None:
+    """Let the process go on."""
+    assert process.stdin
+    process.stdin.write("\n")
+    process.stdin.flush()
+
+
+def test_a_holder_is_killed(party: Spawn, zk: KazooClient, zk_path: str) -> None:
+    """Fault 32: after SIGKILL of the holder the next gets in, within the session timeout."""
+    holder = party("hold")
+    token = int(heard(holder))
+    holder.kill()
+    lock = Lock(zk, zk_path)
+    assert lock.acquire(timeout=SESSION + SLACK)
+    assert lock.fencing_token > token
+    lock.release()
+
+
+def test_a_waiter_is_killed(
+    party: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually, in_thread: InThread
+) -> None:
+    """Fault 32: after SIGKILL of a waiter, who waits behind it gets in within the session timeout."""
+    lock = Lock(zk, zk_path)
+    lock.acquire()
+    waiter = party("wait")
+    eventually(queued(zk, zk_path, 2))
+    behind = in_thread(lock.acquire)
+    eventually(queued(zk, zk_path, 3))
+    waiter.kill()
+    lock.release()
+    assert behind.result(SESSION + SLACK)
+    lock.release()
+
+
+def test_a_stopped_holder(party: Spawn, zk: KazooClient, zk_path: str) -> None:
+    """Fault 14: a holder stopped past its session is refused by the resource, and learns of the loss by its release."""
+    holder = party("hold")
+    stale = int(heard(holder))
+    holder.send_signal(signal.SIGSTOP)
+    lock = Lock(zk, zk_path)
+    assert lock.acquire(timeout=SESSION + SLACK)
+    assert stale < lock.fencing_token
+    assert write(zk, f"{zk_path}-resource", lock.fencing_token)
+    tell(holder)
+    holder.send_signal(signal.SIGCONT)
+    assert heard(holder) == "refused"
+    assert heard(holder) == "lost"
+    assert zk.exists(lock.owner().node)  # type: ignore[union-attr]
+    lock.release()
+    tell(holder)
+    assert holder.wait(20) == 0
+
+
+def test_a_stopped_waiter(party: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+    """Fault 15: a waiter stopped past its session queues again when it goes on; nobody waits for it meanwhile."""
+    lock = Lock(zk, zk_path)
+    lock.acquire()
+    waiter = party("wait")
+    assert heard(waiter) == "waiting"
+    eventually(queued(zk, zk_path, 2))
+    waiter.send_signal(signal.SIGSTOP)
+    eventually(queued(zk, zk_path, 1))
+    lock.release()
+    assert lock.acquire(timeout=QUICK)
+    waiter.send_signal(signal.SIGCONT)
+    eventually(queued(zk, zk_path, 2))
+    lock.release()
+    assert heard(waiter) == "held"
+    tell(waiter)
+    assert waiter.wait(20) == 0
+
+
+@pytest.mark.parametrize("when", ["idle", "holding"])
+def test_fork(when: str, party: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+    """Fault 23: the child holds nothing and every call is an error at once; the parent is undisturbed."""
+    parent = party("fork", when)
+    assert heard(parent) == "[]"
+    assert heard(parent) == "parent"
+    assert heard(parent) == "1"
+    assert parent.wait(20) == 0
+    eventually(queued(zk, zk_path, 0))
+
+
+def test_fork_while_waiting(party: Spawn, zk: KazooClient, zk_path: str) -> None:
+    """Fault 23: a fork while another thread waits leaves that thread waiting, and the child with nothing."""
+    with Lock(zk, zk_path):
+        parent = party("fork", "waiting")
+        assert heard(parent) == "[]"
+        assert heard(parent) == "parent"
+    assert heard(parent) == "1"
+    assert parent.wait(20) == 0
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_multiprocessing(method: str, party: Spawn) -> None:
+    """Fault 23: a child opens a client of its own; a lock is not sent to it."""
+    process = party("spawn", method)
+    assert heard(process) == "0"
+    assert heard(process) == "refused"
+    assert process.wait(20) == 0
+
+
+@pytest.mark.parametrize(("waiters", "stop"), [(0, ""), (3, ""), (0, "stop"), (3, "stop")])
+def test_an_interpreter_that_exits(waiters: int, stop: str, party: Spawn, zk: KazooClient, zk_path: str) -> None:
+    """Fault 24: at exit the nodes go at once, with and without stop(), also those of daemon threads that wait."""
+    process = party("leave", waiters, stop)
+    assert heard(process) == "held"
+    lock = Lock(zk, zk_path)
+    began = time.monotonic()
+    tell(process)
+    assert lock.acquire(timeout=SESSION + SLACK)
+    assert time.monotonic() - began < QUICK
+    lock.release()
+    assert process.wait(20) == 0
+    assert zk.get_children(zk_path) == []
+
+
+def test_os_exit(party: Spawn, zk: KazooClient, zk_path: str) -> None:
+    """Fault 24: where nothing can be done at the exit, the next gets in within the session timeout."""
+    process = party("leave", 0, "os._exit")
+    assert heard(process) == "held"
+    tell(process)
+    lock = Lock(zk, zk_path)
+    assert lock.acquire(timeout=SESSION + SLACK)
+    lock.release()
