@@ -153,10 +153,7 @@ class Checks:
         if known or ticket.prefix not in process.session.registry.tickets or not process.alive:
             return
         since = max(began, process.starved_until, self.world.late, follower.lags_until, follower.cut_off_until)
-        if wire is None or not wire.open:
-            since = now
-        else:
-            since = max(since, wire.heard_since(), wire.silent_until)
+        since = now if wire is None or not wire.open else max(since, wire.heard_since(), wire.silent_until)
         if now >= since + within:
             raise Violation(f"{ticket} was deleted {now - began:g} s ago, and its process does not know")
         self.world.at(since + within, lambda: self._notice(process, ticket, began))
@@ -171,15 +168,15 @@ class Checks:
         if any(actor.held_until > now for actor in self.world.actors):
             return True
         for process in self.processes:
-            wire = process.connection.wire
-            if process.alive and (
-                not process.runs or (wire is not None and max(wire.stalled_until, wire.silent_until) > now)
-            ):
+            wire, until = process.connection.wire, process.connection.pipe.full_until
+            if wire is not None:
+                until = max(until, wire.stalled_until, wire.silent_until)
+            if process.alive and (until > now or not process.runs):
                 return True
         return False
 
     def quiet(self) -> None:
-        """Who waits is rightly blocked, by the nearest ahead, and will hear of its end; asked while there is no fault."""
+        """Who waits is rightly blocked, by the nearest ahead, and will hear of its end; when nothing is amiss."""
         leader = self.ensemble.leader
         if self.faults():
             return

@@ -87,6 +87,30 @@ class Client(KazooClient):
         self._world.point()  # a request that is made now is forgotten by the reset that follows
 
 
+class Pipe:
+    """The socket that wakes kazoo's connection thread.
+
+    Attributes:
+        full_until: it has no room before that time.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.full_until = 0.0
+
+    def send(self, _byte: bytes, flags: int = 0) -> None:
+        """Wake the thread: requests are queued."""
+        world = self._connection.world
+        if world.now < self.full_until:
+            if flags:
+                raise BlockingIOError
+            world.sleep(self.full_until - world.now)
+        self._connection.flush()
+
+    def close(self) -> None:
+        """Nothing is left to be closed."""
+
+
 class Connection:
     """kazoo's connection thread.
 
@@ -104,15 +128,16 @@ class Connection:
         self.server: Server = process.ensemble.leader
         self.wire: Wire | None = None
         self.down_until = 0.0
-        self._write_sock = self
+        self.pipe = Pipe(self)
+        self._write_sock: object = self.pipe
         self._socket = self
         self._connection_routine = process.world.spawn(f"{process.name}.connection", self._run, process)
         self._xid = 0
 
-    # What kazoo and the link call.
+    # What the link calls, and the pipe.
 
-    def send(self, _wake: bytes, _flags: int = 0) -> None:
-        """Wake the thread: requests are queued."""
+    def flush(self) -> None:
+        """Send what is queued."""
         wire, client = self.wire, self.client
         if wire is None or not wire.open or not client._live.is_set():
             return
@@ -122,9 +147,6 @@ class Connection:
             client._pending.append((request, answer, self._xid))
             self.world.messages += 1
             wire.requests.append((self.world.messages, request, answer))
-
-    def close(self) -> None:
-        """Nothing is open here."""
 
     def shutdown(self, _how: int) -> None:
         """Cut the connection from this side."""
@@ -142,7 +164,7 @@ class Connection:
             if client._state != KeeperState.CONNECTING:
                 client._session_callback(KeeperState.CONNECTING)
             if self._connect():
-                self.send(b"")
+                self.flush()
                 self._receive()
                 self.wire = None
                 if client._state != KeeperState.CONNECTING and not client._stopped.is_set():

@@ -79,7 +79,7 @@ class SessionState:
 class Znode:
     """A node; its children are kept by name."""
 
-    __slots__ = ("acl", "children", "container", "created", "czxid", "data", "owner", "ctime")
+    __slots__ = ("acl", "children", "container", "created", "ctime", "czxid", "data", "owner")
 
     def __init__(self, data: bytes, czxid: int, ctime: float, owner: int, container: bool, acl: Any) -> None:
         self.data = data

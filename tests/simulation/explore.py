@@ -1,7 +1,8 @@
 """What the simulation tries, always in the same order: for the library as it is, and for each mutant of it.
 
 Three kinds of cases take turns: strikes of the table (a fault at one operation), faults at each point at which the
-target's turn can end, and random schedules. A case that fails is told as a schedule, made as small as can be, with its trace.
+target's turn can end, and random schedules. A case that fails is told as a schedule, made as small as can be, with
+its trace.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ Each is told as the lines that it changes, so that it reads as a diff, and fails
 """
 
 from __future__ import annotations
-
 import __future__
+
 import importlib
 import inspect
 import sys
@@ -128,7 +128,7 @@ MUTANTS = [
     _one(
         "a node whose name was never learned is not looked for",
         "_session:Session._find_and_delete",
-        "self._in_flight[ticket.prefix] = self.clock()",
+        "self.link.sync(ticket.path, Callback(lambda _: None))",
         "return self._gone(ticket)",
     ),
     # Waiting.

@@ -84,8 +84,7 @@ class Run:
                 world.step()
             if not self._over:
                 self.checks.end()
-            steps = world.steps
-        return steps
+        return world.steps
 
     def _look_for_the_end(self) -> None:
         self.checks.quiet()
@@ -187,6 +186,14 @@ class Run:
         self.ensemble.silence(wire.session)
         wire.stalled_until = self.world.now + LENGTHS[it.length]
         self.world.at(wire.stalled_until)
+        return None
+
+    def _clog(self, it: Deviation) -> bool | None:
+        """Let kazoo's pipe have no room for a while."""
+        process = self._process(it)
+        if process is None:
+            return False
+        process.connection.pipe.full_until = self.world.now + LENGTHS[it.length % 4]
         return None
 
     def _expire(self, it: Deviation) -> bool | None:

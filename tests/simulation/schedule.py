@@ -59,6 +59,7 @@ KINDS = {
     "late": 8,
     "cut": 20,
     "stall": 5,
+    "clog": 2,
     "lag": 6,
     "cut_off": 3,
     "stop": 5,

@@ -12,7 +12,6 @@ from tests.simulation.run import Run
 from tests.simulation.schedule import Schedule
 from tests.simulation.workload import Visit, Worker
 
-
 Way: TypeAlias = "Callable[[StruckRun], bool | None]"
 
 

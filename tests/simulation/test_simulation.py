@@ -24,7 +24,7 @@ def test_simulation(mutant: Mutant | None, simulated: Report) -> None:
         with seeded(mutant):
             found = explore(lambda _, tried: tried >= all_cases)
         assert found.failed is not None, f"{found.steps:,} steps did not find it"
-        case, error = found.failed
+        _, error = found.failed
         simulated.append(
             f"{mutant.name:75} {found.cases:5} cases {found.steps:8,} steps: {type(error).__name__} {error}"[:170]
         )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tests.simulation.client import Process
 from tests.simulation.checks import Checks
+from tests.simulation.client import Process
 from tests.simulation.world import Actor, Violation
 from zkconcurrent._base import Hold, LockFace
 from zkconcurrent._errors import ClientError, LockLostError, SequenceExhaustedError
