@@ -151,4 +151,6 @@ class Simulated:
         wait(session, lambda: session.link.connected and self._process(session).connection.wire is not wire)
 
     def close(self) -> None:
-        """Nothing is left to be closed."""
+        """Leave nothing for the interpreter's exit to clean up."""
+        for process in self._processes:
+            process.session.forked = True

@@ -182,7 +182,7 @@ class Checks:
             return
         for process in self.processes:
             wire = process.connection.wire
-            if not process.alive or wire is None or not process.client.connected:
+            if not process.alive or wire is None or not process.client.connected or process.client._queue:
                 continue
             for ticket in process.session.registry.tickets.values():
                 if ticket.awaits is None or ticket.name is None:

@@ -88,23 +88,27 @@ class Client(KazooClient):
 
 
 class Pipe:
-    """The socket that wakes kazoo's connection thread.
+    """The socket that wakes kazoo's connection thread, which sends one request for each byte.
 
     Attributes:
+        bytes: how many it has.
         full_until: it has no room before that time.
     """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self.bytes = 0
         self.full_until = 0.0
 
     def send(self, _byte: bytes, flags: int = 0) -> None:
-        """Wake the thread: requests are queued."""
+        """Wake the thread: a request is queued."""
         world = self._connection.world
+        world.point()
         if world.now < self.full_until:
             if flags:
                 raise BlockingIOError
             world.sleep(self.full_until - world.now)
+        self.bytes += 1
         self._connection.flush()
 
     def close(self) -> None:
@@ -141,7 +145,8 @@ class Connection:
         wire, client = self.wire, self.client
         if wire is None or not wire.open or not client._live.is_set():
             return
-        while client._queue:
+        while client._queue and self.pipe.bytes:
+            self.pipe.bytes -= 1
             request, answer = client._queue.popleft()
             self._xid += 1
             client._pending.append((request, answer, self._xid))

@@ -276,11 +276,12 @@ class Run:
 
     def _number(self, it: Deviation) -> bool | None:
         """Bring a queue's sequence numbers near their end."""
-        path = CHROOT + ("/app/l", "/app/r")[it.which % 2]
-        if path not in self.ensemble.leader.nodes:
+        path, number = CHROOT + ("/app/l", "/app/r")[it.which % 2], LAST - it.length % 3
+        node = self.ensemble.leader.nodes.get(path)
+        if node is None or node.created >= number:
             return False
         self.ensemble.wraps = it.which >= 4
-        self.ensemble.count_from(path, LAST - it.length % 3)
+        self.ensemble.count_from(path, number)
         return None
 
 
@@ -319,10 +320,7 @@ def _quietly(run: Run) -> Iterator[None]:
             yield
     finally:
         for process in run.processes:
-            for place in list(process.session.places.values()):
-                place.holds.clear()
-            process.session.registry.tickets.clear()
-            process.session.registry.deletes.clear()
+            process.session.leave_to_parent()
         Driver._perform = perform  # type: ignore[method-assign]
         for kind, release in releases.items():
             kind.release = release  # type: ignore[method-assign]

@@ -8,6 +8,7 @@ from tests.simulation.checks import Checks
 from tests.simulation.client import Process
 from tests.simulation.world import Actor, Violation
 from zkconcurrent._base import Hold, LockFace
+from zkconcurrent._driver import UNANSWERED
 from zkconcurrent._errors import ClientError, LockLostError, SequenceExhaustedError
 from zkconcurrent._lock import Lock
 from zkconcurrent._registry import State, Ticket
@@ -182,7 +183,7 @@ class Worker:
 
     def _acquire(self, lock: LockFace, visit: Visit, depth: int) -> bool:
         world, process = self.world, self.process
-        began = world.now
+        began, limit = world.now, visit.wait or (process.session.timeout or UNANSWERED) / 3
         if depth:
             world.hear("AcquireAgain")
         self.world.say(f"acquires {visit.path}" + ("" if visit.wait == -1 else f", waiting {visit.wait:g}"))
@@ -194,7 +195,6 @@ class Worker:
             world.say("is told that the numbers are at their end")
             return False
         if visit.wait != -1 and self._ran_since(began):
-            limit = visit.wait or process.session.timeout / 3
             if world.now > began + limit + SLACK:
                 raise Violation(f"acquire(timeout={limit:g}) took {world.now - began:g} s")
         world.say(f"has {visit.path}" if got else f"goes without {visit.path}")
