@@ -1,36 +1,25 @@
-"""What all lock-like primitives share: what this process holds at a path, and the face of `threading` over it.
-
-Threads take tickets through recipes; a granted ticket becomes a `Hold` of the thread that asked for it. A lost hold
-stays with its thread until the thread has settled it, so that no `release()` can ever touch a newer hold.
-"""
+"""What all lock-like primitives share: the face of `threading` over what their place holds, and the extras."""
 
 from __future__ import annotations
 
 import json
-import os
-import socket
 import threading
-import time
-import warnings
-import weakref
 from abc import ABC, abstractmethod
-from collections import defaultdict
 from collections.abc import Callable
 from datetime import datetime, timezone
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from ._driver import UNANSWERED, Driver
+from ._driver import Driver
 from ._errors import LockLostError
+from ._face import Face, deadline, who_i_am
 from ._kazoo import KazooClient
 from ._ops import Node, Recipe
-from ._paths import check_path
-from ._recipes import acquire, contenders, list_queue, try_acquire
+from ._place import Hold, lost_error
+from ._recipes.queue import acquire, contenders, list_queue, try_acquire
 from ._registry import State, Ticket
 from ._rules import Rule, holders
-from ._session import Session, log
-
-_HOST = socket.gethostname()
+from ._session import log
 
 
 class Contender(NamedTuple):
@@ -66,144 +55,16 @@ class Contender(NamedTuple):
         return cls(host, pid, thread, node.session, since, f"{path}/{name}", node.czxid)
 
 
-def who_i_am(ident: int) -> bytes:
-    """Return what our nodes say of their maker."""
-    # Not threading.current_thread(), which leaves a dummy for a thread that threading did not start.
-    names = (thread.name for thread in threading.enumerate() if thread.ident == ident)
-    said = {"host": _HOST, "pid": os.getpid(), "thread": next(names, str(ident)), "time": time.time()}
-    return json.dumps(said).encode()
-
-
-class Hold:
-    """A granted ticket, as its thread knows it.
-
-    Attributes:
-        ticket: the node; `State.HELD` for as long as it is held.
-        role: what it was acquired as, where a path has several roles.
-        owner: the thread that acquired it.
-        depth: how often it was acquired and not released.
-        lost: set when it is lost.
-    """
-
-    __slots__ = ("depth", "lost", "owner", "role", "ticket")
-
-    def __init__(self, ticket: Ticket, role: str, owner: int, lost: threading.Event, depth: int = 1) -> None:
-        self.ticket = ticket
-        self.role = role
-        self.owner = owner
-        self.depth = depth
-        self.lost = lost
-
-    @property
-    def alive(self) -> bool:
-        """Whether it is held still, as far as this process knows."""
-        return self.ticket.state is State.HELD
-
-
-class Place:
-    """What this process holds at one path of one client: the state behind every object made for the two.
-
-    Attributes:
-        holds: by role and owner; held ones, and lost ones that their thread has not settled.
-        idle: the `lost` of the hold to come, by role.
-        faces: the objects that want to be told of losses.
-    """
-
-    def __init__(self, session: Session, path: str, kind: str) -> None:
-        self.session = session
-        self.path = path
-        self.kind = kind
-        self.holds: dict[tuple[str, int], Hold] = {}
-        self.faces: weakref.WeakSet[LockFace] = weakref.WeakSet()
-        self.idle: defaultdict[str, threading.Event] = defaultdict(session.link.handler.event_object)
-        weakref.finalize(self, _drop, session.dropped, path, self.holds).atexit = False
-
-    def own(self, role: str, owner: int) -> Hold | None:
-        """Return the hold of `owner`, alive or lost."""
-        hold = self.holds.get((role, owner))
-        return None if hold is None or hold.ticket.state is State.DISCARDED else hold
-
-    def all(self, role: str) -> list[Hold]:
-        """Return the holds of the process in that role, alive or lost."""
-        return [hold for each, owner in list(self.holds) if each == role and (hold := self.own(role, owner))]
-
-    def newest(self, role: str) -> Hold | None:
-        """Return the newest hold of the process; one that lives before one that is lost."""
-        return max(self.all(role), key=lambda hold: (hold.alive, hold.ticket.token), default=None)
-
-    def take(self, ticket: Ticket, role: str, owner: int, depth: int = 1) -> Hold:
-        """Make the granted ticket a hold of `owner`."""
-        with self.session.lock:
-            before = self.holds.get((role, owner))
-            if before is not None and before.ticket.state is State.LOST:
-                raise lost_error(before)
-            hold = self.holds[role, owner] = Hold(ticket, role, owner, self.idle[role], depth)
-            del self.idle[role]
-        if ticket.state is State.LOST:
-            self.tell_lost(ticket)
-        return hold
-
-    def drop(self, hold: Hold) -> None:
-        """Forget a hold that was released or settled."""
-        with self.session.lock:
-            if self.holds.get((hold.role, hold.owner)) is hold:
-                del self.holds[hold.role, hold.owner]
-
-    def tell_lost(self, ticket: Ticket) -> None:
-        """Tell whoever wants to know that the ticket's hold is lost; once, and on no thread of kazoo's."""
-        with self.session.lock:
-            hold = next((hold for hold in self.holds.values() if hold.ticket is ticket), None)
-            if hold is None or hold.lost.is_set():
-                return
-            hold.lost.set()
-            faces = [face for face in self.faces if face._rule.role == hold.role]
-        for face in faces:
-            self.session.link.handler.spawn(_call_on_lost, face)
-
-    def forget(self) -> None:
-        """Forget all holds, in a forked child: they are the parent's."""
-        self.holds.clear()
-
-
-def _drop(dropped: Any, path: str, holds: dict[tuple[str, int], Hold]) -> None:
-    """Finalize a place: only queue the work, as this may run anywhere."""
-    held = [hold.ticket for hold in holds.values() if hold.alive]
-    dropped.append((path, held))
-    if held:
-        warnings.warn(f"the last object of {path!r} was garbage collected while held", ResourceWarning, stacklevel=2)
-
-
-def _call_on_lost(face: LockFace) -> None:
-    try:
-        assert face._on_lost is not None
-        face._on_lost(face)
-    except Exception:
-        log.exception("on_lost of %r failed", face)
-
-
-def lost_error(hold: Hold) -> LockLostError:
-    """Return the error of a thread whose hold is lost and not settled."""
-    return LockLostError(
-        hold.ticket.path,
-        "the hold was lost (its session expired, its lease ran out, or its node was deleted), and others may have "
-        f"held since; call release() to acknowledge the loss ({hold.depth} to go), then acquire again",
-    )
-
-
-class LockFace(ABC):
+class LockFace(Face, ABC):
     """The face that all locks share, over what their place holds."""
 
-    _kind: str
     _rule: Rule
 
     def __init__(self, client: KazooClient, path: str, *, on_lost: Callable[[Any], object] | None = None) -> None:
-        self._path = check_path(path)
         if on_lost is not None and not callable(on_lost):
             raise TypeError(f"on_lost must be callable, not {type(on_lost).__name__}")
+        super().__init__(client, path)
         self._on_lost = on_lost
-        self._client = client
-        self._session = Session.of(client)
-        self._place = self._session.place(path, self._kind, lambda: Place(self._session, path, self._kind))
         if on_lost is not None:
             with self._session.lock:  # else a loss told meanwhile trips over the set that grows
                 self._place.faces.add(self)
@@ -213,7 +74,7 @@ class LockFace(ABC):
     def _take(self, blocking: bool, timeout: float, depth: int = 1) -> bool:
         """Get a new hold for the calling thread; False if that was not possible in time."""
         session, path, me = self._session, self._path, self._session.identity()
-        driver = Driver(session, path, _deadline(session, blocking, timeout))
+        driver = Driver(session, path, deadline(session, blocking, timeout))
         hold = None
         try:
             ticket = driver.run(self._recipe(blocking and timeout != 0, who_i_am(me)))
@@ -305,16 +166,6 @@ class LockFace(ABC):
 
     # -- the extras ----------------------------------------------------------------------------------------------
 
-    @property
-    def client(self) -> KazooClient:
-        """The kazoo client."""
-        return self._client
-
-    @property
-    def path(self) -> str:
-        """The path that is the lock."""
-        return self._path
-
     def _mine(self) -> Hold | None:
         """Return the calling thread's hold, alive or lost."""
         return self._place.own(self._rule.role, self._session.identity())
@@ -384,12 +235,6 @@ class LockFace(ABC):
         transaction.check(self._must_hold().ticket.node, -1)  # -1: any version; it must be there
         return transaction
 
-    def __reduce__(self) -> Any:
-        raise TypeError(
-            f"cannot pickle {type(self).__name__} {self._path!r}: open a client in the other process and make the "
-            "lock there, from the same path"
-        )
-
     def _describe(self, hold: Hold | None) -> str:  # noqa: ARG002
         """Return what the repr says of the present hold."""
         return ""
@@ -401,29 +246,3 @@ class LockFace(ABC):
         state = "unlocked" if hold is None else "locked"
         name = f"zkconcurrent.{type(self).__name__}"
         return f"<{state} {name} object {self._describe(hold)}path={self._path!r} at {id(self):#x}>"
-
-
-def check_timeout(blocking: bool, timeout: float) -> None:
-    """Refuse what `threading` refuses.
-
-    Raises:
-        ValueError: a timeout without blocking, or a negative one other than -1.
-        OverflowError: a timeout above `threading.TIMEOUT_MAX`.
-    """
-    if not blocking and timeout != -1:
-        raise ValueError("can't specify a timeout for a non-blocking call")
-    if timeout != timeout:
-        raise ValueError("Invalid value NaN (not a number)")
-    if timeout < 0 and timeout != -1:
-        raise ValueError("timeout value must be a non-negative number")
-    if timeout > threading.TIMEOUT_MAX:
-        raise OverflowError("timeout value is too large")
-
-
-def _deadline(session: Session, blocking: bool, timeout: float) -> float | None:
-    """Return when to give up, by the monotonic clock."""
-    check_timeout(blocking, timeout)
-    if not blocking or timeout == 0:
-        # A try is one question: no longer than it takes to see that a link is dead, and not at all while it is down.
-        timeout = (session.timeout or UNANSWERED) / 3 if session.link.connected else 0.0
-    return None if timeout == -1 else session.now() + timeout

@@ -4,9 +4,11 @@ What it promises, and the contract tests check:
 
 1. operations run in the order they are yielded, on one session; those yielded together are sent back to back;
 2. an operation whose session is over fails with `SessionExpired`; a create that slipped into the next is undone;
-3. reads and waits are repeated across reconnects; a create or multi never is: the recipe is told `ConnectionLost`;
+3. reads, waits, deletes and the making of what anybody may have made are repeated across reconnects; a create, write
+   or multi never is: the recipe is told `ConnectionLost`;
 4. a wait may end early, never late;
-5. a deadline and an interrupt enter the recipe only as exceptions at the yield, and every wait has a bound;
+5. a deadline and an interrupt enter the recipe only as exceptions at the yield, and every wait has a bound; what it
+   asks after its deadline is given a moment, then it is told again;
 6. no recipe runs on kazoo's own threads.
 """
 
@@ -25,9 +27,13 @@ from ._ops import (
     ConnectionLost,
     Create,
     DeadlinePassed,
+    Delete,
     Discard,
     Get,
+    Gone,
     Grant,
+    Leave,
+    Make,
     MakeContainer,
     Missing,
     Multi,
@@ -36,8 +42,11 @@ from ._ops import (
     Operation,
     Recipe,
     SessionExpired,
+    Set,
     Sync,
+    Wait,
     WaitGone,
+    Watch,
 )
 from ._registry import State, Ticket
 from ._session import Session
@@ -60,6 +69,7 @@ class Driver:
         self.path = path
         self.deadline = deadline
         self.tickets: list[Ticket] = []
+        self._until = deadline  # the deadline, and a moment more once it has passed
         self._refused: str | None = None
         self._event = session.link.handler.event_object()
         self._wake: Callable[[], None] = self._event.set
@@ -74,6 +84,8 @@ class Driver:
                 try:
                     answer = self._perform(step)
                 except BaseException as error:
+                    if isinstance(error, DeadlinePassed):
+                        self._until = self.session.now() + CLEAN_UP_PATIENCE
                     step = recipe.throw(error)
                 else:
                     step = recipe.send(answer)
@@ -107,10 +119,17 @@ class Driver:
             return None
         if isinstance(step, WaitGone):
             return self._wait_gone(step.ticket, step.ahead)
+        if isinstance(step, Watch):
+            return self._watch(step.ticket, step.reads)
+        if isinstance(step, Wait):
+            return self._wait(step.ticket)
+        if isinstance(step, Leave):
+            return self.session.leave(step.ticket)
+        if isinstance(step, Gone):
+            return self.session.gone(step.ticket)
         if isinstance(step, Missing):
-            self.session.missing(step.ticket)
-            return None
-        if isinstance(step, Create | Multi | Children | Sync | Get | MakeContainer):
+            return self.session.missing(step.ticket)
+        if isinstance(step, Request):
             return self._request((step,))[0]
         return self._request(step)
 
@@ -123,32 +142,36 @@ class Driver:
                 self.tickets.append(ticket)
                 return ticket
 
-    def _request(self, steps: tuple[Operation, ...]) -> list[Any]:
-        """Send requests together and wait for all answers; reads that met a lost connection are sent again."""
+    def _request(self, steps: tuple[Operation, ...], watcher: Callable[[Any], None] | None = None) -> list[Any]:
+        """Send requests together and wait for all answers; what met a lost connection is sent again, if it may be."""
         results: list[Any] = [None] * len(steps)
         left = list(range(len(steps)))
+        again: list[int] = []
         while left:
             ticket: Ticket | None = getattr(steps[left[0]], "ticket", None)
             self._connected(ticket)
             sent = self.session.clock()
-            answers = [self._send(steps[i], last=i == left[-1]) for i in left]
+            answers = [self._send(steps[i], watcher, last=i == left[-1]) for i in left]
             last = answers[-1]
             bound = self._bound()
             while not last.done:
                 if not self._park(bound):
                     last.set_exception(kazoo_errors.ConnectionLoss())  # the request was lost inside kazoo
-            again = []
+            in_doubt, again = again, []
             for i, answer in zip(left, answers, strict=True):
                 try:
                     results[i] = self._result(steps[i], answer, sent)
                 except ConnectionLost:
-                    if isinstance(steps[i], Create | Multi):
+                    if isinstance(steps[i], Create | Set | Multi):
                         raise
                     again.append(i)
+                else:
+                    if i in in_doubt and results[i] is False and isinstance(steps[i], Make | Delete):
+                        results[i] = None
             left = again
         return results
 
-    def _send(self, step: Operation, *, last: bool) -> Answer:
+    def _send(self, step: Operation, watcher: Callable[[Any], None] | None, *, last: bool) -> Answer:
         # Answers come in the order of the requests: whoever waits for the last one has them all.
         wake = self._wake if last else _nobody
         answer = Answer(wake)
@@ -160,6 +183,7 @@ class Driver:
                 wake()
 
             answer = Callback(made)
+            step.ticket.sent = True
             link.create(step.path, step.data, answer)
         elif isinstance(step, Multi):
             operations = step.operations
@@ -168,16 +192,27 @@ class Driver:
                 for part, node in zip(operations, answer.value or [None] * len(operations), strict=True):
                     if isinstance(part, Create):
                         self.session.made(part.ticket, node, answer.error)
+                    elif isinstance(part, Delete) and part.ticket is not None and answer.error is None:
+                        self.session.gone(part.ticket)
                 wake()
 
             answer = Callback(done)
+            for part in operations:
+                if isinstance(part, Create):
+                    part.ticket.sent = True
             link.multi(operations, answer)
         elif isinstance(step, Children):
-            link.children(step.path, answer)
+            link.children(step.path, answer, watcher)
         elif isinstance(step, Sync):
             link.sync(step.path, answer)
         elif isinstance(step, Get):
-            link.get(step.path, answer)
+            link.get(step.path, answer, watcher)
+        elif isinstance(step, Make):
+            link.make(step.path, step.data, answer)
+        elif isinstance(step, Set):
+            link.set(step.path, step.data, step.version, answer)
+        elif isinstance(step, Delete):
+            link.delete(step.path, answer)
         elif isinstance(step, MakeContainer):
             link.make_container(step.path, answer)
         else:
@@ -197,10 +232,12 @@ class Driver:
             return step.ticket.name if isinstance(step, Create) else answer.value
         if isinstance(step, Get):
             data, stat = answer.value
-            return Node(data, stat.czxid, stat.ctime / 1000.0, stat.ephemeralOwner)
-        if isinstance(step, Sync | MakeContainer):
+            return Node(data, stat.czxid, stat.ctime / 1000.0, stat.ephemeralOwner, stat.version)
+        if not isinstance(step, Children):
             self.session.renewed(sent)
-        return answer.value
+        if isinstance(step, Delete) and step.ticket is not None:
+            self.session.gone(step.ticket)
+        return True if isinstance(step, Make | Delete) else answer.value
 
     def _failed(self, step: Operation, error: Exception) -> Any:
         failed = failure(error, self.path)
@@ -219,6 +256,12 @@ class Driver:
                 if step.path.count("/") > 1:
                     return None  # what is above was reaped just now: the create will tell, and we come again
                 raise RefusedError(self.path, f"the client's chroot {self.session.link.full('')!r} does not exist")
+        if isinstance(step, Make) and isinstance(error, kazoo_errors.NodeExistsError):
+            return False
+        if isinstance(step, Delete) and isinstance(failed, NoNode):
+            if step.ticket is not None:
+                self.session.gone(step.ticket)
+            return False
         if isinstance(failed, SessionExpired) and getattr(step, "ticket", None) is None:
             raise ConnectionLost  # what is bound to no session goes on in the next
         if isinstance(failed, NoNode) and isinstance(step, Children):
@@ -234,7 +277,7 @@ class Driver:
         session = self.session
         ticket.wake = self._wake
         with session.lock:
-            session.registry.wait(ticket, ahead)
+            session.registry.wait(ticket, f"{ticket.path}/{ahead}")
         try:
             self._connected(ticket)
             answer = Answer(self._wake)
@@ -254,6 +297,21 @@ class Driver:
         finally:
             with session.lock:
                 session.registry.stop_waiting(ticket)
+
+    def _watch(self, ticket: Ticket, reads: tuple[Operation, ...]) -> list[Any]:
+        session = self.session
+        ticket.wake = self._wake
+        with session.lock:
+            session.registry.wait(ticket, *(read.path for read in reads))  # type: ignore[union-attr]
+        return self._request(reads, session.on_event)
+
+    def _wait(self, ticket: Ticket) -> None:
+        try:
+            while not ticket.stirred:
+                self._park()
+        finally:
+            with self.session.lock:
+                self.session.registry.stop_waiting(ticket)
 
     def _discard(self, ticket: Ticket) -> None:
         patience = self.session.timeout / 6
@@ -294,11 +352,11 @@ class Driver:
         Raises:
             DeadlinePassed: the run's time is up.
         """
-        until = min((at for at in (bound, self.deadline) if at is not None), default=None)
+        until = min((at for at in (bound, self._until) if at is not None), default=None)
         left = None if until is None else min(max(0.0, until - self.session.now()), threading.TIMEOUT_MAX)
         woken = bool(self._event.wait(left))
         self._event.clear()
-        if not woken and self.deadline is not None and self.session.now() >= self.deadline:
+        if not woken and self._until is not None and self.session.now() >= self._until:
             raise DeadlinePassed
         return woken
 

@@ -21,9 +21,9 @@ from kazoo.client import KazooClient
 from kazoo.protocol.serialization import (
     CheckVersion,
     Create2,
-    Delete,
     GetChildren,
     GetData,
+    SetData,
     Sync,
     Transaction,
     int_struct,
@@ -31,11 +31,12 @@ from kazoo.protocol.serialization import (
     write_string,
 )
 from kazoo.protocol.serialization import Create as CreateRequest
+from kazoo.protocol.serialization import Delete as DeleteRequest
 from kazoo.protocol.states import KazooState, ZnodeStat
 from kazoo.security import OPEN_ACL_UNSAFE
 
 from ._errors import RefusedError
-from ._ops import Check, ConnectionLost, Create, NoNode, SessionExpired
+from ._ops import BadVersion, Check, ConnectionLost, Create, Delete, NoNode, NotEmpty, SessionExpired, Set
 
 EPHEMERAL = 1
 EPHEMERAL_SEQUENTIAL = 3
@@ -245,7 +246,7 @@ class Link:
         """Make an EPHEMERAL_SEQUENTIAL node; the answer is its full path and its stat."""
         self._call(Create2(self.full(prefix), data, self._acl(), EPHEMERAL_SEQUENTIAL), answer)
 
-    def multi(self, operations: Sequence[Create | Check], answer: Answer) -> None:
+    def multi(self, operations: Sequence[Create | Delete | Set | Check], answer: Answer) -> None:
         """Do all or nothing; the answer is each operation's, as if it came alone, or why nothing was done."""
 
         def answered(whole: Callback) -> None:
@@ -260,9 +261,13 @@ class Link:
 
         self._call(Transaction([self._part(each) for each in operations]), Callback(answered))
 
-    def _part(self, step: Create | Check) -> Any:
+    def _part(self, step: Create | Delete | Set | Check) -> Any:
         if isinstance(step, Check):
             return CheckVersion(self.full(step.path), -1)  # any version
+        if isinstance(step, Delete):
+            return DeleteRequest(self.full(step.path), -1)
+        if isinstance(step, Set):
+            return SetData(self.full(step.path), step.data, step.version)
         flags = EPHEMERAL if step.number else EPHEMERAL_SEQUENTIAL
         return CreateRequest(self.full(step.path), step.data, self._acl(), flags)
 
@@ -273,9 +278,17 @@ class Link:
         else:
             self._call(Create2(self.full(path), b"", self._acl(), 0), answer)
 
-    def children(self, path: str, answer: Answer) -> None:
-        """List the children's names."""
-        self._call(GetChildren(self.full(path), None), answer)
+    def make(self, path: str, data: bytes, answer: Answer) -> None:
+        """Make a PERSISTENT node."""
+        self._call(CreateRequest(self.full(path), data, self._acl(), 0), answer)
+
+    def set(self, path: str, data: bytes, version: int, answer: Answer) -> None:
+        """Write a node's data, if it has that version."""
+        self._call(SetData(self.full(path), data, version), answer)
+
+    def children(self, path: str, answer: Answer, watcher: Callable[[Any], None] | None = None) -> None:
+        """List the children's names, and leave a watch there if the node exists."""
+        self._call(GetChildren(self.full(path), watcher), answer)
 
     def sync(self, path: str, answer: Answer) -> None:
         """Have the server catch up with its leader."""
@@ -287,7 +300,7 @@ class Link:
 
     def delete(self, path: str, answer: Answer) -> None:
         """Delete a node, whatever its version."""
-        self._call(Delete(self.full(path), -1), answer)
+        self._call(DeleteRequest(self.full(path), -1), answer)
 
     def ephemerals(self, answer: Answer) -> None:
         """List the full paths of the session's ephemeral nodes, this client's chroot or another's."""
@@ -324,6 +337,10 @@ def failure(error: Exception, path: str) -> Exception:
     """Translate kazoo's error into an operation's failure, or into the library's error where nothing can be done."""
     if isinstance(error, kazoo_errors.NoNodeError):
         return NoNode()
+    if isinstance(error, kazoo_errors.BadVersionError):
+        return BadVersion()
+    if isinstance(error, kazoo_errors.NotEmptyError):
+        return NotEmpty()
     if isinstance(error, kazoo_errors.SessionExpiredError):  # also ConnectionClosedError
         return SessionExpired()
     if isinstance(error, _TRY_AGAIN):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ._base import Hold, LockFace
+from ._base import LockFace
+from ._place import Hold
 from ._rules import MUTEX
 
 

@@ -36,6 +36,31 @@ class Create(NamedTuple):
         return f"{self.ticket.path}/{self.ticket.prefix}{self.role}{self.number}"
 
 
+class Make(NamedTuple):
+    """Make a PERSISTENT node; answer whether it was not there; None: it is there, and whether by us can't be known."""
+
+    path: str
+    data: bytes
+
+
+class Set(NamedTuple):
+    """Write a node's data, if it has that version still. Never retried."""
+
+    path: str
+    data: bytes
+    version: int
+
+
+class Delete(NamedTuple):
+    """Delete a node; answer whether it was there; None: it is gone, and whether by us can't be known.
+
+    With a ticket, the node is the ticket's own, and the ticket is done with.
+    """
+
+    path: str
+    ticket: Ticket | None = None
+
+
 class Check(NamedTuple):
     """Fail with `NoNode` unless the node exists; only in a `Multi`."""
 
@@ -43,10 +68,13 @@ class Check(NamedTuple):
 
 
 class Multi(NamedTuple):
-    """Do all of it or nothing, in the ticket's session; answered as a whole. Never retried."""
+    """Do all of it or nothing, in the ticket's session; answered as a whole. Never retried.
+
+    The ticket is one whose node is made, if one is. Who is deleted in it hands over to nobody of ours: see `Rule`.
+    """
 
     ticket: Ticket
-    operations: tuple[Create | Check, ...]
+    operations: tuple[Create | Delete | Set | Check, ...]
 
 
 class MakeContainer(NamedTuple):
@@ -83,8 +111,33 @@ class WaitGone(NamedTuple):
     ahead: str
 
 
+class Watch(NamedTuple):
+    """Read, and leave watches for the ticket; answer what each read answers. What does not exist is not watched."""
+
+    ticket: Ticket
+    reads: tuple[Get | Children, ...]
+
+
+class Wait(NamedTuple):
+    """Wait until what the ticket's last `Watch` has read changes, or may have."""
+
+    ticket: Ticket
+
+
 class Grant(NamedTuple):
     """Take the ticket for a hold; answer whether its lease is running."""
+
+    ticket: Ticket
+
+
+class Leave(NamedTuple):
+    """Count on a hold no more, as it is being given up; answer whether it was one still. `Grant` takes that back."""
+
+    ticket: Ticket
+
+
+class Gone(NamedTuple):
+    """Take note that nothing of the ticket is on the server, nor will be."""
 
     ticket: Ticket
 
@@ -101,8 +154,8 @@ class Discard(NamedTuple):
     ticket: Ticket
 
 
-Request: TypeAlias = Create | Multi | MakeContainer | Children | Sync | Get
-Operation: TypeAlias = Request | Begin | WaitGone | Grant | Missing | Discard
+Request: TypeAlias = Create | Make | Set | Delete | Multi | MakeContainer | Children | Sync | Get
+Operation: TypeAlias = Request | Begin | WaitGone | Watch | Wait | Grant | Leave | Gone | Missing | Discard
 T = TypeVar("T")
 Recipe: TypeAlias = Generator[Operation | tuple[Operation, ...], Any, T]
 
@@ -114,6 +167,7 @@ class Node(NamedTuple):
     czxid: int
     ctime: float
     session: int
+    version: int = 0
 
 
 class Failure(Exception):
@@ -124,8 +178,16 @@ class NoNode(Failure):
     """The node, or the parent of one to be created, does not exist."""
 
 
+class BadVersion(Failure):
+    """The node was written since it was read."""
+
+
+class NotEmpty(Failure):
+    """The node has children."""
+
+
 class ConnectionLost(Failure):
-    """The answer to a create or a multi never came: it may or may not have been applied."""
+    """The answer to a create, a write or a multi never came: it may or may not have been applied."""
 
 
 class StartAgain(Failure):

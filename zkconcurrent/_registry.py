@@ -7,6 +7,8 @@ A ticket is one node in one queue, from before its create is sent until it is kn
        |                +--lose--> LOST (its node, if the session lives on, is deleted like a discarded one)
        +--discard--> DISCARDED
 
+A hold that is given up together with something else (`Multi`) goes back to QUEUED before that is sent.
+
 The session calls the registry with its lock held; the simulation calls it from one thread.
 """
 
@@ -44,13 +46,27 @@ class Ticket:
         session: the session that the node lives and dies with.
         name: the node's name, once it is known.
         token: the node's creation zxid, the fencing token, once it is known.
-        awaits: the node ahead, while it is waited for.
-        stirred: what was awaited may be gone: list again.
+        sent: a request that makes its node was sent.
+        awaits: what is watched, while it is waited for.
+        stirred: what was awaited may be gone, or changed: look again.
         handed: the thread of ours that held what was awaited has given it up, so our turn has come.
         late: the queue's sequence numbers are running out.
     """
 
-    __slots__ = ("awaits", "handed", "late", "name", "path", "prefix", "session", "state", "stirred", "token", "wake")
+    __slots__ = (
+        "awaits",
+        "handed",
+        "late",
+        "name",
+        "path",
+        "prefix",
+        "sent",
+        "session",
+        "state",
+        "stirred",
+        "token",
+        "wake",
+    )
 
     def __init__(self, path: str, prefix: str, session: int) -> None:
         self.path = path
@@ -59,7 +75,8 @@ class Ticket:
         self.name: str | None = None
         self.token = 0
         self.state = State.QUEUED
-        self.awaits: str | None = None
+        self.sent = False
+        self.awaits: tuple[str, ...] = ()
         self.stirred = False
         self.handed = False
         self.late = False
@@ -178,7 +195,7 @@ class Registry:
         self.stop_waiting(ticket)  # an interrupt may have kept its driver from that
         if ticket.prefix not in self.tickets:
             return ticket.prefix in self.deletes
-        there = ticket.session == self.session
+        there = ticket.sent and ticket.session == self.session
         # In this order: wherever an interrupt strikes, the node is accounted for.
         if there:
             self.deletes[ticket.prefix] = ticket
@@ -197,9 +214,19 @@ class Registry:
             self.deletes[ticket.prefix] = ticket
 
     def gone(self, ticket: Ticket) -> None:
-        """Note that the server has nothing of a discarded ticket any more."""
+        """Note that the server has nothing of a ticket any more."""
+        self.stop_waiting(ticket)
+        if ticket.state is State.QUEUED:
+            ticket.state = State.DISCARDED
         self.deletes.pop(ticket.prefix, None)
         self.tickets.pop(ticket.prefix, None)
+
+    def leave(self, ticket: Ticket) -> bool:
+        """Make of a hold what only waits: its node is being given up, and that it goes is no loss; see `Leave`."""
+        if ticket.state is not State.HELD:
+            return False
+        ticket.state = State.QUEUED
+        return True
 
     def _lose(self, ticket: Ticket) -> None:
         del self.tickets[ticket.prefix]
@@ -217,20 +244,21 @@ class Registry:
 
     # -- waiting -------------------------------------------------------------------------------------------------
 
-    def wait(self, ticket: Ticket, ahead: str) -> None:
-        """Let events on the node ahead, and the hand-over by its holder, reach the ticket."""
-        ticket.awaits, ticket.stirred, ticket.handed = f"{ticket.path}/{ahead}", False, False
-        self._awaiting.setdefault(ticket.awaits, set()).add(ticket)
+    def wait(self, ticket: Ticket, *nodes: str) -> None:
+        """Let events on the nodes, and the hand-over by the holder of one of them, reach the ticket."""
+        self.stop_waiting(ticket)
+        ticket.awaits, ticket.stirred, ticket.handed = nodes, False, False
+        for node in nodes:
+            self._awaiting.setdefault(node, set()).add(ticket)
 
     def stop_waiting(self, ticket: Ticket) -> None:
         """End what `wait` began."""
-        if ticket.awaits is None:
-            return
-        tickets = self._awaiting.get(ticket.awaits, set())
-        tickets.discard(ticket)
-        if not tickets:
-            self._awaiting.pop(ticket.awaits, None)
-        ticket.awaits = None
+        for node in ticket.awaits:
+            tickets = self._awaiting.get(node, set())
+            tickets.discard(ticket)
+            if not tickets:
+                self._awaiting.pop(node, None)
+        ticket.awaits = ()
 
     def stir(self, node: str | None) -> None:
         """Wake who waits for a node that changed; everybody who waits, for None (all watches were dropped)."""

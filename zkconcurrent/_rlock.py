@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ._base import Hold, LockFace, check_timeout
+from ._base import LockFace
+from ._face import check_timeout
+from ._place import Hold
 from ._rules import MUTEX
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ._base import Hold, check_timeout
+from ._face import check_timeout
 from ._kazoo import KazooClient
 from ._ops import Recipe
-from ._recipes import downgrade
+from ._place import Hold
+from ._recipes.queue import downgrade
 from ._registry import Ticket
 from ._rlock import RLock
 from ._rules import READ, WRITE

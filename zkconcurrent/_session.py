@@ -28,7 +28,7 @@ from ._paths import ancestors
 from ._registry import Registry, State, Ticket
 
 if TYPE_CHECKING:
-    from ._base import Place
+    from ._place import Place
 
 log = logging.getLogger("zkconcurrent")
 
@@ -213,6 +213,16 @@ class Session:
         with self.lock:
             self.registry.missing(ticket)
         self._wake.set()
+
+    def leave(self, ticket: Ticket) -> bool:
+        """Count on a hold no more; see `Registry.leave`."""
+        with self.lock:
+            return self.registry.leave(ticket)
+
+    def gone(self, ticket: Ticket) -> None:
+        """Note that the server has nothing of a ticket any more."""
+        with self.lock:
+            self.registry.gone(ticket)
 
     def check_lease(self) -> None:
         """Lose what our own clock says is lost, before anybody builds on it, and tell of every loss."""
@@ -402,8 +412,14 @@ class Session:
 
     # -- objects that come and go -------------------------------------------------------------------------------------
 
-    def place(self, path: str, kind: str, make: Callable[[], Place]) -> Place:
+    def place(self, path: str, kind: str, make: Callable[[], Place], part: str = "") -> Place:
         """Return what this process knows of `path`, the same for every object made for it.
+
+        Args:
+            path: the primitive's path.
+            kind: what it is.
+            make: makes what is returned, for the first object.
+            part: what may be a primitive of its own, although it lies below: it is a part of this one.
 
         Raises:
             ValueError: another kind of primitive lives there, or above it, or below it.
@@ -415,12 +431,15 @@ class Session:
                 if place.kind != kind:
                     raise ValueError(f"{path!r} is a {place.kind} of this client already; a {kind} needs another path")
                 return place
-            if path in self.interior:
+            own = f"{path}/{part}"
+            if path in self.interior and any(each.startswith(f"{path}/") and each != own for each in list(self.places)):
                 raise ValueError(f"a primitive of this client lives below {path!r}; paths must not nest")
             for above in ancestors(path):
-                if above in self.places:
+                other = self.places.get(above)
+                if other is not None and path != f"{above}/{other.part}":
                     raise ValueError(f"{path!r} lies below {above!r}, which is a primitive; paths must not nest")
             place = self.places[path] = make()
+            place.part = part
             for above in ancestors(path):
                 self.interior[above] = self.interior.get(above, 0) + 1
             return place

@@ -101,7 +101,7 @@ def test_whom_each_watches(
     waiting = []
 
     def awaited() -> dict[str, str]:
-        return {ticket.name[-10:]: ticket.awaits[-10:] for ticket in tickets(pair) if ticket.name and ticket.awaits}
+        return {ticket.name[-10:]: ticket.awaits[0][-10:] for ticket in tickets(pair) if ticket.name and ticket.awaits}
 
     held.write_lock.acquire()
     first = int(queue(zk, zk_path)[0][1:])
@@ -189,7 +189,7 @@ def test_a_waiter_of_the_same_process_stays_out(
     (behind,) = eventually(lambda: [ticket for ticket in tickets(pair) if ticket.awaits])
     pair.read_lock.acquire()
     pair.write_lock.release()
-    eventually(lambda: "__READ__" in (behind.awaits or ""))
+    eventually(lambda: "__READ__" in "".join(behind.awaits))
     assert not waiting.done()
     token = pair.read_lock.fencing_token
     pair.read_lock.release()

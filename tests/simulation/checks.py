@@ -149,7 +149,7 @@ class Checks:
         """Look whether the process knows, as soon as it had the time for two heartbeats."""
         wire, follower, now = process.connection.wire, self.ensemble.follower, self.world.now
         within = process.session.timeout / 3 + 0.1
-        known = ticket.state is State.QUEUED and (ticket.awaits is None or ticket.stirred)  # its thread will look
+        known = ticket.state is State.QUEUED and (not ticket.awaits or ticket.stirred)  # its thread will look
         if known or ticket.prefix not in process.session.registry.tickets or not process.alive:
             return
         since = max(began, process.starved_until, self.world.late, follower.lags_until, follower.cut_off_until)
@@ -185,18 +185,18 @@ class Checks:
             if not process.alive or wire is None or not process.client.connected or process.client._queue:
                 continue
             for ticket in process.session.registry.tickets.values():
-                if ticket.awaits is None or ticket.name is None:
+                if not ticket.awaits or ticket.name is None:
                     continue
                 names = leader.children(self.chroot + ticket.path)
                 if ticket.name not in names:
                     continue  # the next heartbeat tells
-                awaited = ticket.awaits.rpartition("/")[2]
+                awaited = ticket.awaits[0].rpartition("/")[2]
                 rule = RULES[role_of(ticket)]
                 ahead = blockers(ticket.name, names, rule)
                 # Of a writer and its own reader, which have one number, either will do.
                 if awaited not in names or [rule.key(name) for name in ahead] != [rule.key(awaited)]:
                     raise Violation(f"{process.name}: {ticket} waits for {awaited}; ahead is {ahead}: {names}")
-                if wire not in wire.server.watches.get(self.chroot + ticket.awaits, ()):
+                if wire not in wire.server.watches.get(self.chroot + ticket.awaits[0], ()):
                     raise Violation(f"{process.name}: {ticket} waits for {awaited} without a watch")
 
     # -- at the end ----------------------------------------------------------------------------------------------

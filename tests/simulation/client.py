@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from kazoo.protocol.serialization import GetChildren
 from kazoo.protocol.states import Callback, EventType, KeeperState, WatchedEvent
 
 from tests.simulation.ensemble import Ensemble, Server, Wire, told
@@ -218,15 +219,19 @@ class Connection:
             self.world.say(f"gets {what}" if what != "cut" else "loses its connection")
             if message is None:
                 return
-            if isinstance(message, str):
-                self._take_event(message)
+            if len(message) == 2:
+                self._take_event(*message)
             else:
                 self._take_answer(*message)
 
-    def _take_event(self, full: str) -> None:
+    def _take_event(self, full: str, what: str) -> None:
         client = self.client
-        watchers = [*client._data_watchers.pop(full, []), *client._child_watchers.pop(full, [])]
-        event = WatchedEvent(EventType.DELETED, client._state, client.unchroot(full))
+        watchers: list[Any] = []
+        if what != EventType.CHILD:
+            watchers += client._data_watchers.pop(full, [])
+        if what in (EventType.CHILD, EventType.DELETED):
+            watchers += client._child_watchers.pop(full, [])
+        event = WatchedEvent(what, client._state, client.unchroot(full))
         for watcher in watchers:
             client.handler.dispatch_callback(Callback("watch", watcher, (event,)))
 
@@ -241,7 +246,8 @@ class Connection:
         answer.set(value)
         watcher = getattr(request, "watcher", None)
         if watcher:
-            client._data_watchers[request.path].add(watcher)
+            watchers = client._child_watchers if isinstance(request, GetChildren) else client._data_watchers
+            watchers[request.path].add(watcher)
 
 
 class Process:

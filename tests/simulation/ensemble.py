@@ -12,7 +12,18 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from kazoo import exceptions as kazoo_errors
-from kazoo.protocol.serialization import CheckVersion, Create, Create2, Delete, GetChildren, GetData, Sync, Transaction
+from kazoo.protocol.serialization import (
+    CheckVersion,
+    Create,
+    Create2,
+    Delete,
+    GetChildren,
+    GetData,
+    SetData,
+    Sync,
+    Transaction,
+)
+from kazoo.protocol.states import EventType
 
 from tests.simulation.world import Violation, World
 from zkconcurrent._kazoo import CreateContainer, GetEphemerals, ZnodeStat
@@ -79,7 +90,7 @@ class SessionState:
 class Znode:
     """A node; its children are kept by name."""
 
-    __slots__ = ("acl", "children", "container", "created", "ctime", "czxid", "data", "owner")
+    __slots__ = ("acl", "children", "container", "created", "ctime", "czxid", "data", "owner", "version")
 
     def __init__(self, data: bytes, czxid: int, ctime: float, owner: int, container: bool, acl: Any) -> None:
         self.data = data
@@ -89,13 +100,16 @@ class Znode:
         self.container = container
         self.acl = acl
         self.created = 0
+        self.version = 0
         self.children: dict[str, None] = {}
 
     def stat(self) -> ZnodeStat:
         """Return the node's stat."""
         at = int(self.ctime * 1000)
         size = len(self.data)
-        return ZnodeStat(self.czxid, self.czxid, at, at, 0, 0, 0, self.owner, size, len(self.children), self.czxid)
+        return ZnodeStat(
+            self.czxid, self.czxid, at, at, self.version, 0, 0, self.owner, size, len(self.children), self.czxid
+        )
 
 
 class Server:
@@ -112,6 +126,7 @@ class Server:
         self.nodes: dict[str, Znode] = {"/": Znode(b"", 0, 0.0, 0, False, None)}
         self.ephemerals: dict[int, dict[str, None]] = {}
         self.watches: dict[str, dict[Wire, None]] = {}
+        self.child_watches: dict[str, dict[Wire, None]] = {}
         self.applied = 0
         self.lags_until = 0.0
         self.cut_off_until = 0.0
@@ -221,7 +236,7 @@ class Ensemble:
         wire.answers.clear()
         self.world.messages += 1
         wire.answers.append((self.world.messages, "cut", None))
-        for watching in wire.server.watches.values():
+        for watching in (*wire.server.watches.values(), *wire.server.child_watches.values()):
             watching.pop(wire, None)
         self.wires.remove(wire)
 
@@ -271,6 +286,8 @@ class Ensemble:
         if isinstance(request, GetChildren):
             if path not in server.nodes:
                 raise kazoo_errors.NoNodeError
+            if request.watcher is not None:
+                server.child_watches.setdefault(path, {})[wire] = None
             return Listing(server.nodes[path].children, server.applied)
         if isinstance(request, GetEphemerals):
             below = request.prefix
@@ -280,6 +297,14 @@ class Ensemble:
             made = self._create(session, request)
             self._catch_up(server)
             return made, self.leader.nodes[made].stat()
+        if isinstance(request, Create):
+            made = self._create(session, request)
+            self._catch_up(server)
+            return made
+        if isinstance(request, SetData):
+            stat = self._set(request)
+            self._catch_up(server)
+            return stat
         if isinstance(request, Delete):
             self._delete(path)
             self._catch_up(server)
@@ -294,8 +319,12 @@ class Ensemble:
         raise Violation(f"the simulated server does not know {request!r}")
 
     def _multi(self, session: SessionState, operations: list[Any]) -> list[Any]:
-        """Do all or nothing, of operations that do not build on each other; answer each as kazoo reads it."""
+        """Do all or nothing, of operations that do not build on each other; answer each as kazoo reads it.
+
+        That a node is emptied by one operation and deleted by the next is all that they may build on each other.
+        """
         nodes = self.leader.nodes
+        deleted = {each.path for each in operations if isinstance(each, Delete)}
         for n, each in enumerate(operations):
             wanted = _above(each.path) if isinstance(each, Create) else each.path
             error = None
@@ -303,6 +332,12 @@ class Ensemble:
                 error = kazoo_errors.NoNodeError()
             elif isinstance(each, Create) and each.path in nodes:
                 error = kazoo_errors.NodeExistsError()
+            elif isinstance(each, SetData) and each.version not in (-1, nodes[each.path].version):
+                error = kazoo_errors.BadVersionError()
+            elif isinstance(each, Delete) and any(
+                f"{each.path}/{name}" not in deleted for name in nodes[wanted].children
+            ):
+                error = kazoo_errors.NotEmptyError()
             if error is not None:
                 rest = [kazoo_errors.RuntimeInconsistency() for _ in operations[n + 1 :]]
                 return [*(kazoo_errors.RolledBackError() for _ in operations[:n]), error, *rest]
@@ -311,7 +346,12 @@ class Ensemble:
             if isinstance(each, Create):
                 results.append(self._create(session, each))
                 continue
-            if not isinstance(each, CheckVersion):
+            if isinstance(each, SetData):
+                results.append(self._set(each))
+                continue
+            if isinstance(each, Delete):
+                self._delete(each.path)
+            elif not isinstance(each, CheckVersion):
                 raise Violation(f"the simulated server does not know {each!r} in a multi")
             results.append(True)
         return results
@@ -333,6 +373,15 @@ class Ensemble:
         if above.created > LAST and not self.wraps:
             above.created = LAST
         return path
+
+    def _set(self, request: Any) -> ZnodeStat:
+        node = self.leader.nodes.get(request.path)
+        if node is None:
+            raise kazoo_errors.NoNodeError
+        if request.version not in (-1, node.version):
+            raise kazoo_errors.BadVersionError
+        self._commit(("set", request.path, request.data))
+        return node.stat()
 
     def _delete(self, path: str) -> None:
         node = self.leader.nodes.get(path)
@@ -371,6 +420,11 @@ class Ensemble:
             server.nodes[path] = Znode(data, server.applied, time, owner, container, acl)
             if owner:
                 server.ephemerals.setdefault(owner, {})[path] = None
+            self._tell(server.child_watches, _above(path), EventType.CHILD)
+        elif change[0] == "set":
+            node = server.nodes[change[1]]
+            node.data, node.version = change[2], node.version + 1
+            self._tell(server.watches, change[1], EventType.CHANGED)
         elif change[0] == "delete":
             self._remove(server, change[1])
         elif change[0] == "count":
@@ -385,9 +439,17 @@ class Ensemble:
         del server.nodes[_above(path)].children[path.rpartition("/")[2]]
         if node.owner:
             del server.ephemerals[node.owner][path]
-        for wire in server.watches.pop(path, ()):
-            self.world.messages += 1
-            wire.answers.append((self.world.messages, f"event: {path} is gone", path))
+        for wire in {**server.watches.pop(path, {}), **server.child_watches.pop(path, {})}:
+            self._tell_one(wire, path, EventType.DELETED)
+        self._tell(server.child_watches, _above(path), EventType.CHILD)
+
+    def _tell(self, watches: dict[str, dict[Wire, None]], path: str, what: str) -> None:
+        for wire in watches.pop(path, ()):
+            self._tell_one(wire, path, what)
+
+    def _tell_one(self, wire: Wire, path: str, what: str) -> None:
+        self.world.messages += 1
+        wire.answers.append((self.world.messages, f"event: {path} {what}", (path, what)))
 
     # -- operators and the server's own chores -------------------------------------------------------------------
 

@@ -63,7 +63,10 @@ def _changed(where: str, edits: list[Edit]) -> Iterator[tuple[Any, str, Any]]:
     yield owner, name, made[name]
     if owner is module:  # also where it was imported to
         for other in list(sys.modules.values()):
-            if getattr(other, "__package__", "") == "zkconcurrent" and vars(other).get(name) is original:
+            if (
+                getattr(other, "__package__", "") in ("zkconcurrent", "zkconcurrent._recipes")
+                and vars(other).get(name) is original
+            ):
                 yield other, name, made[name]
 
 
@@ -76,16 +79,16 @@ MUTANTS = [
     _one(
         "blind retry of create",
         "_driver:Driver._request",
-        "if isinstance(steps[i], Create | Multi):",
+        "if isinstance(steps[i], Create | Set | Multi):",
         "if False:",
     ),
     # Each of these lines alone keeps a node of an older session, seen at a server that lags, from being adopted.
     _one(
         "a node of an older session is adopted: no ephemeralOwner check",
-        "_recipes:find",
+        "_recipes.queue:find",
         " or node.session != ticket.session",
         "",
-        ("_recipes:find", "_, names = yield Sync(ticket.path, ticket), Children", "names = yield Children"),
+        ("_recipes.queue:find", "_, names = yield Sync(ticket.path, ticket), Children", "names = yield Children"),
         (
             "_driver:Driver._connected",
             "if ticket is not None and (ticket.session != present or ticket.state is State.DISCARDED):\n"
@@ -114,13 +117,13 @@ MUTANTS = [
     ),
     _one(
         "no clean-up on timeout",
-        "_recipes:acquire",
+        "_recipes.queue:acquire",
         "except BaseException:\n            yield Discard(ticket)",
         "except BaseException:",
     ),
     _one(
         "no clean-up on an interrupt",
-        "_recipes:acquire",
+        "_recipes.queue:acquire",
         "except BaseException:\n            yield Discard(ticket)",
         "except BaseException:",
         ("_base:LockFace._take", "driver.abandon()", "pass"),
@@ -171,8 +174,8 @@ MUTANTS = [
         "woken = bool(self._event.wait(left))",
         "began = self.session.now()\n"
         "    woken = bool(self._event.wait(left))\n"
-        "    if woken and self.deadline is not None:\n"
-        "        self.deadline += self.session.now() - began",
+        "    if woken and self._until is not None:\n"
+        "        self._until += self.session.now() - began",
     ),
     _one(
         "a queued node that is deleted is not missed",
@@ -242,7 +245,7 @@ MUTANTS = [
     ),
     _one(
         "nobody is told of a loss",
-        "_base:Place.tell_lost",
+        "_place:Place.tell_lost",
         "hold.lost.set()",
         "pass",
     ),

@@ -12,7 +12,7 @@ from tests.simulation.rwlock import RWRun, random_passes
 from tests.simulation.world import Violation
 from zkconcurrent import _rwlock
 from zkconcurrent._ops import Create, Multi
-from zkconcurrent._recipes import acquire, downgrade
+from zkconcurrent._recipes.queue import acquire, downgrade
 from zkconcurrent._rules import READ, WRITE
 
 SEEDS = int(os.environ.get("SIM_RW_SEEDS", "250"))

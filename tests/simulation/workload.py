@@ -7,10 +7,11 @@ from typing import NamedTuple
 from tests.simulation.checks import Checks
 from tests.simulation.client import Process
 from tests.simulation.world import Actor, Violation
-from zkconcurrent._base import Hold, LockFace
+from zkconcurrent._base import LockFace
 from zkconcurrent._driver import UNANSWERED
 from zkconcurrent._errors import ClientError, LockLostError, SequenceExhaustedError
 from zkconcurrent._lock import Lock
+from zkconcurrent._place import Hold
 from zkconcurrent._registry import State, Ticket
 from zkconcurrent._rlock import RLock
 

@@ -14,10 +14,10 @@ PACKAGE = Path(zkconcurrent.__file__).parent
 # Each layer may import itself and those above it in this list.
 LAYERS = [
     {"_errors", "_version"},
-    {"_paths", "_rules", "_ops", "_registry", "_recipes"},  # pure
+    {"_paths", "_rules", "_ops", "_registry", "_recipes", "_recipes.queue"},  # pure
     {"_kazoo"},
     {"_session", "_driver"},
-    {"_base"},
+    {"_place", "_face", "_base"},
     {"_lock", "_rlock", "_rwlock"},
     {"__init__"},
 ]
@@ -27,7 +27,10 @@ MAY_IMPORT_KAZOO = {"_kazoo"}
 
 def imports(module: str) -> set[str]:
     """Return what a module imports when it runs: `.name` of the package, else the first part of the name."""
-    tree = ast.parse((PACKAGE / f"{module}.py").read_text())
+    parts = module.split(".")
+    file = PACKAGE.joinpath(*parts)
+    file = file / "__init__.py" if file.is_dir() else file.with_suffix(".py")
+    tree = ast.parse(file.read_text())
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             node.body = []
@@ -36,13 +39,16 @@ def imports(module: str) -> set[str]:
         if isinstance(node, ast.Import):
             found |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            found.add(f".{node.module}" if node.level else (node.module or "").partition(".")[0])
+            above = parts[: len(parts) - node.level] if node.level else []
+            found.add("." + ".".join([*above, node.module or ""]) if node.level else (node.module or "").split(".")[0])
     return found
 
 
 def modules() -> list[str]:
     """Return the names of the package's own modules, without `zkconcurrent.testing`."""
-    return sorted(path.stem for path in PACKAGE.glob("*.py"))
+    paths = [*PACKAGE.glob("*.py"), *PACKAGE.glob("_recipes/*.py")]
+    parts = (path.relative_to(PACKAGE).with_suffix("").parts for path in paths)
+    return sorted({".".join(each).removesuffix(".__init__") for each in parts})
 
 
 def test_every_module_has_its_layer() -> None:

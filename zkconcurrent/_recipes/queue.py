@@ -1,14 +1,10 @@
-"""Recipes: each algorithm once, as a generator that yields operations and is sent their answers.
-
-No recipe knows of threads, time-outs or interrupts: a driver throws those in at the yield, and the recipe discards
-its ticket on the way out.
-"""
+"""The queue: to wait for one's turn among all who have a node there."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ._ops import (
+from .._ops import (
     Begin,
     Check,
     Children,
@@ -28,9 +24,9 @@ from ._ops import (
     Sync,
     WaitGone,
 )
-from ._paths import ancestors
-from ._registry import Ticket
-from ._rules import Rule, blockers, check_queue, holders, line_up
+from .._paths import ancestors
+from .._registry import Ticket
+from .._rules import Rule, blockers, check_queue, holders, line_up
 
 
 def acquire(path: str, rule: Rule, data: bytes) -> Recipe[Ticket]:

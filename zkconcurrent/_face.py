@@ -1,0 +1,103 @@
+"""What every primitive is: a face of one path of one client, and what `threading` takes for a timeout."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+import time
+from typing import Any, TypeVar
+
+from ._driver import UNANSWERED, Driver
+from ._kazoo import KazooClient
+from ._ops import Recipe
+from ._paths import check_path
+from ._place import Place
+from ._session import Session
+
+T = TypeVar("T")
+_HOST = socket.gethostname()
+
+
+class Face:
+    """An object for one path of one client; all that are made for the two share one place.
+
+    Attributes:
+        _kind: what the path is; nothing else may be made of it.
+        _part: the name of what lies below the path and is a primitive of its own, if there is such a thing.
+    """
+
+    _kind: str
+    _part = ""
+
+    def __init__(self, client: KazooClient, path: str) -> None:
+        self._path = check_path(path)
+        self._client = client
+        self._session = session = Session.of(client)
+        kind = self._kind
+        self._place = session.place(path, kind, lambda: Place(session, path, kind), self._part)
+
+    @property
+    def client(self) -> KazooClient:
+        """The kazoo client."""
+        return self._client
+
+    @property
+    def path(self) -> str:
+        """The path that all processes share it by."""
+        return self._path
+
+    def _run(self, recipe: Recipe[T], deadline: float | None = None) -> T | None:
+        """Run a recipe; return its result, or None if the deadline passed before."""
+        driver = Driver(self._session, self._path, deadline)
+        try:
+            return driver.run(recipe)
+        except BaseException:
+            driver.abandon()
+            raise
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            f"cannot pickle {type(self).__name__} {self._path!r}: open a client in the other process and make the "
+            "same there, from the same path"
+        )
+
+
+def who_i_am(ident: int) -> bytes:
+    """Return what our nodes say of their maker."""
+    # Not threading.current_thread(), which leaves a dummy for a thread that threading did not start.
+    names = (thread.name for thread in threading.enumerate() if thread.ident == ident)
+    said = {"host": _HOST, "pid": os.getpid(), "thread": next(names, str(ident)), "time": time.time()}
+    return json.dumps(said).encode()
+
+
+def check_timeout(blocking: bool, timeout: float) -> None:
+    """Refuse what `threading` refuses.
+
+    Raises:
+        ValueError: a timeout without blocking, or a negative one other than -1.
+        OverflowError: a timeout above `threading.TIMEOUT_MAX`.
+    """
+    if not blocking and timeout != -1:
+        raise ValueError("can't specify a timeout for a non-blocking call")
+    if timeout != timeout:
+        raise ValueError("Invalid value NaN (not a number)")
+    if timeout < 0 and timeout != -1:
+        raise ValueError("timeout value must be a non-negative number")
+    if timeout > threading.TIMEOUT_MAX:
+        raise OverflowError("timeout value is too large")
+
+
+def deadline(session: Session, blocking: bool, timeout: float) -> float | None:
+    """Return when to give up, by the monotonic clock."""
+    check_timeout(blocking, timeout)
+    if not blocking or timeout == 0:
+        # A try is one question: no longer than it takes to see that a link is dead, and not at all while it is down.
+        timeout = (session.timeout or UNANSWERED) / 3 if session.link.connected else 0.0
+    return None if timeout == -1 else session.now() + timeout
+
+
+def until(session: Session, timeout: float | None) -> float | None:
+    """Return when to give up, of a timeout as `threading` waits take it: None for ever; none at all is a try."""
+    return deadline(session, True, -1 if timeout is None else max(timeout, 0.0))

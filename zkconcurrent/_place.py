@@ -1,0 +1,138 @@
+"""What this process holds at a path: granted tickets, whose they are, and who must settle the lost ones.
+
+A granted ticket becomes a `Hold` of the thread that asked for it. A lost hold stays with its thread until the thread has
+settled it, so that no `release()` can ever touch a newer hold.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+import weakref
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+from ._errors import LockLostError
+from ._registry import State, Ticket
+from ._session import Session, log
+
+if TYPE_CHECKING:
+    from ._base import LockFace
+
+
+class Hold:
+    """A granted ticket, as its thread knows it.
+
+    Attributes:
+        ticket: the node; `State.HELD` for as long as it is held.
+        role: what it was acquired as, where a path has several roles.
+        owner: the thread that acquired it.
+        depth: how often it was acquired and not released.
+        lost: set when it is lost.
+    """
+
+    __slots__ = ("depth", "lost", "owner", "role", "ticket")
+
+    def __init__(self, ticket: Ticket, role: str, owner: int, lost: threading.Event, depth: int = 1) -> None:
+        self.ticket = ticket
+        self.role = role
+        self.owner = owner
+        self.depth = depth
+        self.lost = lost
+
+    @property
+    def alive(self) -> bool:
+        """Whether it is held still, as far as this process knows."""
+        return self.ticket.state is State.HELD
+
+
+class Place:
+    """What this process holds at one path of one client: the state behind every object made for the two.
+
+    Attributes:
+        holds: by role and owner; held ones, and lost ones that their thread has not settled.
+        idle: the `lost` of the hold to come, by role.
+        part: what of it, below its path, is a primitive of its own.
+        faces: the objects that want to be told of losses.
+    """
+
+    def __init__(self, session: Session, path: str, kind: str) -> None:
+        self.session = session
+        self.path = path
+        self.kind = kind
+        self.part = ""
+        self.holds: dict[tuple[str, int], Hold] = {}
+        self.faces: weakref.WeakSet[LockFace] = weakref.WeakSet()
+        self.idle: defaultdict[str, threading.Event] = defaultdict(session.link.handler.event_object)
+        weakref.finalize(self, _drop, session.dropped, path, self.holds).atexit = False
+
+    def own(self, role: str, owner: int) -> Hold | None:
+        """Return the hold of `owner`, alive or lost."""
+        hold = self.holds.get((role, owner))
+        return None if hold is None or hold.ticket.state is State.DISCARDED else hold
+
+    def all(self, role: str) -> list[Hold]:
+        """Return the holds of the process in that role, alive or lost."""
+        return [hold for each, owner in list(self.holds) if each == role and (hold := self.own(role, owner))]
+
+    def newest(self, role: str) -> Hold | None:
+        """Return the newest hold of the process; one that lives before one that is lost."""
+        return max(self.all(role), key=lambda hold: (hold.alive, hold.ticket.token), default=None)
+
+    def take(self, ticket: Ticket, role: str, owner: int, depth: int = 1) -> Hold:
+        """Make the granted ticket a hold of `owner`."""
+        with self.session.lock:
+            before = self.holds.get((role, owner))
+            if before is not None and before.ticket.state is State.LOST:
+                raise lost_error(before)
+            hold = self.holds[role, owner] = Hold(ticket, role, owner, self.idle[role], depth)
+            del self.idle[role]
+        if ticket.state is State.LOST:
+            self.tell_lost(ticket)
+        return hold
+
+    def drop(self, hold: Hold) -> None:
+        """Forget a hold that was released or settled."""
+        with self.session.lock:
+            if self.holds.get((hold.role, hold.owner)) is hold:
+                del self.holds[hold.role, hold.owner]
+
+    def tell_lost(self, ticket: Ticket) -> None:
+        """Tell whoever wants to know that the ticket's hold is lost; once, and on no thread of kazoo's."""
+        with self.session.lock:
+            hold = next((hold for hold in self.holds.values() if hold.ticket is ticket), None)
+            if hold is None or hold.lost.is_set():
+                return
+            hold.lost.set()
+            faces = [face for face in self.faces if face._rule.role == hold.role]
+        for face in faces:
+            self.session.link.handler.spawn(_call_on_lost, face)
+
+    def forget(self) -> None:
+        """Forget all holds, in a forked child: they are the parent's."""
+        self.holds.clear()
+
+
+def _drop(dropped: Any, path: str, holds: dict[tuple[str, int], Hold]) -> None:
+    """Finalize a place: only queue the work, as this may run anywhere."""
+    held = [hold.ticket for hold in holds.values() if hold.alive]
+    dropped.append((path, held))
+    if held:
+        warnings.warn(f"the last object of {path!r} was garbage collected while held", ResourceWarning, stacklevel=2)
+
+
+def _call_on_lost(face: LockFace) -> None:
+    try:
+        assert face._on_lost is not None
+        face._on_lost(face)
+    except Exception:
+        log.exception("on_lost of %r failed", face)
+
+
+def lost_error(hold: Hold) -> LockLostError:
+    """Return the error of a thread whose hold is lost and not settled."""
+    return LockLostError(
+        hold.ticket.path,
+        "the hold was lost (its session expired, its lease ran out, or its node was deleted), and others may have "
+        f"held since; call release() to acknowledge the loss ({hold.depth} to go), then acquire again",
+    )
