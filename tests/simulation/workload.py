@@ -194,9 +194,8 @@ class Worker:
                 raise
             world.say("is told that the numbers are at their end")
             return False
-        if visit.wait != -1 and self._ran_since(began):
-            if world.now > began + limit + SLACK:
-                raise Violation(f"acquire(timeout={limit:g}) took {world.now - began:g} s")
+        if visit.wait != -1 and self._ran_since(began) and world.now > began + limit + SLACK:
+            raise Violation(f"acquire(timeout={limit:g}) took {world.now - began:g} s")
         world.say(f"has {visit.path}" if got else f"goes without {visit.path}")
         return got
 
