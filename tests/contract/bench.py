@@ -206,4 +206,6 @@ class Simulated:
         return self._ensemble.leader.nodes[session.link.full(path)].acl
 
     def close(self) -> None:
-        """Nothing is left to be closed."""
+        """Leave nothing for the interpreter's exit to clean up."""
+        for process in self._processes:
+            process.session.forked = True
