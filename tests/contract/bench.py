@@ -50,6 +50,9 @@ class Bench(Protocol):
     def acl(self, session: Session, path: str) -> Any:
         """Return a node's access rights."""
 
+    def close(self) -> None:
+        """Let go of it all."""
+
 
 def ask(session: Session, *requests: tuple[Any, ...]) -> list[Any]:
     """Send requests together, each the name of a method of `Link` and its arguments; return values, or errors."""
@@ -157,7 +160,8 @@ class Simulated:
         """Begin a process with one client."""
         number = len(self._processes) + 1
         process = Process(self._world, self._ensemble, f"p{number}", number, options.pop("timeout", 6.0))
-        vars(process.client).update(options)
+        for name, value in options.items():
+            setattr(process.client, name, value)
         self._processes.append(process)
         wait(process.session, lambda: process.session.registry.session is not None)
         return process.session
@@ -184,8 +188,8 @@ class Simulated:
         ensemble, connection = self._ensemble, self._process(session).connection
 
         def next_is_create() -> bool:
-            requests = connection.wire.requests if connection.wire is not None else ()
-            return bool(requests) and isinstance(requests[0][1], Create2)
+            wire = connection.wire
+            return wire is not None and bool(wire.requests) and isinstance(wire.requests[0][1], Create2)
 
         def strike(served: int) -> bool:
             if not next_is_create():

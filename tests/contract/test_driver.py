@@ -227,7 +227,7 @@ def test_a_request_that_is_never_answered(bench: Bench, path: str) -> None:
 
     def recipe(session: Any) -> Steps:
         children = session.link.children
-        lost = []
+        lost: list[Any] = []
 
         def swallowed_once(*arguments: Any) -> None:
             if lost:
