@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +13,9 @@ import pytest
 from kazoo.client import KazooClient
 
 from zkconcurrent.testing import Server
+
+# A run in the background of a shell inherits that Ctrl-C is ignored, and so would what the tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 T = TypeVar("T")
 PATIENCE = 20.0

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     )
     from ._lock import Lock
     from ._rlock import RLock
+    from ._rwlock import ReadWriteLock
 
 __all__ = [
     "ClientError",
@@ -29,13 +30,14 @@ __all__ = [
     "Lock",
     "LockLostError",
     "RLock",
+    "ReadWriteLock",
     "RefusedError",
     "SequenceExhaustedError",
     "ZkConcurrentError",
     "__version__",
 ]
 
-_HOMES = {"Contender": "_base", "Lock": "_lock", "RLock": "_rlock"}
+_HOMES = {"Contender": "_base", "Lock": "_lock", "RLock": "_rlock", "ReadWriteLock": "_rwlock"}
 
 
 def __getattr__(name: str) -> object:

@@ -14,6 +14,7 @@ import time
 import warnings
 import weakref
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Callable
 from datetime import datetime, timezone
 from types import TracebackType
@@ -22,11 +23,11 @@ from typing import Any, NamedTuple
 from ._driver import UNANSWERED, Driver
 from ._errors import LockLostError
 from ._kazoo import KazooClient
-from ._ops import Node
+from ._ops import Node, Recipe
 from ._paths import check_path
 from ._recipes import acquire, contenders, list_queue, try_acquire
 from ._registry import State, Ticket
-from ._rules import Rule, blockers
+from ._rules import Rule, holders
 from ._session import Session, log
 
 _HOST = socket.gethostname()
@@ -78,15 +79,17 @@ class Hold:
 
     Attributes:
         ticket: the node; `State.HELD` for as long as it is held.
+        role: what it was acquired as, where a path has several roles.
         owner: the thread that acquired it.
         depth: how often it was acquired and not released.
         lost: set when it is lost.
     """
 
-    __slots__ = ("depth", "lost", "owner", "ticket")
+    __slots__ = ("depth", "lost", "owner", "role", "ticket")
 
-    def __init__(self, ticket: Ticket, owner: int, lost: threading.Event, depth: int = 1) -> None:
+    def __init__(self, ticket: Ticket, role: str, owner: int, lost: threading.Event, depth: int = 1) -> None:
         self.ticket = ticket
+        self.role = role
         self.owner = owner
         self.depth = depth
         self.lost = lost
@@ -101,7 +104,8 @@ class Place:
     """What this process holds at one path of one client: the state behind every object made for the two.
 
     Attributes:
-        holds: by owner; held ones, and lost ones that their thread has not settled.
+        holds: by role and owner; held ones, and lost ones that their thread has not settled.
+        idle: the `lost` of the hold to come, by role.
         faces: the objects that want to be told of losses.
     """
 
@@ -109,29 +113,32 @@ class Place:
         self.session = session
         self.path = path
         self.kind = kind
-        self.holds: dict[int, Hold] = {}
+        self.holds: dict[tuple[str, int], Hold] = {}
         self.faces: weakref.WeakSet[LockFace] = weakref.WeakSet()
-        self.idle: threading.Event = session.link.handler.event_object()  # the `lost` of the hold to come
+        self.idle: defaultdict[str, threading.Event] = defaultdict(session.link.handler.event_object)
         weakref.finalize(self, _drop, session.dropped, path, self.holds).atexit = False
 
-    def own(self, owner: int) -> Hold | None:
+    def own(self, role: str, owner: int) -> Hold | None:
         """Return the hold of `owner`, alive or lost."""
-        hold = self.holds.get(owner)
+        hold = self.holds.get((role, owner))
         return None if hold is None or hold.ticket.state is State.DISCARDED else hold
 
-    def newest(self) -> Hold | None:
-        """Return the newest hold of the process; one that lives before one that is lost."""
-        holds = [hold for owner in list(self.holds) if (hold := self.own(owner)) is not None]
-        return max(holds, key=lambda hold: (hold.alive, hold.ticket.token), default=None)
+    def all(self, role: str) -> list[Hold]:
+        """Return the holds of the process in that role, alive or lost."""
+        return [hold for each, owner in list(self.holds) if each == role and (hold := self.own(role, owner))]
 
-    def take(self, ticket: Ticket, owner: int, depth: int = 1) -> Hold:
+    def newest(self, role: str) -> Hold | None:
+        """Return the newest hold of the process; one that lives before one that is lost."""
+        return max(self.all(role), key=lambda hold: (hold.alive, hold.ticket.token), default=None)
+
+    def take(self, ticket: Ticket, role: str, owner: int, depth: int = 1) -> Hold:
         """Make the granted ticket a hold of `owner`."""
         with self.session.lock:
-            before = self.holds.get(owner)
+            before = self.holds.get((role, owner))
             if before is not None and before.ticket.state is State.LOST:
                 raise lost_error(before)
-            hold = self.holds[owner] = Hold(ticket, owner, self.idle, depth)
-            self.idle = self.session.link.handler.event_object()
+            hold = self.holds[role, owner] = Hold(ticket, role, owner, self.idle[role], depth)
+            del self.idle[role]
         if ticket.state is State.LOST:
             self.tell_lost(ticket)
         return hold
@@ -139,8 +146,8 @@ class Place:
     def drop(self, hold: Hold) -> None:
         """Forget a hold that was released or settled."""
         with self.session.lock:
-            if self.holds.get(hold.owner) is hold:
-                del self.holds[hold.owner]
+            if self.holds.get((hold.role, hold.owner)) is hold:
+                del self.holds[hold.role, hold.owner]
 
     def tell_lost(self, ticket: Ticket) -> None:
         """Tell whoever wants to know that the ticket's hold is lost; once, and on no thread of kazoo's."""
@@ -149,7 +156,7 @@ class Place:
             if hold is None or hold.lost.is_set():
                 return
             hold.lost.set()
-            faces = list(self.faces)
+            faces = [face for face in self.faces if face._rule.role == hold.role]
         for face in faces:
             self.session.link.handler.spawn(_call_on_lost, face)
 
@@ -158,7 +165,7 @@ class Place:
         self.holds.clear()
 
 
-def _drop(dropped: Any, path: str, holds: dict[int, Hold]) -> None:
+def _drop(dropped: Any, path: str, holds: dict[tuple[str, int], Hold]) -> None:
     """Finalize a place: only queue the work, as this may run anywhere."""
     held = [hold.ticket for hold in holds.values() if hold.alive]
     dropped.append((path, held))
@@ -184,7 +191,7 @@ def lost_error(hold: Hold) -> LockLostError:
 
 
 class LockFace(ABC):
-    """The face that Lock and RLock share, over what their place holds."""
+    """The face that all locks share, over what their place holds."""
 
     _kind: str
     _rule: Rule
@@ -205,15 +212,14 @@ class LockFace(ABC):
 
     def _take(self, blocking: bool, timeout: float, depth: int = 1) -> bool:
         """Get a new hold for the calling thread; False if that was not possible in time."""
-        session, path, rule, me = self._session, self._path, self._rule, self._session.identity()
+        session, path, me = self._session, self._path, self._session.identity()
         driver = Driver(session, path, _deadline(session, blocking, timeout))
-        recipe = acquire if blocking and timeout != 0 else try_acquire
         hold = None
         try:
-            ticket = driver.run(recipe(path, rule, who_i_am(me)))
+            ticket = driver.run(self._recipe(blocking and timeout != 0, who_i_am(me)))
             if ticket is None:
                 return False
-            hold = self._place.take(ticket, me, depth)
+            hold = self._place.take(ticket, self._rule.role, me, depth)
             if ticket.late:
                 log.warning("the sequence numbers of %s are running out: let it fall idle", path)
             log.debug("acquired %s", ticket.node)
@@ -223,6 +229,10 @@ class LockFace(ABC):
             if hold is not None:
                 self._place.drop(hold)
             raise
+
+    def _recipe(self, wait: bool, data: bytes) -> Recipe[Ticket | None]:
+        """Return how the calling thread gets a new hold: waiting for it, or only if nobody is in the way."""
+        return (acquire if wait else try_acquire)(self._path, self._rule, data)
 
     def _check(self, hold: Hold) -> None:
         """Refuse to go on with a hold that is lost, by our own clock too.
@@ -270,7 +280,7 @@ class LockFace(ABC):
     def locked(self) -> bool:
         """Return whether anybody, in any process, holds the lock; asks the leader. Cost: 2 reads, pipelined."""
         names = Driver(self._session, self._path).run(list_queue(self._path))
-        return bool(blockers(None, names or (), self._rule))
+        return any(self._rule.is_ours(name) for name in holders(names or (), self._rule))
 
     def __enter__(self) -> bool:
         return self.acquire()
@@ -288,7 +298,7 @@ class LockFace(ABC):
 
     def _at_fork_reinit(self) -> None:
         """Reset to unlocked, as `threading` does with its locks in a forked child."""
-        for hold in list(self._place.holds.values()):
+        for hold in self._place.all(self._rule.role):
             self._place.drop(hold)
             if hold.alive:
                 self._session.discard(hold.ticket)
@@ -307,7 +317,11 @@ class LockFace(ABC):
 
     def _mine(self) -> Hold | None:
         """Return the calling thread's hold, alive or lost."""
-        return self._place.own(self._session.identity())
+        return self._place.own(self._rule.role, self._session.identity())
+
+    def _newest(self) -> Hold | None:
+        """Return the newest hold of any thread of the process."""
+        return self._place.newest(self._rule.role)
 
     def _own(self) -> Hold | None:
         """Return the hold that `release` and the extras speak of."""
@@ -335,26 +349,27 @@ class LockFace(ABC):
     def lost(self) -> threading.Event:
         """Set when the present hold is lost; a fresh one with the next hold."""
         with self._session.lock:
-            hold = self._own() or self._place.newest()
-            return self._place.idle if hold is None else hold.lost
+            hold = self._own() or self._newest()
+            return self._place.idle[self._rule.role] if hold is None else hold.lost
 
     @property
     def suspect(self) -> bool:
         """Whether the lock is held, but the service is out of reach at the moment."""
-        hold = self._own() or self._place.newest()
+        hold = self._own() or self._newest()
         return hold is not None and hold.alive and self._session.suspect
 
-    def _contenders(self) -> list[Contender]:
-        found = Driver(self._session, self._path).run(contenders(self._path, self._rule)) or []
-        return [Contender.of(self._path, name, node) for name, node in found]
+    def _contenders(self) -> tuple[list[Contender], list[Contender]]:
+        hold, found = Driver(self._session, self._path).run(contenders(self._path, self._rule)) or (0, [])
+        line = [Contender.of(self._path, name, node) for name, node in found]
+        return line[:hold], line[hold:]
 
     def owner(self) -> Contender | None:
         """Return who holds the lock, asked of the server; None if nobody does. Cost: 2 + n reads for n in the queue."""
-        return next(iter(self._contenders()), None)
+        return next(iter(self._contenders()[0]), None)
 
     def waiters(self) -> list[Contender]:
         """Return who waits for the lock, the next one first, asked of the server. Cost: as `owner`."""
-        return self._contenders()[1:]
+        return self._contenders()[1]
 
     def guard(self, transaction: Any) -> Any:
         """Let a kazoo `TransactionRequest` commit only while this hold lives; return the transaction.
@@ -380,7 +395,7 @@ class LockFace(ABC):
         return ""
 
     def __repr__(self) -> str:
-        hold = self._place.newest()
+        hold = self._newest()
         if hold is not None and not hold.alive:
             hold = None
         state = "unlocked" if hold is None else "locked"

@@ -4,7 +4,7 @@ What it promises, and the contract tests check:
 
 1. operations run in the order they are yielded, on one session; those yielded together are sent back to back;
 2. an operation whose session is over fails with `SessionExpired`; a create that slipped into the next is undone;
-3. reads and waits are repeated across reconnects; a create never is: the recipe is told `ConnectionLost`;
+3. reads and waits are repeated across reconnects; a create or multi never is: the recipe is told `ConnectionLost`;
 4. a wait may end early, never late;
 5. a deadline and an interrupt enter the recipe only as exceptions at the yield, and every wait has a bound;
 6. no recipe runs on kazoo's own threads.
@@ -29,6 +29,8 @@ from ._ops import (
     Get,
     Grant,
     MakeContainer,
+    Missing,
+    Multi,
     Node,
     NoNode,
     Operation,
@@ -105,7 +107,10 @@ class Driver:
             return None
         if isinstance(step, WaitGone):
             return self._wait_gone(step.ticket, step.ahead)
-        if isinstance(step, Create | Children | Sync | Get | MakeContainer):
+        if isinstance(step, Missing):
+            self.session.missing(step.ticket)
+            return None
+        if isinstance(step, Create | Multi | Children | Sync | Get | MakeContainer):
             return self._request((step,))[0]
         return self._request(step)
 
@@ -137,7 +142,7 @@ class Driver:
                 try:
                     results[i] = self._result(steps[i], answer, sent)
                 except ConnectionLost:
-                    if isinstance(steps[i], Create):
+                    if isinstance(steps[i], Create | Multi):
                         raise
                     again.append(i)
             left = again
@@ -151,11 +156,22 @@ class Driver:
         if isinstance(step, Create):
 
             def made(answer: Callback) -> None:
-                self.session.made(step.ticket, answer)
+                self.session.made(step.ticket, answer.value, answer.error)
                 wake()
 
             answer = Callback(made)
-            link.create(f"{step.ticket.path}/{step.ticket.prefix}{step.role}", step.data, answer)
+            link.create(step.path, step.data, answer)
+        elif isinstance(step, Multi):
+            operations = step.operations
+
+            def done(answer: Callback) -> None:
+                for part, node in zip(operations, answer.value or [None] * len(operations), strict=True):
+                    if isinstance(part, Create):
+                        self.session.made(part.ticket, node, answer.error)
+                wake()
+
+            answer = Callback(done)
+            link.multi(operations, answer)
         elif isinstance(step, Children):
             link.children(step.path, answer)
         elif isinstance(step, Sync):
@@ -174,11 +190,11 @@ class Driver:
             return self._failed(step, answer.error)
         if not answer.done:
             raise ConnectionLost
-        if isinstance(step, Create):
+        if isinstance(step, Create | Multi):
             if step.ticket.state is State.DISCARDED:  # it slipped into the next session
                 raise SessionExpired
             self.session.renewed(sent)
-            return step.ticket.name
+            return step.ticket.name if isinstance(step, Create) else answer.value
         if isinstance(step, Get):
             data, stat = answer.value
             return Node(data, stat.czxid, stat.ctime / 1000.0, stat.ephemeralOwner)

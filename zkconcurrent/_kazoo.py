@@ -14,37 +14,48 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient
 from kazoo.protocol.serialization import (
+    CheckVersion,
     Create2,
     Delete,
     GetChildren,
     GetData,
     Sync,
+    Transaction,
     int_struct,
     read_string,
     write_string,
 )
+from kazoo.protocol.serialization import Create as CreateRequest
 from kazoo.protocol.states import KazooState, ZnodeStat
 from kazoo.security import OPEN_ACL_UNSAFE
 
 from ._errors import RefusedError
-from ._ops import ConnectionLost, NoNode, SessionExpired
+from ._ops import Check, ConnectionLost, Create, NoNode, SessionExpired
 
+EPHEMERAL = 1
 EPHEMERAL_SEQUENTIAL = 3
 CONTAINER = 4
 _DONT_WAIT = getattr(socket, "MSG_DONTWAIT", 0)
 
-__all__ = ["Answer", "Callback", "KazooClient", "KazooState", "Link", "ZnodeStat", "failure", "kazoo_errors"]
+__all__ = ["Answer", "Callback", "KazooClient", "KazooState", "Link", "Made", "ZnodeStat", "failure", "kazoo_errors"]
 
 
 class CreateContainer(Create2):  # type: ignore[misc]
     """Create2's request with an opcode of its own; kazoo has no call for it."""
 
     type = 19
+
+
+class Made(NamedTuple):
+    """What is known of a node made in a multi, by the names of its stat, which the server does not tell there."""
+
+    czxid: int
+    ephemeralOwner: int  # noqa: N815
 
 
 class GetEphemerals:
@@ -234,6 +245,27 @@ class Link:
         """Make an EPHEMERAL_SEQUENTIAL node; the answer is its full path and its stat."""
         self._call(Create2(self.full(prefix), data, self._acl(), EPHEMERAL_SEQUENTIAL), answer)
 
+    def multi(self, operations: Sequence[Create | Check], answer: Answer) -> None:
+        """Do all or nothing; the answer is each operation's, as if it came alone, or why nothing was done."""
+
+        def answered(whole: Callback) -> None:
+            why = (each for each in whole.value or () if isinstance(each, Exception))
+            error = whole.error or next((each for each in why if not isinstance(each, _NOT_THE_CAUSE)), None)
+            if error is not None:
+                answer.set_exception(error)
+                return
+            # On the connection's thread, these two are of the answer that is being read.
+            made = Made(self.client.last_zxid, self.session() or 0)
+            answer.set([(each, made) if isinstance(each, str) else each for each in whole.value])
+
+        self._call(Transaction([self._part(each) for each in operations]), Callback(answered))
+
+    def _part(self, step: Create | Check) -> Any:
+        if isinstance(step, Check):
+            return CheckVersion(self.full(step.path), -1)  # any version
+        flags = EPHEMERAL if step.number else EPHEMERAL_SEQUENTIAL
+        return CreateRequest(self.full(step.path), step.data, self._acl(), flags)
+
     def make_container(self, path: str, answer: Answer) -> None:
         """Make a container, or a persistent node where the server has no containers."""
         if self.containers:
@@ -302,6 +334,8 @@ def failure(error: Exception, path: str) -> Exception:
     return error
 
 
+# What a failed multi answers for those of its operations that did not fail themselves.
+_NOT_THE_CAUSE = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
 _TRY_AGAIN = (
     kazoo_errors.ConnectionLoss,
     kazoo_errors.OperationTimeoutError,

@@ -73,7 +73,7 @@ class Lock(LockFace):
         self._leave(hold)
 
     def _own(self) -> Hold | None:
-        return self._mine() or self._place.newest()
+        return self._mine() or self._newest()
 
     # The names that `_thread.lock` keeps from Python 1.
     acquire_lock = acquire

@@ -20,11 +20,33 @@ class Begin(NamedTuple):
 
 
 class Create(NamedTuple):
-    """Make the ticket's node, EPHEMERAL_SEQUENTIAL; its name and token are then known. Never retried."""
+    """Make the ticket's node, EPHEMERAL_SEQUENTIAL; its name and token are then known. Never retried.
+
+    With a `number` it is EPHEMERAL, and takes that in the place of one of its own.
+    """
 
     ticket: Ticket
     role: str
     data: bytes
+    number: str = ""
+
+    @property
+    def path(self) -> str:
+        """The node's path; its beginning, where the server adds the number."""
+        return f"{self.ticket.path}/{self.ticket.prefix}{self.role}{self.number}"
+
+
+class Check(NamedTuple):
+    """Fail with `NoNode` unless the node exists; only in a `Multi`."""
+
+    path: str
+
+
+class Multi(NamedTuple):
+    """Do all of it or nothing, in the ticket's session; answered as a whole. Never retried."""
+
+    ticket: Ticket
+    operations: tuple[Create | Check, ...]
 
 
 class MakeContainer(NamedTuple):
@@ -67,13 +89,20 @@ class Grant(NamedTuple):
     ticket: Ticket
 
 
+class Missing(NamedTuple):
+    """Take note that the node of what was a hold is not there: if it is a hold still, that is lost."""
+
+    ticket: Ticket
+
+
 class Discard(NamedTuple):
     """Delete whatever the ticket has, or may have, on the server; in the background if need be. Never fails."""
 
     ticket: Ticket
 
 
-Operation: TypeAlias = Begin | Create | MakeContainer | Children | Sync | Get | WaitGone | Grant | Discard
+Request: TypeAlias = Create | Multi | MakeContainer | Children | Sync | Get
+Operation: TypeAlias = Request | Begin | WaitGone | Grant | Missing | Discard
 T = TypeVar("T")
 Recipe: TypeAlias = Generator[Operation | tuple[Operation, ...], Any, T]
 
@@ -96,7 +125,7 @@ class NoNode(Failure):
 
 
 class ConnectionLost(Failure):
-    """The answer to a create never came: it may or may not have been applied."""
+    """The answer to a create or a multi never came: it may or may not have been applied."""
 
 
 class StartAgain(Failure):

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from ._ops import (
     Begin,
+    Check,
     Children,
     ConnectionLost,
     Create,
@@ -17,6 +18,8 @@ from ._ops import (
     Get,
     Grant,
     MakeContainer,
+    Missing,
+    Multi,
     Node,
     NodeGone,
     NoNode,
@@ -27,7 +30,7 @@ from ._ops import (
 )
 from ._paths import ancestors
 from ._registry import Ticket
-from ._rules import Rule, blockers, check_queue, line_up
+from ._rules import Rule, blockers, check_queue, holders, line_up
 
 
 def acquire(path: str, rule: Rule, data: bytes) -> Recipe[Ticket]:
@@ -45,7 +48,7 @@ def acquire(path: str, rule: Rule, data: bytes) -> Recipe[Ticket]:
                     if (yield Grant(ticket)):
                         return ticket
                     yield Sync(path, ticket)  # renews the lease, or tells that the session is over
-                elif (yield WaitGone(ticket, ahead[0])) and (yield Grant(ticket)):
+                elif (yield WaitGone(ticket, ahead[0])) and rule.hands_over and (yield Grant(ticket)):
                     return ticket  # handed over by a thread of ours that was the first
                 names = yield Children(path, ticket)
                 check(ticket, names)
@@ -94,17 +97,60 @@ def join(ticket: Ticket, rule: Rule, data: bytes) -> Recipe[Sequence[str]]:
             break
         except NoNode:  # never used, or reaped while idle
             yield tuple(MakeContainer(above) for above in [*ancestors(path), path])
-        except ConnectionLost:  # our own unique name tells whether it was made
-            _, names = yield Sync(path, ticket), Children(path, ticket)
-            mine = next((name for name in names if name.startswith(ticket.prefix)), None)
-            node: Node | None = None if mine is None else (yield Get(f"{path}/{mine}", ticket))
-            if mine is None or node is None or node.session != ticket.session:
-                raise NodeGone from None
-            ticket.queued_as(mine, node.czxid)
+        except ConnectionLost:
+            names = yield from find(ticket)
             break
     ticket.check_sequence(rule)
     check(ticket, names)
     return names  # type: ignore[no-any-return]
+
+
+def find(ticket: Ticket) -> Recipe[Sequence[str]]:
+    """Find the node whose create was not answered: its unique name tells whether it was made; return the listing.
+
+    Raises:
+        NodeGone: it was not made in the ticket's session.
+    """
+    _, names = yield Sync(ticket.path, ticket), Children(ticket.path, ticket)
+    mine = next((name for name in names if name.startswith(ticket.prefix)), None)
+    node: Node | None = None if mine is None else (yield Get(f"{ticket.path}/{mine}", ticket))
+    if mine is None or node is None or node.session != ticket.session:
+        raise NodeGone
+    ticket.queued_as(mine, node.czxid)
+    return names  # type: ignore[no-any-return]
+
+
+def downgrade(writer: Ticket, rule: Rule, data: bytes) -> Recipe[Ticket | None]:
+    """Take a read lock in the place of the write lock that is held; None if that is lost.
+
+    The read node has the writer's number, so that whoever waits for the writer finds the reader in its place. It is
+    made only while the writer's node is there, so that nobody can have got in: it holds without a look at the queue.
+
+    Source: Curator's `InterProcessReadWriteLock` since 5.5, which makes the node without the check.
+    """
+    assert writer.name is not None
+    while True:
+        ticket: Ticket = yield Begin(writer.path)
+        try:
+            try:
+                yield Multi(ticket, (Check(writer.node), Create(ticket, rule.role, data, rule.key(writer.name))))
+            except ConnectionLost:
+                yield from find(ticket)
+            ticket.token = writer.token  # what it fences is one hold, of two names
+            while not (yield Grant(ticket)):
+                yield Sync(ticket.path, ticket)
+            return ticket
+        except NoNode:
+            yield Discard(ticket)
+            yield Missing(writer)
+            return None
+        except StartAgain:
+            yield Discard(ticket)
+        except GeneratorExit:
+            raise
+        except BaseException:
+            yield Discard(ticket)
+            raise
 
 
 def check(ticket: Ticket, names: Sequence[str]) -> None:
@@ -120,10 +166,13 @@ def list_queue(path: str) -> Recipe[Sequence[str]]:
     return names  # type: ignore[no-any-return]
 
 
-def contenders(path: str, rule: Rule) -> Recipe[list[tuple[str, Node]]]:
-    """Return every node in the queue, the holder first, with what it says of itself."""
-    names = line_up((yield from list_queue(path)), rule)
+def contenders(path: str, rule: Rule) -> Recipe[tuple[int, list[tuple[str, Node]]]]:
+    """Return every node in the queue, those who hold first, with what it says of itself; and how many hold."""
+    queue = yield from list_queue(path)
+    hold = holders(queue, rule)
+    names = [*hold, *(name for name in line_up(queue, rule) if name not in hold)]
     if not names:
-        return []
+        return 0, []
     nodes = yield tuple(Get(f"{path}/{name}") for name in names)
-    return [(name, node) for name, node in zip(names, nodes, strict=True) if node is not None]
+    there = [(name, node) for name, node in zip(names, nodes, strict=True) if node is not None]
+    return sum(name in hold for name, _ in there), there

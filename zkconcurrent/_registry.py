@@ -206,6 +206,15 @@ class Registry:
         ticket.state = State.LOST
         self.lost.append(ticket)
 
+    def missing(self, ticket: Ticket) -> None:
+        """Note that the node of what waits or holds is not on the server."""
+        if ticket.prefix not in self.tickets:
+            return
+        if ticket.state is State.HELD:
+            self._lose(ticket)  # an operator has deleted it
+        else:
+            ticket.stir()  # its recipe lists again, misses its node and queues anew
+
     # -- waiting -------------------------------------------------------------------------------------------------
 
     def wait(self, ticket: Ticket, ahead: str) -> None:
@@ -233,7 +242,8 @@ class Registry:
     def hand_over(self, ticket: Ticket) -> None:
         """Let the next waiter of ours go on: the holder's single delete was sent, on the session of both.
 
-        The head of the queue stays ours whatever becomes of the delete: `ticket` held, so nobody was ahead of it, and
+        It is for the waiter's recipe to say whether its rule lets it hold at once, or only look again. If it does,
+        the head of the queue stays ours whatever becomes of the delete: `ticket` held, so nobody was ahead of it, and
         the waiter's last listing had nobody between the two. The grant checks the session and the lease again.
         """
         for waiter in list(self._awaiting.get(ticket.node, ())):
@@ -256,12 +266,8 @@ class Registry:
         """
         there = set(nodes)
         for ticket in known:
-            if ticket.node in there or ticket.prefix not in self.tickets:
-                continue
-            if ticket.state is State.HELD:
-                self._lose(ticket)  # an operator has deleted it
-            else:
-                ticket.stir()  # its recipe lists again, misses its node and queues anew
+            if ticket.node not in there:
+                self.missing(ticket)
         ours = f"/_c_{self.seed}-"
         return [node for node in nodes if ours in node and not self._accounted_for(node)]
 

@@ -9,6 +9,7 @@ and if not, which nodes must I outwait?" Two properties are what makes a lock of
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -23,24 +24,48 @@ _KAZOO_NODE = re.compile(r"[0-9a-f]{32}__r?lock__-?\d+\Z")
 
 
 class Rule(NamedTuple):
-    """How one queue decides.
+    """How one queue decides, for those who come to it in one role.
+
+    Of two contenders, the one with the lower number is ahead. It is in the other's way if either of them wants to be
+    alone. Of one number are only a writer and the read lock that it took itself: they never wait for each other.
 
     Attributes:
         role: what stands between the unique prefix and the sequence number in the names that we make.
+        roles: the roles of all who share the queue, in the order in which names are cut.
+        alone: what marks the names of those who want to hold alone; all names have "" in them.
+        hands_over: whether a thread that gives up its hold may let the next of this process go on before the server
+            has answered. Only where all want to be alone and nobody can come to stand between the two: where several
+            hold, the one that goes need not have been the last in the way; and a writer leaves a read lock behind.
     """
 
     role: str
+    roles: tuple[str, ...]
+    alone: str = ""
+    hands_over: bool = False
 
     def key(self, name: str) -> str:
         """Return what `name` sorts by: all after the last role, or the whole name where there is none.
 
-        Source: Curator's `StandardLockInternalsDriver.standardFixForSorting`; compared as strings, as there.
+        Source: Curator's `StandardLockInternalsDriver.standardFixForSorting` and, of two roles, one after the other,
+        its `InterProcessReadWriteLock`; compared as strings, as there.
         """
-        return name.rpartition(self.role)[2]
+        for role in self.roles:
+            name = name.rpartition(role)[2]
+        return name
+
+    def is_ours(self, name: str) -> bool:
+        """Whether `name` holds, once it does, in this rule's role."""
+        return (self.alone in name) == (self.alone in self.role)
 
 
-MUTEX = Rule("lock-")
+MUTEX = Rule("lock-", ("lock-",), hands_over=True)
 """Curator's InterProcessMutex: every child excludes every other."""
+
+READ = Rule("__READ__", ("__READ__", "__WRIT__"), alone="__WRIT__")
+"""The readers of Curator's InterProcessReadWriteLock: they wait for the writers ahead of them."""
+
+WRITE = READ._replace(role="__WRIT__")
+"""The writers of the same queue: they wait for everybody ahead of them."""
 
 
 def line_up(queue: Sequence[str], rule: Rule) -> list[str]:
@@ -57,19 +82,31 @@ def blockers(me: str | None, queue: Sequence[str], rule: Rule) -> list[str]:
         rule: how the queue decides.
     """
     if me is None:
-        return line_up(queue, rule)[::-1]
+        alone = rule.alone in rule.role
+        return [name for name in line_up(queue, rule)[::-1] if alone or rule.alone in name]
     # Not sorted: to find the nearest ahead takes one look at each of n names. Of equal keys the listing's order
     # decides, as in a stable sort.
     key = rule.key
     mine = key(me)
     at = queue.index(me)
+    alone = rule.alone in me
     nearest: str | None = None
     nearest_key = ""
     for i, name in enumerate(queue):
         its = key(name)
-        if (its < mine or (its == mine and i < at)) and (nearest is None or its >= nearest_key):
+        if its < mine:
+            in_the_way = alone or rule.alone in name
+        else:
+            in_the_way = its == mine and i < at and alone and rule.alone in name
+        if in_the_way and (nearest is None or its >= nearest_key):
             nearest, nearest_key = name, its
     return [] if nearest is None else [nearest]
+
+
+def holders(queue: Sequence[str], rule: Rule) -> list[str]:
+    """Return the nodes that hold, in any role, the first in line first."""
+    line = line_up(queue, rule)
+    return list(itertools.takewhile(lambda name: not blockers(name, line, rule), line))
 
 
 def check_queue(path: str, queue: Sequence[str]) -> None:

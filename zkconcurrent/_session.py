@@ -22,7 +22,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ._errors import ClientError
-from ._kazoo import Answer, Callback, KazooClient, KazooState, Link, failure, kazoo_errors
+from ._kazoo import Callback, KazooClient, KazooState, Link, Made, ZnodeStat, failure, kazoo_errors
 from ._ops import ConnectionLost
 from ._paths import ancestors
 from ._registry import Registry, State, Ticket
@@ -193,20 +193,26 @@ class Session:
         with self.lock:
             return self.registry.grant(ticket, self.clock())
 
-    def made(self, ticket: Ticket, answer: Answer) -> None:
+    def made(self, ticket: Ticket, node: tuple[str, ZnodeStat | Made] | None, error: Exception | None) -> None:
         """Take what became of a create, whether or not its recipe still waits for it; on kazoo's thread."""
         with self.lock:
-            if answer.error is None:
-                path, stat = answer.value
+            if node is not None:
+                path, stat = node
                 ticket.queued_as(path.rpartition("/")[2], stat.czxid)
                 slipped_into = stat.ephemeralOwner
-            elif isinstance(failure(answer.error, ticket.path), ConnectionLost):
+            elif error is not None and isinstance(failure(error, ticket.path), ConnectionLost):
                 slipped_into = self.registry.session  # if at all
             else:
                 return
             if slipped_into != ticket.session:
                 self.registry.slipped(ticket, slipped_into)
                 self._wake.set()
+
+    def missing(self, ticket: Ticket) -> None:
+        """Note that the node of what waits or holds is not on the server."""
+        with self.lock:
+            self.registry.missing(ticket)
+        self._wake.set()
 
     def check_lease(self) -> None:
         """Lose what our own clock says is lost, before anybody builds on it, and tell of every loss."""
@@ -390,9 +396,7 @@ class Session:
 
             def answered(answer: Callback, ticket: Ticket = ticket) -> None:
                 if isinstance(answer.error, kazoo_errors.NoNodeError):
-                    with self.lock:
-                        self.registry.compare([ticket], [])
-                    self._wake.set()
+                    self.missing(ticket)
 
             self.link.get(ticket.node, Callback(answered))
 

@@ -15,6 +15,7 @@ from kazoo.client import KazooClient
 from test import lock_tests
 
 import zkconcurrent
+from tests.kinds import write_lock
 from zkconcurrent.testing import Server
 
 _numbers = itertools.count()
@@ -59,3 +60,12 @@ class TestRLock(OnZooKeeper, lock_tests.RLockTests):
     def locktype(self, *args: Any, **kwargs: Any) -> zkconcurrent.RLock:
         """Make a lock."""
         return self.make(zkconcurrent.RLock, *args, **kwargs)  # type: ignore[no-any-return]
+
+
+@pytest.mark.filterwarnings("ignore:the last object of:ResourceWarning")
+class TestWriteLock(OnZooKeeper, lock_tests.RLockTests):
+    """A write lock alone is an RLock."""
+
+    def locktype(self, *args: Any, **kwargs: Any) -> zkconcurrent.RLock:
+        """Make a lock."""
+        return self.make(write_lock, *args, **kwargs)  # type: ignore[no-any-return]

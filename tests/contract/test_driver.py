@@ -13,6 +13,7 @@ from zkconcurrent._driver import Driver
 from zkconcurrent._errors import ClientError
 from zkconcurrent._ops import (
     Begin,
+    Check,
     Children,
     ConnectionLost,
     Create,
@@ -21,6 +22,8 @@ from zkconcurrent._ops import (
     Get,
     Grant,
     MakeContainer,
+    Missing,
+    Multi,
     NoNode,
     SessionExpired,
     Sync,
@@ -273,6 +276,53 @@ def test_an_interrupt_enters_at_the_yield(bench: Bench, path: str) -> None:
     assert bench.run(test) == []
 
 
+def test_a_multi_is_answered_as_a_whole(bench: Bench, path: str) -> None:
+    """All of it is done, and the node's name and token are known; or nothing is, for the first reason there is."""
+
+    def recipe(other: Any) -> Steps:
+        yield MakeContainer(path)
+        ahead, me = (yield Begin(path)), (yield Begin(path))
+        yield Create(ahead, ROLE, b"")
+        check, create = Check(ahead.node), Create(me, ROLE, b"me", "0000000007")
+        assert (yield Multi(me, (check, create)))[0] is True
+        assert me.name == f"{me.prefix}{ROLE}0000000007"
+        node = yield Get(me.node, me)
+        assert (node.data, node.session, node.czxid) == (b"me", me.session, me.token)
+        ask(other, ("delete", ahead.node))
+        late = yield Begin(path)
+        with pytest.raises(NoNode):
+            yield Multi(late, (check, Create(late, ROLE, b"", "0000000008")))
+        assert late.name is None
+        assert (yield Children(path)) == [me.name]
+        for ticket in (ahead, me, late):
+            yield Discard(ticket)
+        return "done"
+
+    def test() -> object:
+        return Driver(bench.session(), path).run(recipe(bench.session()))
+
+    assert bench.run(test) == "done"
+
+
+def test_a_multi_of_a_session_that_is_over(bench: Bench, path: str) -> None:
+    """It fails with SessionExpired, and nothing of it is left."""
+
+    def recipe(session: Any) -> Steps:
+        yield MakeContainer(path)
+        ticket = yield Begin(path)
+        bench.expire(session)
+        with pytest.raises(SessionExpired):
+            yield Multi(ticket, (Check(path), Create(ticket, ROLE, b"")))
+        yield Discard(ticket)
+        return (yield Children(path))
+
+    def test() -> object:
+        session = bench.session()
+        return Driver(session, path).run(recipe(session))
+
+    assert bench.run(test) == []
+
+
 def test_no_run_on_kazoos_own_threads(bench: Bench, path: str) -> None:
     """A recipe run in a watch callback is refused with a clear error, at once."""
 
@@ -298,3 +348,21 @@ def test_no_run_on_kazoos_own_threads(bench: Bench, path: str) -> None:
         return str(errors[0])
 
     assert "kazoo's own threads" in str(bench.run(test))
+
+
+def test_a_hold_whose_node_is_missing_is_lost(bench: Bench, path: str) -> None:
+    """A recipe that finds the node of a hold missing says so, and the hold is lost; what is given up is not."""
+
+    def recipe() -> Steps:
+        held, over = (yield Begin(path)), (yield Begin(path))
+        yield Sync(path, held)
+        assert (yield Grant(held))
+        yield Discard(over)
+        yield Missing(over)
+        yield Missing(held)
+        return over.state, held.state
+
+    def test() -> object:
+        return Driver(bench.session(), path).run(recipe())
+
+    assert bench.run(test) == (State.DISCARDED, State.LOST)

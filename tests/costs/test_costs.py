@@ -12,13 +12,11 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.conftest import Connect, Eventually, InThread
+from tests.kinds import AnyLock, Kind, against, every, reentrant
 from tests.tools.count import Count
 from tests.tools.proxy import Proxy
-from zkconcurrent import Lock, RLock
+from zkconcurrent import Lock, ReadWriteLock
 from zkconcurrent.testing import Server
-
-Kind = Callable[..., Lock | RLock]
-both = pytest.mark.parametrize("kind", [Lock, RLock])
 
 
 @pytest.fixture
@@ -40,13 +38,13 @@ def answered(count: Count, name: str, n: int = 1) -> Callable[[], bool]:
     return lambda: sum(each.kind == "answer" and each.name == name for each in list(count.trace)) >= n
 
 
-def warm(lock: Lock | RLock) -> None:
+def warm(lock: AnyLock) -> None:
     """Use the path once, so that its parents are there."""
     lock.acquire()
     lock.release()
 
 
-@both
+@every
 def test_uncontended(kind: Kind, counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
     """Acquire: one write and one read, pipelined in one round trip. Release: one write, one round trip."""
     lock = kind(counted, zk_path)
@@ -61,9 +59,10 @@ def test_uncontended(kind: Kind, counted: KazooClient, proxy: Proxy, zk_path: st
     assert releasing.flights == 1
 
 
-def test_reentrant(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
+@reentrant
+def test_reentrant(kind: Kind, counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
     """To acquire again, and to release that, sends nothing."""
-    lock = RLock(counted, zk_path)
+    lock = kind(counted, zk_path)
     with lock, proxy.counting() as count:
         for _ in range(3):
             lock.acquire()
@@ -72,17 +71,17 @@ def test_reentrant(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
     assert not count.requests
 
 
-@both
+@every
 def test_a_failing_try(kind: Kind, zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
     """A try of a held lock: two reads, pipelined in one round trip, and no write."""
     lock = kind(counted, zk_path)
-    with kind(zk, zk_path), proxy.counting() as count:
+    with against(kind)(zk, zk_path), proxy.counting() as count:
         assert not lock.acquire(blocking=False)
     assert count.requests == {"sync": 1, "getChildren": 1}
     assert count.flights == 1
 
 
-@both
+@every
 def test_a_try_that_succeeds(kind: Kind, counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
     """A try of a free lock: one write, three reads, two round trips."""
     lock = kind(counted, zk_path)
@@ -94,7 +93,7 @@ def test_a_try_that_succeeds(kind: Kind, counted: KazooClient, proxy: Proxy, zk_
     assert count.flights == 2
 
 
-@both
+@every
 def test_contended(
     kind: Kind,
     zk: KazooClient,
@@ -105,7 +104,7 @@ def test_contended(
     in_thread: InThread,
 ) -> None:
     """Until it waits: one write, two reads, two round trips. Handed over by another process: one event, one listing."""
-    mine, theirs = kind(zk, zk_path), kind(counted, zk_path)
+    mine, theirs = against(kind)(zk, zk_path), kind(counted, zk_path)
     mine.acquire()
     with proxy.counting() as until_waiting:
         waiting = in_thread(lambda: theirs.acquire() and theirs.release())
@@ -165,3 +164,54 @@ def test_a_first_use_makes_the_parents(counted: KazooClient, proxy: Proxy, zk_pa
     lock.release()
     assert count.requests == {"create2": 2, "getChildren": 2, "createContainer": 2}
     assert count.flights == 3
+
+
+def test_readers_do_not_wait_for_each_other(zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
+    """A reader among readers: one write and one read in one round trip, as if it were alone."""
+    lock = ReadWriteLock(counted, zk_path).read_lock
+    with ReadWriteLock(zk, zk_path).read_lock, proxy.counting() as count:
+        lock.acquire()
+        lock.release()
+    assert count.requests == {"create2": 1, "getChildren": 1, "delete": 1}
+    assert count.flights == 2
+
+
+def test_downgrade(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
+    """To read while writing, and to give up writing: one write each, one round trip each, whoever waits."""
+    pair = ReadWriteLock(counted, zk_path)
+    pair.write_lock.acquire()
+    with proxy.counting() as reading:
+        pair.read_lock.acquire()
+    assert reading.requests == {"multi": 1}
+    assert reading.flights == 1
+    with proxy.counting() as leaving:
+        pair.write_lock.release()
+    pair.read_lock.release()
+    assert leaving.requests == {"delete": 1}
+    assert leaving.flights == 1
+
+
+def test_whom_a_writer_wakes(
+    zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, eventually: Eventually, in_thread: InThread
+) -> None:
+    """A writer's release wakes the readers up to the next writer, each of which lists once; not the writer."""
+    held, pair, n = ReadWriteLock(zk, zk_path).write_lock, ReadWriteLock(counted, zk_path), 5
+    held.acquire()
+    with proxy.counting() as until_waiting:
+        readers = [in_thread(lambda: pair.read_lock.acquire() and pair.read_lock._mine()) for _ in range(n)]
+        eventually(answered(until_waiting, "getData", n))
+        writer = in_thread(lambda: pair.write_lock.acquire() and pair.write_lock.release())
+        eventually(answered(until_waiting, "getData", n + 1))
+        late = in_thread(lambda: pair.read_lock.acquire() and pair.read_lock.release())
+        eventually(answered(until_waiting, "getData", n + 2))
+    with proxy.counting() as count:
+        held.release()
+        holds = [reader.result(10) for reader in readers]
+    assert count.requests == {"getChildren": n}
+    assert sum(count.events.values()) == 1
+    with proxy.counting() as last:
+        for hold in holds:  # by their threads' leave: they are gone
+            pair.read_lock._give_up(hold)
+        writer.result(10)
+        late.result(10)
+    assert not any(last.requests[name] for name in ("create2", "sync"))

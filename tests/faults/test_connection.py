@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
-from typing import TypeAlias
 
 import pytest
 from kazoo.client import KazooClient
@@ -13,12 +11,11 @@ from kazoo.protocol.states import KazooState
 
 from tests.conftest import Connect, Eventually, InThread
 from tests.integration.test_locks import queued
+from tests.kinds import Kind, every
 from tests.tools.proxy import Proxy
-from zkconcurrent import Lock, LockLostError, RLock
+from zkconcurrent import Lock, LockLostError, ReadWriteLock
 from zkconcurrent.testing import Server
 
-Kind: TypeAlias = Callable[..., Lock | RLock]
-both = pytest.mark.parametrize("kind", [Lock, RLock])
 FAST = {"connection_retry": {"max_tries": -1, "delay": 0.05, "max_delay": 0.2}}
 
 
@@ -69,7 +66,41 @@ def test_a_lost_request_or_answer_while_contended(
     eventually(queued(zk, zk_path, 0))
 
 
-@both
+@pytest.mark.parametrize("strike", ["lose_answer", "lose_request"])
+def test_a_lost_downgrade(
+    strike: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
+) -> None:
+    """Faults 1, 4: the multi that makes a writer's read node is lost, applied or not: one is there, and it holds."""
+    pair, theirs = ReadWriteLock(connect(hosts=proxy.hosts, **FAST), zk_path), ReadWriteLock(zk, zk_path)
+    pair.write_lock.acquire()
+    token = pair.write_lock.fencing_token
+    with getattr(proxy, strike)("multi") as struck:
+        assert pair.read_lock.acquire(timeout=15)
+        struck.wait()
+    eventually(queued(zk, zk_path, 2))
+    assert pair.read_lock.fencing_token == token
+    pair.write_lock.release()
+    eventually(queued(zk, zk_path, 1))
+    assert not theirs.write_lock.acquire(blocking=False)
+    pair.read_lock.release()
+    eventually(queued(zk, zk_path, 0))
+
+
+def test_a_downgrade_that_gives_up(
+    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
+) -> None:
+    """A timed one returns False in time while nobody answers, and leaves no read node; the write lock stays."""
+    pair = ReadWriteLock(connect(hosts=proxy.hosts, timeout=10, **FAST), zk_path)
+    with pair.write_lock:
+        proxy.stall()
+        assert pair.read_lock.acquire(timeout=0.3) is False
+        proxy.resume()
+        eventually(lambda: not pair.write_lock.suspect)
+        eventually(queued(zk, zk_path, 1))
+        assert pair.write_lock._is_owned()
+
+
+@every
 def test_a_drop_within_the_session(
     kind: Kind, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
 ) -> None:
@@ -98,7 +129,7 @@ def test_a_drop_within_the_session(
     eventually(queued(zk, zk_path, 0))
 
 
-@both
+@every
 def test_a_timed_acquire_keeps_its_deadline(
     kind: Kind, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
 ) -> None:

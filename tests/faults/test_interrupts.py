@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import Any, TypeAlias
+from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
@@ -20,10 +20,9 @@ from kazoo.client import KazooClient
 import zkconcurrent
 from tests.conftest import Connect, Eventually, InThread
 from tests.integration.test_locks import queued
-from zkconcurrent import Lock, RLock
+from tests.kinds import Kind, against, every
+from zkconcurrent import Lock, ReadWriteLock
 
-Kind: TypeAlias = Callable[..., Lock | RLock]
-both = pytest.mark.parametrize("kind", [Lock, RLock])
 PACKAGE = str(Path(zkconcurrent.__file__).parent)
 
 
@@ -68,12 +67,12 @@ def lines_of(call: Callable[[], object]) -> int:
     return -1 - counter.left
 
 
-@both
+@every
 def test_acquire_interrupted_at_every_line(
     kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
 ) -> None:
     """A free lock: the acquire either is interrupted and leaves nothing, or has succeeded."""
-    lock, other = kind(connect(timeout=2), zk_path), kind(zk, zk_path)
+    lock, other = kind(connect(timeout=2), zk_path), against(kind)(zk, zk_path)
     lock.acquire()
     lock.release()
     total = lines_of(lock.acquire)
@@ -93,12 +92,12 @@ def test_acquire_interrupted_at_every_line(
         pass
 
 
-@both
+@every
 def test_a_waiter_interrupted_at_every_line(
     kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
 ) -> None:
     """A held lock, with a deadline: wherever the waiter is interrupted, nothing of it holds the queue up."""
-    lock, held = kind(connect(timeout=2), zk_path), kind(zk, zk_path)
+    lock, held = kind(connect(timeout=2), zk_path), against(kind)(zk, zk_path)
     with held:
         total = lines_of(lambda: lock.acquire(timeout=0.02))
         for line in range(1, total + 20):
@@ -113,7 +112,7 @@ def test_a_waiter_interrupted_at_every_line(
         pass
 
 
-@both
+@every
 def test_release_interrupted_at_every_line(
     kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
 ) -> None:
@@ -155,3 +154,28 @@ def test_an_interrupted_waiter_holds_nobody_up(
         me.acquire()
     assert interrupting.result(20)
     behind.release()
+
+
+def test_a_downgrade_interrupted_at_every_line(
+    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
+    """A read lock taken while writing: an interrupt leaves no read node, and the write lock as it was."""
+    pair, other = ReadWriteLock(connect(timeout=2), zk_path), ReadWriteLock(zk, zk_path)
+    with pair.write_lock:
+        token = pair.write_lock.fencing_token
+        total = lines_of(pair.read_lock.acquire)
+        pair.read_lock.release()
+        for line in range(1, total + 20):
+            hook = InterruptAt(line)
+            try:
+                with hook:
+                    assert pair.read_lock.acquire()
+            except KeyboardInterrupt:
+                assert not pair.read_lock._is_owned(), hook.where
+            else:
+                pair.read_lock.release()
+            eventually(queued(zk, zk_path, 1), f"interrupted at line {line}: {hook.where}")
+        assert pair.write_lock.fencing_token == token
+    assert total > 80
+    with other.write_lock:
+        pass

@@ -5,8 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
@@ -15,12 +14,10 @@ from kazoo.security import OPEN_ACL_UNSAFE, make_acl
 
 from tests.conftest import Connect, Eventually, InThread
 from tests.integration.test_locks import queued
+from tests.kinds import Kind, every
 from tests.tools.proxy import Proxy
 from zkconcurrent import ClientError, Lock, LockLostError, RefusedError, RLock
 from zkconcurrent.testing import Server
-
-Kind: TypeAlias = Callable[..., Lock | RLock]
-both = pytest.mark.parametrize("kind", [Lock, RLock])
 
 
 def test_stopped_while_there_is_no_session(zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
@@ -124,7 +121,7 @@ def test_no_rights_above(zk: KazooClient, connect: Connect, zk_path: str) -> Non
         zk.set_acls(zk_path, OPEN_ACL_UNSAFE)
 
 
-@both
+@every
 def test_a_server_that_cannot_list_ephemerals(
     kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
 ) -> None:

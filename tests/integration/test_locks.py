@@ -1,4 +1,4 @@
-"""What Lock and RLock share, on a real ZooKeeper: arguments, results, extras, and the znodes behind them."""
+"""What all locks share, on a real ZooKeeper: arguments, results, extras, and the znodes behind them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import re
 import threading
 from collections.abc import Callable
 from datetime import datetime, timezone
-from typing import TypeAlias
 
 import pytest
 from kazoo.client import KazooClient
@@ -19,12 +18,10 @@ from kazoo.security import make_digest_acl
 
 import zkconcurrent
 from tests.conftest import Connect, Eventually, InThread
+from tests.kinds import Kind, against, every, read_lock, reentrant, write_lock
 from zkconcurrent import Lock, LockLostError, RLock
 
-AnyLock: TypeAlias = Lock | RLock
-Kind: TypeAlias = Callable[..., AnyLock]
-both = pytest.mark.parametrize("kind", [Lock, RLock])
-NODE = re.compile(r"_c_[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}-lock-\d{10}\Z")
+NODE = re.compile(r"_c_[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}-(.+)(\d{10})\Z")
 
 
 def queued(client: KazooClient, path: str, n: int) -> Callable[[], bool]:
@@ -32,13 +29,15 @@ def queued(client: KazooClient, path: str, n: int) -> Callable[[], bool]:
     return lambda: client.exists(path) is not None and len(client.get_children(path)) == n
 
 
-@both
+@every
 def test_the_znodes_are_curators(kind: Kind, zk: KazooClient, zk_path: str) -> None:
     """A hold is one EPHEMERAL_SEQUENTIAL node with Curator's name under an empty parent; nothing else is there."""
     lock = kind(zk, zk_path)
     with lock:
         (name,) = zk.get_children(zk_path)
-        assert NODE.match(name)
+        match = NODE.match(name)
+        assert match is not None
+        assert match[1] == {read_lock: "__READ__", write_lock: "__WRIT__"}.get(kind, "lock-")
         data, stat = zk.get(f"{zk_path}/{name}")
         assert stat.ephemeralOwner == zk.client_id[0]
         said = json.loads(data)
@@ -48,14 +47,14 @@ def test_the_znodes_are_curators(kind: Kind, zk: KazooClient, zk_path: str) -> N
     assert zk.get(zk_path)[0] == b""
 
 
-@both
+@every
 def test_making_a_lock_sends_nothing(kind: Kind, zk: KazooClient, zk_path: str) -> None:
     """Constructors and reprs leave nothing on the server."""
     assert zk_path in repr(kind(zk, zk_path))
     assert zk.exists(zk_path) is None
 
 
-@both
+@every
 def test_two_objects_for_a_path_are_one_lock(kind: Kind, zk: KazooClient, zk_path: str) -> None:
     """What one object acquired, another releases."""
     one, other = kind(zk, zk_path), kind(zk, zk_path)
@@ -66,15 +65,15 @@ def test_two_objects_for_a_path_are_one_lock(kind: Kind, zk: KazooClient, zk_pat
     assert zk.get_children(zk_path) == []
 
 
-@both
+@every
 def test_two_clients_exclude_each_other(
     kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually, in_thread: InThread
 ) -> None:
     """Two clients in one process are two parties."""
-    mine, theirs = kind(zk, zk_path), kind(connect(), zk_path)
+    mine, theirs = against(kind)(zk, zk_path), kind(connect(), zk_path)
     mine.acquire()
     assert theirs.acquire(blocking=False) is False
-    assert theirs.locked()
+    assert against(kind)(theirs.client, zk_path).locked()
     waiting = in_thread(lambda: (theirs.acquire(), theirs.fencing_token, theirs.release()))
     eventually(queued(zk, zk_path, 2))
     assert not waiting.done()
@@ -84,16 +83,16 @@ def test_two_clients_exclude_each_other(
     assert not mine.locked()
 
 
-@both
+@every
 def test_a_timed_out_acquire_leaves_nothing(kind: Kind, zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """It returns False, and its node is gone."""
-    mine, theirs = kind(zk, zk_path), kind(connect(), zk_path)
+    mine, theirs = against(kind)(zk, zk_path), kind(connect(), zk_path)
     with mine:
         assert theirs.acquire(timeout=0.05) is False
         assert len(zk.get_children(zk_path)) == 1
 
 
-@both
+@every
 def test_bad_timeouts(kind: Kind, zk: KazooClient, zk_path: str) -> None:
     """What `threading` refuses is refused, also by whoever holds; nothing is sent."""
     lock = kind(zk, zk_path)
@@ -112,7 +111,7 @@ def test_bad_timeouts(kind: Kind, zk: KazooClient, zk_path: str) -> None:
     lock.release()
 
 
-@both
+@every
 def test_releasing_what_is_not_held(kind: Kind, zk: KazooClient, zk_path: str) -> None:
     """It is threading's RuntimeError, and no LockLostError."""
     with pytest.raises(RuntimeError) as caught:
@@ -120,7 +119,7 @@ def test_releasing_what_is_not_held(kind: Kind, zk: KazooClient, zk_path: str) -
     assert not isinstance(caught.value, zkconcurrent.ZkConcurrentError)
 
 
-@both
+@every
 def test_extras_of_what_is_not_held(kind: Kind, zk: KazooClient, zk_path: str) -> None:
     """Without a hold there is no token and no guard, nothing is lost or suspect, and nobody owns it."""
     lock = kind(zk, zk_path)
@@ -135,13 +134,13 @@ def test_extras_of_what_is_not_held(kind: Kind, zk: KazooClient, zk_path: str) -
     assert not lock.locked()
 
 
-@both
+@every
 def test_who_holds_and_who_waits(
     kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually, in_thread: InThread
 ) -> None:
     """owner() and waiters() tell of every process, in the order of the queue."""
     before = datetime.now(timezone.utc).replace(microsecond=0)
-    mine, theirs = kind(zk, zk_path), kind(connect(), zk_path)
+    mine, theirs = against(kind)(zk, zk_path), kind(connect(), zk_path)
     with mine:
         waiting = in_thread(lambda: theirs.acquire() and theirs.release())
         eventually(queued(zk, zk_path, 2))
@@ -155,18 +154,24 @@ def test_who_holds_and_who_waits(
     waiting.result(10)
 
 
-@both
+@every
 def test_a_curator_clients_node_is_told_of(kind: Kind, zk: KazooClient, zk_path: str) -> None:
     """Of a node that says nothing of its maker but text, owner() tells what it can."""
     lock = kind(zk, zk_path)
-    zk.create(f"{zk_path}/_c_0-lock-", b"10.1.2.3", ephemeral=True, sequence=True, makepath=True)
+    zk.create(
+        f"{zk_path}/_c_0-{against(kind)(zk, zk_path)._rule.role}",
+        b"10.1.2.3",
+        ephemeral=True,
+        sequence=True,
+        makepath=True,
+    )
     owner = lock.owner()
     assert owner is not None
     assert (owner.host, owner.pid, owner.thread) == ("10.1.2.3", None, None)
     assert lock.acquire(blocking=False) is False
 
 
-@both
+@every
 def test_guard(kind: Kind, zk: KazooClient, zk_path: str) -> None:
     """A guarded transaction commits while the hold lives, and fails once it is over."""
     lock = kind(zk, zk_path)
@@ -181,7 +186,7 @@ def test_guard(kind: Kind, zk: KazooClient, zk_path: str) -> None:
     assert zk.exists(target)
 
 
-@both
+@every
 def test_guard_needs_the_same_chroot(kind: Kind, zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """A transaction of a client with another chroot could not see the lock's node."""
     zk.ensure_path(zk_path + "-root")
@@ -190,7 +195,7 @@ def test_guard_needs_the_same_chroot(kind: Kind, zk: KazooClient, connect: Conne
         kind(zk, zk_path).guard(other.transaction())
 
 
-@both
+@every
 def test_pickling_is_refused(kind: Kind, zk: KazooClient, zk_path: str) -> None:
     """A lock can't be sent to another process; the error says what to do."""
     with pytest.raises(TypeError, match="open a client in the other process"):
@@ -204,7 +209,7 @@ def test_errors_can_be_pickled() -> None:
     assert (type(again), again.path, str(again)) == (LockLostError, "/app/lock", str(error))
 
 
-@both
+@every
 def test_a_client_not_started(kind: Kind, zk_path: str) -> None:
     """Every call on a client that was never started is an error that says so, at once."""
     lock = kind(KazooClient(), zk_path)
@@ -215,14 +220,14 @@ def test_a_client_not_started(kind: Kind, zk_path: str) -> None:
         lock.acquire(timeout=0.1)
 
 
-@both
+@every
 def test_a_client_stopped_while_waiting(
     kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually, in_thread: InThread
 ) -> None:
     """client.stop() ends the waiting with an error; no thread hangs."""
     other = connect()
     theirs = kind(other, zk_path)
-    with kind(zk, zk_path):
+    with against(kind)(zk, zk_path):
         waiting = in_thread(theirs.acquire)
         eventually(queued(zk, zk_path, 2))
         other.stop()
@@ -230,7 +235,7 @@ def test_a_client_stopped_while_waiting(
         eventually(queued(zk, zk_path, 1))
 
 
-@both
+@every
 def test_a_client_stopped_while_holding(kind: Kind, connect: Connect, zk_path: str) -> None:
     """client.stop() loses the hold, and that is told."""
     other = connect()
@@ -246,7 +251,7 @@ def test_a_client_stopped_while_holding(kind: Kind, connect: Connect, zk_path: s
     lock.release()
 
 
-@both
+@every
 def test_a_path_with_kazoos_lock_is_refused(kind: Kind, zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """Kazoo's Lock on the same path, there first or come later, is an error that names its node and leaves none."""
     lock = kind(zk, zk_path)
@@ -263,7 +268,7 @@ def test_a_path_with_kazoos_lock_is_refused(kind: Kind, zk: KazooClient, connect
         pass
 
 
-@both
+@every
 def test_garbage_collected_while_held(
     kind: Kind, zk: KazooClient, zk_path: str, eventually: Eventually, recwarn: pytest.WarningsRecorder
 ) -> None:
@@ -330,9 +335,11 @@ def test_a_lock_is_released_by_another_thread(zk: KazooClient, zk_path: str, in_
     assert not lock.locked()
 
 
-def test_an_rlock_is_its_threads_own(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
+@reentrant
+def test_an_rlock_is_its_threads_own(kind: Kind, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """Another thread can neither release an RLock nor speak for its hold."""
-    lock = RLock(zk, zk_path)
+    lock = kind(zk, zk_path)
+    assert isinstance(lock, RLock)
     with lock:
         for call in (lock.release, lambda: lock.fencing_token):
             with pytest.raises(RuntimeError):
@@ -341,9 +348,12 @@ def test_an_rlock_is_its_threads_own(zk: KazooClient, zk_path: str, in_thread: I
         assert lock._is_owned()
 
 
-def test_reentrancy_counts(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+@reentrant
+def test_reentrancy_counts(kind: Kind, zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """An RLock is free when it was released as often as it was acquired, whichever object was used."""
-    lock, again, other = RLock(zk, zk_path), RLock(zk, zk_path), RLock(connect(), zk_path)
+    lock, again, other = kind(zk, zk_path), kind(zk, zk_path), against(kind)(connect(), zk_path)
+    assert isinstance(lock, RLock)
+    assert isinstance(again, RLock)
     assert lock.acquire()
     assert again.acquire(blocking=False)
     assert lock.acquire(timeout=1)
@@ -357,9 +367,11 @@ def test_reentrancy_counts(zk: KazooClient, connect: Connect, zk_path: str) -> N
     assert lock._recursion_count() == 0
 
 
-def test_threadings_condition_takes_an_rlock(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
+@pytest.mark.parametrize("kind", [RLock, write_lock])
+def test_threadings_condition_takes_an_rlock(kind: Kind, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """`threading.Condition(rlock)` gives up all levels while it waits, and takes them again."""
-    lock = RLock(zk, zk_path)
+    lock = kind(zk, zk_path)
+    assert isinstance(lock, RLock)
     condition = threading.Condition(lock)  # type: ignore[arg-type]
     waiting = threading.Event()
 

@@ -12,13 +12,11 @@ from kazoo.client import KazooClient
 
 from tests.conftest import Connect, Eventually, InThread
 from tests.integration.test_locks import queued
+from tests.kinds import AnyLock, Kind, against, every, reentrant
 from zkconcurrent import Lock, LockLostError, RLock
 from zkconcurrent.testing import Server
 
-AnyLock: TypeAlias = Lock | RLock
-Kind: TypeAlias = Callable[..., AnyLock]
 Lose: TypeAlias = Callable[[AnyLock], None]
-both = pytest.mark.parametrize("kind", [Lock, RLock])
 
 
 def expire(server: Server, lock: AnyLock) -> None:
@@ -48,7 +46,7 @@ def operate(_server: Server, lock: AnyLock) -> None:
 ways = pytest.mark.parametrize("lose", [expire, run_out, operate])
 
 
-@both
+@every
 @ways
 def test_a_loss_is_told_and_settled(
     kind: Kind, lose: Callable[..., None], zookeeper: Server, connect: Connect, zk_path: str, eventually: Eventually
@@ -88,7 +86,7 @@ def test_a_loss_is_told_and_settled(
     eventually(queued(client, zk_path, 0))
 
 
-@both
+@every
 @ways
 def test_others_get_in(
     kind: Kind,
@@ -100,7 +98,7 @@ def test_others_get_in(
     in_thread: InThread,
 ) -> None:
     """However a hold is lost, its node goes, and who waits gets the lock with a higher token."""
-    mine, theirs = kind(connect(timeout=4), zk_path), kind(zk, zk_path)
+    mine, theirs = kind(connect(timeout=4), zk_path), against(kind)(zk, zk_path)
     mine.acquire()
     token = mine.fencing_token
     waiting = in_thread(lambda: (theirs.acquire(), theirs.fencing_token, theirs.release()))
@@ -110,10 +108,14 @@ def test_others_get_in(
         mine.release()
 
 
+@reentrant
 @ways
-def test_each_level_is_settled(lose: Callable[..., None], zookeeper: Server, connect: Connect, zk_path: str) -> None:
+def test_each_level_is_settled(
+    kind: Kind, lose: Callable[..., None], zookeeper: Server, connect: Connect, zk_path: str
+) -> None:
     """An RLock acquired three times and lost owes three releases, each of which raises."""
-    lock = RLock(connect(timeout=4), zk_path)
+    lock = kind(connect(timeout=4), zk_path)
+    assert isinstance(lock, RLock)
     for _ in range(3):
         lock.acquire()
     lose(zookeeper, lock)
@@ -127,7 +129,7 @@ def test_each_level_is_settled(lose: Callable[..., None], zookeeper: Server, con
         pass
 
 
-@both
+@every
 @ways
 def test_a_newer_hold_is_untouched(
     kind: Kind,
@@ -159,7 +161,7 @@ def test_a_newer_hold_is_untouched(
     assert holding.result(20)
 
 
-@both
+@every
 def test_leaving_a_with_block(kind: Kind, zookeeper: Server, connect: Connect, zk_path: str) -> None:
     """The loss is raised over an Exception, which is its context; what must not be hidden passes unchanged."""
     lock = kind(connect(timeout=4), zk_path)

@@ -1,8 +1,9 @@
-"""A Python process that takes our RLock, for tests that need one to count, to kill, or both.
+"""A Python process that takes a lock of ours, for tests that need one to count, to kill, or both.
 
-    python -m tests.interop.party HOSTS SESSION_TIMEOUT PATH hold
-    python -m tests.interop.party HOSTS SESSION_TIMEOUT PATH increment FILE CYCLES
+    python -m tests.interop.party HOSTS SESSION_TIMEOUT PATH [KIND.]hold
+    python -m tests.interop.party HOSTS SESSION_TIMEOUT PATH [KIND.]increment FILE CYCLES
 
+The kinds are `mutex`, an RLock, which is taken if none is named; and `read` and `write`, of a ReadWriteLock.
 `hold` prints a line when it holds, and releases at the end of its input. `increment` adds one to the number in the
 file, CYCLES times, in a way that is only right if nobody else does.
 """
@@ -15,7 +16,10 @@ from pathlib import Path
 
 from kazoo.client import KazooClient
 
+from tests.kinds import read_lock, write_lock
 from zkconcurrent import RLock
+
+KINDS = {"mutex": RLock, "read": read_lock, "write": write_lock}
 
 
 def hold(lock: RLock) -> None:
@@ -40,7 +44,8 @@ def main(hosts: str, session_timeout: str, path: str, job: str, *arguments: str)
     """Do the job, and leave in order."""
     client = KazooClient(hosts, timeout=float(session_timeout))
     client.start()
-    lock = RLock(client, path)
+    kind, _, job = job.rpartition(".")
+    lock = KINDS[kind or "mutex"](client, path)
     try:
         if job == "hold":
             hold(lock)

@@ -59,16 +59,16 @@ class Thread:
 class JavaThread:
     """A Java thread that does the same."""
 
-    def __init__(self, java: CuratorClient, path: str, name: str) -> None:
-        self._java, self._path, self._name = java, path, name
+    def __init__(self, java: CuratorClient, path: str, name: str, kind: str = "mutex") -> None:
+        self._java, self._path, self._name, self._kind = java, path, name, kind
 
     def acquire(self) -> Future[str]:
         """Begin to acquire."""
-        return self._java.call("mutex.acquire", self._path, thread=self._name)
+        return self._java.call(f"{self._kind}.acquire", self._path, thread=self._name)
 
     def release(self) -> None:
         """Release, and wait until that is done."""
-        self._java.call("mutex.release", self._path, thread=self._name).result(LONG)
+        self._java.call(f"{self._kind}.release", self._path, thread=self._name).result(LONG)
 
 
 Contender = Thread | JavaThread

@@ -7,11 +7,31 @@ from typing import TYPE_CHECKING
 from tests.simulation.ensemble import Ensemble, SessionState
 from tests.simulation.world import Violation, World
 from zkconcurrent._registry import State, Ticket
-from zkconcurrent._rules import MUTEX, blockers
+from zkconcurrent._rules import MUTEX, READ, WRITE, blockers
 
 if TYPE_CHECKING:
     from tests.simulation.client import Process
     from tests.simulation.workload import Section
+
+
+RULES = {rule.role: rule for rule in (MUTEX, READ, WRITE)}
+
+
+def role_of(ticket: Ticket) -> str:
+    """Return as what a ticket is queued, from its name alone."""
+    return next(role for role in RULES if role in (ticket.name or ""))
+
+
+def excluded_by(ticket: Ticket) -> tuple[str, ...]:
+    """Return the roles that must not be held together with the ticket's."""
+    return {"__READ__": ("__WRIT__",), "__WRIT__": ("__READ__", "__WRIT__")}.get(role_of(ticket), (role_of(ticket),))
+
+
+def exclude(one: Ticket, other: Ticket) -> bool:
+    """Return whether two must not hold together; of one number are a writer and its own reader."""
+    if role_of(one) == role_of(other):
+        return role_of(one) != READ.role
+    return (one.name or "")[-10:] != (other.name or "")[-10:]
 
 
 class Checks:
@@ -32,7 +52,7 @@ class Checks:
         self.struck: dict[str, int] = {}
         self.listed: dict[Ticket, int] = {}
         self.seen: dict[Ticket, None] = {}
-        self.newest: dict[str, int] = {}
+        self.newest: dict[tuple[str, str], int] = {}
         self.lost: dict[Ticket, None] = {}
         self.past: list[Section] = []
 
@@ -41,7 +61,7 @@ class Checks:
     def step(self) -> None:
         """No two hold what excludes each other, tokens only grow, no hold ends behind its thread's back."""
         now = self.world.now
-        holders: dict[str, Ticket] = {}
+        holders: dict[str, list[Ticket]] = {}
         for process in self.processes:
             if not process.alive:
                 continue
@@ -53,9 +73,11 @@ class Checks:
                     self._granted(ticket, registry.lease_end)
                 if now >= registry.lease_end:
                     continue  # it says of itself that it is lost
-                other = holders.setdefault(ticket.path, ticket)
-                if other is not ticket and not self.excused(other) and not self.excused(ticket):
-                    raise Violation(f"two hold {ticket.path}: {other} and {ticket}")
+                others = holders.setdefault(ticket.path, [])
+                for other in others:
+                    if exclude(other, ticket) and not self.excused(other) and not self.excused(ticket):
+                        raise Violation(f"two hold {ticket.path}: {other} and {ticket}")
+                others.append(ticket)
             if registry.lost:
                 for ticket in registry.lost:
                     if ticket not in self.lost:
@@ -69,9 +91,10 @@ class Checks:
         self.world.say(f"HOLDS {ticket.path} by {ticket.name}, token {ticket.token}")
         if self.world.now >= lease_end:
             raise Violation(f"{ticket} was granted, and the lease has run out")
-        if ticket.token < self.newest.get(ticket.path, 0) and not self.excused(ticket):
-            raise Violation(f"the fencing token of {ticket} is {ticket.token}, after {self.newest[ticket.path]}")
-        self.newest[ticket.path] = max(ticket.token, self.newest.get(ticket.path, 0))
+        before = max((self.newest.get((ticket.path, role), 0) for role in excluded_by(ticket)), default=0)
+        if ticket.token < before and not self.excused(ticket):
+            raise Violation(f"the fencing token of {ticket} is {ticket.token}, after {before}")
+        self.newest[ticket.path, role_of(ticket)] = max(before, ticket.token)
 
     def _lost(self, process: Process, ticket: Ticket) -> None:
         self.lost[ticket] = None
@@ -168,8 +191,10 @@ class Checks:
                 if ticket.name not in names:
                     continue  # the next heartbeat tells
                 awaited = ticket.awaits.rpartition("/")[2]
-                ahead = blockers(ticket.name, names, MUTEX)
-                if ahead != [awaited]:
+                rule = RULES[role_of(ticket)]
+                ahead = blockers(ticket.name, names, rule)
+                # Of a writer and its own reader, which have one number, either will do.
+                if awaited not in names or [rule.key(name) for name in ahead] != [rule.key(awaited)]:
                     raise Violation(f"{process.name}: {ticket} waits for {awaited}; ahead is {ahead}: {names}")
                 if wire not in wire.server.watches.get(self.chroot + ticket.awaits, ()):
                     raise Violation(f"{process.name}: {ticket} waits for {awaited} without a watch")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from kazoo import exceptions as kazoo_errors
-from kazoo.protocol.serialization import Create2, Delete, GetChildren, GetData, Sync
+from kazoo.protocol.serialization import CheckVersion, Create, Create2, Delete, GetChildren, GetData, Sync, Transaction
 
 from tests.simulation.world import Violation, World
 from zkconcurrent._kazoo import CreateContainer, GetEphemerals, ZnodeStat
@@ -284,10 +284,37 @@ class Ensemble:
             self._delete(path)
             self._catch_up(server)
             return True
+        if isinstance(request, Transaction):
+            results = self._multi(session, request.operations)
+            self._catch_up(server)
+            return results
         self._catch_up(server)
         if isinstance(request, Sync):
             return path
         raise Violation(f"the simulated server does not know {request!r}")
+
+    def _multi(self, session: SessionState, operations: list[Any]) -> list[Any]:
+        """Do all or nothing, of operations that do not build on each other; answer each as kazoo reads it."""
+        nodes = self.leader.nodes
+        for n, each in enumerate(operations):
+            wanted = _above(each.path) if isinstance(each, Create) else each.path
+            error = None
+            if wanted not in nodes:
+                error = kazoo_errors.NoNodeError()
+            elif isinstance(each, Create) and each.path in nodes:
+                error = kazoo_errors.NodeExistsError()
+            if error is not None:
+                rest = [kazoo_errors.RuntimeInconsistency() for _ in operations[n + 1 :]]
+                return [*(kazoo_errors.RolledBackError() for _ in operations[:n]), error, *rest]
+        results: list[Any] = []
+        for each in operations:
+            if isinstance(each, Create):
+                results.append(self._create(session, each))
+                continue
+            if not isinstance(each, CheckVersion):
+                raise Violation(f"the simulated server does not know {each!r} in a multi")
+            results.append(True)
+        return results
 
     def _create(self, session: SessionState, request: Any) -> str:
         above = self.leader.nodes.get(_above(request.path))

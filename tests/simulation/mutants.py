@@ -76,16 +76,16 @@ MUTANTS = [
     _one(
         "blind retry of create",
         "_driver:Driver._request",
-        "if isinstance(steps[i], Create):",
+        "if isinstance(steps[i], Create | Multi):",
         "if False:",
     ),
     # Each of these lines alone keeps a node of an older session, seen at a server that lags, from being adopted.
     _one(
         "a node of an older session is adopted: no ephemeralOwner check",
-        "_recipes:join",
+        "_recipes:find",
         " or node.session != ticket.session",
         "",
-        ("_recipes:join", "_, names = yield Sync(path, ticket), Children", "names = yield Children"),
+        ("_recipes:find", "_, names = yield Sync(ticket.path, ticket), Children", "names = yield Children"),
         (
             "_driver:Driver._connected",
             "if ticket is not None and (ticket.session != present or ticket.state is State.DISCARDED):\n"
@@ -176,7 +176,7 @@ MUTANTS = [
     ),
     _one(
         "a queued node that is deleted is not missed",
-        "_registry:Registry.compare",
+        "_registry:Registry.missing",
         "ticket.stir()  # its",
         "pass  # its",
     ),
@@ -212,8 +212,8 @@ MUTANTS = [
     _one(
         "a release after a loss frees a newer hold",
         "_lock:Lock._own",
-        "self._mine() or self._place.newest()",
-        "self._place.newest()",
+        "self._mine() or self._newest()",
+        "self._newest()",
     ),
     _one(
         "a release does not look at the clock",
@@ -229,7 +229,7 @@ MUTANTS = [
     ),
     _one(
         "a held node that is deleted is not missed",
-        "_registry:Registry.compare",
+        "_registry:Registry.missing",
         "self._lose(ticket)  # an operator",
         "pass  # an operator",
     ),

@@ -33,8 +33,11 @@ class Run:
     """One schedule, run.
 
     Attributes:
+        worker: the type of its threads.
         struck: how often each kind of deviation took effect.
     """
+
+    worker = Worker
 
     def __init__(self, schedule: Schedule, *, trace: bool = False) -> None:
         self.schedule = schedule
@@ -49,7 +52,7 @@ class Run:
             process.connection.server = self.ensemble.servers[n % 2]
         self.checks = Checks(self.world, self.ensemble, self.processes, CHROOT)
         self.workers = [
-            Worker(process, self.checks, f"{process.name}{n}", visits, start)
+            self.worker(process, self.checks, f"{process.name}{n}", visits, start)
             for process, threads in zip(self.processes, schedule.threads, strict=True)
             for n, (start, visits) in enumerate(threads)
         ]
@@ -332,7 +335,7 @@ def _heard(run: Run) -> Iterator[None]:
         lost = hold is not None and (
             hold.ticket.state is State.LOST or run.world.now >= lock._session.registry.lease_end
         )
-        releases[type(lock)](lock)
+        next(releases[kind] for kind in type(lock).__mro__ if kind in releases)(lock)
         if lost:
             raise Violation(f"the release of {hold} is silent, and it was lost")
         run.world.hear("")

@@ -239,7 +239,7 @@ class Worker:
 
     def _lend(self, lock: LockFace, section: Section) -> None:
         def release() -> None:
-            newest = lock._place.newest()
+            newest = lock._newest()
             if newest is not None and newest.alive and newest.ticket is section.ticket:
                 self.world.say(f"releases {lock.path} for {self.name}")
                 try:

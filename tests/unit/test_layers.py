@@ -18,7 +18,7 @@ LAYERS = [
     {"_kazoo"},
     {"_session", "_driver"},
     {"_base"},
-    {"_lock", "_rlock"},
+    {"_lock", "_rlock", "_rwlock"},
     {"__init__"},
 ]
 IMPURE = {"kazoo", "threading", "time", "socket", "os", "logging", "gevent", "eventlet"}

@@ -4,69 +4,165 @@ from __future__ import annotations
 
 import itertools
 import uuid
+from typing import TypeAlias
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from zkconcurrent import ForeignNodeError, SequenceExhaustedError
-from zkconcurrent._rules import MUTEX, blockers, check_queue, check_sequence, line_up
+from zkconcurrent._rules import MUTEX, READ, WRITE, Rule, blockers, check_queue, check_sequence, holders, line_up
+
+Names: TypeAlias = "st.SearchStrategy[str]"
+Case: TypeAlias = tuple[Rule, list[str]]
 
 uuids = st.uuids().map(str)
 sequences = st.integers(0, 2_147_483_646).map(lambda n: f"{n:010d}")
-ours = st.builds(lambda u, n: f"_c_{u}-lock-{n}", uuids, sequences)
+few = st.integers(0, 5).map(lambda n: f"{n:010d}")
 foreign = st.one_of(
-    st.sampled_from(["0", "lock", "_c_", "lock-", "zzz"]),
+    st.sampled_from(["0", "lock", "_c_", "lock-", "zzz", "__READ__", "a__WRIT__", "x__WRIT__0000000003"]),
     st.builds(lambda u, n: f"_c_{u}-latch-{n}", uuids, sequences),
     st.text("abc-_0123456789", min_size=1, max_size=20),
 )
-queues = st.lists(st.one_of(ours, foreign), min_size=1, max_size=12, unique=True)
+
+
+def named(role: str, numbers: Names = sequences) -> Names:
+    """Return names of ours in a role."""
+    return st.builds(lambda u, n: f"_c_{u}-{role}{n}", uuids, numbers)
+
+
+def lists(names: Names) -> st.SearchStrategy[list[str]]:
+    """Return queues of such names."""
+    return st.lists(names, min_size=1, max_size=12, unique=True)
+
+
+mutexes = lists(named("lock-") | foreign)
+# Of few numbers, so that the two nodes of a downgrade are met.
+pairs = lists(named("__READ__", few) | named("__WRIT__", few) | foreign)
+queues: st.SearchStrategy[Case] = st.one_of(
+    st.tuples(st.just(MUTEX), mutexes), st.tuples(st.sampled_from([READ, WRITE]), pairs)
+)
+
+
+def exclude(rule: Rule, one: str, other: str) -> bool:
+    """Return whether two must not hold together, said apart from the code: as a user would."""
+    if rule == MUTEX:
+        return True
+    writers = ("__WRIT__" in one) + ("__WRIT__" in other)
+    return writers == 2 or (writers == 1 and rule.key(one) != rule.key(other))
 
 
 @given(queues)
-def test_exactly_one_holds(queue: list[str]) -> None:
+def test_no_two_hold_that_exclude_each_other(case: Case) -> None:
+    """Of any two in a queue that exclude each other, one at least is blocked."""
+    rule, queue = case
+    for one, other in itertools.combinations([me for me in queue if not blockers(me, queue, rule)], 2):
+        assert not exclude(rule, one, other)
+
+
+@given(mutexes)
+def test_exactly_one_holds_a_mutex(queue: list[str]) -> None:
     """In any queue, exactly one contender is blocked by nobody: no two hold, and nobody is forgotten."""
     assert len([me for me in queue if not blockers(me, queue, MUTEX)]) == 1
 
 
 @given(queues)
-def test_the_first_in_line_holds(queue: list[str]) -> None:
-    """Who holds is the first of the line."""
-    assert blockers(line_up(queue, MUTEX)[0], queue, MUTEX) == []
+def test_the_first_in_line_holds(case: Case) -> None:
+    """Who is first in the line holds: nobody is forgotten."""
+    rule, queue = case
+    assert blockers(line_up(queue, rule)[0], queue, rule) == []
 
 
 @given(queues)
+def test_nobody_waits_for_who_came_later(case: Case) -> None:
+    """Whom I wait for is ahead of me in the line, and excludes me."""
+    rule, queue = case
+    line = line_up(queue, rule)
+    for me in queue:
+        for ahead in blockers(me, queue, rule):
+            assert line.index(ahead) < line.index(me)
+            assert exclude(rule, me, ahead)
+
+
+@given(mutexes)
 def test_each_watches_the_one_just_ahead(queue: list[str]) -> None:
-    """A waiter's nearest blocker stands directly before it: a release wakes one."""
+    """Who waits for a mutex watches whoever stands directly before it: a release wakes one."""
     line = line_up(queue, MUTEX)
     for ahead, me in itertools.pairwise(line):
-        assert blockers(me, queue, MUTEX)[0] == ahead
+        assert blockers(me, queue, MUTEX) == [ahead]
+
+
+@given(queues)
+def test_the_nearest_in_the_way_is_watched(case: Case) -> None:
+    """Between me and whom I watch, nobody excludes me: a reader watches the nearest writer ahead of it."""
+    rule, queue = case
+    line = line_up(queue, rule)
+    for me in queue:
+        nearest = next((name for name in line[: line.index(me)][::-1] if exclude(rule, me, name)), None)
+        assert blockers(me, queue, rule) == ([] if nearest is None else [nearest])
 
 
 @given(queues, st.data())
-def test_whoever_watches_is_rightly_blocked(queue: list[str], data: st.DataObject) -> None:
+def test_whoever_watches_is_rightly_blocked(case: Case, data: st.DataObject) -> None:
     """While the watched node exists, I am blocked, whoever else comes and goes."""
+    rule, queue = case
     me = data.draw(st.sampled_from(queue))
-    watched = blockers(me, queue, MUTEX)
+    watched = blockers(me, queue, rule)
     if not watched:
         return
     others = [name for name in queue if name not in (me, watched[0])]
     kept = data.draw(st.sets(st.sampled_from(others))) if others else set()
     left = [name for name in queue if name in kept or name in (me, watched[0])]
-    assert blockers(me, left, MUTEX)
+    assert blockers(me, left, rule)
 
 
 @given(queues)
-def test_a_newcomer_waits_for_everybody(queue: list[str]) -> None:
-    """Somebody who would come last is blocked by any child, the last of the line first."""
-    assert blockers(None, queue, MUTEX) == line_up(queue, MUTEX)[::-1]
-    assert blockers(None, [], MUTEX) == []
+def test_a_newcomer_waits_for_all_in_its_way(case: Case) -> None:
+    """Somebody who would come last is blocked by any child, a reader by any writer; the last of the line first."""
+    rule, queue = case
+    in_the_way = [name for name in line_up(queue, rule) if rule != READ or "__WRIT__" in name]
+    assert blockers(None, queue, rule) == in_the_way[::-1]
+    assert blockers(None, [], rule) == []
 
 
-@given(st.lists(ours, min_size=2, max_size=8, unique_by=lambda name: name[-10:]))
+@given(queues)
+def test_holders_are_blocked_by_nobody(case: Case) -> None:
+    """Who is told to hold does, from the first in line on, and the next one does not."""
+    rule, queue = case
+    line, found = line_up(queue, rule), holders(queue, rule)
+    assert found == line[: len(found)]
+    assert found
+    assert not any(blockers(name, queue, rule) for name in found)
+    if rule == MUTEX:
+        assert len(found) == 1
+        assert rule.is_ours(found[0])
+
+
+@given(st.lists(named("lock-"), min_size=2, max_size=8, unique_by=lambda name: name[-10:]))
 def test_ours_hold_in_order_of_arrival(queue: list[str]) -> None:
     """Among our own nodes, the order is that of the sequence numbers."""
     assert [int(name[-10:]) for name in line_up(queue, MUTEX)] == sorted(int(name[-10:]) for name in queue)
+
+
+@given(st.lists(named("__READ__") | named("__WRIT__"), min_size=2, max_size=8, unique_by=lambda name: name[-10:]))
+def test_readers_and_writers_share_one_order(queue: list[str]) -> None:
+    """The line is that of the numbers, whatever the roles; the readers before the first writer hold, or it alone."""
+    line = line_up(queue, READ)
+    assert line == line_up(queue, WRITE) == sorted(queue, key=lambda name: int(name[-10:]))
+    readers = list(itertools.takewhile(lambda name: "__READ__" in name, line))
+    assert holders(queue, WRITE) == (readers or line[:1])
+
+
+def test_a_downgrade_stands_in_for_its_writer() -> None:
+    """A reader with a writer's number holds beside it, in either order, and keeps those behind out after it."""
+    writer, reader = "_c_1-__WRIT__0000000004", "_c_2-__READ__0000000004"
+    others = ["_c_3-__WRIT__0000000005", "_c_4-__READ__0000000006"]
+    for both in ([writer, reader], [reader, writer]):
+        assert sorted(holders([*both, *others], WRITE)) == sorted(both)
+        assert blockers(others[0], [*both, *others], WRITE)[0] in both
+    assert holders([reader, *others], WRITE) == [reader]
+    assert blockers(others[0], [reader, *others], WRITE) == [reader]
+    assert blockers(others[1], [reader, *others], READ) == [others[0]]
 
 
 def test_curators_order() -> None:
@@ -95,3 +191,8 @@ def test_running_out_is_told_before() -> None:
     """From 2,000,000,000 on a number is late, but good."""
     assert not check_sequence("/app/lock", "_c_x-lock-1999999999", MUTEX)
     assert check_sequence("/app/lock", "_c_x-lock-2000000000", MUTEX)
+
+
+def test_hand_over_is_for_mutexes_only() -> None:
+    """Where readers share, or a writer leaves a read lock behind, nobody goes on before the server's answer."""
+    assert [rule.hands_over for rule in (MUTEX, READ, WRITE)] == [True, False, False]

@@ -1,0 +1,82 @@
+"""A report that many processes read, and one at a time rebuilds when it is out of date.
+
+    python examples/report.py HOSTS        # such as 127.0.0.1:2181
+
+Four processes answer questions from a file on a disk they share. Who finds it too old rebuilds it, while the others
+wait; those who waited to do the same find it done. Nobody reads half a report, and whoever rebuilt it reads just that.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from kazoo.client import KazooClient
+
+from zkconcurrent import ReadWriteLock
+
+PROCESSES = 4
+QUESTIONS = 50
+MAX_AGE = 0.1  # seconds
+LINES = 20
+
+
+def is_fresh(report: Path) -> bool:
+    """Return whether the report is young enough to be answered from."""
+    return report.exists() and time.time() - report.stat().st_mtime < MAX_AGE
+
+
+def rebuild(report: Path) -> None:
+    """Write the report anew, slowly and in place: it needs a lock that keeps readers out."""
+    build = int(report.read_text().split()[0]) + 1 if report.exists() else 1
+    with report.open("w") as file:
+        for _ in range(LINES):
+            file.write(f"{build}\n")
+            file.flush()
+
+
+def answer(lock: ReadWriteLock, report: Path) -> list[str]:
+    """Answer from a fresh report."""
+    with lock.read_lock:  # with all the others who only read
+        if is_fresh(report):
+            return report.read_text().split()
+    with lock.write_lock:  # alone
+        if not is_fresh(report):  # unless somebody was faster
+            rebuild(report)
+        lock.read_lock.acquire()  # before the write lock is given up, so that nobody writes in between
+    try:
+        return report.read_text().split()
+    finally:
+        lock.read_lock.release()
+
+
+def work(hosts: str, path: str, report: Path) -> set[str]:
+    """Answer some questions; return which builds of the report they were answered from."""
+    client = KazooClient(hosts)
+    client.start()
+    try:
+        lock = ReadWriteLock(client, path)
+        builds = set()
+        for _ in range(QUESTIONS):
+            lines = answer(lock, report)
+            assert lines == lines[:1] * LINES, "half a report"
+            builds.add(lines[0])
+        return builds
+    finally:
+        client.stop()
+        client.close()
+
+
+def main(hosts: str, path: str = "/examples/report") -> None:
+    """Run the processes, and tell what came of it."""
+    with tempfile.TemporaryDirectory() as disk, multiprocessing.get_context("spawn").Pool(PROCESSES) as pool:
+        job = (hosts, path, Path(disk) / "report")
+        builds = set().union(*pool.starmap(work, [job] * PROCESSES))
+        print(f"{PROCESSES * QUESTIONS} questions were answered from {len(builds)} builds of the report, all whole")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

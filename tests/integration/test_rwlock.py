@@ -1,0 +1,377 @@
+"""What is a read-write lock's own, on a real ZooKeeper; what it shares with other locks is in test_locks."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections.abc import Callable
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.conftest import Connect, Eventually, InThread
+from tests.integration.test_locks import queued
+from tests.integration.test_losses import expire, run_out
+from zkconcurrent import LockLostError, ReadWriteLock, RLock
+from zkconcurrent._registry import Ticket
+from zkconcurrent.testing import Server
+
+
+def queue(client: KazooClient, path: str) -> list[str]:
+    """Return the roles and numbers at the path, in their order: "R0000000001"."""
+    names = [name.rpartition("__")[0][-4] + name[-10:] for name in client.get_children(path)]
+    return sorted(names, key=lambda name: (name[1:], name))
+
+
+def tickets(pair: ReadWriteLock) -> list[Ticket]:
+    """Return what the pair's client waits for and holds."""
+    session = pair.read_lock._session
+    with session.lock:
+        return list(session.registry.tickets.values())
+
+
+def test_readers_share(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
+    """Threads of several processes hold the read lock at once: each waits, holding, until all are in."""
+    pairs = [ReadWriteLock(zk, zk_path), ReadWriteLock(connect(), zk_path)]
+    together = threading.Barrier(6)
+
+    def read(pair: ReadWriteLock) -> int:
+        with pair.read_lock:
+            together.wait(10)
+            return pair.read_lock.fencing_token
+
+    tokens = [future.result(20) for future in [in_thread(read, pairs[n % 2]) for n in range(6)]]
+    assert len(set(tokens)) == 6
+    assert zk.get_children(zk_path) == []
+
+
+def test_a_writer_is_alone(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
+    """While one writes, nobody else reads or writes, in whatever process or thread; while one reads, nobody writes."""
+    mine, theirs = ReadWriteLock(zk, zk_path), ReadWriteLock(connect(), zk_path)
+    with mine.write_lock:
+        for pair in (mine, theirs):
+            for lock in (pair.read_lock, pair.write_lock):
+                assert in_thread(lock.acquire, blocking=False).result(10) is False
+                assert in_thread(lock.acquire, timeout=0.05).result(10) is False
+        assert mine.write_lock.locked()
+        assert not mine.read_lock.locked()
+    with mine.read_lock:
+        for pair in (mine, theirs):
+            assert in_thread(pair.write_lock.acquire, blocking=False).result(10) is False
+            assert in_thread(pair.write_lock.acquire, timeout=0.05).result(10) is False
+            assert in_thread(lambda pair=pair: pair.read_lock.__enter__() and not pair.read_lock.release()).result(10)
+        assert theirs.read_lock.locked()
+        assert not theirs.write_lock.locked()
+
+
+def test_order_of_arrival(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Readers and writers get in as they came: a reader does not overtake a waiting writer, though others read."""
+    pairs = [ReadWriteLock(zk, zk_path), ReadWriteLock(connect(), zk_path)]
+    roles = "RRWRRWWR"
+    go = [threading.Event() for _ in roles]
+
+    def visit(n: int) -> None:
+        lock = pairs[n % 2].read_lock if roles[n] == "R" else pairs[n % 2].write_lock
+        with lock:
+            inside.append(n)
+            assert go[n].wait(20)
+            inside.remove(n)
+
+    inside: list[int] = []
+    visits = []
+    for n in range(len(roles)):
+        visits.append(in_thread(visit, n))
+        eventually(queued(zk, zk_path, n + 1))
+    assert [node[0] for node in queue(zk, zk_path)] == list(roles)
+    for together in ([0, 1], [2], [3, 4], [5], [6], [7]):
+        eventually(lambda: sorted(inside) == together, f"{together} are in, and nobody else")  # noqa: B023
+        for n in together:
+            go[n].set()
+    for future in visits:
+        future.result(10)
+
+
+def test_whom_each_watches(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """A reader watches the nearest writer ahead, a writer the node just ahead; who gives up is watched no more."""
+    held, pair = ReadWriteLock(zk, zk_path), ReadWriteLock(connect(), zk_path)
+    waiting = []
+
+    def awaited() -> dict[str, str]:
+        return {ticket.name[-10:]: ticket.awaits[-10:] for ticket in tickets(pair) if ticket.name and ticket.awaits}
+
+    held.write_lock.acquire()
+    first = int(queue(zk, zk_path)[0][1:])
+    for n, (lock, timeout) in enumerate(
+        [(pair.read_lock, 30), (pair.read_lock, 30), (pair.write_lock, 2), (pair.read_lock, 30), (pair.read_lock, 30)]
+    ):
+        waiting.append(in_thread(lambda lock=lock, t=timeout: lock.acquire(timeout=t) and lock.release()))
+        eventually(queued(zk, zk_path, n + 2))
+    w0, r1, r2, w3, r4, r5 = (f"{first + n:010d}" for n in range(6))
+    eventually(lambda: awaited() == {r1: w0, r2: w0, w3: r2, r4: w3, r5: w3})
+    waiting[2].result(10)  # gives up
+    eventually(lambda: awaited() == {r1: w0, r2: w0, r4: w0, r5: w0})
+    held.write_lock.release()
+    for future in waiting:
+        future.result(10)
+
+
+def test_both_may_be_acquired_again(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
+    """Each has its own depth; a thread that reads reads on at once, though a writer waits behind it."""
+    mine, again, theirs = ReadWriteLock(zk, zk_path), ReadWriteLock(zk, zk_path), ReadWriteLock(connect(), zk_path)
+    for _ in range(2):
+        mine.write_lock.acquire()
+    for _ in range(3):
+        again.read_lock.acquire()
+    assert (mine.write_lock._recursion_count(), mine.read_lock._recursion_count()) == (2, 3)
+    assert "count=2" in repr(again.write_lock)
+    assert "count=3" in repr(again.read_lock)
+    assert "readers=1" in repr(mine)
+    assert "writer=" in repr(mine)
+    again.write_lock.release()
+    assert not theirs.read_lock.acquire(blocking=False)
+    mine.write_lock.release()
+    assert theirs.read_lock.acquire(blocking=False)
+    theirs.read_lock.release()
+    waiting = in_thread(lambda: theirs.write_lock.acquire() and theirs.write_lock.release())
+    mine.read_lock.acquire()
+    for _ in range(4):
+        assert not waiting.done()
+        mine.read_lock.release()
+    waiting.result(10)
+    assert zk.get_children(zk_path) == []
+
+
+@pytest.mark.parametrize("how", [{}, {"blocking": False}, {"timeout": 5}, {"timeout": 0}], ids=str)
+def test_a_downgrade_leaves_no_gap(
+    how: dict[str, float], zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually, in_thread: InThread
+) -> None:
+    """Who writes gets to read at once, however it asks, and goes on when it stops writing: no writer gets in."""
+    mine, theirs = ReadWriteLock(zk, zk_path), ReadWriteLock(connect(), zk_path)
+    mine.write_lock.acquire()
+    token = mine.write_lock.fencing_token
+    (writer,) = queue(zk, zk_path)
+    waiting = in_thread(lambda: (theirs.write_lock.acquire(), theirs.write_lock.release()))
+    eventually(queued(zk, zk_path, 2))
+    assert mine.read_lock.acquire(**how)
+    assert queue(zk, zk_path)[:2] == ["R" + writer[1:], writer]
+    reader = next(name for name in zk.get_children(zk_path) if "__READ__" in name)
+    assert zk.get(f"{zk_path}/{reader}")[1].ephemeralOwner == zk.client_id[0]
+    assert mine.read_lock.fencing_token == token
+    assert mine.read_lock.locked()
+    assert mine.write_lock.locked()
+    waiters = theirs.read_lock.waiters()
+    assert [waiter.session for waiter in waiters] == [theirs.client.client_id[0]]
+    mine.write_lock.release()
+    assert queue(zk, zk_path)[0] == "R" + writer[1:]
+    assert mine.read_lock.fencing_token == token
+    owner = theirs.write_lock.owner()
+    assert owner is not None
+    assert owner.node == f"{zk_path}/{reader}"
+    assert mine.read_lock.acquire(blocking=False)
+    assert not theirs.write_lock.acquire(blocking=False)
+    mine.read_lock.release()
+    assert not waiting.done()
+    mine.read_lock.release()
+    waiting.result(10)
+
+
+def test_a_waiter_of_the_same_process_stays_out(
+    zk: KazooClient, zk_path: str, eventually: Eventually, in_thread: InThread
+) -> None:
+    """A writer's release hands nothing over: a read lock may stand in its place, which the next in line can't know."""
+    pair = ReadWriteLock(zk, zk_path)
+    pair.write_lock.acquire()
+    waiting = in_thread(lambda: (pair.write_lock.acquire(), pair.write_lock.fencing_token, pair.write_lock.release()))
+    (behind,) = eventually(lambda: [ticket for ticket in tickets(pair) if ticket.awaits])
+    pair.read_lock.acquire()
+    pair.write_lock.release()
+    eventually(lambda: "__READ__" in (behind.awaits or ""))
+    assert not waiting.done()
+    token = pair.read_lock.fencing_token
+    pair.read_lock.release()
+    assert waiting.result(10)[1] > token
+
+
+def test_downgrades_under_rivalry(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
+    """What was written is still there when it is read after the downgrade, however many others want to write."""
+    shared: list[object] = [None]
+
+    def work(client: KazooClient) -> None:
+        pair = ReadWriteLock(client, zk_path)
+        for _ in range(15):
+            mine = object()
+            with pair.write_lock:
+                shared[0] = mine
+                pair.read_lock.acquire()
+            try:
+                assert shared[0] is mine
+            finally:
+                pair.read_lock.release()
+
+    other = connect()
+    for future in [in_thread(work, client) for client in (zk, zk, other, other)]:
+        future.result(60)
+    assert zk.get_children(zk_path) == []
+
+
+def test_reading_ends_before_writing(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """A writer that reads and stops reading still writes."""
+    mine, theirs = ReadWriteLock(zk, zk_path), ReadWriteLock(connect(), zk_path)
+    with mine.write_lock:
+        for _ in range(2):
+            with mine.read_lock:
+                assert len(zk.get_children(zk_path)) == 2
+        assert [node[0] for node in queue(zk, zk_path)] == ["W"]
+        assert not theirs.read_lock.acquire(blocking=False)
+
+
+@pytest.mark.parametrize("how", [{}, {"blocking": False}, {"timeout": 5}], ids=str)
+def test_an_upgrade_is_refused(how: dict[str, float], zk: KazooClient, zk_path: str) -> None:
+    """Who only reads can't begin to write: an error at once that says why, and nothing is changed."""
+    pair = ReadWriteLock(zk, zk_path)
+    with pair.read_lock:
+        before = zk.get_children(zk_path)
+        with pytest.raises(RuntimeError, match="holds the read lock") as caught:
+            pair.write_lock.acquire(**how)
+        assert not isinstance(caught.value, LockLostError)
+        assert zk_path in str(caught.value)
+        with pytest.raises(ValueError, match="non-blocking"):
+            pair.write_lock.acquire(False, 1)
+        assert zk.get_children(zk_path) == before
+        assert pair.read_lock._is_owned()
+    with pair.write_lock, pair.read_lock, pair.write_lock:  # not an upgrade: it writes already
+        assert pair.write_lock._recursion_count() == 2
+
+
+def test_a_condition_is_not_waited_for_while_reading(zk: KazooClient, zk_path: str) -> None:
+    """To wait would give up writing and ask for it again: an upgrade. It is refused while nothing is given up yet."""
+    pair = ReadWriteLock(zk, zk_path)
+    condition = threading.Condition(pair.write_lock)  # type: ignore[arg-type]
+    with condition, pair.read_lock:
+        with pytest.raises(RuntimeError, match="holds the read lock"):
+            condition.wait(0.1)
+        assert pair.write_lock._is_owned()
+        assert len(zk.get_children(zk_path)) == 2
+
+
+@pytest.mark.parametrize("lose", [expire, run_out])
+def test_both_holds_are_lost_and_settled(
+    lose: Callable[[Server, RLock], None], zookeeper: Server, connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
+    """A session's end takes both holds of a thread; each is told to its own lock, and settled by its own releases."""
+    told: list[object] = []
+    pair = ReadWriteLock(connect(timeout=4), zk_path, on_lost=told.append)
+    read, write = pair.read_lock, pair.write_lock
+    write.acquire()
+    read.acquire()
+    read.acquire()
+    events = read.lost, write.lost
+    assert events[0] is not events[1]
+    lose(zookeeper, write)
+    assert events[0].wait(10)
+    eventually(lambda: len(told) == 2)
+    assert {id(each) for each in told} == {id(read), id(write)}
+    for lock in (read, write):
+        with pytest.raises(LockLostError):
+            lock.acquire()
+    for _ in range(2):
+        with pytest.raises(LockLostError):
+            read.release()
+    with pytest.raises(LockLostError):  # to read under a lost write lock
+        read.acquire()
+    with pytest.raises(LockLostError):
+        write.release()
+    with write, read:
+        assert not read.lost.is_set()
+    eventually(queued(pair.client, zk_path, 0))
+    assert len(told) == 2
+
+
+def test_a_loss_of_reading_is_settled_before_writing(zookeeper: Server, connect: Connect, zk_path: str) -> None:
+    """A thread that lost its read lock is told so by the write lock, not that it reads."""
+    pair = ReadWriteLock(connect(timeout=4), zk_path)
+    pair.read_lock.acquire()
+    run_out(zookeeper, pair.read_lock)
+    with pytest.raises(LockLostError):
+        pair.write_lock.acquire()
+    with pytest.raises(LockLostError):
+        pair.read_lock.release()
+    with pair.write_lock:
+        pass
+
+
+@pytest.mark.parametrize("how", [{}, {"blocking": False}, {"timeout": 5}], ids=str)
+def test_the_writers_node_is_deleted_before_the_downgrade(
+    how: dict[str, float], zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
+    """Nobody reads in the place of a writer that is gone: the loss of the write lock is told, and nothing is left."""
+    pair, theirs = ReadWriteLock(connect(), zk_path), ReadWriteLock(zk, zk_path)
+    pair.write_lock.acquire()
+    lost = pair.write_lock.lost
+    owner = theirs.write_lock.owner()
+    assert owner is not None
+    zk.delete(owner.node)
+    with theirs.write_lock:
+        with pytest.raises(LockLostError):
+            pair.read_lock.acquire(**how)
+        assert lost.wait(10)
+        assert not pair.read_lock._is_owned()
+        eventually(queued(zk, zk_path, 1))
+    with pytest.raises(LockLostError):
+        pair.write_lock.release()
+    with pair.read_lock:
+        pass
+
+
+def test_a_read_lock_outlives_its_writers_node(
+    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
+    """The two holds of a thread are lost one by one: an operator who deletes the writer's node leaves the reader's."""
+    pair, theirs = ReadWriteLock(connect(timeout=4), zk_path), ReadWriteLock(zk, zk_path)
+    pair.write_lock.acquire()
+    pair.read_lock.acquire()
+    lost = pair.write_lock.lost
+    zk.delete(next(f"{zk_path}/{name}" for name in zk.get_children(zk_path) if "__WRIT__" in name))
+    assert lost.wait(20)
+    with pytest.raises(LockLostError):
+        pair.write_lock.release()
+    assert not pair.read_lock.lost.is_set()
+    assert theirs.read_lock.acquire(blocking=False)
+    theirs.read_lock.release()
+    assert not theirs.write_lock.acquire(blocking=False)
+    pair.read_lock.release()
+    eventually(queued(zk, zk_path, 0))
+
+
+def test_who_holds_and_who_waits(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Several readers hold; the waiters are those who don't, of both roles."""
+    mine, theirs = ReadWriteLock(zk, zk_path), ReadWriteLock(connect(), zk_path)
+    with mine.read_lock:
+        theirs.read_lock.acquire()
+        waiting = in_thread(lambda: theirs.write_lock.acquire() and theirs.write_lock.release())
+        eventually(queued(zk, zk_path, 3))
+        owner, waiters = theirs.read_lock.owner(), mine.write_lock.waiters()
+        assert owner is not None
+        assert owner.session == zk.client_id[0]
+        assert ["__WRIT__" in waiter.node for waiter in waiters] == [True]
+        theirs.read_lock.release()
+    waiting.result(10)
+
+
+def test_the_pair_itself(zk: KazooClient, zk_path: str) -> None:
+    """It has its path and client, is one kind of primitive, and can't be sent to another process."""
+    pair = ReadWriteLock(zk, zk_path)
+    assert (pair.path, pair.client) == (zk_path, zk)
+    assert zk_path in repr(pair)
+    assert zk.exists(zk_path) is None
+    assert ReadWriteLock(zk, zk_path).read_lock.path == zk_path
+    with pytest.raises(ValueError, match="is a ReadWriteLock"):
+        RLock(zk, zk_path)
+    with pytest.raises(TypeError, match="open a client in the other process"):
+        pickle.dumps(pair)

@@ -1,0 +1,104 @@
+"""Read-write locks in the simulation: threads that read, write, and go over from writing to reading."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import NamedTuple
+
+from tests.simulation.run import Run
+from tests.simulation.schedule import Schedule, random_schedule
+from tests.simulation.workload import Section, Visit, Worker
+from zkconcurrent._base import LockFace
+from zkconcurrent._errors import LockLostError
+from zkconcurrent._registry import State
+from zkconcurrent._rwlock import ReadWriteLock
+
+PATH = "/app/w"
+# An operator's deletes, and numbers at their end: what excuses two holders then is told for mutexes only.
+NOT_HERE = {"strike": "cut", "close": "expire", "number": "turn"}
+
+
+class Pass(NamedTuple):
+    """A visit to a read-write lock; its fields are those of `Visit`, and as what: "read", "write" or "downgrade"."""
+
+    path: str
+    reentrant: bool
+    wait: float
+    depth: int
+    stay: float
+    leave: str
+    within: Visit | None
+    role: str
+
+    def __str__(self) -> str:
+        wait = "" if self.wait == -1 else ", try" if self.wait == 0 else f", timeout {self.wait:g}"
+        within = f" [{self.within}]" if self.within else ""
+        return f"{self.role} {self.path} x{self.depth}{wait}, stay {self.stay:g}{within}, {self.leave}"
+
+
+class RWWorker(Worker):
+    """A worker that knows of both kinds of visits."""
+
+    def _lock(self, visit: Visit | Pass) -> LockFace:
+        if not isinstance(visit, Pass):
+            return super()._lock(visit)
+        pair = ReadWriteLock(self.process.client, visit.path)
+        return pair.read_lock if visit.role == "read" else pair.write_lock
+
+    def _visit(self, visit: Visit | Pass) -> None:
+        if isinstance(visit, Pass) and visit.role == "downgrade":
+            self._downgrade(visit)
+        else:
+            super()._visit(visit)
+
+    def _downgrade(self, visit: Pass) -> None:
+        """Write, begin to read, stop writing, and stop reading."""
+        write, read = self._lock(visit), self._lock(visit._replace(role="read"))
+        writing: Section | None = None
+        reading: Section | None = None
+        try:
+            try:
+                if not self._acquire(write, visit, 0):
+                    return
+                writing = self._enter(write)
+                self._stay(visit)
+                try:
+                    if self._acquire(read, visit, 0):
+                        reading = self._enter(read)
+                        self.world.say("reads what it wrote")
+                except LockLostError:
+                    if writing.ticket.state is not State.LOST:
+                        raise
+            finally:
+                if writing is not None:
+                    self._leave(write, visit, writing, 1)
+                else:
+                    self._settle(write)
+            if reading is not None:
+                self.world.sleep(visit.stay)
+        finally:
+            try:
+                if reading is not None:
+                    self._leave(read, visit, reading, 1)
+            finally:
+                self._settle(read)
+
+
+class RWRun(Run):
+    """A run of such workers."""
+
+    worker = RWWorker
+
+
+def random_passes(seed: int) -> Schedule:
+    """Return the random schedule of a seed."""
+    random = Random(seed)
+    threads, deviations = random_schedule(random)
+    passes = [[(start, [_pass(random, visit) for visit in visits]) for start, visits in process] for process in threads]
+    return Schedule(passes, [each._replace(kind=NOT_HERE.get(each.kind, each.kind)) for each in deviations])
+
+
+def _pass(random: Random, visit: Visit) -> Pass:
+    role = random.choice(("read", "read", "write", "write", "downgrade", "downgrade"))
+    leave = visit.leave if visit.leave != "lend" else "release"
+    return Pass(PATH, True, visit.wait, random.randint(1, 2), visit.stay, leave, visit.within, role)

@@ -1,0 +1,90 @@
+"""Read-write locks under random faults: what must hold after every step does, and seeded bugs are found."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from unittest.mock import patch
+
+import pytest
+
+from tests.simulation.rwlock import RWRun, random_passes
+from tests.simulation.world import Violation
+from zkconcurrent import _rwlock
+from zkconcurrent._ops import Create, Multi
+from zkconcurrent._recipes import acquire, downgrade
+from zkconcurrent._rules import READ, WRITE
+
+SEEDS = int(os.environ.get("SIM_RW_SEEDS", "250"))
+
+
+def test_whatever_strikes() -> None:
+    """No reader and writer, and no two writers, hold together; nobody is forgotten; nothing is left."""
+    struck: dict[str, int] = {}
+    for seed in range(SEEDS):
+        schedule = random_passes(seed)
+        run = RWRun(schedule)
+        try:
+            run.to_the_end()
+        except BaseException as error:
+            error.add_note(f"seed {seed}\n{schedule}")
+            raise
+        for kind, times in run.struck.items():
+            struck[kind] = struck.get(kind, 0) + times
+    assert {"cut", "turn", "late", "expire", "interrupt", "kill", "stop", "lag"} <= struck.keys()
+
+
+def _hands_over() -> list[object]:
+    return [
+        patch.object(_rwlock.ReadLock, "_rule", READ._replace(hands_over=True)),
+        patch.object(_rwlock.WriteLock, "_rule", WRITE._replace(hands_over=True)),
+    ]
+
+
+def _without_check(*arguments: object) -> object:
+    recipe = downgrade(*arguments)  # type: ignore[arg-type]
+    step = next(recipe)
+    while True:
+        if isinstance(step, Multi):
+            step = Multi(step.ticket, tuple(each for each in step.operations if isinstance(each, Create)))
+        try:
+            answer = yield step
+        except BaseException as error:
+            step = recipe.throw(error)
+        else:
+            try:
+                step = recipe.send(answer)
+            except StopIteration as end:
+                return end.value
+
+
+MUTANTS: dict[str, Callable[[], list[object]]] = {
+    "a hand-over between threads": _hands_over,
+    "a writer does not wait for readers": lambda: [
+        patch.object(_rwlock.WriteLock, "_rule", WRITE._replace(alone="__NONE__")),
+    ],
+    "a reader waits for nobody": lambda: [patch.object(_rwlock.ReadLock, "_rule", READ._replace(alone="__NONE__"))],
+    "roles have orders of their own": lambda: [
+        patch.object(_rwlock.ReadLock, "_rule", READ._replace(roles=("__READ__",))),
+        patch.object(_rwlock.WriteLock, "_rule", WRITE._replace(roles=("__WRIT__",))),
+    ],
+    "a downgrade queues at the tail": lambda: [
+        patch.object(_rwlock, "downgrade", lambda writer, rule, data: acquire(writer.path, rule, data)),
+    ],
+    "a downgrade does not check the writer's node": lambda: [patch.object(_rwlock, "downgrade", _without_check)],
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_seeded_bugs_are_found(name: str) -> None:
+    """The same runs find each bug."""
+    patches = MUTANTS[name]()
+    for each in patches:
+        each.start()  # type: ignore[attr-defined]
+    try:
+        with pytest.raises(Violation):
+            for seed in range(20 * SEEDS):
+                RWRun(random_passes(seed)).to_the_end()
+    finally:
+        for each in patches:
+            each.stop()  # type: ignore[attr-defined]
