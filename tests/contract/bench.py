@@ -7,13 +7,16 @@ bench runs. What it asks, it asks through the library's own `Link`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any, Protocol, TypeVar
 
 from kazoo.client import KazooClient
+from kazoo.protocol.serialization import Create2
 
 from tests.simulation.client import Process
 from tests.simulation.ensemble import Ensemble
 from tests.simulation.world import World
+from tests.tools.proxy import Proxy
 from zkconcurrent._kazoo import Answer
 from zkconcurrent._session import Session
 from zkconcurrent.testing import Server
@@ -29,7 +32,7 @@ class Bench(Protocol):
     def run(self, test: Callable[[], T]) -> T:
         """Run a test to its end."""
 
-    def session(self) -> Session:
+    def session(self, **options: Any) -> Session:
         """Open a client; return the library's session of it."""
 
     def expire(self, session: Session) -> None:
@@ -37,6 +40,18 @@ class Bench(Protocol):
 
     def cut(self, session: Session) -> None:
         """Cut the client's connection, and wait until it has another, in the same session."""
+
+    def lose_create(self, session: Session, *, applied: bool) -> None:
+        """Lose the answer to the client's next create, or the request, with the connection."""
+
+    def reap(self) -> None:
+        """Have the server look for empty containers soon."""
+
+    def acl(self, session: Session, path: str) -> Any:
+        """Return a node's access rights."""
+
+    def close(self) -> None:
+        """Let go of it all."""
 
 
 def ask(session: Session, *requests: tuple[Any, ...]) -> list[Any]:
@@ -65,7 +80,8 @@ class Real:
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self._clients: list[KazooClient] = []
+        self._open = ExitStack()
+        self._proxies: dict[int, Proxy] = {}
         with server.client() as client:
             client.ensure_path(CHROOT)
 
@@ -73,13 +89,17 @@ class Real:
         """Run the test."""
         return test()
 
-    def session(self) -> Session:
-        """Open a client."""
+    def session(self, **options: Any) -> Session:
+        """Open a client, through a proxy."""
         retry = {"max_tries": -1, "delay": 0.05, "max_delay": 0.2}
-        client = KazooClient(self._server.hosts + CHROOT, timeout=6, connection_retry=retry)
-        self._clients.append(client)
+        proxy = self._open.enter_context(Proxy(self._server.hosts))
+        client = KazooClient(proxy.hosts + CHROOT, connection_retry=retry, **{"timeout": 6, **options})
+        self._open.callback(client.close)
+        self._open.callback(client.stop)
         client.start()
-        return Session.of(client)
+        session = Session.of(client)
+        self._proxies[id(session)] = proxy
+        return session
 
     def expire(self, session: Session) -> None:
         """Have a thief close it."""
@@ -95,11 +115,22 @@ class Real:
         wait(session, lambda: states[-1:] == ["CONNECTED"])
         assert states == ["SUSPENDED", "CONNECTED"]
 
+    def lose_create(self, session: Session, *, applied: bool) -> None:
+        """Have the proxy lose it."""
+        proxy = self._proxies[id(session)]
+        strike = proxy.lose_answer if applied else proxy.lose_request
+        strike("create2")
+
+    def reap(self) -> None:
+        """It does so now and then."""
+
+    def acl(self, session: Session, path: str) -> Any:
+        """Ask the server."""
+        return session.link.client.get_acls(path)[0]
+
     def close(self) -> None:
-        """Stop the clients."""
-        for client in self._clients:
-            client.stop()
-            client.close()
+        """Stop the clients and the proxies."""
+        self._open.close()
 
 
 class Simulated:
@@ -125,10 +156,12 @@ class Simulated:
                 self._world.step()
         return result[0]
 
-    def session(self) -> Session:
+    def session(self, **options: Any) -> Session:
         """Begin a process with one client."""
         number = len(self._processes) + 1
-        process = Process(self._world, self._ensemble, f"p{number}", number, 6.0)
+        process = Process(self._world, self._ensemble, f"p{number}", number, options.pop("timeout", 6.0))
+        for name, value in options.items():
+            setattr(process.client, name, value)
         self._processes.append(process)
         wait(process.session, lambda: process.session.registry.session is not None)
         return process.session
@@ -149,6 +182,32 @@ class Simulated:
         wire = self._process(session).connection.wire
         session.link.drop()
         wait(session, lambda: session.link.connected and self._process(session).connection.wire is not wire)
+
+    def lose_create(self, session: Session, *, applied: bool) -> None:
+        """Close the connection when it comes, or when it was served."""
+        ensemble, connection = self._ensemble, self._process(session).connection
+
+        def next_is_create() -> bool:
+            wire = connection.wire
+            return wire is not None and bool(wire.requests) and isinstance(wire.requests[0][1], Create2)
+
+        def strike(served: int) -> bool:
+            if not next_is_create():
+                return False
+            assert connection.wire is not None
+            ensemble.on_request = lambda _: False
+            ensemble.close(connection.wire, served=served)
+            return True
+
+        ensemble.on_request = lambda _: strike(1 if applied else 0)
+
+    def reap(self) -> None:
+        """Do it."""
+        self._ensemble.reap()
+
+    def acl(self, session: Session, path: str) -> Any:
+        """Look."""
+        return self._ensemble.leader.nodes[session.link.full(path)].acl
 
     def close(self) -> None:
         """Leave nothing for the interpreter's exit to clean up."""

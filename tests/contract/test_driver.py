@@ -10,10 +10,12 @@ import pytest
 
 from tests.contract.bench import Bench, ask, wait
 from zkconcurrent._driver import Driver
+from zkconcurrent._errors import ClientError
 from zkconcurrent._ops import (
     Begin,
     Check,
     Children,
+    ConnectionLost,
     Create,
     DeadlinePassed,
     Discard,
@@ -174,6 +176,106 @@ def test_a_deadline_enters_at_the_yield(bench: Bench, path: str) -> None:
     assert len(told) == 1
 
 
+@pytest.mark.parametrize("applied", [True, False])
+def test_a_lost_create_is_told(bench: Bench, path: str, applied: bool) -> None:
+    """A create whose answer is lost is not sent again: the recipe is told, and finds out by the ticket's prefix."""
+
+    def recipe(session: Any) -> Steps:
+        yield MakeContainer(path)
+        ticket = yield Begin(path)
+        bench.lose_create(session, applied=applied)
+        with pytest.raises(ConnectionLost):
+            yield Create(ticket, ROLE, b""), Children(path, ticket)
+        assert ticket.name is None
+        _, names = yield Sync(path, ticket), Children(path, ticket)
+        assert [name.startswith(ticket.prefix) for name in names] == [True] * applied
+        yield Discard(ticket)
+        return (yield Children(path))
+
+    def test() -> object:
+        session = bench.session()
+        return Driver(session, path).run(recipe(session))
+
+    assert bench.run(test) == []
+
+
+def test_a_create_that_slips_into_the_next_session(bench: Bench, path: str) -> None:
+    """It fails with SessionExpired, and the node that it made there is deleted."""
+
+    def recipe(session: Any) -> Steps:
+        yield MakeContainer(path)
+        ticket = yield Begin(path)
+        create = session.link.create
+
+        def late(*arguments: Any) -> None:  # what a thread does that gets no turn between the check and the sending
+            bench.expire(session)
+            create(*arguments)
+
+        session.link.create = late
+        with pytest.raises(SessionExpired):
+            yield Create(ticket, ROLE, b"")
+        assert ticket.state is State.DISCARDED
+        yield Discard(ticket)
+        return (yield Children(path))
+
+    def test() -> object:
+        session = bench.session()
+        return Driver(session, path).run(recipe(session))
+
+    assert bench.run(test) == []
+
+
+def test_a_request_that_is_never_answered(bench: Bench, path: str) -> None:
+    """The wait for an answer has a bound, the session's timeout; then a read is sent again."""
+
+    def recipe(session: Any) -> Steps:
+        children = session.link.children
+        lost: list[Any] = []
+
+        def swallowed_once(*arguments: Any) -> None:
+            if lost:
+                children(*arguments)
+            else:
+                lost.append(arguments)
+
+        session.link.children = swallowed_once
+        session.timeout = 0.5
+        assert (yield Sync(path), Children(path))[1] == []
+        return lost
+
+    def test() -> object:
+        session = bench.session()
+        return Driver(session, path).run(recipe(session))
+
+    assert bench.run(test)
+
+
+def test_an_interrupt_enters_at_the_yield(bench: Bench, path: str) -> None:
+    """What strikes while an operation is done is raised at its yield, and leaves the run when that was cleaned up."""
+
+    def recipe(session: Any) -> Steps:
+        yield MakeContainer(path)
+        ticket = yield Begin(path)
+        session.link.children = interrupted
+        try:
+            yield Create(ticket, ROLE, b""), Children(path, ticket)
+        except KeyboardInterrupt:
+            del session.link.children
+            yield Discard(ticket)
+            raise
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def test() -> object:
+        session, other = bench.session(), bench.session()
+        with pytest.raises(KeyboardInterrupt):
+            Driver(session, path).run(recipe(session))
+        return ask(other, ("sync", path), ("children", path))[1]
+
+    assert bench.run(test) == []
+
+
 def test_a_multi_is_answered_as_a_whole(bench: Bench, path: str) -> None:
     """All of it is done, and the node's name and token are known; or nothing is, for the first reason there is."""
 
@@ -219,6 +321,33 @@ def test_a_multi_of_a_session_that_is_over(bench: Bench, path: str) -> None:
         return Driver(session, path).run(recipe(session))
 
     assert bench.run(test) == []
+
+
+def test_no_run_on_kazoos_own_threads(bench: Bench, path: str) -> None:
+    """A recipe run in a watch callback is refused with a clear error, at once."""
+
+    def recipe() -> Steps:
+        return (yield Children(path))
+
+    def test() -> object:
+        session = bench.session()
+        ask(session, ("make_container", path))
+        ((name, _),) = ask(session, ("create", f"{path}/x-", b""))
+        node = name.removeprefix("/root")
+        errors = []
+
+        def watcher(_: object) -> None:
+            try:
+                Driver(session, path).run(recipe())
+            except ClientError as error:
+                errors.append(error)
+
+        ask(session, ("get", node, watcher))
+        ask(session, ("delete", node))
+        wait(session, lambda: errors)
+        return str(errors[0])
+
+    assert "kazoo's own threads" in str(bench.run(test))
 
 
 def test_a_hold_whose_node_is_missing_is_lost(bench: Bench, path: str) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import uuid
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 from kazoo import exceptions as kazoo_errors
+from kazoo.security import OPEN_ACL_UNSAFE, make_acl
 
-from tests.contract.bench import Bench, Simulated, ask, wait
+from tests.contract.bench import Bench, Real, Simulated, ask, wait
 from zkconcurrent._session import Session
+from zkconcurrent.testing import Server
 
 
 @pytest.fixture
@@ -185,5 +188,80 @@ def test_the_negotiated_timeout(bench: Bench) -> None:
         if not isinstance(bench, Simulated):
             session.link.client._session_timeout = 1  # what would be said if nothing was found
             assert session.link.timeout() == 6.0
+
+    bench.run(test)
+
+
+def test_the_clamped_timeout() -> None:
+    """Of a server that allows less than was asked for, the timeout is the server's; after a reconnect too."""
+    with Server(max_session_timeout=4.0) as server:
+        bench = Real(server)
+        try:
+            session = bench.session(timeout=30.0)
+            assert session.timeout == session.link.timeout() == 4.0
+            session.timeout = 0.0
+            bench.cut(session)
+            assert session.timeout == session.link.timeout() == 4.0
+        finally:
+            bench.close()
+
+
+@pytest.mark.parametrize("real", [True, False], ids=["real", "simulated"])
+def test_containers_are_containers(real: bool, path: str) -> None:
+    """One that had a child and has none is removed; one that has, or never had, stays. A create then is NoNode."""
+
+    def test() -> None:
+        session = bench.session()
+        container(session, path)
+        for name in ("/used", "/full", "/new"):
+            container(session, path + name)
+        ((used, _), _) = ask(session, ("create", f"{path}/used/x-", b""), ("create", f"{path}/full/x-", b""))
+        ask(session, ("delete", used.removeprefix("/root")))
+        bench.reap()
+        wait(session, lambda: isinstance(ask(session, ("get", f"{path}/used"))[0], kazoo_errors.NoNodeError))
+        (create, *others) = ask(
+            session, ("create", f"{path}/used/x-", b""), ("get", f"{path}/full"), ("get", f"{path}/new")
+        )
+        assert isinstance(create, kazoo_errors.NoNodeError)
+        assert not [answer for answer in others if isinstance(answer, Exception)]
+
+    with Server(container_check_interval=0.2) if real else nullcontext() as server:
+        bench: Bench = Simulated() if server is None else Real(server)
+        try:
+            bench.run(test)
+        finally:
+            bench.close()
+
+
+def test_the_access_rights(bench: Bench, path: str) -> None:
+    """Nodes and containers get the client's `default_acl`, or else are open to all."""
+
+    def test() -> None:
+        rights = [make_acl("world", "anyone", read=True, create=True, delete=True)]
+        for session, expected in (bench.session(), OPEN_ACL_UNSAFE), (bench.session(default_acl=rights), rights):
+            lock = f"{path}-{len(expected)}-{session.registry.session}"
+            container(session, lock)
+            ((name, _),) = ask(session, ("create", f"{lock}/x-", b""))
+            assert list(bench.acl(session, lock)) == expected
+            assert list(bench.acl(session, name.removeprefix("/root"))) == expected
+
+    bench.run(test)
+
+
+@pytest.mark.parametrize("applied", [True, False])
+def test_a_lost_create(bench: Bench, path: str, applied: bool) -> None:
+    """It and what was sent behind it fail with ConnectionLoss; what is sent next goes on in the same session."""
+
+    def test() -> None:
+        session = bench.session()
+        container(session, path)
+        before = session.registry.session
+        bench.lose_create(session, applied=applied)
+        create, behind = ask(session, ("create", f"{path}/x-", b""), ("children", path))
+        assert isinstance(create, kazoo_errors.ConnectionLoss)
+        assert isinstance(behind, kazoo_errors.ConnectionLoss)
+        _, names = ask(session, ("sync", path), ("children", path))
+        assert len(names) == applied
+        assert session.registry.session == before
 
     bench.run(test)

@@ -15,7 +15,7 @@ from typing import Any
 from kazoo.protocol.serialization import GetChildren
 from kazoo.protocol.states import Callback, EventType, KeeperState, WatchedEvent
 
-from tests.simulation.ensemble import Ensemble, Server, Wire, told
+from tests.simulation.ensemble import Ensemble, Server, SessionState, Wire, told
 from tests.simulation.world import Actor, Event, ReentrantLock, World
 from zkconcurrent._kazoo import KazooClient, Link
 from zkconcurrent._session import Session
@@ -69,7 +69,7 @@ class Handler:
             callback.func(*callback.args)
 
 
-class Client(KazooClient):
+class Client(KazooClient):  # type: ignore[misc]
     """kazoo's client, on a simulated connection."""
 
     def __init__(self, process: Process, timeout: float) -> None:
@@ -213,7 +213,7 @@ class Connection:
         while True:
             self.process.listen(self._connection_routine)
             if client._stopped.is_set():
-                self.ensemble.end_session(wire.session)
+                self.process.on_close(wire.session)
                 return
             _, what, message = wire.answers.popleft()
             self.world.say(f"gets {what}" if what != "cut" else "loses its connection")
@@ -256,6 +256,7 @@ class Process:
     Attributes:
         alive: it was not killed.
         stopped_until: it does not run before that time.
+        on_close: ends the session, at the server, when the client is stopped.
         starved_until: until when a thread gets no turn that others need.
     """
 
@@ -264,6 +265,7 @@ class Process:
         self.ensemble = ensemble
         self.name = name
         self.alive = True
+        self.on_close: Callable[[SessionState], None] = ensemble.end_session
         self.stopped_until = 0.0
         self.starved_until = 0.0
         begun = len(world.actors)

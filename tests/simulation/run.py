@@ -7,12 +7,13 @@ import logging
 import math
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
+from unittest.mock import patch
 
 from tests.simulation.checks import Checks
 from tests.simulation.client import Process
-from tests.simulation.ensemble import Ensemble
+from tests.simulation.ensemble import Ensemble, SessionState
 from tests.simulation.schedule import LAST, LENGTHS, TIMEOUT, Deviation, Schedule
 from tests.simulation.workload import Worker
 from tests.simulation.world import CALM, Actor, Violation, World
@@ -20,6 +21,7 @@ from zkconcurrent._base import LockFace
 from zkconcurrent._driver import Driver
 from zkconcurrent._lock import Lock
 from zkconcurrent._ops import Children
+from zkconcurrent._registry import State
 from zkconcurrent._rlock import RLock
 
 CHROOT = "/root"
@@ -71,7 +73,7 @@ class Run:
             Violation: something happened that must not, or nothing happens any more.
         """
         world = self.world
-        with _quietly(self), world.closing():
+        with _quietly(), _heard(self), self._buried(), world.closing():
             patience = world.now + PATIENCE
             while not all(worker.done or not worker.process.alive for worker in self.workers):
                 world.step()
@@ -85,6 +87,15 @@ class Run:
             if not self._over:
                 self.checks.end()
         return world.steps
+
+    @contextmanager
+    def _buried(self) -> Iterator[None]:
+        """Have the sessions forget everything when the block is left: nothing is theirs to do at the real exit."""
+        try:
+            yield
+        finally:
+            for process in self.processes:
+                process.session.leave_to_parent()
 
     def _look_for_the_end(self) -> None:
         self.checks.quiet()
@@ -264,11 +275,27 @@ class Run:
         wire = None if process is None else process.connection.wire
         if wire is None or wire.session.closed:
             return False
-        nodes = list(self.ensemble.leader.ephemerals.get(wire.session.number, ()))
-        self.ensemble.end_session(wire.session)
+        self._end_session(wire.session)
+        return None
+
+    def _quit(self, it: Deviation) -> bool | None:
+        """Stop a client, by its `stop()`; not the last."""
+        running = [process for process in self.processes if process.alive and not process.client._stopped.is_set()]
+        if len(running) < 2:
+            return False
+        process = running[it.which % len(running)]
+        self.world.say(f"{process.name}'s client is stopped")
+        process.on_close = self._end_session
+        process.client._stopped.set()
+        process.connection._connection_routine.ready = True
+        return None
+
+    def _end_session(self, session: SessionState) -> None:
+        """End a session on the word of its client, or of an operator, while its leases run."""
+        nodes = list(self.ensemble.leader.ephemerals.get(session.number, ()))
+        self.ensemble.end_session(session)
         for node in nodes:
             self.checks.strike(node)
-        return None
 
     def _reap(self, _: Deviation) -> None:
         """Have the server remove empty containers."""
@@ -286,10 +313,10 @@ class Run:
 
 
 @contextmanager
-def _quietly(run: Run) -> Iterator[None]:
-    """Hear of operations, and keep the library's warnings to ourselves; collect no garbage while it runs."""
+def _heard(run: Run) -> Iterator[None]:
+    """Have the world hear of operations and releases; note what a listing had seen, and no silent release of a loss."""
     perform = Driver._perform
-    releases = {kind: kind.release for kind in (Lock, RLock)}
+    releases: dict[type[LockFace], Callable[[Any], None]] = {kind: kind.release for kind in (Lock, RLock)}
 
     def performed(driver: Driver, step: Any) -> Any:
         steps = step if type(step) is tuple else (step,)
@@ -304,26 +331,32 @@ def _quietly(run: Run) -> Iterator[None]:
     def released(lock: LockFace) -> None:
         hold = lock._mine()
         run.world.hear("Release" if hold is None or hold.depth == 1 else "ReleaseOneLevel")
+        hold = lock._own()
+        lost = hold is not None and (
+            hold.ticket.state is State.LOST or run.world.now >= lock._session.registry.lease_end
+        )
         next(releases[kind] for kind in type(lock).__mro__ if kind in releases)(lock)
+        if lost:
+            raise Violation(f"the release of {hold} is silent, and it was lost")
         run.world.hear("")
 
+    with ExitStack() as patches:
+        patches.enter_context(patch.object(Driver, "_perform", performed))
+        for kind in releases:
+            patches.enter_context(patch.object(kind, "release", released))
+        yield
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Keep the library's warnings to ourselves, and collect no garbage: what is dropped must go at once, or not."""
     log = logging.getLogger("zkconcurrent")
-    disabled, log.disabled = log.disabled, True
     collects = gc.isenabled()
     gc.disable()
-    Driver._perform = performed  # type: ignore[method-assign]
-    for kind in releases:
-        kind.release = released  # type: ignore[method-assign]
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), patch.object(log, "disabled", True):
             warnings.simplefilter("ignore", ResourceWarning)
             yield
     finally:
-        for process in run.processes:
-            process.session.leave_to_parent()
-        Driver._perform = perform  # type: ignore[method-assign]
-        for kind, release in releases.items():
-            kind.release = release  # type: ignore[method-assign]
-        log.disabled = disabled
         if collects:
             gc.enable()

@@ -70,6 +70,7 @@ KINDS = {
     "reap": 2,
     "number": 1,
     "close": 1,
+    "quit": 1,
 }
 _KINDS, _WEIGHTS = list(KINDS), list(KINDS.values())
 

@@ -63,9 +63,10 @@ def _simpler_visits(visit: Visit) -> Iterator[Visit]:
 
 
 def _milder(deviation: Deviation) -> Iterator[Deviation]:
-    for field in ("which", "length"):
-        if getattr(deviation, field):
-            yield deviation._replace(**{field: 0})
+    if deviation.which:
+        yield deviation._replace(which=0)
+    if deviation.length:
+        yield deviation._replace(length=0)
     for after in (1, deviation.after // 2, deviation.after - 3, deviation.after - 1):
         if 0 < after < deviation.after:
             yield deviation._replace(after=after)

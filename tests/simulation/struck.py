@@ -19,14 +19,14 @@ class Strike(NamedTuple):
     """A fault at one operation of the target.
 
     Attributes:
-        index: which operation, counted from the target's beginning.
+        operation: which, counted from the target's beginning.
         fault: its number in faults.md.
         way: how, of the ways in which the fault happens; it returns False if it could not.
         moment: "before" the operation; "sent", before the server has its first request; "served", when the server has
             answered its last; "after", where its result is taken.
     """
 
-    index: int
+    operation: int
     fault: int
     way: Way
     moment: str
@@ -98,7 +98,7 @@ class StruckRun(Run):
         if not operation:
             for strike in armed:
                 if strike.moment == "after":
-                    self._strike(strike)
+                    self._befall(strike)
             return
         index = len(self.operations)
         holds = bool(self.checks.sections) and any(each.worker is self.target for each in self.checks.sections)
@@ -107,10 +107,10 @@ class StruckRun(Run):
         self._answers.clear()
         self._expected = operation.count("+") + 1
         for strike in self.strikes:
-            if strike.index != index:
+            if strike.operation != index:
                 continue
             if strike.moment == "before":
-                self._strike(strike)
+                self._befall(strike)
             else:
                 self._armed.append(strike)
 
@@ -127,7 +127,7 @@ class StruckRun(Run):
         strike = self._take("sent", answer, 0)
         if strike is None:
             return False
-        self._strike(strike)
+        self._befall(strike)
         return wire is None or not wire.open or not self.ensemble.can_serve(wire)
 
     def _on_answer(self, wire: Wire, answer: object) -> None:
@@ -137,7 +137,7 @@ class StruckRun(Run):
             act(wire)
         strike = self._take("served", answer, -1)
         if strike is not None:
-            self._strike(strike)
+            self._befall(strike)
 
     def _take(self, moment: str, answer: object, which: int) -> Strike | None:
         if not self._answers or self._answers[which] is not answer:
@@ -147,7 +147,7 @@ class StruckRun(Run):
             self._armed.remove(strike)
         return strike
 
-    def _strike(self, strike: Strike) -> None:
+    def _befall(self, strike: Strike) -> None:
         self.happened.append(strike)  # it may not come back
         if strike.way(self) is False:
             self.happened.remove(strike)

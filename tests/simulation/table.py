@@ -205,7 +205,7 @@ def impossible(recipe: str, operation: str, fault: int) -> str | None:
         return "sends nothing"
     if fault in (5, 7) and operation != "WaitGone":
         return "does not wait in the queue"
-    if fault in (6, 40) and not holding:
+    if fault in (6, 40) and not (holding or (fault == 40 and operation == "Grant")):
         return "does not hold"
     if fault == 39 and not (holding and recipe in ("release", "re-entrant")):
         return "settles nothing"

@@ -228,23 +228,20 @@ class Worker:
         if lock._mine() is None:
             return
         began = self.world.now
-        ticket, registry = section.ticket, self.process.session.registry
-        lost = ticket.state is State.LOST or self.world.now >= registry.lease_end
-        self.world.say(f"releases {ticket.path}")
+        self.world.say(f"releases {lock.path}")
         try:
             lock.release()
         except LockLostError:
             self._check_lost(lock, section)
         else:
-            if lost:
-                raise Violation(f"the release of {ticket} is silent, and it was lost")
             section.left = True
         if self._ran_since(began) and self.world.now > began + self.process.session.timeout / 6 + SLACK:
             raise Violation(f"release() took {self.world.now - began:g} s")
 
     def _lend(self, lock: LockFace, section: Section) -> None:
         def release() -> None:
-            if section.ticket.state is State.HELD and lock._newest().ticket is section.ticket:
+            newest = lock._newest()
+            if newest is not None and newest.alive and newest.ticket is section.ticket:
                 self.world.say(f"releases {lock.path} for {self.name}")
                 try:
                     lock.release()

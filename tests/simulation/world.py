@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from heapq import heappop, heappush
 from typing import Any
 
-from greenlet import GreenletExit, getcurrent, greenlet
+from greenlet import GreenletExit, getcurrent, greenlet  # type: ignore[import-untyped,unused-ignore]
 
 CALM = 1 << 60
 
