@@ -41,6 +41,7 @@ from ._ops import (
     NoNode,
     Operation,
     Recipe,
+    Request,
     SessionExpired,
     Set,
     Sync,

@@ -1,7 +1,7 @@
 """What this process holds at a path: granted tickets, whose they are, and who must settle the lost ones.
 
-A granted ticket becomes a `Hold` of the thread that asked for it. A lost hold stays with its thread until the thread has
-settled it, so that no `release()` can ever touch a newer hold.
+A granted ticket becomes a `Hold` of the thread that asked for it. A lost hold stays with its thread until the thread
+has settled it, so that no `release()` can ever touch a newer hold.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ RULES = {rule.role: rule for rule in (MUTEX, READ, WRITE)}
 
 
 def role_of(ticket: Ticket) -> str:
-    """Return as what a ticket is queued, from its name alone."""
-    return next(role for role in RULES if role in (ticket.name or ""))
+    """Return as what a ticket is queued, from its name alone; "" if that is no lock's queue."""
+    return next((role for role in RULES if role in (ticket.name or "")), "")
 
 
 def excluded_by(ticket: Ticket) -> tuple[str, ...]:
@@ -30,7 +30,7 @@ def excluded_by(ticket: Ticket) -> tuple[str, ...]:
 def exclude(one: Ticket, other: Ticket) -> bool:
     """Return whether two must not hold together; of one number are a writer and its own reader."""
     if role_of(one) == role_of(other):
-        return role_of(one) != READ.role
+        return role_of(one) not in (READ.role, "")
     return (one.name or "")[-10:] != (other.name or "")[-10:]
 
 
@@ -185,7 +185,7 @@ class Checks:
             if not process.alive or wire is None or not process.client.connected or process.client._queue:
                 continue
             for ticket in process.session.registry.tickets.values():
-                if not ticket.awaits or ticket.name is None:
+                if not ticket.awaits or ticket.name is None or role_of(ticket) == "":
                     continue
                 names = leader.children(self.chroot + ticket.path)
                 if ticket.name not in names:

@@ -34,10 +34,12 @@ class Run:
 
     Attributes:
         worker: the type of its threads.
+        invariants: the type of its checks.
         struck: how often each kind of deviation took effect.
     """
 
     worker = Worker
+    invariants = Checks
 
     def __init__(self, schedule: Schedule, *, trace: bool = False) -> None:
         self.schedule = schedule
@@ -50,7 +52,7 @@ class Run:
         ]
         for n, process in enumerate(self.processes):
             process.connection.server = self.ensemble.servers[n % 2]
-        self.checks = Checks(self.world, self.ensemble, self.processes, CHROOT)
+        self.checks = self.invariants(self.world, self.ensemble, self.processes, CHROOT)
         self.workers = [
             self.worker(process, self.checks, f"{process.name}{n}", visits, start)
             for process, threads in zip(self.processes, schedule.threads, strict=True)
