@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from typing import Any, Protocol, TypeVar
 
 from kazoo.client import KazooClient
-from kazoo.protocol.serialization import Create2
+from kazoo.protocol.serialization import Create, Create2, Delete, SetData, Transaction
 
 from tests.simulation.client import Process
 from tests.simulation.ensemble import Ensemble
@@ -24,6 +24,7 @@ from zkconcurrent.testing import Server
 T = TypeVar("T")
 CHROOT = "/root"
 PATIENCE = 20.0
+REQUESTS = {"create": Create, "create2": Create2, "setData": SetData, "delete": Delete, "multi": Transaction}
 
 
 class Bench(Protocol):
@@ -41,8 +42,8 @@ class Bench(Protocol):
     def cut(self, session: Session) -> None:
         """Cut the client's connection, and wait until it has another, in the same session."""
 
-    def lose_create(self, session: Session, *, applied: bool) -> None:
-        """Lose the answer to the client's next create, or the request, with the connection."""
+    def lose(self, session: Session, request: str, *, applied: bool) -> None:
+        """Lose the answer to the client's next request of that kind, or the request, with the connection."""
 
     def reap(self) -> None:
         """Have the server look for empty containers soon."""
@@ -60,7 +61,7 @@ def ask(session: Session, *requests: tuple[Any, ...]) -> list[Any]:
     answers = []
     for name, *arguments in requests:
         answer = Answer(event.set)
-        watcher = [arguments.pop()] if name == "get" and callable(arguments[-1]) else []
+        watcher = [arguments.pop()] if arguments and callable(arguments[-1]) else []
         getattr(session.link, name)(*arguments, answer, *watcher)
         answers.append(answer)
     wait(session, lambda: all(answer.done for answer in answers))
@@ -115,11 +116,11 @@ class Real:
         wait(session, lambda: states[-1:] == ["CONNECTED"])
         assert states == ["SUSPENDED", "CONNECTED"]
 
-    def lose_create(self, session: Session, *, applied: bool) -> None:
+    def lose(self, session: Session, request: str, *, applied: bool) -> None:
         """Have the proxy lose it."""
         proxy = self._proxies[id(session)]
         strike = proxy.lose_answer if applied else proxy.lose_request
-        strike("create2")
+        strike(request)
 
     def reap(self) -> None:
         """It does so now and then."""
@@ -183,16 +184,16 @@ class Simulated:
         session.link.drop()
         wait(session, lambda: session.link.connected and self._process(session).connection.wire is not wire)
 
-    def lose_create(self, session: Session, *, applied: bool) -> None:
+    def lose(self, session: Session, request: str, *, applied: bool) -> None:
         """Close the connection when it comes, or when it was served."""
         ensemble, connection = self._ensemble, self._process(session).connection
 
-        def next_is_create() -> bool:
+        def is_next() -> bool:
             wire = connection.wire
-            return wire is not None and bool(wire.requests) and isinstance(wire.requests[0][1], Create2)
+            return wire is not None and bool(wire.requests) and type(wire.requests[0][1]) is REQUESTS[request]
 
         def strike(served: int) -> bool:
-            if not next_is_create():
+            if not is_next():
                 return False
             assert connection.wire is not None
             ensemble.on_request = lambda _: False

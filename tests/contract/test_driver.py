@@ -9,25 +9,34 @@ from typing import Any
 import pytest
 
 from tests.contract.bench import Bench, ask, wait
-from zkconcurrent._driver import Driver
+from zkconcurrent._driver import CLEAN_UP_PATIENCE, Driver
 from zkconcurrent._errors import ClientError
 from zkconcurrent._ops import (
+    BadVersion,
     Begin,
     Check,
     Children,
     ConnectionLost,
     Create,
     DeadlinePassed,
+    Delete,
     Discard,
     Get,
+    Gone,
     Grant,
+    Leave,
+    Make,
     MakeContainer,
     Missing,
     Multi,
     NoNode,
+    NotEmpty,
     SessionExpired,
+    Set,
     Sync,
+    Wait,
     WaitGone,
+    Watch,
 )
 from zkconcurrent._registry import State
 
@@ -183,7 +192,7 @@ def test_a_lost_create_is_told(bench: Bench, path: str, applied: bool) -> None:
     def recipe(session: Any) -> Steps:
         yield MakeContainer(path)
         ticket = yield Begin(path)
-        bench.lose_create(session, applied=applied)
+        bench.lose(session, "create2", applied=applied)
         with pytest.raises(ConnectionLost):
             yield Create(ticket, ROLE, b""), Children(path, ticket)
         assert ticket.name is None
@@ -366,3 +375,161 @@ def test_a_hold_whose_node_is_missing_is_lost(bench: Bench, path: str) -> None:
         return Driver(bench.session(), path).run(recipe())
 
     assert bench.run(test) == (State.DISCARDED, State.LOST)
+
+
+@pytest.mark.parametrize("applied", [True, False])
+def test_making_and_deleting_are_repeated(bench: Bench, path: str, applied: bool) -> None:
+    """Whoever made or deleted the node, it is there, or gone; whether it was we is told, or that it can't be known."""
+
+    def recipe(session: Any) -> Steps:
+        told = [(yield Make(path, b"")), (yield Make(path, b""))]
+        told += [(yield Delete(path)), (yield Delete(path))]
+        bench.lose(session, "create", applied=applied)
+        told.append((yield Make(path, b"")))
+        bench.lose(session, "delete", applied=applied)
+        told.append((yield Delete(path)))
+        assert (yield Get(path)) is None
+        return told
+
+    def test() -> object:
+        session = bench.session()
+        return Driver(session, path).run(recipe(session))
+
+    assert bench.run(test) == [True, False, True, False, *([None, None] if applied else [True, True])]
+
+
+@pytest.mark.parametrize("applied", [True, False])
+def test_a_lost_write_is_told(bench: Bench, path: str, applied: bool) -> None:
+    """A conditional write is not sent again; its version shows whether it was applied."""
+
+    def recipe(session: Any) -> Steps:
+        yield Make(path, b"old")
+        bench.lose(session, "setData", applied=applied)
+        with pytest.raises(ConnectionLost):
+            yield Set(path, b"new", 0)
+        node = yield Get(path)
+        assert (node.data, node.version) == ((b"new", 1) if applied else (b"old", 0))
+        with pytest.raises(BadVersion):
+            yield Set(path, b"late", node.version + 1)
+        yield Make(f"{path}/child", b"")
+        with pytest.raises(NotEmpty):
+            yield Delete(path)
+        return "done"
+
+    def test() -> object:
+        session = bench.session()
+        return Driver(session, path).run(recipe(session))
+
+    assert bench.run(test) == "done"
+
+
+@pytest.mark.parametrize("applied", [True, False])
+def test_a_lost_multi_is_told(bench: Bench, path: str, applied: bool) -> None:
+    """It is not sent again; all of it was applied, or nothing."""
+
+    def recipe(session: Any) -> Steps:
+        yield MakeContainer(path)
+        old, new = (yield Begin(path)), (yield Begin(path))
+        yield Create(old, ROLE, b"")
+        bench.lose(session, "multi", applied=applied)
+        with pytest.raises(ConnectionLost):
+            yield Multi(new, (Delete(old.node, old), Create(new, ROLE, b"")))
+        _, names = yield Sync(path, new), Children(path, new)
+        assert [name.startswith(new.prefix if applied else old.prefix) for name in names] == [True]
+        yield Discard(new)
+        yield Discard(old)
+        return (yield Children(path))
+
+    def test() -> object:
+        session = bench.session()
+        return Driver(session, path).run(recipe(session))
+
+    assert bench.run(test) == []
+
+
+def test_a_ticket_whose_node_a_multi_deletes(bench: Bench, path: str) -> None:
+    """It is done with when that succeeds, and not before; nothing is sent to give up what was never sent."""
+
+    def recipe() -> Steps:
+        yield MakeContainer(path)
+        old, new, idle = (yield Begin(path)), (yield Begin(path)), (yield Begin(path))
+        yield Create(old, ROLE, b"")
+        assert (yield Grant(old))
+        assert (yield Leave(old))
+        assert not (yield Leave(old))  # a hold no more
+        with pytest.raises(NoNode):
+            yield Multi(new, (Delete(old.node, old), Create(new, ROLE, b""), Check(f"{path}/none")))
+        assert (yield Grant(old))
+        assert (yield Leave(old))
+        yield Multi(new, (Delete(old.node, old), Create(new, ROLE, b"")))
+        assert (old.state, new.state) == (State.DISCARDED, State.QUEUED)
+        assert (yield Delete(new.node, new)) is True
+        assert new.state is State.DISCARDED
+        yield Discard(idle)
+        yield Gone(old)
+        return (yield Children(path))
+
+    def test() -> Any:
+        session = bench.session()
+        left = Driver(session, path).run(recipe())
+        return left, session.registry.tickets, session.registry.deletes
+
+    assert bench.run(test) == ([], {}, {})
+
+
+def test_watching_what_changes(bench: Bench, path: str) -> None:
+    """A wait ends when anything that was read with the ticket's last watch changes, in data or in children."""
+
+    def recipe(session: Any, other: Any) -> Steps:
+        yield Make(path, b"")
+        yield Make(f"{path}/x", b"")
+        me = yield Begin(path)
+        reads = (Get(path, me), Children(f"{path}/x", me))
+        node, names = yield Watch(me, reads)
+        assert (node.data, names) == (b"", [])
+        other.link.handler.spawn(ask, other, ("set", path, b"new", 0))
+        yield Wait(me)
+        assert (yield Watch(me, reads))[0].data == b"new"
+        other.link.handler.spawn(ask, other, ("make", f"{path}/x/y", b""))
+        yield Wait(me)
+        assert (yield Watch(me, reads))[1] == ["y"]
+        session.link.handler.spawn(bench.cut, session)
+        yield Wait(me)  # watches are dropped with the connection
+        assert (yield Watch(me, reads))[1] == ["y"]
+        session.link.handler.spawn(bench.expire, session)
+        with pytest.raises(SessionExpired):
+            yield Wait(me)
+            yield Watch(me, reads)
+        yield Discard(me)
+        return session.registry._awaiting
+
+    def test() -> object:
+        session = bench.session()
+        return Driver(session, path).run(recipe(session, bench.session()))
+
+    assert bench.run(test) == {}
+
+
+def test_a_moment_after_the_deadline(bench: Bench, path: str) -> None:
+    """Once its time is up, a recipe may ask what it needs to know, for a moment; then it is told again."""
+
+    def recipe() -> Steps:
+        yield Make(path, b"")
+        me = yield Begin(path)
+        yield Watch(me, (Get(path, me),))
+        with pytest.raises(DeadlinePassed):
+            yield Wait(me)
+        found = yield Get(path)
+        yield Watch(me, (Get(path, me),))
+        with pytest.raises(DeadlinePassed):
+            yield Wait(me)
+        yield Discard(me)
+        return found.data
+
+    def test() -> object:
+        session = bench.session()
+        began = session.now()
+        assert Driver(session, path, began + 0.2).run(recipe()) == b""
+        return session.now() - began
+
+    assert bench.run(test) >= 0.2 + CLEAN_UP_PATIENCE

@@ -11,6 +11,8 @@ from kazoo import exceptions as kazoo_errors
 from kazoo.security import OPEN_ACL_UNSAFE, make_acl
 
 from tests.contract.bench import Bench, Real, Simulated, ask, wait
+from zkconcurrent._ops import Check, Create, Delete, Set
+from zkconcurrent._registry import Ticket
 from zkconcurrent._session import Session
 from zkconcurrent.testing import Server
 
@@ -256,12 +258,87 @@ def test_a_lost_create(bench: Bench, path: str, applied: bool) -> None:
         session = bench.session()
         container(session, path)
         before = session.registry.session
-        bench.lose_create(session, applied=applied)
+        bench.lose(session, "create2", applied=applied)
         create, behind = ask(session, ("create", f"{path}/x-", b""), ("children", path))
         assert isinstance(create, kazoo_errors.ConnectionLoss)
         assert isinstance(behind, kazoo_errors.ConnectionLoss)
         _, names = ask(session, ("sync", path), ("children", path))
         assert len(names) == applied
         assert session.registry.session == before
+
+    bench.run(test)
+
+
+def test_a_persistent_node(bench: Bench, path: str) -> None:
+    """It is made once, belongs to no session, and is written only by who has read its last version."""
+
+    def test() -> None:
+        session = bench.session()
+        made, again = ask(session, ("make", path, b"one"), ("make", path, b"two"))
+        assert made == f"/root{path}"
+        assert isinstance(again, kazoo_errors.NodeExistsError)
+        data, stat = ask(session, ("get", path))[0]
+        assert (data, stat.version, stat.ephemeralOwner) == (b"one", 0, 0)
+        written, late = ask(session, ("set", path, b"two", 0), ("set", path, b"three", 0))
+        assert written.version == 1
+        assert isinstance(late, kazoo_errors.BadVersionError)
+        data, stat = ask(session, ("get", path))[0]
+        assert (data, stat.version) == (b"two", 1)
+        assert isinstance(ask(session, ("set", f"{path}/none", b"", 0))[0], kazoo_errors.NoNodeError)
+        assert isinstance(ask(session, ("make", f"{path}/none/x", b""))[0], kazoo_errors.NoNodeError)
+        ask(session, ("make", f"{path}/child", b""))
+        assert isinstance(ask(session, ("delete", path))[0], kazoo_errors.NotEmptyError)
+
+    bench.run(test)
+
+
+def test_watches_on_data_and_on_children(bench: Bench, path: str) -> None:
+    """One on data fires when the node is written, not when it gets a child; one on children the other way round."""
+
+    def test() -> None:
+        session, other = bench.session(), bench.session()
+        data: list[Any] = []
+        names: list[Any] = []
+        ask(session, ("make", path, b""))
+        ask(session, ("get", path, data.append), ("children", path, names.append))
+        ask(other, ("set", path, b"new", 0))
+        wait(session, lambda: data)
+        assert (data[0].type, data[0].path, names) == ("CHANGED", path, [])
+        ask(other, ("make", f"{path}/child", b""))
+        wait(session, lambda: names)
+        assert (names[0].type, names[0].path) == ("CHILD", path)
+        ask(session, ("get", path, data.append), ("children", path, names.append))
+        ask(other, ("delete", f"{path}/child"))
+        wait(session, lambda: len(names) == 2)
+        ask(session, ("children", path, names.append))
+        ask(other, ("delete", path))
+        wait(session, lambda: len(names) == 3 and len(data) == 2)
+        assert [event.type for event in (names[1], names[2], data[1])] == ["CHILD", "DELETED", "DELETED"]
+
+    bench.run(test)
+
+
+def test_what_a_multi_can_do(bench: Bench, path: str) -> None:
+    """It makes, writes, checks and deletes, a parent after its child too; the first reason to fail is told."""
+
+    def test() -> None:
+        session = bench.session()
+        ticket = Ticket(path, "one-", session.registry.session or 0)
+        container(session, path)
+        ask(session, ("make", f"{path}/state", b""), ("make", f"{path}/state/x", b""))
+        write = Set(f"{path}/state", b"new", 0)
+        done = ask(session, ("multi", (Create(ticket, "x-", b""), write, Check(path), Delete(f"{path}/state/x"))))[0]
+        assert [type(each).__name__ for each in done] == ["tuple", "ZnodeStat", "bool", "bool"]
+        assert ask(session, ("get", f"{path}/state"))[0][0] == b"new"
+        assert ask(session, ("children", f"{path}/state"))[0] == []
+        late, missing = Set(f"{path}/state", b"", 0), Delete(f"{path}/none")
+        for operations, reason in (
+            ((Delete(f"{path}/state"), late), kazoo_errors.NoNodeError),
+            ((late, missing), kazoo_errors.BadVersionError),
+            ((missing, late), kazoo_errors.NoNodeError),
+            ((Check(path), Delete(path)), kazoo_errors.NotEmptyError),
+        ):
+            assert isinstance(ask(session, ("multi", operations))[0], reason)
+        assert sorted(ask(session, ("children", path))[0])[-1] == "state"
 
     bench.run(test)

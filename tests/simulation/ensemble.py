@@ -319,25 +319,22 @@ class Ensemble:
         raise Violation(f"the simulated server does not know {request!r}")
 
     def _multi(self, session: SessionState, operations: list[Any]) -> list[Any]:
-        """Do all or nothing, of operations that do not build on each other; answer each as kazoo reads it.
-
-        That a node is emptied by one operation and deleted by the next is all that they may build on each other.
-        """
+        """Do all or nothing; answer each operation as kazoo reads it. None builds on what one before it has made."""
         nodes = self.leader.nodes
-        deleted = {each.path for each in operations if isinstance(each, Delete)}
+        gone: set[str] = set()
         for n, each in enumerate(operations):
             wanted = _above(each.path) if isinstance(each, Create) else each.path
             error = None
-            if wanted not in nodes:
+            if wanted not in nodes or wanted in gone:
                 error = kazoo_errors.NoNodeError()
             elif isinstance(each, Create) and each.path in nodes:
                 error = kazoo_errors.NodeExistsError()
             elif isinstance(each, SetData) and each.version not in (-1, nodes[each.path].version):
                 error = kazoo_errors.BadVersionError()
-            elif isinstance(each, Delete) and any(
-                f"{each.path}/{name}" not in deleted for name in nodes[wanted].children
-            ):
-                error = kazoo_errors.NotEmptyError()
+            elif isinstance(each, Delete):
+                if not gone.issuperset(f"{each.path}/{name}" for name in nodes[wanted].children):
+                    error = kazoo_errors.NotEmptyError()
+                gone.add(each.path)
             if error is not None:
                 rest = [kazoo_errors.RuntimeInconsistency() for _ in operations[n + 1 :]]
                 return [*(kazoo_errors.RolledBackError() for _ in operations[:n]), error, *rest]
