@@ -13,6 +13,7 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import sys
 import threading
 import time
 import uuid
@@ -37,6 +38,7 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC) if hasattr(time, 
 IDLE_BEAT = 1.0
 EXIT_PATIENCE = 1.0
 SLOW_DELETE = 5.0
+LINGER = 10  # session timeouts
 
 
 def boot_clock() -> float:
@@ -83,6 +85,7 @@ class Session:
         self._beat_sent: float | None = None  # the heartbeat that is not answered yet
         self._beat_last = 0.0
         self._lease_at_beat = 0.0
+        self._in_doubt_until = 0.0
         self._in_flight: dict[str, float] = {}  # when the deletes that are not answered were sent, by prefix
         self._first_try: dict[str, float] = {}  # when the keeper first tried a delete, by prefix
         self._suspect = False
@@ -90,6 +93,7 @@ class Session:
         if self.link.connected:
             self._opened()
         self.link.handler.spawn(_keep, weakref.ref(self), self._wake)
+        _exit_with_multiprocessing()
         _sessions[id(client)] = self  # last: one whose making was interrupted would have no keeper
 
     @staticmethod
@@ -114,7 +118,11 @@ class Session:
         self.check_not_forked(path)
         self.check_not_exiting(path)
         if self.link.stopped:
-            raise ClientError(path, "the client is not started, is stopped, or has given up; call client.start() first")
+            raise ClientError(
+                path,
+                "the client is not started, is stopped, or has given up; call client.start() first (one opened "
+                "before fork() is the parent's: open another in the child)",
+            )
         if self.link.on_own_thread():
             raise ClientError(
                 path,
@@ -202,6 +210,8 @@ class Session:
                 slipped_into = stat.ephemeralOwner
             elif error is not None and isinstance(failure(error, ticket.path), ConnectionLost):
                 slipped_into = self.registry.session  # if at all
+                # It may linger on the way, and be applied after its recipe has looked: have the heartbeat find it.
+                self._in_doubt_until = self.clock() + LINGER * self.timeout
             else:
                 return
             if slipped_into != ticket.session:
@@ -341,7 +351,7 @@ class Session:
             if self.link.connected and self.timeout:
                 if self.registry.deletes:
                     self._clean_up(now)
-                if self.registry.tickets:
+                if self.registry.tickets or now < self._in_doubt_until:
                     self._beat(now)
                 else:
                     self._beat_sent = None
@@ -518,6 +528,14 @@ def _at_exit() -> None:
         wait(until)
 
 
+def _exit_with_multiprocessing() -> None:
+    """Have our nodes deleted also when a child of multiprocessing ends: by os._exit, which atexit never hears of."""
+    global _exits_in
+    if _exits_in != os.getpid() and (util := sys.modules.get("multiprocessing.util")):
+        util.Finalize(None, _at_exit, exitpriority=0)
+        _exits_in = os.getpid()
+
+
 def _after_fork_in_child() -> None:
     global _making
     _making = threading.Lock()
@@ -528,6 +546,7 @@ def _after_fork_in_child() -> None:
 # By the client's id: a session lives no longer than its client, so an id is not found again for another one.
 _sessions: weakref.WeakValueDictionary[int, Session] = weakref.WeakValueDictionary()
 _making = threading.Lock()
+_exits_in = 0
 atexit.register(_at_exit)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork_in_child)

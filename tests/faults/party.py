@@ -153,6 +153,29 @@ def fork(when: str) -> None:
     zk.stop()
 
 
+def forgetful_job(hosts: str, path: str) -> None:
+    """Acquire the lock, and leave with it."""
+    zk = KazooClient(hosts)
+    zk.start()
+    global kept
+    kept = Lock(zk, path)
+    kept.acquire()
+
+
+def forget(method: str) -> None:
+    """A child of multiprocessing leaves without a word; say how long the next waits."""
+    zk = client()
+    lock = Lock(zk, PATH)
+    child = multiprocessing.get_context(method).Process(target=forgetful_job, args=(HOSTS, PATH))
+    child.start()
+    child.join(20)
+    began = time.monotonic()
+    with lock:
+        say(child.exitcode)
+        say(time.monotonic() - began)
+    zk.stop()
+
+
 def job_of_a_child(hosts: str, path: str) -> None:
     """Open a client of its own, and use the lock."""
     zk = KazooClient(hosts)

@@ -263,6 +263,21 @@ def test_a_create_that_straddles_an_expiry(
     eventually(queued(zk, zk_path, 0))
 
 
+def test_a_create_that_lingers(
+    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
+) -> None:
+    """Fault 1: what a lost connection held back and delivers after its recipe has looked is found, and deleted."""
+    client = connect(hosts=proxy.hosts, timeout=3, **FAST)
+    lock = Lock(client, zk_path)
+    with proxy.lose_request("create2"):
+        lock.acquire()
+    mine = zk.get_children(zk_path)[0]
+    lock.release()
+    late = mine[: mine.index("lock-") - 13] + "f" * 12 + "-lock-"
+    client.create(f"{zk_path}/{late}", b"", ephemeral=True, sequence=True)
+    eventually(queued(zk, zk_path, 0))
+
+
 def test_a_deadline_is_one_for_the_whole_call(
     zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually, in_thread: InThread
 ) -> None:

@@ -154,6 +154,15 @@ def test_multiprocessing(method: str, party: Spawn) -> None:
     assert process.wait(20) == 0
 
 
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_child_of_multiprocessing_that_forgets(method: str, party: Spawn) -> None:
+    """Faults 23, 24: what it holds when it ends goes at once, although it ends by os._exit."""
+    process = party("forget", method)
+    assert heard(process) == "0"
+    assert float(heard(process)) < QUICK
+    assert process.wait(20) == 0
+
+
 @pytest.mark.parametrize(("waiters", "stop"), [(0, ""), (3, ""), (0, "stop"), (3, "stop")])
 def test_an_interpreter_that_exits(waiters: int, stop: str, party: Spawn, zk: KazooClient, zk_path: str) -> None:
     """Fault 24: at exit the nodes go at once, with and without stop(), also those of daemon threads that wait."""
