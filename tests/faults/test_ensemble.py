@@ -1,0 +1,117 @@
+"""Faults of the service itself: three servers, some of which fail."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.conftest import Eventually, InThread
+from tests.integration.test_locks import queued
+from zkconcurrent import Lock, LockLostError
+from zkconcurrent.testing import Ensemble
+
+RETRY = {"max_tries": -1, "delay": 0.05, "max_delay": 0.2}
+SESSION = 6.0
+ROUNDS = 30
+
+
+@pytest.fixture
+def ensemble() -> Iterator[Ensemble]:
+    """Three servers."""
+    with Ensemble() as servers:
+        yield servers
+
+
+@contextlib.contextmanager
+def connected(hosts: str, timeout: float = SESSION) -> Iterator[KazooClient]:
+    """Open a client that goes on connecting."""
+    client = KazooClient(hosts, timeout=timeout, connection_retry=dict(RETRY))
+    client.start(timeout=30)
+    try:
+        yield client
+    finally:
+        client.stop()
+        client.close()
+
+
+def test_the_quorum_is_lost_and_regained(ensemble: Ensemble, in_thread: InThread, eventually: Eventually) -> None:
+    """Fault 11: without a quorum a timed acquire returns in time, and what is held is lost in time; then all go on."""
+    leader = ensemble.leader()
+    with connected(leader.hosts) as one, connected(leader.hosts) as other:
+        mine, theirs = Lock(one, "/quorum"), Lock(other, "/quorum")
+        mine.acquire()
+        lost = mine.lost
+        waiting = in_thread(theirs.acquire)
+        eventually(queued(one, "/quorum", 2))
+        frozen = ensemble.followers()
+        for server in frozen:
+            server.freeze()
+        began = time.monotonic()
+        assert Lock(other, "/another").acquire(timeout=0.5) is False
+        assert time.monotonic() - began < 3
+        assert lost.wait(SESSION)  # by our own clock: nobody could tell
+        assert not waiting.done()
+        for server in frozen:
+            server.thaw()
+        assert waiting.result(60)
+        with pytest.raises(LockLostError):
+            mine.release()
+        theirs.release()
+        with mine:
+            pass
+
+
+def test_the_leader_is_killed(ensemble: Ensemble, in_thread: InThread, eventually: Eventually) -> None:
+    """Fault 12: an election within the session costs nobody a hold or a place, wherever the clients connect to."""
+    with connected(ensemble.hosts, 30) as one, connected(ensemble.hosts, 30) as other:
+        mine, theirs = Lock(one, "/leader"), Lock(other, "/leader")
+        mine.acquire()
+        token = mine.fencing_token
+        waiting = in_thread(lambda: theirs.acquire() and theirs.fencing_token)
+        eventually(queued(one, "/leader", 2))
+        killed = ensemble.leader()
+        killed.kill()
+        ensemble.leader()
+        assert mine.locked()  # waits for the service
+        assert mine.owner().session == one.client_id[0]
+        assert (mine.fencing_token, waiting.done()) == (token, False)
+        mine.release()
+        assert waiting.result(30) > token
+        killed.restart()
+        theirs.release()
+        eventually(queued(one, "/leader", 0))
+
+
+def test_a_rolling_restart_under_load(ensemble: Ensemble, in_thread: InThread, eventually: Eventually) -> None:
+    """Fault 30: each server is restarted while threads of three clients count under one lock: the count is right."""
+    counted: list[int] = []
+
+    def work(client: KazooClient) -> int:
+        lock, done = Lock(client, "/rolling"), 0
+        while not rolled or done < ROUNDS:
+            with lock:
+                seen = len(counted)
+                time.sleep(0.001)  # long enough for anybody else to get in between
+                counted[seen:] = [1]
+            done += 1
+        return done
+
+    rolled: list[bool] = []
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(connected(ensemble.hosts, 30)) for _ in range(3)]
+        working = [in_thread(work, client) for client in clients for _ in range(2)]
+        for server in ensemble.servers:
+            server.kill()
+            server.restart()
+            server.wait()
+            before = len(counted)
+            eventually(lambda before=before: len(counted) > before, patience=60)
+        rolled.append(True)
+        done = [each.result(60) for each in working]
+        assert len(counted) == sum(done)
+        assert min(done) >= ROUNDS
+        eventually(queued(clients[0], "/rolling", 0))
