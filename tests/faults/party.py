@@ -153,6 +153,25 @@ def fork(when: str) -> None:
     zk.stop()
 
 
+def starve(seconds: str) -> None:
+    """Hold the lock while one thread keeps all others from running, past the session's end."""
+    lock = Lock(client(), PATH)
+    lock.acquire()
+    say("held")
+    sys.stdin.readline()
+    sys.setswitchinterval(1000)  # nobody else gets a turn while this thread has something to do
+    began = time.monotonic()
+    while time.monotonic() - began < float(seconds):
+        pass
+    try:
+        lock.release()
+    except LockLostError:
+        say("lost")
+    sys.setswitchinterval(0.005)
+    with lock:
+        say("held again")
+
+
 def forgetful_job(hosts: str, path: str) -> None:
     """Acquire the lock, and leave with it."""
     zk = KazooClient(hosts)

@@ -1,12 +1,17 @@
-"""More threads than kazoo's pipe has room for, on one client."""
+"""More threads than kazoo's pipe has room for, on one client; and more waiters than any sane program has."""
 
 from __future__ import annotations
 
+import itertools
+
 from kazoo.client import KazooClient
 
-from tests.conftest import InThread
+from tests.conftest import Connect, Eventually, InThread
+from tests.tools.proxy import Proxy
 from zkconcurrent import Lock
+from zkconcurrent.testing import Server
 
+WAITERS = 1000
 THREADS = 400  # each with two requests under way, where the pipe holds 278
 
 
@@ -23,3 +28,37 @@ def test_hundreds_of_threads_on_one_client(zk: KazooClient, zk_path: str, in_thr
     futures = [in_thread(work, number) for number in range(THREADS)]
     assert [future.result(60) for future in futures] == list(range(THREADS))
     assert sum(len(zk.get_children(f"{zk_path}/{number}")) for number in range(THREADS)) == 0
+
+
+def test_a_thousand_waiters(
+    zookeeper: Server,
+    zk: KazooClient,
+    connect: Connect,
+    proxy: Proxy,
+    zk_path: str,
+    eventually: Eventually,
+    in_thread: InThread,
+) -> None:
+    """Fault 33: each release wakes one, by one event; it lists once, or not at all where its own process released."""
+    clients = [connect(hosts=proxy.hosts, timeout=30) for _ in range(4)]
+    order: list[int] = []
+
+    def work(lock: Lock) -> None:
+        with lock:
+            order.append(lock.fencing_token)
+
+    held = Lock(zk, zk_path)
+    held.acquire()
+    waiting = [in_thread(work, Lock(clients[n % 4], zk_path)) for n in range(WAITERS)]
+    eventually(lambda: len(zk.get_children(zk_path)) == WAITERS + 1, patience=60)
+    eventually(lambda: int(zookeeper.mntr()["zk_watch_count"]) == WAITERS, patience=60)
+    queue = [name[: len("_c_") + 23] for name in sorted(zk.get_children(zk_path), key=lambda name: name[-10:])]
+    between_clients = sum(one != other for one, other in itertools.pairwise(queue))
+    with proxy.counting() as count:
+        held.release()
+        for each in waiting:
+            each.result(120)
+    assert count.requests == {"getChildren": between_clients, "delete": WAITERS}
+    assert count.events.total() == WAITERS
+    assert order == sorted(order)
+    assert len(order) == WAITERS

@@ -145,6 +145,20 @@ def test_fork_while_waiting(party: Spawn, zk: KazooClient, zk_path: str) -> None
     assert parent.wait(20) == 0
 
 
+def test_a_starved_interpreter(party: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+    """Fault 29: who could not send a heartbeat knows of the loss before anything else, by its own clock."""
+    process = party("starve", 3 * SESSION)
+    assert heard(process) == "held"
+    lock = Lock(zk, zk_path)
+    tell(process)
+    assert lock.acquire(timeout=SESSION + SLACK)
+    assert heard(process) == "lost"
+    eventually(queued(zk, zk_path, 2))
+    lock.release()
+    assert heard(process) == "held again"
+    assert process.wait(20) == 0
+
+
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_multiprocessing(method: str, party: Spawn) -> None:
     """Fault 23: a child opens a client of its own; a lock is not sent to it."""
