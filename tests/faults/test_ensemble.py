@@ -11,8 +11,9 @@ from kazoo.client import KazooClient
 
 from tests.conftest import Eventually, InThread
 from tests.integration.test_locks import queued
+from tests.tools.forwarder import Forwarder
 from zkconcurrent import Lock, LockLostError
-from zkconcurrent.testing import Ensemble
+from zkconcurrent.testing import Ensemble, Peer
 
 RETRY = {"max_tries": -1, "delay": 0.05, "max_delay": 0.2}
 SESSION = 6.0
@@ -115,3 +116,34 @@ def test_a_rolling_restart_under_load(ensemble: Ensemble, in_thread: InThread, e
         assert len(counted) == sum(done)
         assert min(done) >= ROUNDS
         eventually(queued(clients[0], "/rolling", 0))
+
+
+def test_a_follower_cut_off_from_its_leader(in_thread: InThread, eventually: Eventually) -> None:
+    """Fault 38: a follower that goes on answering reads keeps nobody from learning in time that its hold is lost."""
+    with contextlib.ExitStack() as stack:
+        ways: dict[tuple[int, int], Forwarder] = {}
+
+        def route(a: int, b: int, peer: Peer) -> Peer:
+            way = ways[a, b] = stack.enter_context(Forwarder(peer.quorum))
+            stack.callback(way.shutdown)
+            stack.callback(way.passes.set)
+            return Peer(way.server_address[1], peer.election)  # a proxied election would take long
+
+        # The leader gives a silent follower up after twice the time after which it gives its sessions up.
+        ensemble = stack.enter_context(Ensemble(route=route, settings={"syncLimit": 40}))
+        leader, follower = ensemble.leader(), ensemble.followers()[0]
+        number = {server: n for n, server in enumerate(ensemble.servers, 1)}
+        one = stack.enter_context(connected(follower.hosts, 4))
+        other = stack.enter_context(connected(leader.hosts, 4))
+        mine, theirs = Lock(one, "/cut-off"), Lock(other, "/cut-off")
+        mine.acquire()
+        lost = mine.lost
+        waiting = in_thread(lambda: theirs.acquire() and lost.is_set())
+        eventually(queued(one, "/cut-off", 2))
+        ways[number[follower], number[leader]].passes.clear()
+        assert len(one.get_children("/cut-off")) == 2  # the follower answers reads still
+        assert lost.wait(20)
+        assert waiting.result(20) is True
+        with pytest.raises(LockLostError):
+            mine.release()
+        theirs.release()
