@@ -1,0 +1,87 @@
+"""Fault 22: sequence numbers at their end, on a real server whose snapshot was edited to be near it."""
+
+from __future__ import annotations
+
+import logging
+import struct
+import zlib
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from zkconcurrent import Lock, SequenceExhaustedError
+from zkconcurrent.testing import Server
+
+LAST = 2_147_483_647
+PATH = "/numbers"
+_SEAL = struct.Struct("!qi1s")  # the checksum of all before it, and the string "/"
+
+
+def count_from(server: Server, path: str, number: int) -> None:
+    """Have the node `path` give `number` to its next child: stop the server, edit its snapshot, start it again."""
+    server.restart()  # it writes a snapshot when it starts
+    server.kill()
+    assert server._leash is not None
+    snapshot = max(
+        Path(server._leash.folder, "version-2").glob("snapshot.*"), key=lambda file: int(file.suffix[1:], 16)
+    )
+    data = bytearray(snapshot.read_bytes())
+    name = path.encode()
+    at = data.index(struct.pack("!i", len(name)) + name) + 4 + len(name)
+    (size,) = struct.unpack_from("!i", data, at)
+    at += 4 + max(size, 0) + 8  # its data and its access rights; then the stat: czxid, mzxid, ctime, mtime, version
+    struct.pack_into("!i", data, at + 4 * 8 + 4, number)
+    _SEAL.pack_into(data, len(data) - _SEAL.size, zlib.adler32(data[: -_SEAL.size]), 1, b"/")
+    snapshot.write_bytes(data)
+    server.restart()
+
+
+def test_the_end_of_the_numbers(caplog: pytest.LogCaptureFixture) -> None:
+    """From 2,000,000,000 on there is a warning; at the end an error that says what to do, and nothing is left."""
+    # Else the server would write its digest of the data behind the seal.
+    with Server(properties={"zookeeper.digest.enabled": "false"}) as server, server.client() as client:
+        lock = Lock(client, PATH)
+        with lock:
+            pass
+        client.stop()
+        count_from(server, PATH, 2_000_000_000)
+        client.start(timeout=30)
+        with caplog.at_level(logging.WARNING, "zkconcurrent"), lock:
+            assert client.get_children(PATH)[0].endswith("2000000000")
+        assert "running out" in caplog.text
+        client.stop()
+        count_from(server, PATH, LAST - 1)
+        client.start(timeout=30)
+        with lock:  # the last number that is one
+            check_the_end(lock, server)
+        with pytest.raises(SequenceExhaustedError):
+            lock.acquire()
+        assert client.get_children(PATH) == []
+        client.delete(PATH)  # what the server does with a container that falls idle
+        with lock:
+            assert client.get_children(PATH)[0].endswith("0000000000")
+
+
+def check_the_end(held: Lock, server: Server) -> None:
+    """Another client that comes while the lock is held is refused, and leaves the holder alone."""
+    with server.client() as other:
+        with pytest.raises(SequenceExhaustedError, match="fall idle"):
+            Lock(other, PATH).acquire(timeout=5)
+        (name,) = other.get_children(PATH)
+        assert name.endswith(str(LAST - 1))
+        assert held.owner() is not None
+
+
+def test_a_client_of_the_edited_server() -> None:
+    """The edit is what makes the numbers: a plain client sees them too."""
+    with Server(properties={"zookeeper.digest.enabled": "false"}) as server:
+        client = KazooClient(server.hosts)
+        client.start()
+        client.create(PATH)
+        client.stop()
+        count_from(server, PATH, 41)
+        client.start(timeout=30)
+        assert client.create(f"{PATH}/x", sequence=True) == f"{PATH}/x0000000041"
+        client.stop()
+        client.close()
