@@ -43,7 +43,8 @@ class RLock(LockFace):
         hold = self._own()
         if hold is None:
             return self._take(blocking, timeout)
-        check_timeout(blocking, timeout)
+        if timeout != -1:
+            check_timeout(blocking, timeout)
         self._check(hold)
         hold.depth += 1
         return True
@@ -61,6 +62,8 @@ class RLock(LockFace):
             self._session.check_not_forked(self._path)
             raise RuntimeError("cannot release un-acquired lock")
         self._leave(hold)
+
+    _own = LockFace._mine
 
     # What threading.Condition asks of a lock.
 

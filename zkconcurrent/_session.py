@@ -20,6 +20,7 @@ import uuid
 import weakref
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ._errors import ClientError
@@ -34,16 +35,13 @@ if TYPE_CHECKING:
 log = logging.getLogger("zkconcurrent")
 
 # The monotonic clock stands still while a machine sleeps, and the server does not wait for it.
-_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC) if hasattr(time, "CLOCK_MONOTONIC") else None
+boot_clock: Callable[[], float] = (
+    partial(time.clock_gettime, time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
+)
 IDLE_BEAT = 1.0
 EXIT_PATIENCE = 1.0
 SLOW_DELETE = 5.0
 LINGER = 10  # session timeouts
-
-
-def boot_clock() -> float:
-    """Return the time that leases are measured in, in seconds."""
-    return time.monotonic() if _CLOCK is None else time.clock_gettime(_CLOCK)
 
 
 class Session:
@@ -236,6 +234,9 @@ class Session:
 
     def check_lease(self) -> None:
         """Lose what our own clock says is lost, before anybody builds on it, and tell of every loss."""
+        # The common case takes no lock: the lease runs, and it was renewed for the session that everything held is of.
+        if not self.registry.lost and self.clock() < self.registry.lease_end:
+            return
         with self.lock:
             self.registry.expire_lease(self.clock())
             if self.registry.lost:

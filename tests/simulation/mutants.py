@@ -114,6 +114,8 @@ MUTANTS = [
         "_session:Session.made",
         "slipped_into = self.registry.session  # if at all",
         "slipped_into = ticket.session",
+        # Either of the two finds it.
+        ("_session:Session.tick", "or now < self._in_doubt_until", ""),
     ),
     _one(
         "no clean-up on timeout",
