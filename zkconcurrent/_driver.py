@@ -256,9 +256,12 @@ class Driver:
                     raise failure(kazoo_errors.NoAuthError(), self.path)
                 if step.path.count("/") > 1:
                     return None  # what is above was reaped just now: the create will tell, and we come again
-                raise RefusedError(self.path, f"the client's chroot {self.session.link.full('')!r} does not exist")
-        if isinstance(step, Make) and isinstance(error, kazoo_errors.NodeExistsError):
-            return False
+                raise self._no_chroot()
+        if isinstance(step, Make):
+            if isinstance(error, kazoo_errors.NodeExistsError):
+                return False
+            if isinstance(failed, NoNode) and step.path.count("/") == 1:
+                raise self._no_chroot()
         if isinstance(step, Delete) and isinstance(failed, NoNode):
             if step.ticket is not None:
                 self.session.gone(step.ticket)
@@ -273,6 +276,9 @@ class Driver:
             raise failed
         finally:
             del failed  # else the traceback and this frame keep each other alive, and with them the caller's lock
+
+    def _no_chroot(self) -> RefusedError:
+        return RefusedError(self.path, f"the client's chroot {self.session.link.full('')!r} does not exist")
 
     def _wait_gone(self, ticket: Ticket, ahead: str) -> bool:
         session = self.session

@@ -69,3 +69,14 @@ class TestWriteLock(OnZooKeeper, lock_tests.RLockTests):
     def locktype(self, *args: Any, **kwargs: Any) -> zkconcurrent.RLock:
         """Make a lock."""
         return self.make(write_lock, *args, **kwargs)  # type: ignore[no-any-return]
+
+
+class TestEvent(OnZooKeeper, lock_tests.EventTests):
+    """`threading.Event`'s tests, but one."""
+
+    # It is of the lock inside, `_cond`, which ours has not. What a forked child may do is told in test_processes.
+    test_at_fork_reinit = None
+
+    def eventtype(self) -> zkconcurrent.Event:
+        """Make an event."""
+        return self.make(zkconcurrent.Event)  # type: ignore[no-any-return]
