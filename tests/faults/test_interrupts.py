@@ -179,3 +179,133 @@ def test_a_downgrade_interrupted_at_every_line(
     assert total > 80
     with other.write_lock:
         pass
+
+
+def test_a_waiter_for_an_event_interrupted_at_every_line(
+    connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
+    """Nothing of a wait is left, set flag or not, and the event goes on as it was."""
+    event = zkconcurrent.Event(connect(timeout=2), zk_path)
+    session = event._session
+    event.set()
+    for timeout, expected in ((5, True), (0.02, False)):
+        total = lines_of(lambda timeout=timeout: event.wait(timeout))
+        for line in range(1, total + 20):
+            hook = InterruptAt(line)
+            try:
+                with hook:
+                    assert event.wait(timeout) is expected
+            except KeyboardInterrupt:
+                pass
+            eventually(lambda: not session.registry.tickets and not session.registry._awaiting, hook.where)
+            assert not session.parked, hook.where
+        assert total > 40
+        assert event.is_set() is expected
+        event.clear()
+    event.set()
+    assert event.wait(5)
+
+
+@pytest.mark.parametrize("what", ["set", "clear"])
+def test_a_change_of_an_event_interrupted_at_every_line(
+    what: str, zk: KazooClient, connect: Connect, zk_path: str
+) -> None:
+    """The flag is as it was or as it shall be, the epoch fits, and the change can be made again."""
+    event = zkconcurrent.Event(connect(timeout=2), zk_path)
+    back = "clear" if what == "set" else "set"
+    event.set()
+    if what == "set":
+        event.clear()
+    total = lines_of(getattr(event, what))
+    getattr(event, back)()
+    for line in range(1, total + 20):
+        hook = InterruptAt(line)
+        before = int(zk.get(zk_path)[0].split()[0])
+        try:
+            with hook:
+                getattr(event, what)()
+        except KeyboardInterrupt:
+            getattr(event, what)()
+        epoch, flag = zk.get(zk_path)[0].decode().split()
+        assert (int(epoch), flag) == (before + (what == "set"), what), hook.where
+        getattr(event, back)()
+    assert total > 40
+    assert not event._session.registry.tickets
+
+
+def test_a_count_interrupted_at_every_line(connect: Connect, zk_path: str, eventually: Eventually) -> None:
+    """A count that is interrupted has counted once or not at all, and what waits at the latch is not disturbed."""
+    latch = zkconcurrent.CountDownLatch(connect(timeout=2), zk_path, 1_000_000)
+    latch.count_down()
+    total = lines_of(latch.count_down)
+    for line in range(1, total + 20):
+        hook, left = InterruptAt(line), latch.count
+        try:
+            with hook:
+                latch.count_down(3)
+        except KeyboardInterrupt:
+            assert latch.count in (left, left - 3), hook.where
+        else:
+            assert latch.count == left - 3
+        try:
+            with InterruptAt(line):
+                assert latch.wait(0.02) is False
+        except KeyboardInterrupt:
+            pass
+        eventually(lambda: not latch._session.registry.tickets and not latch._session.registry._awaiting, hook.where)
+    assert total > 40
+
+
+def test_a_multilock_interrupted_at_every_line(
+    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
+    """All or none: an interrupted acquire leaves no lock held, also when the last is held by somebody else."""
+    client, paths = connect(timeout=2), [f"{zk_path}/{name}" for name in "abc"]
+    lock, last = zkconcurrent.MultiLock([Lock(client, path) for path in paths]), Lock(zk, paths[-1])
+
+    def acquire(timeout: float) -> None:
+        if lock.acquire(timeout=timeout):
+            lock.release()
+
+    for held, timeout in ((0, 5.0), (1, 0.03)):
+        if held:
+            last.acquire()
+        # Each line of its own, and every third of its locks': those are told in the tests above.
+        total = lines_of(lambda timeout=timeout: acquire(timeout))
+        for line in range(1, total + 20, 3):
+            hook = InterruptAt(line)
+            try:
+                with hook:
+                    assert lock.acquire(timeout=timeout) is not bool(held)
+            except KeyboardInterrupt:
+                assert not any("<locked" in repr(each) for each in lock.locks), hook.where
+            else:
+                if not held:
+                    lock.release()
+            for path in paths[:-1]:
+                eventually(queued(zk, path, 0), f"interrupted at line {line}: {hook.where}")
+            eventually(queued(zk, paths[-1], held), f"interrupted at line {line}: {hook.where}")
+        assert total > 200
+    last.release()
+
+
+def test_a_multilocks_release_interrupted_at_every_line(
+    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
+    """Either it is held still, as a whole, and can be released again, or all is free."""
+    client, paths = connect(timeout=2), [f"{zk_path}/{name}" for name in "ab"]
+    lock = zkconcurrent.MultiLock([Lock(client, path) for path in paths])
+    lock.acquire()
+    total = lines_of(lock.release)
+    for line in range(1, total + 10):
+        hook = InterruptAt(line)
+        lock.acquire()
+        try:
+            with hook:
+                lock.release()
+        except KeyboardInterrupt:
+            if "<locked" in repr(lock):
+                lock.release()
+        for path in paths:
+            eventually(queued(zk, path, 0), f"interrupted at line {line}: {hook.where}")
+    assert total > 40
