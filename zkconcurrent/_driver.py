@@ -78,8 +78,8 @@ class Driver:
     def run(self, recipe: Recipe[T]) -> T | None:
         """Run the recipe; return its result, or None when the deadline passed before."""
         self.session.check_usable(self.path)
-        self.session.parked.add(self._wake)
         try:
+            self.session.parked.add(self._wake)
             step = next(recipe)
             while True:
                 try:
@@ -139,9 +139,7 @@ class Driver:
             self._connected(None)
             with self.session.lock, contextlib.suppress(SessionExpired):  # just now: wait for the next
                 self.session.check_not_exiting(path)
-                ticket = self.session.registry.begin(path)
-                self.tickets.append(ticket)
-                return ticket
+                return self.session.registry.begin(path, self.tickets)
 
     def _request(self, steps: tuple[Operation, ...], watcher: Callable[[Any], None] | None = None) -> list[Any]:
         """Send requests together and wait for all answers; what met a lost connection is sent again, if it may be."""
