@@ -106,6 +106,7 @@ class Driver:
 
     def abandon(self) -> None:
         """Give up whatever the run left, without waiting: it was interrupted where no recipe could see it."""
+        self.session.parked.discard(self._wake)
         self.session.drop("", self.tickets)
 
     # -- one step ------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from tests.simulation.mutants import Edit, Mutant, seeded
 from tests.simulation.world import Violation
 
 RARE = (206, 360, 384, 783)  # what only few find
-SEEDS = [*RARE, *range(int(os.environ.get("SIM_EVENT_SEEDS", "250")))]
+SEEDS = [*RARE, *range(int(os.environ.get("SIM_EVENT_SEEDS", "150")))]
 KINDS = {"cut", "turn", "late", "expire", "interrupt", "kill", "stop", "lag", "strike"}
 
 

@@ -10,8 +10,8 @@ from tests.simulation.latch import LatchRun, random_steps
 from tests.simulation.mutants import Edit, Mutant, seeded
 from tests.simulation.world import Violation
 
-RARE = (268,)  # what only few find
-SEEDS = [*RARE, *range(int(os.environ.get("SIM_LATCH_SEEDS", "250")))]
+RARE = (82, 268)  # what only few find
+SEEDS = [*RARE, *range(int(os.environ.get("SIM_LATCH_SEEDS", "150")))]
 KINDS = {"cut", "turn", "late", "expire", "interrupt", "kill", "stop", "lag"}
 
 
