@@ -19,16 +19,22 @@ if TYPE_CHECKING:
         SequenceExhaustedError,
         ZkConcurrentError,
     )
+    from ._event import Event
+    from ._latch import CountDownLatch
     from ._lock import Lock
+    from ._multilock import MultiLock
     from ._rlock import RLock
     from ._rwlock import ReadWriteLock
 
 __all__ = [
     "ClientError",
     "Contender",
+    "CountDownLatch",
+    "Event",
     "ForeignNodeError",
     "Lock",
     "LockLostError",
+    "MultiLock",
     "RLock",
     "ReadWriteLock",
     "RefusedError",
@@ -37,7 +43,15 @@ __all__ = [
     "__version__",
 ]
 
-_HOMES = {"Contender": "_base", "Lock": "_lock", "RLock": "_rlock", "ReadWriteLock": "_rwlock"}
+_HOMES = {
+    "Contender": "_base",
+    "CountDownLatch": "_latch",
+    "Event": "_event",
+    "Lock": "_lock",
+    "MultiLock": "_multilock",
+    "RLock": "_rlock",
+    "ReadWriteLock": "_rwlock",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -78,8 +78,8 @@ class Driver:
     def run(self, recipe: Recipe[T]) -> T | None:
         """Run the recipe; return its result, or None when the deadline passed before."""
         self.session.check_usable(self.path)
-        self.session.parked.add(self._wake)
         try:
+            self.session.parked.add(self._wake)
             step = next(recipe)
             while True:
                 try:
@@ -106,6 +106,7 @@ class Driver:
 
     def abandon(self) -> None:
         """Give up whatever the run left, without waiting: it was interrupted where no recipe could see it."""
+        self.session.parked.discard(self._wake)
         self.session.drop("", self.tickets)
 
     # -- one step ------------------------------------------------------------------------------------------------
@@ -139,9 +140,7 @@ class Driver:
             self._connected(None)
             with self.session.lock, contextlib.suppress(SessionExpired):  # just now: wait for the next
                 self.session.check_not_exiting(path)
-                ticket = self.session.registry.begin(path)
-                self.tickets.append(ticket)
-                return ticket
+                return self.session.registry.begin(path, self.tickets)
 
     def _request(self, steps: tuple[Operation, ...], watcher: Callable[[Any], None] | None = None) -> list[Any]:
         """Send requests together and wait for all answers; what met a lost connection is sent again, if it may be."""
@@ -256,9 +255,12 @@ class Driver:
                     raise failure(kazoo_errors.NoAuthError(), self.path)
                 if step.path.count("/") > 1:
                     return None  # what is above was reaped just now: the create will tell, and we come again
-                raise RefusedError(self.path, f"the client's chroot {self.session.link.full('')!r} does not exist")
-        if isinstance(step, Make) and isinstance(error, kazoo_errors.NodeExistsError):
-            return False
+                raise self._no_chroot()
+        if isinstance(step, Make):
+            if isinstance(error, kazoo_errors.NodeExistsError):
+                return False
+            if isinstance(failed, NoNode) and step.path.count("/") == 1:
+                raise self._no_chroot()
         if isinstance(step, Delete) and isinstance(failed, NoNode):
             if step.ticket is not None:
                 self.session.gone(step.ticket)
@@ -273,6 +275,9 @@ class Driver:
             raise failed
         finally:
             del failed  # else the traceback and this frame keep each other alive, and with them the caller's lock
+
+    def _no_chroot(self) -> RefusedError:
+        return RefusedError(self.path, f"the client's chroot {self.session.link.full('')!r} does not exist")
 
     def _wait_gone(self, ticket: Ticket, ahead: str) -> bool:
         session = self.session

@@ -30,7 +30,7 @@ class ClientError(ZkConcurrentError, RuntimeError):
 
 
 class ForeignNodeError(ZkConcurrentError):
-    """A child under the path belongs to a lock that does not exclude ours, such as `kazoo.recipe.lock.Lock`."""
+    """What is at the path is not ours: a child of a lock that does not exclude ours, such as kazoo's, or other data."""
 
 
 class SequenceExhaustedError(ZkConcurrentError):

@@ -53,6 +53,7 @@ class Place:
         holds: by role and owner; held ones, and lost ones that their thread has not settled.
         idle: the `lost` of the hold to come, by role.
         part: what of it, below its path, is a primitive of its own.
+        known: what was last seen of it, for those that keep no holds.
         faces: the objects that want to be told of losses.
     """
 
@@ -61,6 +62,7 @@ class Place:
         self.path = path
         self.kind = kind
         self.part = ""
+        self.known: object = None
         self.holds: dict[tuple[str, int], Hold] = {}
         self.faces: weakref.WeakSet[LockFace] = weakref.WeakSet()
         self.idle: defaultdict[str, threading.Event] = defaultdict(session.link.handler.event_object)

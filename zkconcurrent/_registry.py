@@ -169,11 +169,12 @@ class Registry:
 
     # -- a ticket's life -----------------------------------------------------------------------------------------
 
-    def begin(self, path: str) -> Ticket:
-        """Return a new ticket of the present session."""
+    def begin(self, path: str, begun: list[Ticket]) -> Ticket:
+        """Return a new ticket of the present session; it is added to what its driver has begun."""
         if self.session is None:
             raise SessionExpired
         ticket = Ticket(path, f"_c_{self.seed}-{next(self._numbers):012x}-", self.session)
+        begun.append(ticket)  # first: who is interrupted here must be able to give it up
         self.tickets[ticket.prefix] = ticket
         return ticket
 

@@ -6,6 +6,7 @@ not to be had, importing them fails, and so does this module.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -69,3 +70,41 @@ class TestWriteLock(OnZooKeeper, lock_tests.RLockTests):
     def locktype(self, *args: Any, **kwargs: Any) -> zkconcurrent.RLock:
         """Make a lock."""
         return self.make(write_lock, *args, **kwargs)  # type: ignore[no-any-return]
+
+
+class TestEvent(OnZooKeeper, lock_tests.EventTests):
+    """`threading.Event`'s tests, but one."""
+
+    # It is of the lock inside, `_cond`, which ours has not. What a forked child may do is told in test_processes.
+    test_at_fork_reinit = None
+
+    def eventtype(self) -> zkconcurrent.Event:
+        """Make an event."""
+        return self.make(zkconcurrent.Event)  # type: ignore[no-any-return]
+
+
+def several(kind: Callable[..., Any], client: KazooClient, path: str) -> zkconcurrent.MultiLock:
+    """Make a MultiLock of two locks."""
+    return zkconcurrent.MultiLock([kind(client, f"{path}-{name}") for name in "ab"])
+
+
+@pytest.mark.filterwarnings("ignore:the last object of:ResourceWarning")
+class TestMultiLock(OnZooKeeper, lock_tests.LockTests):
+    """Several Locks as one are a Lock, but for what `threading` itself does to it in a forked child."""
+
+    test_at_fork_reinit = None
+
+    def locktype(self) -> zkconcurrent.MultiLock:
+        """Make a lock."""
+        return self.make(functools.partial(several, zkconcurrent.Lock))  # type: ignore[no-any-return]
+
+
+@pytest.mark.filterwarnings("ignore:the last object of:ResourceWarning")
+class TestMultiRLock(OnZooKeeper, lock_tests.RLockTests):
+    """Several RLocks as one are an RLock, but for what only `threading.Condition` asks: they have no one depth."""
+
+    test__is_owned = test_recursion_count = test_release_save_unacquired = None
+
+    def locktype(self) -> zkconcurrent.MultiLock:
+        """Make a lock."""
+        return self.make(functools.partial(several, zkconcurrent.RLock))  # type: ignore[no-any-return]

@@ -15,7 +15,7 @@ from tests.conftest import Connect, Eventually, InThread
 from tests.kinds import AnyLock, Kind, against, every, reentrant
 from tests.tools.count import Count
 from tests.tools.proxy import Proxy
-from zkconcurrent import Lock, ReadWriteLock
+from zkconcurrent import CountDownLatch, Event, Lock, MultiLock, ReadWriteLock
 from zkconcurrent.testing import Server
 
 
@@ -215,3 +215,112 @@ def test_whom_a_writer_wakes(
         writer.result(10)
         late.result(10)
     assert not any(last.requests[name] for name in ("create2", "sync"))
+
+
+def test_an_event(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
+    """`is_set`, and a change that changes nothing: two reads in one round trip; a change: these, and one write."""
+    event = Event(counted, zk_path)
+    with proxy.counting() as first:
+        event.set()
+    assert first.requests == {"sync": 2, "getData": 2, "create": 1, "setData": 1}
+    assert first.flights == 4
+    for call in (event.is_set, event.set, event.wait, lambda: event.wait(0)):
+        with proxy.counting() as asking:
+            call()
+        assert asking.requests == {"sync": 1, "getData": 1}
+        assert asking.flights == 1
+    for call in (event.clear, event.set):
+        with proxy.counting() as changing:
+            call()
+        assert changing.requests == {"sync": 1, "getData": 1, "setData": 1}
+        assert changing.flights == 2
+
+
+def test_waiting_for_an_event(
+    zk: KazooClient,
+    counted: KazooClient,
+    proxy: Proxy,
+    zk_path: str,
+    eventually: Eventually,
+    in_thread: InThread,
+) -> None:
+    """Until it waits: three reads in two round trips. A set wakes each waiter, to one read, by one event per client."""
+    mine, theirs, n = Event(zk, zk_path), Event(counted, zk_path), 5
+    mine.set()
+    mine.clear()
+    with proxy.counting() as until_waiting:
+        waiting = [in_thread(theirs.wait)]
+        eventually(answered(until_waiting, "getData", 2))
+    assert until_waiting.requests == {"sync": 1, "getData": 2}
+    assert until_waiting.flights == 2
+    with proxy.counting() as until_all_wait:
+        waiting += [in_thread(theirs.wait) for _ in range(n - 1)]
+        eventually(answered(until_all_wait, "getData", 2 * (n - 1)))
+    with proxy.counting() as woken:
+        mine.set()
+        assert all(each.result(10) for each in waiting)
+    assert woken.requests == {"getData": n}
+    assert sum(woken.events.values()) == 1
+
+
+def test_a_latch(
+    zk: KazooClient,
+    counted: KazooClient,
+    proxy: Proxy,
+    zk_path: str,
+    eventually: Eventually,
+    in_thread: InThread,
+) -> None:
+    """The count: three reads in one round trip; to count down: these, and one write; each wakes who waits to two."""
+    mine, latch = CountDownLatch(zk, zk_path, 3), CountDownLatch(counted, zk_path, 3)
+    mine.count_down()
+    looks = {"sync": 1, "getData": 1, "getChildren": 1}
+    with proxy.counting() as asking:
+        assert latch.count == 2
+    assert asking.requests == looks
+    assert asking.flights == 1
+    with proxy.counting() as counting:
+        latch.count_down()
+    assert counting.requests == {**looks, "create": 1}
+    assert counting.flights == 2
+    with proxy.counting() as until_waiting:
+        waiting = in_thread(latch.wait)
+        eventually(answered(until_waiting, "getChildren", 2))
+    assert until_waiting.requests == {"sync": 1, "getData": 2, "getChildren": 2}
+    assert until_waiting.flights == 2
+    with proxy.counting() as woken:
+        mine.count_down()
+        assert waiting.result(10)
+    assert woken.requests == {"getData": 1, "getChildren": 1}
+    assert woken.flights == 1
+    for call in (latch.wait, latch.count_down):
+        with proxy.counting() as open_already:
+            call()
+        assert open_already.requests == looks
+
+
+def test_the_first_use_of_a_flag_and_a_count(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
+    """What keeps its state in a persistent node makes it once, and what is above it as containers."""
+    latch = CountDownLatch(counted, f"{zk_path}/latch", 2)
+    with proxy.counting() as count:
+        latch.count_down()
+    assert count.requests == {"sync": 1, "getData": 1, "getChildren": 1, "create": 3, "createContainer": 1}
+    with proxy.counting() as destroying:
+        latch.destroy()
+    assert destroying.requests == {"sync": 1, "getData": 1, "getChildren": 1, "multi": 1}
+    assert destroying.flights == 2
+
+
+def test_several_locks_as_one(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
+    """Each lock costs what it costs alone, one after the other; a try stops at the first that is held."""
+    lock = MultiLock([Lock(counted, f"{zk_path}-{name}") for name in "abc"])
+    lock.acquire()
+    lock.release()
+    with proxy.counting() as count:
+        lock.acquire()
+        lock.release()
+    assert count.requests == {"create2": 3, "getChildren": 3, "delete": 3}
+    assert count.flights == 6
+    with lock, proxy.counting() as trying:
+        assert not lock.acquire(blocking=False)
+    assert trying.requests == {"sync": 1, "getChildren": 1}

@@ -12,7 +12,12 @@ import pytest
 from zkconcurrent.testing import Server
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-TELLS = {"report": r"200 questions were answered from \d+ builds of the report, all whole\n"}
+TELLS = {
+    "nightly_job": r"3 jobs, started by 5 machines, were each done once\n",
+    "report": r"200 questions were answered from \d+ builds of the report, all whole\n",
+    "rolling_restart": r"4 services have restarted, one at a time\n",
+    "transfer": r"160 transfers, and the sum is 300 as before\n",
+}
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in EXAMPLES.glob("*.py")))

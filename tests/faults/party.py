@@ -17,7 +17,7 @@ from typing import Any
 from kazoo.client import KazooClient
 from kazoo.exceptions import BadVersionError
 
-from zkconcurrent import ClientError, Lock, LockLostError, RLock
+from zkconcurrent import ClientError, CountDownLatch, Event, Lock, LockLostError, MultiLock, RLock
 
 HOSTS, SESSION, PATH = sys.argv[1:4] if len(sys.argv) > 4 else ("", "6", "")
 
@@ -193,6 +193,65 @@ def forget(method: str) -> None:
         say(child.exitcode)
         say(time.monotonic() - began)
     zk.stop()
+
+
+def event(what: str) -> None:
+    """Wait for an event and say so, or set it and wait to be killed."""
+    it = Event(client(), PATH)
+    if what == "set":
+        it.set()
+        say("set")
+    else:
+        say("waiting")
+        say(it.wait())
+    sys.stdin.readline()
+
+
+def count(n: str) -> None:
+    """Count down, again and again, and say each, until killed."""
+    latch = CountDownLatch(client(), PATH, int(n))
+    while True:
+        latch.count_down()
+        say("counted")
+
+
+def fork_event() -> None:
+    """Fork while another thread waits for the event; the child says what is wrong, then the parent sets it."""
+    zk = client()
+    it, latch = Event(zk, PATH), CountDownLatch(zk, f"{PATH}-latch", 1)
+    latch.wait(0.05)
+    thread = threading.Thread(target=it.wait)
+    thread.start()
+    while not any(zk._data_watchers.get(PATH, ())):
+        time.sleep(0.01)
+    calls = [it.is_set, it.set, it.clear, it.wait, lambda: it.wait(1), lambda: it.wait(0), it.destroy]
+    calls += [latch.count_down, latch.wait, lambda: latch.count, MultiLock([Lock(zk, f"{PATH}-lock")]).acquire]
+    pid = os.fork()
+    if not pid:
+        say(refused(calls))
+        os._exit(0)
+    os.waitpid(pid, 0)
+    say(it.is_set())
+    it.set()
+    thread.join()
+    say(latch.count)
+    zk.stop()
+
+
+def refused(calls: list[Any]) -> list[str]:
+    """Return which of the calls are not a ClientError at once."""
+    wrong = []
+    for n, call in enumerate(calls):
+        began = time.monotonic()
+        try:
+            wrong.append(f"call {n} returned {call()!r}")
+        except ClientError:
+            pass
+        except Exception as error:
+            wrong.append(f"call {n} raised {error!r}")
+        if time.monotonic() - began > 1:
+            wrong.append(f"call {n} took long")
+    return wrong
 
 
 def job_of_a_child(hosts: str, path: str) -> None:

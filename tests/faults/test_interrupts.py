@@ -5,6 +5,7 @@ A trace function raises KeyboardInterrupt at the n-th line that the library runs
 
 from __future__ import annotations
 
+import contextlib
 import linecache
 import signal
 import sys
@@ -16,6 +17,7 @@ from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
 
 import zkconcurrent
 from tests.conftest import Connect, Eventually, InThread
@@ -30,16 +32,20 @@ def _signals_come_here(line: str) -> bool:
     """Return whether CPython may deliver a signal at the line; a trace function can raise at any.
 
     A `with` line is visited again on the way out, before `__exit__` is called, and no signal is delivered between the
-    two (bpo-29988); nor before the return of a constant.
+    two (bpo-29988); nor before the return of a constant, nor at a `try:`, which does nothing.
     """
-    return not line.lstrip().startswith(("with ", "return True", "return None", "return False"))
+    return not line.lstrip().startswith(("with ", "try:", "return True", "return None", "return False"))
 
 
 class InterruptAt:
-    """Raise KeyboardInterrupt at the n-th line run below the first frame of the library; count the lines."""
+    """Raise KeyboardInterrupt at the n-th line run below the first frame of the library; count the lines.
 
-    def __init__(self, line: int) -> None:
+    With a `file`, only its lines count.
+    """
+
+    def __init__(self, line: int, file: str = "") -> None:
         self.left = line
+        self.file = file
         self.where = ""
 
     def __enter__(self) -> None:
@@ -51,7 +57,12 @@ class InterruptAt:
     def _trace(self, frame: FrameType, event: str, _arg: Any) -> Any:
         if not frame.f_code.co_filename.startswith(PACKAGE):
             return None
-        if event == "line" and _signals_come_here(linecache.getline(frame.f_code.co_filename, frame.f_lineno)):
+        counts = frame.f_code.co_filename.endswith(self.file)
+        if (
+            event == "line"
+            and counts
+            and _signals_come_here(linecache.getline(frame.f_code.co_filename, frame.f_lineno))
+        ):
             self.left -= 1
             if self.left == 0:
                 self.where = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} {frame.f_code.co_name}"
@@ -59,9 +70,9 @@ class InterruptAt:
         return self._trace
 
 
-def lines_of(call: Callable[[], object]) -> int:
-    """Return how many lines of the library a call runs."""
-    counter = InterruptAt(-1)
+def lines_of(call: Callable[[], object], file: str = "") -> int:
+    """Return how many lines of the library, or of one file of it, a call runs."""
+    counter = InterruptAt(-1, file)
     with counter:
         call()
     return -1 - counter.left
@@ -179,3 +190,139 @@ def test_a_downgrade_interrupted_at_every_line(
     assert total > 80
     with other.write_lock:
         pass
+
+
+def test_a_waiter_for_an_event_interrupted_at_every_line(
+    connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
+    """Nothing of a wait is left, set flag or not, and the event goes on as it was."""
+    event = zkconcurrent.Event(connect(timeout=2), zk_path)
+    session = event._session
+    event.set()
+    for timeout, expected in ((5, True), (0.02, False)):
+        total = lines_of(lambda timeout=timeout: event.wait(timeout))
+        for line in range(1, total + 20):
+            hook = InterruptAt(line)
+            try:
+                with hook:
+                    assert event.wait(timeout) is expected
+            except KeyboardInterrupt:
+                pass
+            eventually(lambda: not session.registry.tickets and not session.registry._awaiting, hook.where)
+            assert not session.parked, hook.where
+        assert total > 40
+        assert event.is_set() is expected
+        event.clear()
+    event.set()
+    assert event.wait(5)
+
+
+@pytest.mark.parametrize("what", ["set", "clear"])
+def test_a_change_of_an_event_interrupted_at_every_line(
+    what: str, zk: KazooClient, connect: Connect, zk_path: str
+) -> None:
+    """The flag is as it was or as it shall be, the epoch fits, and the change can be made again."""
+    event = zkconcurrent.Event(connect(timeout=2), zk_path)
+    back = "clear" if what == "set" else "set"
+    event.set()
+    if what == "set":
+        event.clear()
+    total = lines_of(getattr(event, what))
+    getattr(event, back)()
+    for line in range(1, total + 20):
+        hook = InterruptAt(line)
+        before = int(zk.get(zk_path)[0].split()[0])
+        try:
+            with hook:
+                getattr(event, what)()
+        except KeyboardInterrupt:
+            getattr(event, what)()
+        epoch, flag = zk.get(zk_path)[0].decode().split()
+        assert (int(epoch), flag) == (before + (what == "set"), what), hook.where
+        getattr(event, back)()
+    assert total > 40
+    assert not event._session.registry.tickets
+
+
+def test_a_count_interrupted_at_every_line(connect: Connect, zk_path: str, eventually: Eventually) -> None:
+    """A count that is interrupted has counted once or not at all, and what waits at the latch is not disturbed."""
+    latch = zkconcurrent.CountDownLatch(connect(timeout=2), zk_path, 1_000_000)
+    latch.count_down()
+    total = lines_of(latch.count_down)
+    for line in range(1, total + 20):
+        hook, left = InterruptAt(line), latch.count
+        try:
+            with hook:
+                latch.count_down(3)
+        except KeyboardInterrupt:
+            assert latch.count in (left, left - 3), hook.where
+        else:
+            assert latch.count == left - 3
+        try:
+            with InterruptAt(line):
+                assert latch.wait(0.02) is False
+        except KeyboardInterrupt:
+            pass
+        eventually(lambda: not latch._session.registry.tickets and not latch._session.registry._awaiting, hook.where)
+    assert total > 40
+
+
+def left(zk: KazooClient, paths: list[str]) -> int:
+    """Return how many nodes there are at the paths; those idle for long may have been reaped."""
+    nodes = 0
+    for path in paths:
+        with contextlib.suppress(NoNodeError):
+            nodes += len(zk.get_children(path))
+    return nodes
+
+
+def test_a_multilock_interrupted_at_every_line(
+    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
+    """All or none: an interrupted acquire leaves no lock held, also when the last is held by somebody else."""
+    client, paths = connect(timeout=2), [f"{zk_path}/{name}" for name in "ab"]
+    lock, last = zkconcurrent.MultiLock([Lock(client, path) for path in paths]), Lock(zk, paths[-1])
+
+    def acquire(timeout: float) -> None:
+        if lock.acquire(timeout=timeout):
+            lock.release()
+
+    # Where the last is held, at its own lines only: to wait for a lock is told above.
+    for held, timeout, file in ((0, 5.0, ""), (1, 0.03, "_multilock.py")):
+        if held:
+            last.acquire()
+        total = lines_of(lambda timeout=timeout: acquire(timeout), file)
+        for line in range(1, total + 20):
+            hook = InterruptAt(line, file)
+            try:
+                with hook:
+                    assert lock.acquire(timeout=timeout) is not bool(held)
+            except KeyboardInterrupt:
+                assert not any("<locked" in repr(each) for each in lock.locks), hook.where
+            else:
+                if not held:
+                    lock.release()
+            eventually(lambda: left(zk, paths) == held, f"interrupted at line {line}: {hook.where}")  # noqa: B023
+        assert total > (20 if file else 200)
+    last.release()
+
+
+def test_a_multilocks_release_interrupted_at_every_line(
+    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
+    """Either it is held still, as a whole, and can be released again, or all is free."""
+    client, paths = connect(timeout=2), [f"{zk_path}/{name}" for name in "ab"]
+    lock = zkconcurrent.MultiLock([Lock(client, path) for path in paths])
+    lock.acquire()
+    total = lines_of(lock.release)
+    for line in range(1, total + 10):
+        hook = InterruptAt(line)
+        lock.acquire()
+        try:
+            with hook:
+                lock.release()
+        except KeyboardInterrupt:
+            if "<locked" in repr(lock):
+                lock.release()
+        eventually(lambda: left(zk, paths) == 0, f"interrupted at line {line}: {hook.where}")
+    assert total > 40

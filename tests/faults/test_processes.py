@@ -16,7 +16,7 @@ from kazoo.client import KazooClient
 from tests.conftest import Eventually, InThread
 from tests.faults.party import write
 from tests.integration.test_locks import queued
-from zkconcurrent import Lock
+from zkconcurrent import CountDownLatch, Event, Lock
 from zkconcurrent.testing import Server
 
 SESSION = 4.0
@@ -200,3 +200,57 @@ def test_os_exit(party: Spawn, zk: KazooClient, zk_path: str) -> None:
     lock = Lock(zk, zk_path)
     assert lock.acquire(timeout=SESSION + SLACK)
     lock.release()
+
+
+def test_the_setter_of_an_event_is_killed(party: Spawn, zk: KazooClient, zk_path: str) -> None:
+    """Fault 32: the flag outlives whoever set it."""
+    setter = party("event", "set")
+    assert heard(setter) == "set"
+    setter.kill()
+    setter.wait()
+    event = Event(zk, zk_path)
+    assert event.wait(5)
+    assert event.is_set()
+
+
+def test_a_waiter_for_an_event_is_killed(
+    party: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually, in_thread: InThread
+) -> None:
+    """Fault 32: a waiter that is killed is in nobody's way, and those in other processes go on with the set."""
+    waiters, event = [party("event", "wait") for _ in range(2)], Event(zk, zk_path)
+    mine = in_thread(event.wait)
+    for waiter in waiters:
+        assert heard(waiter) == "waiting"
+    eventually(lambda: zk.exists(zk_path))
+    waiters[0].kill()
+    event.set()
+    assert heard(waiters[1]) == "True"
+    assert mine.result(10)
+
+
+def test_who_counts_down_is_killed(
+    party: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually, in_thread: InThread
+) -> None:
+    """Fault 32: what a process has counted stays counted, one for each call that returned, and one more at most."""
+    latch, n = CountDownLatch(zk, zk_path, 10_000), 20
+    waiting = in_thread(latch.wait)
+    counter = party("count", 10_000)
+    for _ in range(n):
+        assert heard(counter) == "counted"
+    counter.kill()
+    assert counter.stdout
+    said = n + len(counter.stdout.read().splitlines())
+    counter.wait()
+    eventually(lambda: len(zk.get_children(zk_path)) == 10_000 - latch.count)
+    assert 0 <= 10_000 - latch.count - said <= 1
+    latch.count_down(10_000)
+    assert waiting.result(10)
+
+
+def test_fork_with_an_event(party: Spawn) -> None:
+    """Fault 23: in the child every call is an error at once; the parent's event, latch and waiter are undisturbed."""
+    parent = party("fork_event")
+    assert heard(parent) == "[]"
+    assert heard(parent) == "False"
+    assert heard(parent) == "1"
+    assert parent.wait(20) == 0

@@ -218,7 +218,12 @@ class Checks:
                 "waiting": registry._awaiting,
                 "parked": session.parked,
                 "dropped": session.dropped,
-                "watchers": [path for path, watchers in client._data_watchers.items() if watchers],
+                # One is left at a node that outlives who watched it, until that changes; on the same path, no second.
+                "watchers": [
+                    path
+                    for path, watchers in client._data_watchers.items()
+                    if len(watchers) > 1 or (watchers and path not in self.ensemble.leader.nodes)
+                ],
                 "in flight": session._in_flight,
             }
             for what, there in left.items():

@@ -263,6 +263,8 @@ class Ensemble:
             value = self._answer(wire, request)
         except kazoo_errors.ZookeeperError as refusal:
             error = refusal
+            if not isinstance(request, LOCAL):
+                self._catch_up(wire.server)  # a write that is refused has its place in the log too
         what = ""
         if self.world.trace is not None:
             what = f"{told(request)}: {type(error).__name__ if error else _shorten(value)}"

@@ -14,11 +14,12 @@ PACKAGE = Path(zkconcurrent.__file__).parent
 # Each layer may import itself and those above it in this list.
 LAYERS = [
     {"_errors", "_version"},
-    {"_paths", "_rules", "_ops", "_registry", "_recipes", "_recipes.queue"},  # pure
+    {"_paths", "_rules", "_ops", "_registry", "_recipes"},  # pure, and so are these
+    {"_recipes.queue", "_recipes.persistent", "_recipes.destroy", "_recipes.event", "_recipes.latch"},
     {"_kazoo"},
     {"_session", "_driver"},
     {"_place", "_face", "_base"},
-    {"_lock", "_rlock", "_rwlock"},
+    {"_lock", "_rlock", "_rwlock", "_event", "_latch", "_multilock"},
     {"__init__"},
 ]
 IMPURE = {"kazoo", "threading", "time", "socket", "os", "logging", "gevent", "eventlet"}
@@ -64,7 +65,7 @@ def test_imports_go_only_downward(module: str) -> None:
     assert {name for name in imports(module) if name.startswith(".")} <= allowed
 
 
-@pytest.mark.parametrize("module", sorted(LAYERS[1]))
+@pytest.mark.parametrize("module", sorted(LAYERS[1] | LAYERS[2]))
 def test_what_decides_is_pure(module: str) -> None:
     """Rules, operations, recipes and the registry import neither kazoo nor threads, clocks or I/O."""
     assert not imports(module) & IMPURE

@@ -41,3 +41,17 @@ def test_a_surplus_argument_is_a_type_error(theirs: Any, ours: type) -> None:
     with pytest.raises(TypeError):
         ours(None, "/app/lock", 1)
     assert type(theirs).__name__.lower() == ours.__name__.lower()
+
+
+@pytest.mark.parametrize("name", ["is_set", "isSet", "set", "clear", "wait"])
+def test_an_event_is_threadings(name: str) -> None:
+    """An Event has the public methods of the standard library's, with the same parameters and defaults."""
+    assert {each for each in dir(threading.Event) if not each.startswith("_")} <= set(dir(zkconcurrent.Event))
+    theirs, ours = (inspect.signature(getattr(each, name)).parameters for each in (threading.Event, zkconcurrent.Event))
+    assert [(p.name, p.default) for p in ours.values()] == [(p.name, p.default) for p in theirs.values()]
+
+
+def test_a_multilock_acquires_as_a_lock() -> None:
+    """A MultiLock's `acquire` has the parameters and defaults of the standard library's."""
+    parameters = inspect.signature(zkconcurrent.MultiLock.acquire).parameters
+    assert [(p.name, p.default) for p in parameters.values()][1:] == [("blocking", True), ("timeout", -1)]

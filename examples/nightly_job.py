@@ -1,0 +1,80 @@
+"""A job that must be done once a night, although every machine starts it.
+
+    python examples/nightly_job.py HOSTS        # such as 127.0.0.1:2181
+
+Four machines wake up at the same time. One of them does the job, the others wait for it; and one that wakes up late
+finds it done. A machine that fails half way leaves no mark, so that the next in line does the job after all.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import sys
+import tempfile
+from pathlib import Path
+
+from kazoo.client import KazooClient
+
+from zkconcurrent import Event, Lock
+
+MACHINES = 4
+NIGHTS = ("monday", "tuesday", "wednesday")
+
+
+def do_the_job(night: str, books: Path) -> None:
+    """Close the books of a day; on Tuesdays, the first try fails."""
+    tried = books / f"{night}.tried"
+    if night == "tuesday" and not tried.exists():
+        tried.touch()
+        raise OSError("the disk is full")
+    with (books / night).open("a") as file:
+        file.write("closed\n")
+
+
+def nightly(client: KazooClient, path: str, night: str, books: Path) -> str:
+    """Do the night's job unless it was done; return what came of it."""
+    done = Event(client, f"{path}/{night}-done")
+    with Lock(client, f"{path}/{night}-lock"):
+        if done.is_set():
+            return "found it done"
+        try:
+            do_the_job(night, books)
+        except OSError:
+            return "failed"
+        done.set()  # outlives this process, and is seen by whoever holds the lock next
+        return "did it"
+
+
+def machine(hosts: str, path: str, books: Path) -> list[str]:
+    """Wake up every night."""
+    client = KazooClient(hosts)
+    client.start()
+    try:
+        return [nightly(client, path, night, books) for night in NIGHTS]
+    finally:
+        client.stop()
+        client.close()
+
+
+def main(hosts: str, path: str = "/examples/nightly_job") -> None:
+    """Run the machines, and tell what came of it."""
+    with tempfile.TemporaryDirectory() as disk, multiprocessing.get_context("spawn").Pool(MACHINES) as pool:
+        said = pool.starmap(machine, [(hosts, path, Path(disk))] * MACHINES)
+        said.append(machine(hosts, path, Path(disk)))  # the late one
+        for n, night in enumerate(NIGHTS):
+            came_of_it = [each[n] for each in said]
+            assert (Path(disk) / night).read_text() == "closed\n", f"{night}'s books were closed twice"
+            assert came_of_it.count("did it") == 1
+            assert came_of_it.count("failed") == (night == "tuesday")
+            assert came_of_it[-1] == "found it done"
+    client = KazooClient(hosts)
+    client.start()
+    for night in NIGHTS:  # the marks stay until somebody removes them
+        Event(client, f"{path}/{night}-done").destroy()
+    client.stop()
+    client.close()
+    print(f"{len(NIGHTS)} jobs, started by {MACHINES + 1} machines, were each done once")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

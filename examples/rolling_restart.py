@@ -1,0 +1,76 @@
+"""Services that restart one after the other, on one word, and somebody who waits until all are back.
+
+    python examples/rolling_restart.py HOSTS        # such as 127.0.0.1:2181
+
+Four services wait for the word: an `Event`. Then each restarts while it holds a `Lock`, so that never two are down, and
+counts down a `CountDownLatch` when it is up again. Whoever gave the word waits for that.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from kazoo.client import KazooClient
+
+from zkconcurrent import CountDownLatch, Event, Lock
+
+SERVICES = 4
+RESTART = 0.1  # seconds
+
+
+def restart(down: Path) -> None:
+    """Go down and come up again; nobody else may be down meanwhile."""
+    down.touch(exist_ok=False)  # fails if it is there
+    time.sleep(RESTART)
+    down.unlink()
+
+
+def service(hosts: str, path: str, disk: Path, number: int) -> None:
+    """Wait for the word, then restart when it is our turn."""
+    client = KazooClient(hosts)
+    client.start()
+    ready = CountDownLatch(client, f"{path}/ready", SERVICES)
+    back = CountDownLatch(client, f"{path}/back", SERVICES)
+    ready.count_down()
+    Event(client, f"{path}/word").wait()
+    with Lock(client, f"{path}/turn"):
+        restart(disk / "down")
+        (disk / f"restarted-{number}").touch()
+    back.count_down()  # counts although this process ends
+    client.stop()
+    client.close()
+
+
+def main(hosts: str, path: str = "/examples/rolling_restart") -> None:
+    """Start the services, give the word, and tell what came of it."""
+    client = KazooClient(hosts)
+    client.start()
+    word = Event(client, f"{path}/word")
+    ready, back = (CountDownLatch(client, f"{path}/{name}", SERVICES) for name in ("ready", "back"))
+    context = multiprocessing.get_context("spawn")
+    with tempfile.TemporaryDirectory() as disk:
+        services = [context.Process(target=service, args=(hosts, path, Path(disk), n)) for n in range(SERVICES)]
+        for each in services:
+            each.start()
+        assert ready.wait(30)
+        assert not list(Path(disk).iterdir()), "somebody did not wait for the word"
+        word.set()
+        assert back.wait(30)
+        restarted = sorted(file.name for file in Path(disk).iterdir())
+        assert restarted == [f"restarted-{n}" for n in range(SERVICES)], restarted
+        for each in services:
+            each.join()
+            assert each.exitcode == 0
+    for each in (word, ready, back):  # nobody waits any more
+        each.destroy()
+    client.stop()
+    client.close()
+    print(f"{SERVICES} services have restarted, one at a time")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,186 @@
+"""What recipes ask of nodes that outlive them: to make, write and delete them, and to watch them change."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from tests.contract.bench import Bench, ask, wait
+from zkconcurrent._driver import Driver
+from zkconcurrent._ops import (
+    BadVersion,
+    Begin,
+    Children,
+    DeadlinePassed,
+    Delete,
+    Discard,
+    Get,
+    Make,
+    MakeContainer,
+    Multi,
+    NoNode,
+    NotEmpty,
+    SessionExpired,
+    Set,
+    Wait,
+    Watch,
+)
+
+Steps = Generator[Any, Any, Any]
+
+
+@pytest.fixture
+def path() -> str:
+    """A path that no other test uses."""
+    return f"/{uuid.uuid4().hex}"
+
+
+def test_what_is_made_and_written(bench: Bench, path: str) -> None:
+    """Make says whether it was there; a write needs the version that it names, a delete that there are no children."""
+
+    def recipe() -> Steps:
+        with pytest.raises(NoNode):
+            yield Make(f"{path}/child", b"")
+        with pytest.raises(NoNode):
+            yield Set(path, b"", 0)
+        assert (yield Make(path, b"one")) is True
+        assert (yield Make(path, b"two")) is False
+        node = yield Get(path)
+        assert (node.data, node.version, node.session) == (b"one", 0, 0)
+        yield Set(path, b"three", 0)
+        with pytest.raises(BadVersion):
+            yield Set(path, b"four", 0)
+        again = yield Get(path)
+        assert (again.data, again.version, again.czxid) == (b"three", 1, node.czxid)
+        yield Make(f"{path}/child", b"")
+        with pytest.raises(NotEmpty):
+            yield Delete(path)
+        ticket = yield Begin(path)
+        with pytest.raises(NotEmpty):
+            yield Multi(ticket, (Delete(path),))
+        yield Multi(ticket, (Delete(f"{path}/child"), Delete(path)))
+        with pytest.raises(NoNode):
+            yield Multi(ticket, (Delete(path),))
+        yield Discard(ticket)
+        assert (yield Delete(path)) is False
+        assert (yield Make(path, b"anew"))
+        made_anew = yield Get(path)
+        assert made_anew.version == 0
+        assert made_anew.czxid > node.czxid
+        assert (yield Delete(path)) is True
+        return "done"
+
+    assert bench.run(lambda: Driver(bench.session(), path).run(recipe())) == "done"
+
+
+@pytest.mark.parametrize("change", ["set", "delete", "make"])
+def test_a_wait_ends_with_a_change(bench: Bench, path: str, change: str) -> None:
+    """Data, children and the end of the node are seen, and what was read before the change is what was answered."""
+
+    def recipe(session: Any, other: Any) -> Steps:
+        yield Make(path, b"")
+        ticket = yield Begin(path)
+        node, names = yield Watch(ticket, (Get(path, ticket), Children(path, ticket)))
+        assert (node.data, names) == (b"", [])
+        assert not ticket.stirred
+        requests = {"set": ("set", path, b"new", 0), "delete": ("delete", path), "make": ("make", f"{path}/x", b"")}
+        session.link.handler.spawn(ask, other, requests[change])
+        yield Wait(ticket)
+        yield Discard(ticket)
+        return (yield Get(path)), (yield Children(path))
+
+    def test() -> Any:
+        session, other = bench.session(), bench.session()
+        return Driver(session, path).run(recipe(session, other))
+
+    node, names = bench.run(test)
+    assert (node and node.data, names) == {
+        "set": (b"new", []),
+        "delete": (None, []),
+        "make": (b"", ["x"]),
+    }[change]
+
+
+def test_a_wait_ends_with_the_connection(bench: Bench, path: str) -> None:
+    """Watches are gone then, so a wait ends; in the same session the recipe may go on watching."""
+
+    def recipe(session: Any) -> Steps:
+        yield Make(path, b"")
+        ticket = yield Begin(path)
+        yield Watch(ticket, (Get(path, ticket),))
+        session.link.handler.spawn(bench.cut, session)
+        yield Wait(ticket)
+        (node,) = yield Watch(ticket, (Get(path, ticket),))
+        yield Discard(ticket)
+        return node.data
+
+    def test() -> Any:
+        session = bench.session()
+        return Driver(session, path).run(recipe(session))
+
+    assert bench.run(test) == b""
+
+
+def test_a_wait_ends_with_the_session(bench: Bench, path: str) -> None:
+    """What the ticket is asked after that raises SessionExpired; what is bound to no ticket goes on."""
+
+    def recipe(session: Any) -> Steps:
+        yield Make(path, b"")
+        ticket = yield Begin(path)
+        yield Watch(ticket, (Get(path, ticket),))
+        bench.expire(session)
+        yield Wait(ticket)
+        with pytest.raises(SessionExpired):
+            yield Watch(ticket, (Get(path, ticket),))
+        yield Discard(ticket)
+        yield Set(path, b"later", 0)
+        return (yield Get(path)).data
+
+    def test() -> Any:
+        session = bench.session()
+        return Driver(session, path).run(recipe(session))
+
+    assert bench.run(test) == b"later"
+
+
+def test_a_wait_ends_with_the_deadline(bench: Bench, path: str) -> None:
+    """DeadlinePassed is thrown in at the wait, and the ticket, which has no node, leaves nothing."""
+
+    def recipe() -> Steps:
+        yield Make(path, b"")
+        ticket = yield Begin(path)
+        yield Watch(ticket, (Get(path, ticket),))
+        try:
+            yield Wait(ticket)
+        except DeadlinePassed:
+            yield Discard(ticket)
+            raise
+
+    def test() -> Any:
+        session = bench.session()
+        wait(session, lambda: session.registry.session is not None)
+        assert Driver(session, path, session.now() + 0.3).run(recipe()) is None
+        return session.registry.tickets, session.registry.deletes, session.registry._awaiting
+
+    assert bench.run(test) == ({}, {}, {})
+
+
+def test_what_is_not_there_is_not_watched(bench: Bench, path: str) -> None:
+    """A read of what is missing answers None, or no names, and leaves no watch."""
+
+    def recipe(session: Any) -> Steps:
+        ticket = yield Begin(path)
+        assert (yield Watch(ticket, (Get(path, ticket), Children(path, ticket)))) == [None, []]
+        yield Discard(ticket)
+        yield MakeContainer(path)
+        client = session.link.client
+        return [*filter(None, client._data_watchers.values()), *filter(None, client._child_watchers.values())]
+
+    def test() -> Any:
+        session = bench.session()
+        return Driver(session, path).run(recipe(session))
+
+    assert bench.run(test) == []

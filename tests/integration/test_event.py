@@ -1,0 +1,342 @@
+"""Events on a real ZooKeeper: what is set is seen by all, none is missed, and no fault doubles or loses a set."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import time
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.conftest import Connect, Eventually, InThread
+from tests.faults.test_connection import FAST
+from tests.tools.proxy import Proxy
+from zkconcurrent import ClientError, Event, ForeignNodeError, RefusedError
+
+
+def waits(event: Event) -> bool:
+    """Whether a thread of the event's client waits for it, with a watch."""
+    session = event._session
+    with session.lock:
+        awaited = any(ticket.awaits and not ticket.stirred for ticket in session.registry.tickets.values())
+    return awaited and any(event.client._data_watchers.values())
+
+
+def data(client: KazooClient, event: Event) -> str:
+    """Return what the event's node says."""
+    return client.get(event.path)[0].decode()
+
+
+def test_all_see_it(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """What one client sets or clears, the others see at once; the epoch counts the sets that changed something."""
+    mine, theirs = Event(zk, zk_path), Event(connect(), zk_path)
+    assert not mine.is_set()
+    assert zk.exists(zk_path) is None
+    mine.set()
+    assert theirs.is_set()
+    theirs.set()
+    assert data(zk, mine) == "1 set"
+    theirs.clear()
+    assert not mine.is_set()
+    mine.clear()
+    mine.set()
+    assert data(zk, mine) == "2 set"
+    assert theirs.wait(0)
+    assert zk.get(zk_path)[1].ephemeralOwner == 0
+
+
+def test_everybody_goes_on(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """A set wakes all who wait, in every thread and process, also when the flag is cleared right after it."""
+    event = Event(zk, zk_path)
+    others = [Event(connect(), zk_path) for _ in range(2)]
+    for _ in range(3):
+        waiting = [in_thread(other.wait) for other in [*others, *others, event]]
+        for other in [*others, event]:
+            eventually(lambda other=other: waits(other))
+        assert not any(each.done() for each in waiting)
+        event.set()
+        event.clear()
+        assert [each.result(10) for each in waiting] == [True] * 5
+    assert not others[0].wait(0.05)
+
+
+def test_a_set_of_before_is_not_one_of_since(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """Who begins to wait after a set and a clear waits for the next one."""
+    mine, theirs = Event(zk, zk_path), Event(connect(), zk_path)
+    mine.set()
+    mine.clear()
+    began = time.monotonic()
+    assert theirs.wait(0.3) is False
+    assert time.monotonic() - began >= 0.3
+
+
+def test_timeouts_are_threadings(zk: KazooClient, zk_path: str) -> None:
+    """None is for ever, zero and less one question; too much is an OverflowError; NaN a ValueError."""
+    event = Event(zk, zk_path)
+    assert event.wait(0) is False
+    assert event.wait(-5) is False
+    assert zk.exists(zk_path) is None
+    with pytest.raises(OverflowError):
+        event.wait(threading.TIMEOUT_MAX * 2)
+    with pytest.raises(ValueError, match="NaN"):
+        event.wait(float("nan"))
+    event.set()
+    for timeout in (None, 0, -1, 5):
+        assert event.wait(timeout) is True
+
+
+def test_the_old_name(zk: KazooClient, zk_path: str) -> None:
+    """`isSet()` warns, as threading's does, and says the same as `is_set()`."""
+    with pytest.warns(DeprecationWarning, match="is_set"):
+        assert Event(zk, zk_path).isSet() is False
+
+
+@pytest.mark.parametrize("what", ["set", "clear"])
+@pytest.mark.parametrize("strike", ["lose_answer", "lose_request"])
+@pytest.mark.parametrize("name", ["setData", "getData", "sync", "create"])
+def test_a_lost_request_or_answer(
+    what: str, strike: str, name: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str
+) -> None:
+    """Whichever request of a change is lost, applied or not, the flag changes once."""
+    event = Event(connect(hosts=proxy.hosts, **FAST), zk_path)
+    if what == "clear":
+        event.set()
+    elif name != "create":
+        Event(zk, zk_path).set()
+        Event(zk, zk_path).clear()
+    before = 1 if what == "clear" or name != "create" else 0
+    with getattr(proxy, strike)(name) as struck:
+        getattr(event, what)()
+        assert struck.struck.is_set() or (what, name) == ("clear", "create")
+    assert data(zk, event) == (f"{before + 1} set" if what == "set" else f"{before} clear")
+
+
+@pytest.mark.parametrize("what", ["set", "clear"])
+def test_a_change_undone_before_its_answer_is_missed(
+    what: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
+) -> None:
+    """A set that is applied, unanswered and cleared by another is not repeated; nor a clear that is set again."""
+    mine, theirs = Event(connect(hosts=proxy.hosts, **FAST), zk_path), Event(zk, zk_path)
+    theirs.set()
+    if what == "set":
+        theirs.clear()
+    with proxy.lose_answer("setData") as struck:
+        changing = in_thread(getattr(mine, what))
+        struck.wait()
+        proxy.refuse()
+        (theirs.clear if what == "set" else theirs.set)()
+        proxy.resume()
+        changing.result(15)
+    assert data(zk, mine) == ("2 clear" if what == "set" else "2 set")
+
+
+def test_a_write_that_comes_late_fails(zk: KazooClient, zk_path: str) -> None:
+    """Every write names the version it was decided on, so that two who set at once make one change."""
+    event, rounds = Event(zk, zk_path), 20
+    together = threading.Barrier(4)
+
+    def change() -> None:
+        for n in range(rounds):
+            together.wait(20)
+            event.set() if n % 2 == 0 else event.clear()
+
+    threads = [threading.Thread(target=change) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert data(zk, event) == f"{rounds // 2} clear"
+
+
+@pytest.mark.parametrize("trouble", ["cut", "stall"])
+def test_a_set_during_a_reconnect(
+    trouble: str,
+    zk: KazooClient,
+    connect: Connect,
+    proxy: Proxy,
+    zk_path: str,
+    in_thread: InThread,
+    eventually: Eventually,
+) -> None:
+    """A set and a clear while the waiter has no connection, or a dead one, are not missed."""
+    mine, theirs = Event(connect(hosts=proxy.hosts, timeout=6, **FAST), zk_path), Event(zk, zk_path)
+    waiting = in_thread(mine.wait)
+    eventually(lambda: waits(mine))
+    proxy.refuse()
+    if trouble == "cut":
+        proxy.cut()
+        eventually(lambda: not mine.client.connected)
+    else:
+        proxy.stall()
+    theirs.set()
+    theirs.clear()
+    assert not waiting.done()
+    proxy.resume()
+    if trouble == "stall":
+        proxy.cut()
+    assert waiting.result(20) is True
+
+
+def test_the_watch_is_armed_anew(
+    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """After a reconnect with nothing missed, the next set wakes the waiter still."""
+    mine = Event(connect(hosts=proxy.hosts, **FAST), zk_path)
+    waiting = in_thread(mine.wait)
+    eventually(lambda: waits(mine))
+    with proxy.expect("getData") as looked:
+        proxy.cut()
+        looked.wait()
+    eventually(lambda: waits(mine))
+    Event(zk, zk_path).set()
+    assert waiting.result(10)
+
+
+@pytest.mark.parametrize("missed", [True, False])
+def test_an_expiry_while_waiting(
+    missed: bool,
+    zk: KazooClient,
+    connect: Connect,
+    zk_path: str,
+    in_thread: InThread,
+    eventually: Eventually,
+    proxy: Proxy,
+) -> None:
+    """The epoch is remembered over the session's end: neither a set in the gap nor one after it is missed."""
+    client = connect(hosts=proxy.hosts, timeout=6, **FAST)
+    mine, theirs = Event(client, zk_path), Event(zk, zk_path)
+    theirs.set()
+    theirs.clear()
+    waiting = in_thread(mine.wait)
+    eventually(lambda: waits(mine))
+    old = client.client_id
+    proxy.refuse()
+    proxy.cut()
+    eventually(lambda: not client.connected)
+    connect(client_id=old).stop()  # closes the session
+    if missed:
+        theirs.set()
+        theirs.clear()
+    proxy.resume()
+    eventually(lambda: client.connected and client.client_id[0] != old[0])
+    if not missed:
+        eventually(lambda: waits(mine))
+        assert not waiting.done()
+        theirs.set()
+    assert waiting.result(20) is True
+
+
+def test_a_timed_wait_keeps_its_deadline(connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually) -> None:
+    """Whether nobody answers or nobody is reached, a timed wait returns False in time; a try at once."""
+    event = Event(connect(hosts=proxy.hosts, timeout=10, **FAST), zk_path)
+    event.set()
+    for trouble in (lambda: proxy.stall(), lambda: (proxy.refuse(), proxy.cut())):
+        trouble()
+        began = time.monotonic()
+        assert event.wait(0.3) is False
+        assert 0.25 < time.monotonic() - began < 3
+    eventually(lambda: not event.client.connected)
+    began = time.monotonic()
+    assert event.wait(0) is False
+    assert time.monotonic() - began < 0.2
+    proxy.resume()
+    assert event.wait(20)
+
+
+def test_an_operator_deletes_it(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Who waits makes the event anew and waits on, with its epoch from 0; what was set is clear."""
+    mine, theirs = Event(connect(), zk_path), Event(zk, zk_path)
+    for _ in range(3):
+        theirs.set()
+        theirs.clear()
+    waiting = in_thread(mine.wait)
+    eventually(lambda: waits(mine))
+    zk.delete(zk_path)
+    eventually(lambda: zk.exists(zk_path) and waits(mine))
+    assert data(zk, mine) == "0 clear"
+    assert not waiting.done()
+    theirs.set()
+    theirs.clear()
+    assert waiting.result(10) is True
+    theirs.set()
+    zk.delete(zk_path)
+    assert not mine.is_set()
+    mine.clear()
+    assert zk.exists(zk_path) is None
+
+
+@pytest.mark.parametrize("strike", ["lose_answer", "lose_request"])
+def test_destroy(strike: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
+    """The node goes, whatever is lost on the way, and once more is fine; the next use begins anew."""
+    event = Event(connect(hosts=proxy.hosts, **FAST), zk_path)
+    event.set()
+    with getattr(proxy, strike)("multi") as struck:
+        event.destroy()
+        struck.wait()
+    assert zk.exists(zk_path) is None
+    assert "unset" in repr(event)
+    event.destroy()
+    event.set()
+    assert data(zk, event) == "1 set"
+    assert not event._session.registry.tickets
+
+
+def test_what_is_no_events(zk: KazooClient, zk_path: str) -> None:
+    """Other data in the node is an error that names both, and is not overwritten."""
+    event = Event(zk, zk_path)
+    for other in (b"", b"set", b"-1 set", b"1 set ", b"\xff"):
+        zk.ensure_path(zk_path)
+        zk.set(zk_path, other)
+        for call in (event.is_set, event.set, event.clear, event.wait, lambda: event.wait(0)):
+            with pytest.raises(ForeignNodeError) as caught:
+                call()
+            assert zk_path in str(caught.value)
+            assert repr(other) in str(caught.value)
+        assert zk.get(zk_path)[0] == other
+    assert not event._session.registry.tickets
+
+
+def test_the_object_itself(zk: KazooClient, zk_path: str) -> None:
+    """Making it and its repr send nothing; the repr tells what this process last knew; it can't be pickled."""
+    event, again = Event(zk, zk_path), Event(zk, zk_path)
+    assert (event.path, event.client) == (zk_path, zk)
+    assert repr(event) == f"<zkconcurrent.Event at {id(event):#x}: unset>"
+    assert zk.exists(zk_path) is None
+    event.set()
+    assert repr(again) == f"<zkconcurrent.Event at {id(again):#x}: set>"
+    with pytest.raises(TypeError, match="open a client in the other process"):
+        pickle.dumps(event)
+    with pytest.raises(ValueError, match="is a Event"):
+        __import__("zkconcurrent").Lock(zk, zk_path)
+    with pytest.raises(TypeError):
+        Event(zk, zk_path, 1)  # type: ignore[call-arg]
+
+
+def test_parents(zk: KazooClient, zk_path: str, connect: Connect) -> None:
+    """What is above the path is made when it is missing; a chroot that is missing is told of."""
+    Event(zk, f"{zk_path}/a/b/event").set()
+    assert Event(zk, f"{zk_path}/a/b/event").is_set()
+    lost = connect()
+    lost.chroot = f"{zk_path}/none"
+    for path in ("/event", "/a/event"):
+        with pytest.raises(RefusedError, match="chroot"):
+            Event(lost, path).set()
+
+
+def test_a_client_that_cannot_be_used(
+    zk_path: str, connect: Connect, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Not started: an error at once; stopped while somebody waits: an error there."""
+    with pytest.raises(ClientError, match="not started"):
+        Event(KazooClient(), zk_path).set()
+    event = Event(connect(), zk_path)
+    waiting = in_thread(event.wait)
+    eventually(lambda: waits(event))
+    event.client.stop()
+    with pytest.raises(ClientError):
+        waiting.result(10)

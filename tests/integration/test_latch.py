@@ -1,0 +1,233 @@
+"""Latches on a real ZooKeeper: every count counts once, and who waits goes on when all have come."""
+
+from __future__ import annotations
+
+import pickle
+import time
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.conftest import Connect, Eventually, InThread
+from tests.faults.test_connection import FAST
+from tests.integration.test_event import waits
+from tests.tools.proxy import Proxy
+from zkconcurrent import CountDownLatch, ForeignNodeError
+
+
+def test_who_waits_goes_on(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """The latch opens when all have counted, in whatever process; who comes later does not wait."""
+    mine, theirs = CountDownLatch(zk, zk_path, 3), CountDownLatch(connect(), zk_path, 3)
+    assert mine.count == 3
+    assert zk.exists(zk_path) is None
+    waiting = [in_thread(each.wait) for each in (mine, theirs, theirs)]
+    eventually(lambda: waits(mine) and waits(theirs))
+    theirs.count_down(2)
+    assert mine.count == 1
+    assert not mine.wait(0.05)
+    assert not mine.wait(0)
+    assert not any(each.done() for each in waiting)
+    mine.count_down()
+    assert [each.result(10) for each in waiting] == [True] * 3
+    assert theirs.wait()
+    assert theirs.wait(0)
+    assert mine.count == 0
+    children = zk.get_children(zk_path)
+    assert sorted(name.rpartition("-")[2] for name in children) == ["1", "2"]
+    assert all(zk.get(f"{zk_path}/{name}")[1].ephemeralOwner == 0 for name in children)
+    mine.count_down()
+    theirs.count_down(5)
+    assert zk.get_children(zk_path) == children
+
+
+def test_more_than_is_left(zk: KazooClient, zk_path: str) -> None:
+    """To count down by more than is left opens the latch; the count is never negative."""
+    latch = CountDownLatch(zk, zk_path, 2)
+    latch.count_down(7)
+    assert latch.count == 0
+    assert latch.wait()
+
+
+def test_a_latch_of_nothing(zk: KazooClient, zk_path: str) -> None:
+    """A count of zero is open, and needs no node."""
+    latch = CountDownLatch(zk, zk_path, 0)
+    assert latch.wait()
+    latch.count_down()
+    assert zk.exists(zk_path) is None
+
+
+def test_bad_arguments(zk: KazooClient, zk_path: str) -> None:
+    """A count is an int and not negative, what is counted down at least one."""
+    for count in (1.0, "1", None):
+        with pytest.raises(TypeError, match="count must be an int"):
+            CountDownLatch(zk, zk_path, count)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="-1"):
+        CountDownLatch(zk, zk_path, -1)
+    latch = CountDownLatch(zk, zk_path, 1)
+    for n in (0, -1):
+        with pytest.raises(ValueError, match="at least 1"):
+            latch.count_down(n)
+    with pytest.raises(TypeError, match="n must be an int"):
+        latch.count_down(1.5)  # type: ignore[arg-type]
+    assert latch.count == 1
+
+
+def test_another_count(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """Whoever comes with another count than the latch was made with is told both, and changes nothing."""
+    CountDownLatch(zk, zk_path, 3).count_down()
+    other = CountDownLatch(connect(), zk_path, 4)
+    for call in (other.count_down, other.wait, lambda: other.wait(0), lambda: other.count):
+        with pytest.raises(ValueError, match=r"count of 3, not 4"):
+            call()
+    assert len(zk.get_children(zk_path)) == 1
+    assert not other._session.registry.tickets
+
+
+def test_what_is_no_latchs(zk: KazooClient, zk_path: str) -> None:
+    """Other data in the node is an error that names both; other children do not count."""
+    latch = CountDownLatch(zk, zk_path, 1)
+    zk.create(zk_path, b"once", makepath=True)
+    for call in (latch.count_down, latch.wait, lambda: latch.count):
+        with pytest.raises(ForeignNodeError, match="b'once'") as caught:
+            call()
+        assert zk_path in str(caught.value)
+    zk.set(zk_path, b"1")
+    for name in ("x", "count-1", f"_c_{'0' * 36}-lock-0000000001"):
+        zk.create(f"{zk_path}/{name}")
+    assert latch.count == 1
+
+
+@pytest.mark.parametrize("strike", ["lose_answer", "lose_request"])
+@pytest.mark.parametrize(
+    ("name", "nth"), [("create", 1), ("create", 2), ("sync", 1), ("getData", 1), ("getChildren", 1)]
+)
+def test_a_lost_request_or_answer(
+    strike: str,
+    name: str,
+    nth: int,
+    zk: KazooClient,
+    connect: Connect,
+    proxy: Proxy,
+    zk_path: str,
+) -> None:
+    """Whichever request of a count is lost, applied or not, it counts once."""
+    latch = CountDownLatch(connect(hosts=proxy.hosts, **FAST), zk_path, 5)
+    if nth == 1 and name == "create":
+        CountDownLatch(zk, zk_path, 5).count_down()  # so that the count itself is struck
+    left = latch.count
+    with getattr(proxy, strike)(name, nth=nth if left == 5 and name == "create" else 1) as struck:
+        latch.count_down(2)
+        struck.wait()
+    assert latch.count == left - 2
+
+
+def test_many_counts_under_lost_answers(zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
+    """Of many counts, each with its answer lost, each counts exactly once."""
+    latch = CountDownLatch(connect(hosts=proxy.hosts, **FAST), zk_path, 100)
+    latch.count_down()
+    for n in range(6):
+        with (proxy.lose_answer if n % 2 else proxy.lose_request)("create") as struck:
+            latch.count_down(n + 1)
+            struck.wait()
+    assert CountDownLatch(zk, zk_path, 100).count == 100 - 1 - 21
+
+
+@pytest.mark.parametrize("trouble", ["cut", "expire"])
+def test_it_opens_in_the_gap(
+    trouble: str,
+    zk: KazooClient,
+    connect: Connect,
+    proxy: Proxy,
+    zk_path: str,
+    in_thread: InThread,
+    eventually: Eventually,
+) -> None:
+    """What is counted while the waiter has no connection, or no session, is not missed; nor what comes after it."""
+    mine, theirs = CountDownLatch(connect(hosts=proxy.hosts, **FAST), zk_path, 2), CountDownLatch(zk, zk_path, 2)
+    waiting = in_thread(mine.wait)
+    eventually(lambda: waits(mine))
+    old = mine.client.client_id
+    proxy.refuse()
+    proxy.cut()
+    eventually(lambda: not mine.client.connected)
+    if trouble == "expire":
+        connect(client_id=old).stop()  # closes the session
+    theirs.count_down()
+    proxy.resume()
+    eventually(lambda: mine.client.connected and (mine.client.client_id[0] != old[0]) == (trouble == "expire"))
+    eventually(lambda: waits(mine))
+    assert not waiting.done()
+    theirs.count_down()
+    assert waiting.result(20) is True
+
+
+def test_a_timed_wait_keeps_its_deadline(connect: Connect, proxy: Proxy, zk_path: str) -> None:
+    """While nobody answers, a timed wait returns False in time."""
+    latch = CountDownLatch(connect(hosts=proxy.hosts, timeout=10, **FAST), zk_path, 1)
+    latch.count_down()
+    proxy.stall()
+    began = time.monotonic()
+    assert latch.wait(0.3) is False
+    assert 0.25 < time.monotonic() - began < 3
+    proxy.resume()
+    assert latch.wait(20)
+
+
+def test_destroyed_by_an_operator(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Who waits makes the latch anew, with nothing counted, and waits on; a count deleted is one that never was."""
+    mine, theirs = CountDownLatch(connect(), zk_path, 2), CountDownLatch(zk, zk_path, 2)
+    waiting = in_thread(mine.wait)
+    eventually(lambda: waits(mine))
+    theirs.count_down()
+    zk.delete(zk_path, recursive=True)
+    eventually(lambda: zk.exists(zk_path) and waits(mine))
+    assert theirs.count == 2
+    theirs.count_down()
+    zk.delete(f"{zk_path}/{zk.get_children(zk_path)[0]}")
+    theirs.count_down()
+    eventually(lambda: waits(mine))
+    assert not waiting.done()
+    theirs.count_down()
+    assert waiting.result(10)
+
+
+@pytest.mark.parametrize("strike", ["lose_answer", "lose_request"])
+def test_destroy(strike: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
+    """The node and all counts go in one step, whatever is lost on the way; the next use begins anew."""
+    latch = CountDownLatch(connect(hosts=proxy.hosts, **FAST), zk_path, 5)
+    for _ in range(3):
+        latch.count_down()
+    with getattr(proxy, strike)("multi") as struck:
+        latch.destroy()
+        struck.wait()
+    assert zk.exists(zk_path) is None
+    assert "count=5/5" in repr(latch)
+    latch.destroy()
+    latch.count_down()
+    assert latch.count == 4
+
+
+def test_destroy_while_others_count(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
+    """A destroy that meets counts looks again: it removes all or nothing, and comes to an end."""
+    mine, theirs = CountDownLatch(zk, zk_path, 10_000), CountDownLatch(connect(), zk_path, 10_000)
+    counting = in_thread(lambda: [theirs.count_down() for _ in range(100)])
+    while not counting.done():
+        mine.destroy()
+    counting.result(20)
+    mine.destroy()
+    assert zk.exists(zk_path) is None
+
+
+def test_the_object_itself(zk: KazooClient, zk_path: str) -> None:
+    """Making it and its repr send nothing; the repr tells what this process last knew; it can't be pickled."""
+    latch = CountDownLatch(zk, zk_path, 2)
+    assert repr(latch) == f"<zkconcurrent.CountDownLatch at {id(latch):#x}: count=2/2>"
+    assert zk.exists(zk_path) is None
+    latch.count_down()
+    assert repr(latch) == f"<zkconcurrent.CountDownLatch at {id(latch):#x}: count=1/2>"
+    with pytest.raises(TypeError, match="open a client in the other process"):
+        pickle.dumps(latch)

@@ -1,0 +1,326 @@
+"""Several locks as one, on a real ZooKeeper: all or none of them, whatever happens."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import time
+from collections.abc import Callable
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kazoo.client import KazooClient
+
+from tests.conftest import Connect, Eventually, InThread
+from tests.integration.test_locks import queued
+from tests.integration.test_losses import ways
+from zkconcurrent import ClientError, Lock, LockLostError, MultiLock, ReadWriteLock, RLock
+from zkconcurrent._multilock import _note
+from zkconcurrent.testing import Server
+
+
+def names(lock: MultiLock) -> list[str]:
+    """Return the last names of the locks' paths, in their order."""
+    return [each.path.rpartition("/")[2] for each in lock.locks]
+
+
+def test_what_it_is_made_of(zk: KazooClient, zk_path: str) -> None:
+    """Locks of ours, in the order of their paths; MultiLocks stand for their locks; anything else is a TypeError."""
+    a, b, pair = Lock(zk, f"{zk_path}/a"), RLock(zk, f"{zk_path}/b"), ReadWriteLock(zk, f"{zk_path}/c")
+    nested = MultiLock([pair.write_lock, MultiLock((b, a)), pair.read_lock])
+    assert nested.locks == (a, b, pair.write_lock, pair.read_lock)
+    with pytest.raises(ValueError, match="at least one"):
+        MultiLock([])
+    for wrong in (pair, threading.Lock(), "ab"):
+        with pytest.raises(TypeError, match=type(wrong).__name__):
+            MultiLock([a, wrong])  # type: ignore[list-item]
+    for twice in ([a, a], [a, MultiLock([a])], [a, Lock(zk, a.path)], [pair.read_lock, pair.read_lock]):
+        with pytest.raises(ValueError, match="twice"):
+            MultiLock(twice)
+    assert zk.exists(zk_path) is None
+
+
+def test_the_same_lock_by_two_clients(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """Two locks of one path and service are one, though by two clients, or by two chroots."""
+    zk.ensure_path(zk_path)
+    below = connect(hosts=f"{zk.hosts[0][0]}:{zk.hosts[0][1]}{zk_path}")
+    for other in (Lock(connect(), f"{zk_path}/a"), Lock(below, "/a")):
+        with pytest.raises(ValueError, match="twice"):
+            MultiLock([Lock(zk, f"{zk_path}/a"), other])
+    lock = MultiLock([Lock(below, "/b"), Lock(zk, f"{zk_path}/a"), Lock(connect(), f"{zk_path}/c")])
+    assert names(lock) == ["a", "b", "c"]
+    with lock:
+        assert lock.locked()
+
+
+def test_all_or_none(zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
+    """It is held when all are; a try, and a timed wait, that fail for the last leave nothing of the first."""
+    mine = MultiLock(Lock(zk, f"{zk_path}/{name}") for name in "abc")
+    other = connect()
+    theirs = Lock(other, f"{zk_path}/c")
+    with theirs:
+        for how in ({"blocking": False}, {"timeout": 0}, {"timeout": 0.2}):
+            began = time.monotonic()
+            assert mine.acquire(**how) is False
+            assert time.monotonic() - began < 2
+            for name, n in zip("abc", (0, 0, 1), strict=True):
+                eventually(queued(zk, f"{zk_path}/{name}", n))
+        assert not mine.locked()
+        assert "<unlocked zkconcurrent.MultiLock" in repr(mine)
+    assert mine.acquire(timeout=10)
+    assert mine.locked()
+    assert repr(mine).startswith("<locked zkconcurrent.MultiLock object paths=[")
+    for name in "abc":
+        assert not Lock(other, f"{zk_path}/{name}").acquire(blocking=False)
+    mine.release()
+    assert not mine.locked()
+    for name in "abc":
+        eventually(queued(zk, f"{zk_path}/{name}", 0))
+
+
+def test_one_deadline_for_the_whole(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
+    """The time that the first takes is not there for the second."""
+    a, b = Lock(connect(), f"{zk_path}/a"), Lock(connect(), f"{zk_path}/b")
+    mine = MultiLock([Lock(zk, a.path), Lock(zk, b.path)])
+    with b:
+        a.acquire()
+        began = time.monotonic()
+        waiting = in_thread(mine.acquire, timeout=1.5)
+        time.sleep(0.9)  # of its time, at the first
+        a.release()
+        assert waiting.result(10) is False
+        assert 1.4 < time.monotonic() - began < 2.2
+    with mine:
+        pass
+
+
+def test_bad_timeouts(zk: KazooClient, zk_path: str) -> None:
+    """They are refused as by `threading`, before anything is acquired."""
+    lock = MultiLock([Lock(zk, zk_path)])
+    for arguments in ((False, 1), (True, -2), (True, float("nan"))):
+        with pytest.raises(ValueError):  # noqa: PT011
+            lock.acquire(*arguments)
+    with pytest.raises(OverflowError):
+        lock.acquire(timeout=threading.TIMEOUT_MAX * 2)
+    assert zk.exists(zk_path) is None
+
+
+def test_reentrant_if_all_are(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
+    """Of RLocks, of a pair's locks and in each other, it may be acquired again; with a Lock in it, not."""
+    pair = ReadWriteLock(zk, f"{zk_path}/c")
+    lock = MultiLock([RLock(zk, f"{zk_path}/a"), pair.read_lock, pair.write_lock])
+    with lock, lock, MultiLock([lock, Lock(zk, f"{zk_path}/b")]) as got:
+        assert got
+        assert not in_thread(lock.acquire, blocking=False).result(10)
+    assert not lock.locked()
+    plain = MultiLock([RLock(zk, f"{zk_path}/a"), Lock(zk, f"{zk_path}/b")])
+    with plain:
+        assert not plain.acquire(timeout=0.1)
+        assert plain.locked()
+    assert not plain.locked()
+
+
+def test_releasing_what_is_not_held(zk: KazooClient, zk_path: str) -> None:
+    """It is a RuntimeError; what of it is held is released all the same, and the other errors are noted."""
+    a, b, c = (RLock(zk, f"{zk_path}/{name}") for name in "abc")
+    lock = MultiLock([a, b, c])
+    b.acquire()
+    with pytest.raises(RuntimeError, match="un-acquired") as caught:
+        lock.release()
+    assert not b._is_owned()
+    assert len(caught.value.__notes__) == 1
+    assert "RuntimeError" in caught.value.__notes__[0]
+
+
+@ways
+@pytest.mark.parametrize("which", ["a", "b"])
+def test_one_is_lost_while_held(
+    which: str, lose: Callable[..., None], zookeeper: Server, connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
+    """Release raises the loss once and releases the others; acquiring before that raises it and changes nothing."""
+    a, b = RLock(connect(timeout=4), f"{zk_path}/a"), RLock(connect(timeout=4), f"{zk_path}/b")
+    lost, kept = (a, b) if which == "a" else (b, a)
+    lock = MultiLock([a, b])
+    lock.acquire()
+    lose(zookeeper, lost)
+    with pytest.raises(LockLostError):
+        lock.acquire(timeout=5)
+    assert kept._recursion_count() == 1
+    with pytest.raises(LockLostError) as caught:
+        lock.release()
+    assert caught.value.path == lost.path
+    assert not kept._is_owned()
+    with lock:
+        assert a._is_owned()
+        assert b._is_owned()
+    for name in "ab":
+        eventually(queued(a.client, f"{zk_path}/{name}", 0))
+
+
+@ways
+def test_one_is_lost_while_acquiring(
+    lose: Callable[..., None],
+    zookeeper: Server,
+    zk: KazooClient,
+    connect: Connect,
+    zk_path: str,
+    in_thread: InThread,
+    eventually: Eventually,
+) -> None:
+    """The first is lost while it waits for the second: LockLostError, all is given back and nothing is owed."""
+    mine = Lock(connect(timeout=4), f"{zk_path}/a")
+    lock = MultiLock([mine, Lock(connect(), f"{zk_path}/b")])
+
+    def acquire() -> str:
+        with pytest.raises(LockLostError) as caught:
+            lock.acquire()
+        with lock:  # nothing is owed by this thread
+            return caught.value.path
+
+    with Lock(zk, f"{zk_path}/b"):
+        waiting = in_thread(acquire)
+        eventually(lambda: zk.exists(f"{zk_path}/b") and len(zk.get_children(f"{zk_path}/b")) == 2)
+        lose(zookeeper, mine)
+    assert waiting.result(20) == mine.path
+    for name in "ab":
+        eventually(queued(zk, f"{zk_path}/{name}", 0))
+
+
+@pytest.mark.parametrize("error", [None, ValueError, KeyboardInterrupt, LockLostError])
+def test_leaving_a_with_block(
+    error: type[BaseException] | None, zookeeper: Server, connect: Connect, zk_path: str
+) -> None:
+    """A loss is raised where a `with` of a lock raises it: not over an interrupt, or over a loss that is told."""
+    lock = MultiLock([Lock(connect(timeout=4), f"{zk_path}/a"), Lock(connect(timeout=4), f"{zk_path}/b")])
+    thrown = None if error is None else error("x", "x")
+    expected = error if error in (KeyboardInterrupt, LockLostError) else LockLostError
+    with pytest.raises(expected or LockLostError) as caught, lock:
+        event = lock.locks[0].lost
+        zookeeper.expire(lock.locks[0].client)
+        assert event.wait(20)
+        if thrown is not None:
+            raise thrown
+    if error is ValueError:
+        assert caught.value.__context__ is thrown
+    elif error is not None:
+        assert caught.value is thrown
+    assert not lock.locks[1].locked()
+
+
+def test_no_deadlock(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
+    """Whatever order they are given in, and however they overlap, all get in in the end, and no two at once."""
+    inside: dict[str, int] = dict.fromkeys("abcd", 0)
+    clients = [zk, connect(), connect()]
+
+    def work(n: int) -> int:
+        random = Random(n)
+        for _ in range(12):
+            chosen = random.sample("abcd", random.randint(2, 4))
+            with MultiLock([Lock(clients[n % 3], f"{zk_path}/{name}") for name in chosen]):
+                for name in chosen:
+                    inside[name] += 1
+                    assert inside[name] == 1
+                for name in chosen:
+                    inside[name] -= 1
+        return n
+
+    working = [in_thread(work, n) for n in range(6)]
+    assert [each.result(60) for each in working] == list(range(6))
+
+
+def test_services_and_refusals(zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
+    """An error of one of them, of whatever client, gives the others back."""
+    stopped = connect()
+    lock = MultiLock([Lock(zk, f"{zk_path}/a"), Lock(stopped, f"{zk_path}/b")])
+    with lock:
+        pass
+    stopped.stop()
+    with pytest.raises(ClientError):
+        lock.acquire()
+    assert not lock.locks[0].locked()
+    eventually(queued(zk, f"{zk_path}/a", 0))
+
+
+class Scripted(Exception):
+    """What a lock of the test raises."""
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_all_or_none_with_errors(data: st.DataObject) -> None:
+    """Whatever each lock does, returns True, False or raises: after `acquire` all are held, or none is."""
+    with pytest.MonkeyPatch.context() as patches:
+        depth: dict[str, int] = dict.fromkeys("abcd", 0)
+        client = KazooClient()
+        locks = [RLock(client, f"/{name}") for name in "abcd"]
+        plan = {lock.path: data.draw(st.sampled_from(["get", "get", "get", "no", "before", "after"])) for lock in locks}
+        held = {lock.path: data.draw(st.integers(0, 2)) for lock in locks}
+
+        class Held:
+            """What the lock has for a hold."""
+
+            def __init__(self, path: str) -> None:
+                self.path = path
+
+            @property
+            def depth(self) -> int:
+                """How deep."""
+                return depth[self.path[1:]]
+
+        holds = {lock.path: Held(lock.path) for lock in locks}
+
+        def acquire(self: RLock, blocking: bool = True, timeout: float = -1) -> bool:
+            if plan[self.path] == "before":
+                raise Scripted(self.path)
+            if plan[self.path] == "no":
+                return False
+            depth[self.path[1:]] += 1
+            if plan[self.path] == "after":  # as an interrupt that comes before anybody could note it
+                raise KeyboardInterrupt
+            return blocking is not None and timeout is not None
+
+        def release(self: RLock) -> None:
+            assert depth[self.path[1:]] > 0
+            depth[self.path[1:]] -= 1
+
+        patches.setattr(RLock, "acquire", acquire)
+        patches.setattr(RLock, "release", release)
+        patches.setattr(RLock, "_mine", lambda self: holds[self.path] if depth[self.path[1:]] else None)
+        patches.setattr(RLock, "_check", lambda *_: None)
+        for lock in locks:
+            depth[lock.path[1:]] = held[lock.path]
+        before = dict(depth)
+        try:
+            got = MultiLock(locks).acquire()
+        except (Scripted, KeyboardInterrupt):
+            got = False
+        assert got == (set(plan.values()) == {"get"})
+        assert depth == {name: n + got for name, n in before.items()}
+
+
+def test_it_cannot_be_pickled(zk: KazooClient, zk_path: str) -> None:
+    """The error says what to do instead."""
+    with pytest.raises(TypeError, match="open clients in the other process"):
+        pickle.dumps(MultiLock([Lock(zk, zk_path)]))
+
+
+def test_notes_without_add_note() -> None:
+    """Before Python 3.11, the notes are in the same place."""
+
+    class Old(Exception):
+        """An error without `add_note`."""
+
+        def __getattribute__(self, name: str) -> object:
+            if name == "add_note":
+                raise AttributeError(name)
+            return super().__getattribute__(name)
+
+    error = Old()
+    _note(error, "one")
+    _note(error, "two")
+    assert error.__notes__ == ["one", "two"]
+    new = ValueError()
+    _note(new, "one")
+    assert new.__notes__ == ["one"]

@@ -1,0 +1,182 @@
+"""Calls: what a thread asked of a primitive that keeps no holds, what it wrote, and what was true meanwhile.
+
+The ensemble's log is the truth. A call is right if what it says was so at some point between its beginning and its end,
+and if it has changed things at most once, whatever answers were lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from random import Random
+from typing import Any
+
+from kazoo.exceptions import NoNodeError
+
+from tests.simulation.checks import Checks
+from tests.simulation.ensemble import Wire
+from tests.simulation.run import CHROOT, Run
+from tests.simulation.schedule import LENGTHS, Deviation, Schedule
+from tests.simulation.workload import SLACK, Worker
+from tests.simulation.world import Violation
+from zkconcurrent._driver import UNANSWERED
+
+RESCUE = 30.0  # when those who wait for ever are let go, in seconds
+AGAIN = 5.0
+
+
+class Call:
+    """One call of a thread.
+
+    Attributes:
+        begun: how much the log had when it began.
+        began: when that was.
+        wrote: the changes that it made, each as the log has it, and how long the log was then.
+        served: its requests that a server has answered, and how much of the log that had applied.
+    """
+
+    def __init__(self, what: str, begun: int, began: float) -> None:
+        self.what = what
+        self.begun = begun
+        self.began = began
+        self.wrote: list[tuple[int, tuple[Any, ...]]] = []
+        self.served: list[tuple[Any, int]] = []
+
+    @property
+    def looked(self) -> int | None:
+        """How much of the log the first read of the node had seen whose answer arrived."""
+        for answer, applied in self.served:
+            if answer.done and (isinstance(answer.value, tuple) or isinstance(answer.error, NoNodeError)):
+                return applied
+        return None
+
+
+class CallWorker(Worker):
+    """A thread that makes calls, one after the other.
+
+    Attributes:
+        call: the present one.
+    """
+
+    call: Call | None = None
+
+    @contextmanager
+    def calling(self, what: str, timeout: float | None = None) -> Iterator[Call]:
+        """Make a call within the block; it must not take longer than its timeout."""
+        call = self.call = Call(what, len(self.checks.ensemble.log), self.world.now)
+        limit = timeout or (self.process.session.timeout or UNANSWERED) / 3
+        self.world.say(f"calls {what}" + ("" if timeout is None else f", waiting {timeout:g}"))
+        try:
+            yield call
+        finally:
+            self.call = None
+        took = self.world.now - call.began
+        if timeout is not None and self._ran_since(call.began) and took > limit + SLACK:
+            raise Violation(f"{self.name}: {what} with a timeout of {limit:g} s took {took:g} s")
+
+
+class CallChecks(Checks):
+    """What must be true of calls.
+
+    Attributes:
+        workers: the threads.
+        path: the primitive's, with the chroot.
+    """
+
+    path = ""
+    workers: list[CallWorker]
+
+    def state(self, before: Any, change: tuple[Any, ...]) -> Any:
+        """Return what the primitive is after a change; None stands for what was never used."""
+        raise NotImplementedError
+
+    def states(self, begun: int) -> list[Any]:
+        """Return all that the primitive was since the log had so much, that moment included."""
+        state, found = None, []
+        for n, change in enumerate(self.ensemble.log):
+            if n == begun:
+                found.append(state)
+            state = self.state(state, change)
+            if n >= begun:
+                found.append(state)
+        return found or [state]
+
+    def wrote(self, call: Call, change: tuple[Any, ...]) -> None:
+        """Take note of a change that a call has made: it makes one at most."""
+        if self.state(None, change) is None:
+            return  # what is above the path
+        call.wrote.append((len(self.ensemble.log), change))
+
+    def entitled(self, worker: CallWorker) -> bool:
+        """Whether the thread, which waits, should not."""
+        raise NotImplementedError
+
+    def quiet(self) -> None:
+        """Who waits does so rightly, and will hear of what it waits for."""
+        super().quiet()
+        if self.faults():
+            return
+        for worker in self.workers:
+            process, call = worker.process, worker.call
+            wire = process.connection.wire
+            if call is None or call.what != "wait" or not process.alive or wire is None or worker.actor.ready:
+                continue
+            if not process.client.connected or process.client._queue:
+                continue
+            if self.entitled(worker):
+                raise Violation(f"{worker.name} waits, and what it waits for has happened")
+            watched = (wire.server.watches, wire.server.child_watches)
+            if not any(wire in each.get(self.path, ()) for each in watched):
+                raise Violation(f"{worker.name} waits without a watch")
+
+
+def lagging(random: Random, deviations: list[Deviation], instead: dict[str, str]) -> list[Deviation]:
+    """Return deviations of which half have a follower that lags from early on; some kinds are replaced by others."""
+    found = [each._replace(kind=instead.get(each.kind, each.kind)) for each in deviations]
+    if random.random() < 0.5:
+        found.insert(0, Deviation(random.randint(1, 60), "lag", 0, random.randint(4, len(LENGTHS) - 1)))
+    return found
+
+
+class CallRun(Run):
+    """A run of such workers."""
+
+    worker = CallWorker
+    invariants = CallChecks
+    checks: CallChecks
+    workers: list[CallWorker]
+
+    def __init__(self, schedule: Schedule, *, trace: bool = False) -> None:
+        super().__init__(schedule, trace=trace)
+        self.checks.path = CHROOT + self.path
+        self.checks.workers = self.workers
+        self._callers = {worker.actor: worker for worker in self.workers}
+        self._asked: dict[int, tuple[object, Call]] = {}
+        self._logged = 0
+        self.world.requested = self._requested
+        self.ensemble.on_request = self._on_request
+        self.ensemble.on_answer = self._on_answer
+        for n in range(50):
+            self.world.at(self.world.now + RESCUE + n * AGAIN, self.rescue)
+
+    path = ""
+
+    def rescue(self) -> None:
+        """Let those go who wait for ever, by a change that somebody else makes."""
+        raise NotImplementedError
+
+    def _requested(self, answer: object) -> None:
+        worker = None if self.world.current is None else self._callers.get(self.world.current)
+        if worker is not None and worker.call is not None:
+            self._asked[id(answer)] = answer, worker.call
+
+    def _on_request(self, _: object) -> bool:
+        self._logged = len(self.ensemble.log)
+        return False
+
+    def _on_answer(self, wire: Wire, answer: object) -> None:
+        asked = self._asked.get(id(answer))
+        if asked is not None:
+            asked[1].served.append((answer, wire.server.applied))
+            for change in self.ensemble.log[self._logged :]:
+                self.checks.wrote(asked[1], change)

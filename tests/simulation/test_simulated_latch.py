@@ -1,0 +1,112 @@
+"""Latches under random faults: every count counts once, nobody waits at an open latch, and seeded bugs are found."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.simulation.latch import LatchRun, random_steps
+from tests.simulation.mutants import Edit, Mutant, seeded
+from tests.simulation.world import Violation
+
+RARE = (82, 268)  # what only few find
+SEEDS = [*RARE, *range(int(os.environ.get("SIM_LATCH_SEEDS", "150")))]
+KINDS = {"cut", "turn", "late", "expire", "interrupt", "kill", "stop", "lag"}
+
+
+def test_whatever_strikes() -> None:
+    """Each count is counted once, nobody who is entitled to go on sleeps, and nothing is left."""
+    struck: dict[str, int] = {}
+    for seed in SEEDS:
+        schedule = random_steps(seed)
+        run = LatchRun(schedule)
+        try:
+            run.to_the_end()
+        except BaseException as error:
+            error.add_note(f"seed {seed}\n{schedule}")
+            raise
+        for kind, times in run.struck.items():
+            struck[kind] = struck.get(kind, 0) + times
+    assert struck.keys() >= KINDS
+
+
+DOWN, WAIT, LOOK = (f"_recipes.latch:{name}" for name in ("count_down", "wait", "look"))
+ANSWERED = "node, names = yield Watch(ticket, (Get(path, ticket), Children(path, ticket)))"
+TOLD = Edit(
+    "_driver:Driver._request",
+    "if isinstance(steps[i], Create | Set | Multi):",
+    'if isinstance(steps[i], Create | Set | Multi) or "count-" in steps[i].path:',
+)
+MUTANTS = [
+    Mutant(
+        "counted twice after a lost answer: a new name for each try",
+        (
+            TOLD,
+            Edit(
+                DOWN,
+                "except NoNode:\n            continue  # destroyed meanwhile",
+                "except Exception:\n"
+                "            ticket = yield Begin(path)\n"
+                "            yield Discard(ticket)\n"
+                '            mine = f"{path}/{ticket.prefix}{ROLE}{n}"\n'
+                "            continue",
+            ),
+        ),
+    ),
+    Mutant(
+        "a count whose answer was lost is given up",
+        (TOLD, Edit(DOWN, "except NoNode:\n            continue", "except Exception:\n            return 0")),
+    ),
+    Mutant("an open latch is counted down", (Edit(DOWN, "if not left:", "if False:"),)),
+    Mutant("each counts one", (Edit("_recipes.latch:remaining", "sum(int(said[1])", "sum(1"),)),
+    Mutant(
+        "only the node is watched",
+        (
+            Edit(
+                WAIT,
+                ANSWERED,
+                "node, names = (yield Watch(ticket, (Get(path, ticket),)))[0], (yield Children(path, ticket))",
+            ),
+        ),
+    ),
+    Mutant(
+        "the watch is left after the look, and nobody looks again",
+        (
+            Edit(
+                WAIT,
+                ANSWERED,
+                "yield Watch(ticket, (Get(path, ticket), Children(path, ticket)))\n"
+                "                yield Wait(ticket)\n"
+                "                node, names = yield Get(path, ticket), Children(path, ticket)",
+            ),
+            Edit(WAIT, "elif watched:", "elif False:"),
+        ),
+    ),
+    Mutant("what is not there is watched", (Edit(WAIT, "if node is None:\n", "if False:\n"),)),
+    Mutant(
+        "no watch after a reconnect",
+        (Edit("_registry:Registry.stir", "list(self._awaiting) if node is None", "[] if node is None"),),
+    ),
+    Mutant(
+        "the count is asked of a server that lags",
+        (
+            Edit(
+                LOOK,
+                "_, node, names = yield Sync(path), Get(path), Children(path)",
+                "node, names = yield Get(path), Children(path)",
+            ),
+        ),
+    ),
+    Mutant(
+        "a ticket is kept when a wait ends", (Edit(WAIT, "yield Discard(ticket)\n            return 0", "return 0"),)
+    ),
+]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_seeded_bugs_are_found(mutant: Mutant) -> None:
+    """The same runs find each bug."""
+    with seeded(mutant), pytest.raises(Violation):
+        for seed in SEEDS:
+            LatchRun(random_steps(seed)).to_the_end()

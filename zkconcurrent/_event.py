@@ -1,0 +1,104 @@
+"""`Event`: `threading.Event` for every process that opens the same path."""
+
+from __future__ import annotations
+
+import warnings
+
+from ._face import Face, until
+from ._ops import Recipe
+from ._recipes.destroy import destroy
+from ._recipes.event import Flag, look, turn, wait
+
+
+class Event(Face):
+    """A flag that all processes see; it outlives whoever set it.
+
+    Layout:
+        `<path>`, PERSISTENT, with the data `<epoch> set` or `<epoch> clear`; the epoch is how often the flag went from
+        clear to set. What is above the path are containers.
+
+    Invariant:
+        Every write names the version that it was decided on. So the epoch counts each set once, whatever answers are
+        lost; and who waits knows by it of every set since the wait began, though the flag be cleared again.
+
+    Cost:
+        `is_set`: 2 reads in one round trip. `set`, `clear`: 2 reads and, if that changes the flag, a write after them.
+        A `wait` of a set flag: 2 reads; until it waits: 3 in 2 round trips. A set wakes everybody, to one read each.
+
+    Args:
+        client: a `kazoo.client.KazooClient`; it may be started later.
+        path: the path that is the event; made when it is first set or waited for.
+
+    Raises:
+        ValueError: the path is bad, or is another primitive of this client already.
+
+    Source:
+        `threading.Event`.
+    """
+
+    _kind = "Event"
+
+    def is_set(self) -> bool:
+        """Return whether the flag is set; asks the leader, and waits until it answers.
+
+        Raises:
+            ClientError: the client can't be used here.
+            ForeignNodeError: the node at the path is no event's.
+        """
+        return self._tell(look(self._path))
+
+    def isSet(self) -> bool:  # noqa: N802 - as threading calls it
+        """Return whether the flag is set, by the name of old."""
+        warnings.warn("isSet() is deprecated, use is_set() instead", DeprecationWarning, stacklevel=2)
+        return self.is_set()
+
+    def set(self) -> None:
+        """Set the flag; everybody who waits goes on. Waits for the service; errors as `is_set`."""
+        self._tell(turn(self._path, True))
+
+    def clear(self) -> None:
+        """Clear the flag. Waits for the service; errors as `is_set`."""
+        self._tell(turn(self._path, False))
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the flag is set.
+
+        Args:
+            timeout: how long to wait, in seconds; None for ever. Zero or less is one question.
+
+        Returns:
+            Whether the flag is set, or was at any time since the wait began; False at the deadline.
+
+        Raises:
+            OverflowError: a timeout above `threading.TIMEOUT_MAX`.
+            ClientError: the client can't be used here.
+            ForeignNodeError: the node at the path is no event's.
+        """
+        deadline = until(self._session, timeout)
+        if timeout is not None and timeout <= 0:
+            return self._tell(look(self._path), deadline)
+        return self._tell(wait(self._path), deadline, waited=True)
+
+    def destroy(self) -> None:
+        """Remove the node.
+
+        Who waits at that moment has no node that could be seen: it makes the event anew, and waits on.
+
+        Raises:
+            ClientError: the client can't be used here.
+        """
+        self._run(destroy(self._path))
+        self._place.known = Flag()
+
+    def _tell(self, recipe: Recipe[Flag], deadline: float | None = None, *, waited: bool = False) -> bool:
+        """Run a recipe and take note of the flag that it saw; return whether that is, or was, set."""
+        flag = self._run(recipe, deadline)
+        if flag is None:
+            return False
+        self._place.known = flag
+        return waited or flag.is_set
+
+    def __repr__(self) -> str:
+        known = self._place.known
+        state = "set" if isinstance(known, Flag) and known.is_set else "unset"
+        return f"<zkconcurrent.{type(self).__name__} at {id(self):#x}: {state}>"
