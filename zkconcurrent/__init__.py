@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from ._lock import Lock
     from ._rlock import RLock
     from ._rwlock import ReadWriteLock
+    from ._semaphore import BoundedSemaphore, Semaphore
 
 __all__ = [
+    "BoundedSemaphore",
     "ClientError",
     "Contender",
     "ForeignNodeError",
@@ -32,12 +34,20 @@ __all__ = [
     "RLock",
     "ReadWriteLock",
     "RefusedError",
+    "Semaphore",
     "SequenceExhaustedError",
     "ZkConcurrentError",
     "__version__",
 ]
 
-_HOMES = {"Contender": "_base", "Lock": "_lock", "RLock": "_rlock", "ReadWriteLock": "_rwlock"}
+_HOMES = {
+    "BoundedSemaphore": "_semaphore",
+    "Contender": "_base",
+    "Lock": "_lock",
+    "RLock": "_rlock",
+    "ReadWriteLock": "_rwlock",
+    "Semaphore": "_semaphore",
+}
 
 
 def __getattr__(name: str) -> object:
