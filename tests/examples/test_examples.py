@@ -12,7 +12,10 @@ import pytest
 from zkconcurrent.testing import Server
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-TELLS = {"report": r"200 questions were answered from \d+ builds of the report, all whole\n"}
+TELLS = {
+    "api_limit": r"96 calls were made, never more than 3 at a time, although a process died with all the permits\n",
+    "report": r"200 questions were answered from \d+ builds of the report, all whole\n",
+}
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in EXAMPLES.glob("*.py")))
