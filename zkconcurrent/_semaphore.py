@@ -135,11 +135,7 @@ class Semaphore(LockFace):
                     self._place.drop(hold)
                 raise lost_error(holds[0])
             self._check_bounds(n - len(holds))
-            try:
-                self._give_back(holds)
-            except BaseException:
-                self._give_back(holds)  # interrupted: all, or none
-                raise
+            self._give_back(holds)
         if holds:
             log.debug("released %s", [hold.ticket for hold in holds])
             Driver(self._session, self._path).release(holds[-1].ticket)  # its delete was sent last
@@ -160,10 +156,19 @@ class Semaphore(LockFace):
         """Refuse to add permits, where there is a bound."""
 
     def _give_back(self, holds: Sequence[Hold]) -> None:
-        for hold in holds:
-            if hold.alive:
-                self._session.discard(hold.ticket)
-            self._place.drop(hold)
+        """Delete the leases, without waiting for it; also those left by an interrupt in between: all, or none."""
+        try:
+            for hold in holds:
+                self._end(hold)
+        except BaseException:
+            for hold in holds:
+                self._end(hold)
+            raise
+
+    def _end(self, hold: Hold) -> None:
+        if hold.alive:
+            self._session.discard(hold.ticket)
+        self._place.drop(hold)
 
     def locked(self) -> bool:
         """Return whether no permit is left, asked of the leader. Cost: 5 reads, pipelined."""

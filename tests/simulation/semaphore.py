@@ -129,6 +129,8 @@ class User(Worker):
                 continue
             if lost:
                 raise Violation(f"the release of {first} is silent, and it was lost")
+            if len(self._held(semaphore)) != len(held) - n:
+                raise Violation(f"{self.name} released {n} of {held}, and has {self._held(semaphore)}")
             for section in sections:
                 section.left = section.left or section.ticket.state is State.DISCARDED
 

@@ -150,8 +150,8 @@ MUTANTS = [
     _one(
         "of several permits, one is given back",
         "_semaphore:Semaphore._give_back",
-        "if hold.alive:",
-        "if hold is holds[0] and hold.alive:",
+        "for hold in holds:\n            self._end(hold)\n    except",
+        "for hold in holds[:1]:\n            self._end(hold)\n    except",
     ),
     _one(
         "what was interrupted leaves permits behind",
