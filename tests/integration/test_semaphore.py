@@ -472,6 +472,53 @@ def test_destroy(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InT
         assert zk.get(f"{zk_path}/permits")[0] == b"5"
 
 
+def test_destroyed_again_and_again(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
+    """Under those who come and go, `destroy` removes nothing that they need: one permit stays one."""
+    inside: list[int] = []
+    left = threading.Semaphore(0)
+
+    def work(client: KazooClient, n: int) -> None:
+        semaphore = Semaphore(client, zk_path)
+        try:
+            for _ in range(15):
+                with semaphore:
+                    inside.append(n)
+                    assert inside == [n]
+                    inside.remove(n)
+        finally:
+            left.release()
+
+    working = [in_thread(work, client, n) for n, client in enumerate((zk, zk, connect()))]
+    destroyer, refused = Semaphore(connect(), zk_path), 0
+    while not left.acquire(blocking=False):
+        try:
+            destroyer.destroy()
+        except RuntimeError:
+            refused += 1
+    for future in working:
+        future.result(30)
+    assert refused
+    destroyer.destroy()
+    assert children(zk, zk_path) == []
+
+
+def test_releases_at_the_same_time(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
+    """Threads that release at once give back a permit each: none is given back twice, and none added instead."""
+    semaphore, n = Semaphore(zk, zk_path, 4), 4
+    for _ in range(10):
+        semaphore.acquire(permits=n)
+        together = threading.Barrier(n)
+
+        def release(together: threading.Barrier = together) -> None:
+            together.wait(10)
+            semaphore.release()
+
+        for future in [in_thread(release) for _ in range(n)]:
+            future.result(10)
+        assert out(zk, zk_path, 0)()
+    assert zk.get_children(f"{zk_path}/permits") == []
+
+
 def test_parents_are_made_again(zk: KazooClient, zk_path: str) -> None:
     """Fault 19: containers that the server has reaped, and the value that an operator has removed, are made anew."""
     semaphore = Semaphore(zk, zk_path, 2)
