@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from ._multilock import MultiLock
     from ._rlock import RLock
     from ._rwlock import ReadWriteLock
+    from ._semaphore import BoundedSemaphore, Semaphore
 
 __all__ = [
+    "BoundedSemaphore",
     "ClientError",
     "Contender",
     "CountDownLatch",
@@ -38,6 +40,7 @@ __all__ = [
     "RLock",
     "ReadWriteLock",
     "RefusedError",
+    "Semaphore",
     "SequenceExhaustedError",
     "ZkConcurrentError",
     "__version__",
@@ -51,6 +54,8 @@ _HOMES = {
     "MultiLock": "_multilock",
     "RLock": "_rlock",
     "ReadWriteLock": "_rwlock",
+    "BoundedSemaphore": "_semaphore",
+    "Semaphore": "_semaphore",
 }
 
 

@@ -10,6 +10,7 @@ import threading
 import warnings
 import weakref
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ._errors import LockLostError
@@ -27,13 +28,15 @@ class Hold:
         ticket: the node; `State.HELD` for as long as it is held.
         role: what it was acquired as, where a path has several roles.
         owner: the thread that acquired it.
+        path: the path of the primitive.
         depth: how often it was acquired and not released.
         lost: set when it is lost.
     """
 
-    __slots__ = ("depth", "lost", "owner", "role", "ticket")
+    __slots__ = ("depth", "lost", "owner", "path", "role", "ticket")
 
-    def __init__(self, ticket: Ticket, role: str, owner: int, lost: threading.Event, depth: int = 1) -> None:
+    def __init__(self, path: str, ticket: Ticket, role: str, owner: int, lost: threading.Event, depth: int = 1) -> None:
+        self.path = path
         self.ticket = ticket
         self.role = role
         self.owner = owner
@@ -50,11 +53,12 @@ class Place:
     """What this process holds at one path of one client: the state behind every object made for the two.
 
     Attributes:
-        holds: by role and owner; held ones, and lost ones that their thread has not settled.
+        holds: by role, owner and, where a thread may have several, the ticket's prefix; held ones, and lost ones that
+            their thread has not settled.
         idle: the `lost` of the hold to come, by role.
         part: what of it, below its path, is a primitive of its own.
-        known: what was last seen of it, for those that keep no holds.
         faces: the objects that want to be told of losses.
+        known: what was last seen of it that others change too, for the repr.
     """
 
     def __init__(self, session: Session, path: str, kind: str) -> None:
@@ -62,20 +66,21 @@ class Place:
         self.path = path
         self.kind = kind
         self.part = ""
-        self.known: object = None
-        self.holds: dict[tuple[str, int], Hold] = {}
+        self.known: Any = None
+        self.holds: dict[tuple[str, int, str], Hold] = {}
         self.faces: weakref.WeakSet[LockFace] = weakref.WeakSet()
         self.idle: defaultdict[str, threading.Event] = defaultdict(session.link.handler.event_object)
         weakref.finalize(self, _drop, session.dropped, path, self.holds).atexit = False
 
     def own(self, role: str, owner: int) -> Hold | None:
         """Return the hold of `owner`, alive or lost."""
-        hold = self.holds.get((role, owner))
+        hold = self.holds.get((role, owner, ""))
         return None if hold is None or hold.ticket.state is State.DISCARDED else hold
 
     def all(self, role: str) -> list[Hold]:
         """Return the holds of the process in that role, alive or lost."""
-        return [hold for each, owner in list(self.holds) if each == role and (hold := self.own(role, owner))]
+        holds = list(self.holds.values())
+        return [hold for hold in holds if hold.role == role and hold.ticket.state is not State.DISCARDED]
 
     def newest(self, role: str) -> Hold | None:
         """Return the newest hold of the process; one that lives before one that is lost."""
@@ -84,20 +89,42 @@ class Place:
     def take(self, ticket: Ticket, role: str, owner: int, depth: int = 1) -> Hold:
         """Make the granted ticket a hold of `owner`."""
         with self.session.lock:
-            before = self.holds.get((role, owner))
+            before = self.holds.get((role, owner, ""))
             if before is not None and before.ticket.state is State.LOST:
                 raise lost_error(before)
-            hold = self.holds[role, owner] = Hold(ticket, role, owner, self.idle[role], depth)
+            hold = self.holds[role, owner, ""] = Hold(self.path, ticket, role, owner, self.idle[role], depth)
             del self.idle[role]
         if ticket.state is State.LOST:
             self.tell_lost(ticket)
         return hold
 
+    def take_more(self, tickets: Sequence[Ticket], role: str, owner: int) -> None:
+        """Make the granted tickets holds of `owner`, besides those it has; they are lost together."""
+        with self.session.lock:
+            for before in self.all(role):
+                if before.owner == owner and before.ticket.state is State.LOST:
+                    raise lost_error(before)
+            for ticket in tickets:
+                hold = Hold(self.path, ticket, role, owner, self.idle[role])
+                self.holds[role, owner, ticket.prefix] = hold
+            del self.idle[role]
+        for ticket in tickets:
+            if ticket.state is State.LOST:
+                self.tell_lost(ticket)
+
     def drop(self, hold: Hold) -> None:
         """Forget a hold that was released or settled."""
         with self.session.lock:
-            if self.holds.get((hold.role, hold.owner)) is hold:
-                del self.holds[hold.role, hold.owner]
+            for key in ((hold.role, hold.owner, ""), (hold.role, hold.owner, hold.ticket.prefix)):
+                if self.holds.get(key) is hold:
+                    del self.holds[key]
+
+    def drop_discarded(self) -> None:
+        """Forget the holds whose tickets were given up by somebody who was interrupted."""
+        with self.session.lock:
+            for hold in list(self.holds.values()):
+                if hold.ticket.state is State.DISCARDED:
+                    self.drop(hold)
 
     def tell_lost(self, ticket: Ticket) -> None:
         """Tell whoever wants to know that the ticket's hold is lost; once, and on no thread of kazoo's."""
@@ -115,7 +142,7 @@ class Place:
         self.holds.clear()
 
 
-def _drop(dropped: Any, path: str, holds: dict[tuple[str, int], Hold]) -> None:
+def _drop(dropped: Any, path: str, holds: dict[tuple[str, int, str], Hold]) -> None:
     """Finalize a place: only queue the work, as this may run anywhere."""
     held = [hold.ticket for hold in holds.values() if hold.alive]
     dropped.append((path, held))
@@ -134,7 +161,7 @@ def _call_on_lost(face: LockFace) -> None:
 def lost_error(hold: Hold) -> LockLostError:
     """Return the error of a thread whose hold is lost and not settled."""
     return LockLostError(
-        hold.ticket.path,
+        hold.path,
         "the hold was lost (its session expired, its lease ran out, or its node was deleted), and others may have "
         f"held since; call release() to acknowledge the loss ({hold.depth} to go), then acquire again",
     )

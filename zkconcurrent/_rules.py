@@ -61,6 +61,9 @@ class Rule(NamedTuple):
 MUTEX = Rule("lock-", ("lock-",), hands_over=True)
 """Curator's InterProcessMutex: every child excludes every other."""
 
+LEASE = Rule("lease-", ("lease-",))
+"""The permits of Curator's InterProcessSemaphoreV2 that are out; they are in no order, and in nobody's way."""
+
 READ = Rule("__READ__", ("__READ__", "__WRIT__"), alone="__WRIT__")
 """The readers of Curator's InterProcessReadWriteLock: they wait for the writers ahead of them."""
 

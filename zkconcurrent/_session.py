@@ -246,11 +246,15 @@ class Session:
                 if not self.registry.lost:
                     return
                 ticket = self.registry.lost[0]
-                place = self.places.get(ticket.path)
+                place = self._place_of(ticket)
                 if place is not None:
                     place.tell_lost(ticket)
                 del self.registry.lost[0]  # only now: who is interrupted before leaves it to the next
             log.warning("lost: %s (fencing token %d)", ticket.node, ticket.token)
+
+    def _place_of(self, ticket: Ticket) -> Place | None:
+        """Return the primitive that a hold belongs to: its queue is the primitive's path, or a part of that."""
+        return self.places.get(ticket.path) or self.places.get(ticket.path.rpartition("/")[0])
 
     def discard(self, ticket: Ticket, wake: Callable[[], None] | None = None) -> bool:
         """Give the ticket up and delete its node, for as long as it takes; return whether there is any to wait for.

@@ -64,6 +64,24 @@ class TestRLock(OnZooKeeper, lock_tests.RLockTests):
 
 
 @pytest.mark.filterwarnings("ignore:the last object of:ResourceWarning")
+class TestSemaphore(OnZooKeeper, lock_tests.SemaphoreTests):
+    """`threading.Semaphore`'s tests."""
+
+    def semtype(self, *args: Any, **kwargs: Any) -> zkconcurrent.Semaphore:
+        """Make a semaphore."""
+        return self.make(zkconcurrent.Semaphore, *args, **kwargs)  # type: ignore[no-any-return]
+
+
+@pytest.mark.filterwarnings("ignore:the last object of:ResourceWarning")
+class TestBoundedSemaphore(OnZooKeeper, lock_tests.BoundedSemaphoreTests):
+    """`threading.BoundedSemaphore`'s tests."""
+
+    def semtype(self, *args: Any, **kwargs: Any) -> zkconcurrent.BoundedSemaphore:
+        """Make a semaphore."""
+        return self.make(zkconcurrent.BoundedSemaphore, *args, **kwargs)  # type: ignore[no-any-return]
+
+
+@pytest.mark.filterwarnings("ignore:the last object of:ResourceWarning")
 class TestWriteLock(OnZooKeeper, lock_tests.RLockTests):
     """A write lock alone is an RLock."""
 

@@ -15,7 +15,7 @@ from tests.conftest import Connect, Eventually, InThread
 from tests.kinds import AnyLock, Kind, against, every, reentrant
 from tests.tools.count import Count
 from tests.tools.proxy import Proxy
-from zkconcurrent import CountDownLatch, Event, Lock, MultiLock, ReadWriteLock
+from zkconcurrent import BoundedSemaphore, CountDownLatch, Event, Lock, MultiLock, ReadWriteLock, Semaphore
 from zkconcurrent.testing import Server
 
 
@@ -324,3 +324,68 @@ def test_several_locks_as_one(counted: KazooClient, proxy: Proxy, zk_path: str) 
     with lock, proxy.counting() as trying:
         assert not lock.acquire(blocking=False)
     assert trying.requests == {"sync": 1, "getChildren": 1}
+
+
+@pytest.mark.parametrize("kind", [Semaphore, BoundedSemaphore])
+@pytest.mark.parametrize("permits", [1, 3])
+def test_permits(kind: type[Semaphore], permits: int, counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
+    """Acquire, however many permits: two writes in two round trips. Release: one write for each, in one round trip."""
+    semaphore = kind(counted, zk_path, 3)
+    with semaphore:
+        pass
+    with proxy.counting() as acquiring:
+        semaphore.acquire(permits=permits)
+    assert acquiring.requests == {"create2": 1, "getChildren": 3, "getData": 1, "multi": 1}
+    assert acquiring.flights == 2
+    with proxy.counting() as releasing:
+        semaphore.release(permits)
+    assert releasing.requests == {"delete": permits}
+    assert releasing.flights == 1
+
+
+def test_a_try_for_a_permit(zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
+    """A try where none is free: five reads in one round trip, no write. One that succeeds asks them once more."""
+    semaphore, reads = Semaphore(counted, zk_path), {"sync": 1, "getChildren": 3, "getData": 1}
+    with Semaphore(zk, zk_path), proxy.counting() as failing:
+        assert not semaphore.acquire(blocking=False)
+    assert failing.requests == reads
+    assert failing.flights == 1
+    with proxy.counting() as succeeding:
+        assert semaphore.acquire(blocking=False)
+    semaphore.release()
+    assert succeeding.requests == {"sync": 1, "getChildren": 6, "getData": 2, "create2": 1, "multi": 1}
+    assert succeeding.flights == 3
+
+
+def test_a_permit_added(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
+    """A release of what is not held: one write, behind two reads, in two round trips."""
+    semaphore = Semaphore(counted, zk_path, 0)
+    semaphore.release()
+    with proxy.counting() as count:
+        semaphore.release(2)
+    assert count.requests == {"getData": 1, "getChildren": 1, "create": 1}
+    assert count.flights == 2
+
+
+def test_a_permit_released_wakes_one(
+    zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, eventually: Eventually, in_thread: InThread
+) -> None:
+    """However many wait, a release wakes the first of them; who takes its permit wakes the next, to be the first."""
+    held, semaphore, n = Semaphore(zk, zk_path), Semaphore(counted, zk_path), 20
+    held.acquire()
+    with proxy.counting() as until_waiting:
+        waiting = [in_thread(semaphore.acquire) for _ in range(n)]
+        # Each joins with three listings and a read; the first leaves two watches, the others one each.
+        eventually(answered(until_waiting, "getData", 2 * n - 1))
+        eventually(answered(until_waiting, "getChildren", 3 * n + 2))
+    assert until_waiting.requests == {"create2": n, "getChildren": 3 * n + 2, "getData": 2 * n - 1}
+    with proxy.counting() as count:
+        held.release()
+        eventually(lambda: any(each.done() for each in waiting))
+        eventually(answered(count, "getChildren", 8))
+    # The first looks, and takes it; the next looks, and leaves its watches.
+    assert count.requests == {"getChildren": 8, "getData": 2, "multi": 1}
+    assert sum(count.events.values()) == 2
+    for left in range(n, 0, -1):
+        eventually(lambda left=left: sum(each.done() for each in waiting) == n - left + 1)
+        semaphore.release()

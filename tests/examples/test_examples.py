@@ -17,6 +17,7 @@ TELLS = {
     "report": r"200 questions were answered from \d+ builds of the report, all whole\n",
     "rolling_restart": r"4 services have restarted, one at a time\n",
     "transfer": r"160 transfers, and the sum is 300 as before\n",
+    "api_limit": r"96 calls were made, never more than 3 at a time, although a process died with all the permits\n",
 }
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from kazoo.client import KazooClient
 from kazoo.exceptions import BadVersionError
 
-from zkconcurrent import ClientError, CountDownLatch, Event, Lock, LockLostError, MultiLock, RLock
+from zkconcurrent import ClientError, CountDownLatch, Event, Lock, LockLostError, MultiLock, RLock, Semaphore
 
 HOSTS, SESSION, PATH = sys.argv[1:4] if len(sys.argv) > 4 else ("", "6", "")
 
@@ -75,6 +75,21 @@ def wait() -> None:
     with lock:
         say("held")
         sys.stdin.readline()
+    zk.stop()
+
+
+def permits(value: str, n: str) -> None:
+    """Take permits, say so, and hold them until told."""
+    zk = client()
+    semaphore = Semaphore(zk, PATH, int(value))
+    semaphore.acquire(permits=int(n))
+    say(semaphore.fencing_token)
+    sys.stdin.readline()
+    try:
+        semaphore.release(int(n))
+        say("released")
+    except LockLostError:
+        say("lost")
     zk.stop()
 
 

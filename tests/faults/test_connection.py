@@ -11,9 +11,10 @@ from kazoo.protocol.states import KazooState
 
 from tests.conftest import Connect, Eventually, InThread
 from tests.integration.test_locks import queued
+from tests.integration.test_semaphore import out, waiting
 from tests.kinds import Kind, every
 from tests.tools.proxy import Proxy
-from zkconcurrent import Lock, LockLostError, ReadWriteLock
+from zkconcurrent import Lock, LockLostError, ReadWriteLock, Semaphore
 from zkconcurrent.testing import Server
 
 FAST = {"connection_retry": {"max_tries": -1, "delay": 0.05, "max_delay": 0.2}}
@@ -298,3 +299,93 @@ def test_a_deadline_is_one_for_the_whole_call(
     assert mine.result(10) is False
     assert time.monotonic() - began < 3
     ahead[-1].release()
+
+
+@pytest.mark.parametrize("strike", ["lose_answer", "lose_request"])
+@pytest.mark.parametrize("name", ["create2", "getChildren", "getData", "multi", "delete", "createContainer", "create"])
+def test_a_lost_request_or_answer_of_a_semaphore(
+    strike: str, name: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
+) -> None:
+    """Faults 1, 3, 4: whichever request of a cycle is lost, applied or not, just the permits asked for are taken."""
+    semaphore = Semaphore(connect(hosts=proxy.hosts, **FAST), zk_path, 3)
+    with getattr(proxy, strike)(name) as struck:
+        assert semaphore.acquire(timeout=15, permits=2)
+        assert out(zk, zk_path, 2)()
+        assert waiting(zk, zk_path, 0)()
+        token = semaphore.fencing_token
+        semaphore.release(2)
+        struck.wait()
+    eventually(out(zk, zk_path, 0))
+    assert semaphore.acquire(timeout=15, permits=3)
+    assert semaphore.fencing_token > token
+    semaphore.release(3)
+    eventually(out(zk, zk_path, 0))
+    assert zk.get_children(f"{zk_path}/permits") == []
+
+
+@pytest.mark.parametrize("strike", ["lose_answer", "lose_request"])
+def test_a_lost_addition(strike: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
+    """Permits whose addition was not answered are added once."""
+    semaphore = Semaphore(connect(hosts=proxy.hosts, **FAST), zk_path, 1)
+    with semaphore:
+        pass
+    with getattr(proxy, strike)("create") as struck:
+        semaphore.release(2)
+        struck.wait()
+    assert [name[-2:] for name in zk.get_children(f"{zk_path}/permits")] == ["-2"]
+    other = Semaphore(zk, zk_path, 1)
+    assert other.acquire(False, permits=3)
+    assert not other.acquire(False)
+    other.release(3)
+
+
+@pytest.mark.parametrize("position", ["first", "second"])
+def test_a_drop_while_waiting_for_a_permit(
+    position: str,
+    zk: KazooClient,
+    connect: Connect,
+    proxy: Proxy,
+    zk_path: str,
+    eventually: Eventually,
+    in_thread: InThread,
+) -> None:
+    """Faults 7, 8: a permit that is released while the waiter is disconnected is seen when it is back."""
+    held = Semaphore(zk, zk_path, 1)
+    theirs = Semaphore(connect(hosts=proxy.hosts, timeout=10, **FAST), zk_path, 1)
+    held.acquire()
+    first = None
+    if position == "second":
+        first = in_thread(lambda: held.acquire() and held.release())
+        eventually(waiting(zk, zk_path, 1))
+    taking = in_thread(theirs.acquire)
+    eventually(waiting(zk, zk_path, 1 if first is None else 2))
+    proxy.refuse()
+    proxy.cut()
+    eventually(lambda: not theirs.client.connected)
+    held.release()
+    if first is not None:
+        first.result(10)
+    assert not taking.done()
+    proxy.resume()
+    assert taking.result(15)
+    theirs.release()
+    eventually(out(zk, zk_path, 0))
+
+
+def test_a_release_of_permits_while_disconnected(
+    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
+) -> None:
+    """It returns; the permits are free once the connection is back."""
+    semaphore = Semaphore(connect(hosts=proxy.hosts, timeout=10, **FAST), zk_path, 2)
+    semaphore.acquire(permits=2)
+    proxy.refuse()
+    proxy.cut()
+    eventually(lambda: semaphore.suspect)
+    began = time.monotonic()
+    semaphore.release(2)
+    assert time.monotonic() - began < 1
+    assert out(zk, zk_path, 2)()
+    assert semaphore.acquire(timeout=0.3) is False
+    proxy.resume()
+    eventually(out(zk, zk_path, 0))
+    eventually(waiting(zk, zk_path, 0))

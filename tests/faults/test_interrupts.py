@@ -23,7 +23,7 @@ import zkconcurrent
 from tests.conftest import Connect, Eventually, InThread
 from tests.integration.test_locks import queued
 from tests.kinds import Kind, against, every
-from zkconcurrent import Lock, ReadWriteLock
+from zkconcurrent import Lock, ReadWriteLock, Semaphore
 
 PACKAGE = str(Path(zkconcurrent.__file__).parent)
 
@@ -326,3 +326,73 @@ def test_a_multilocks_release_interrupted_at_every_line(
                 lock.release()
         eventually(lambda: left(zk, paths) == 0, f"interrupted at line {line}: {hook.where}")
     assert total > 40
+
+
+def idle(client: KazooClient, path: str, leases: int = 0, locks: int = 0) -> Callable[[], bool]:
+    """Return a condition: so many permits are out, and so many are in the queue."""
+    return lambda: queued(client, f"{path}/leases", leases)() and queued(client, f"{path}/locks", locks)()
+
+
+def test_permits_interrupted_at_every_line_of_acquire(
+    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
+    """Free permits: the acquire either is interrupted and leaves nothing, or has all of them."""
+    semaphore, other = Semaphore(connect(timeout=2), zk_path, 2), Semaphore(zk, zk_path, 2)
+    semaphore.acquire(permits=2)
+    semaphore.release(2)
+    total = lines_of(lambda: semaphore.acquire(permits=2))
+    semaphore.release(2)
+    for line in range(1, total + 20):
+        hook = InterruptAt(line)
+        try:
+            with hook:
+                assert semaphore.acquire(permits=2)
+        except KeyboardInterrupt:
+            assert "value=2" in repr(semaphore), hook.where
+        else:
+            semaphore.release(2)
+        eventually(idle(zk, zk_path), f"interrupted at line {line}: {hook.where}")
+    assert total > 200
+    assert other.acquire(permits=2)
+    assert zk.get_children(f"{zk_path}/permits") == []
+    other.release(2)
+
+
+def test_a_waiter_for_permits_interrupted_at_every_line(
+    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
+    """No permit is free, with a deadline: wherever the first in the queue is interrupted, it holds nobody up."""
+    semaphore, held = Semaphore(connect(timeout=2), zk_path), Semaphore(zk, zk_path)
+    with held:
+        total = lines_of(lambda: semaphore.acquire(timeout=0.02))
+        for line in range(1, total + 5):
+            hook = InterruptAt(line)
+            try:
+                with hook:
+                    assert semaphore.acquire(timeout=0.02) is False
+            except KeyboardInterrupt:
+                pass
+            eventually(idle(zk, zk_path, leases=1), f"interrupted at line {line}: {hook.where}")
+    with semaphore:
+        pass
+
+
+def test_release_of_permits_interrupted_at_every_line(
+    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
+    """Either all permits are held still, and can be released again, or all are free; none is added."""
+    semaphore = Semaphore(connect(timeout=2), zk_path, 2)
+    semaphore.acquire(permits=2)
+    total = lines_of(lambda: semaphore.release(2))
+    for line in range(1, total + 20):
+        hook = InterruptAt(line)
+        semaphore.acquire(permits=2)
+        try:
+            with hook:
+                semaphore.release(2)
+        except KeyboardInterrupt:
+            assert "value=1" not in repr(semaphore), hook.where
+            if "value=0" in repr(semaphore):
+                semaphore.release(2)
+        eventually(idle(zk, zk_path), f"interrupted at line {line}: {hook.where}")
+    assert zk.get_children(f"{zk_path}/permits") == []

@@ -16,7 +16,8 @@ from kazoo.client import KazooClient
 from tests.conftest import Eventually, InThread
 from tests.faults.party import write
 from tests.integration.test_locks import queued
-from zkconcurrent import CountDownLatch, Event, Lock
+from tests.integration.test_semaphore import out, waiting
+from zkconcurrent import CountDownLatch, Event, Lock, Semaphore
 from zkconcurrent.testing import Server
 
 SESSION = 4.0
@@ -254,3 +255,52 @@ def test_fork_with_an_event(party: Spawn) -> None:
     assert heard(parent) == "False"
     assert heard(parent) == "1"
     assert parent.wait(20) == 0
+
+
+def test_an_owner_of_permits_is_killed(
+    party: Spawn, zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Fault 32: the permits of a process that is killed come back, all of them, within the session timeout."""
+    owner = party("permits", 3, 2)
+    token = int(heard(owner))
+    semaphore = Semaphore(zk, zk_path, 3)
+    taking = in_thread(semaphore.acquire, timeout=SESSION + SLACK, permits=3)
+    eventually(waiting(zk, zk_path, 1))
+    owner.kill()
+    assert taking.result(20)
+    assert semaphore.fencing_token > token
+    semaphore.release(3)
+    assert zk.get_children(f"{zk_path}/permits") == []
+
+
+def test_a_waiter_for_permits_is_killed(
+    party: Spawn, zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Fault 32: the first in the queue is killed; who waits behind it gets what it did not want to wait for."""
+    semaphore = Semaphore(zk, zk_path, 3)
+    semaphore.acquire(permits=2)
+    first = party("permits", 3, 3)
+    eventually(waiting(zk, zk_path, 1))
+    behind = in_thread(semaphore.acquire)
+    eventually(waiting(zk, zk_path, 2))
+    assert not behind.done()
+    first.kill()
+    assert behind.result(SESSION + SLACK)
+    semaphore.release(3)
+
+
+def test_a_stopped_owner_of_permits(party: Spawn, zk: KazooClient, zk_path: str) -> None:
+    """Fault 14: a process stopped past its session learns that its permits are lost, and adds none by its release."""
+    owner = party("permits", 2, 2)
+    stale = int(heard(owner))
+    owner.send_signal(signal.SIGSTOP)
+    semaphore = Semaphore(zk, zk_path, 2)
+    assert semaphore.acquire(timeout=SESSION + SLACK, permits=2)
+    assert semaphore.fencing_token > stale
+    tell(owner)
+    owner.send_signal(signal.SIGCONT)
+    assert heard(owner) == "lost"
+    assert owner.wait(20) == 0
+    assert out(zk, zk_path, 2)()
+    assert zk.get_children(f"{zk_path}/permits") == []
+    semaphore.release(2)

@@ -3,7 +3,8 @@
     python -m tests.interop.party HOSTS SESSION_TIMEOUT PATH [KIND.]hold
     python -m tests.interop.party HOSTS SESSION_TIMEOUT PATH [KIND.]increment FILE CYCLES
 
-The kinds are `mutex`, an RLock, which is taken if none is named; and `read` and `write`, of a ReadWriteLock.
+The kinds are `mutex`, an RLock, which is taken if none is named; and `read` and `write`, of a ReadWriteLock; and
+`semaphore`, one of one permit.
 `hold` prints a line when it holds, and releases at the end of its input. `increment` adds one to the number in the
 file, CYCLES times, in a way that is only right if nobody else does.
 """
@@ -12,17 +13,23 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from kazoo.client import KazooClient
 
 from tests.kinds import read_lock, write_lock
-from zkconcurrent import RLock
+from zkconcurrent import RLock, Semaphore
 
-KINDS = {"mutex": RLock, "read": read_lock, "write": write_lock}
+KINDS: dict[str, Callable[..., RLock | Semaphore]] = {
+    "mutex": RLock,
+    "read": read_lock,
+    "write": write_lock,
+    "semaphore": Semaphore,
+}
 
 
-def hold(lock: RLock) -> None:
+def hold(lock: RLock | Semaphore) -> None:
     """Hold the lock until the input ends."""
     with lock:
         sys.stdout.write("held\n")
@@ -30,7 +37,7 @@ def hold(lock: RLock) -> None:
         sys.stdin.read()
 
 
-def increment(lock: RLock, file: str, cycles: str) -> None:
+def increment(lock: RLock | Semaphore, file: str, cycles: str) -> None:
     """Add one, again and again."""
     counter = Path(file)
     for _ in range(int(cycles)):

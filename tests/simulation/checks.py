@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.simulation.ensemble import Ensemble, SessionState
+from tests.simulation.ensemble import Ensemble, SessionState, Wire
 from tests.simulation.world import Violation, World
 from zkconcurrent._registry import State, Ticket
 from zkconcurrent._rules import MUTEX, READ, WRITE, blockers
@@ -177,7 +177,6 @@ class Checks:
 
     def quiet(self) -> None:
         """Who waits is rightly blocked, by the nearest ahead, and will hear of its end; when nothing is amiss."""
-        leader = self.ensemble.leader
         if self.faults():
             return
         for process in self.processes:
@@ -187,17 +186,20 @@ class Checks:
             for ticket in process.session.registry.tickets.values():
                 if not ticket.awaits or ticket.name is None or role_of(ticket) == "":
                     continue
-                names = leader.children(self.chroot + ticket.path)
-                if ticket.name not in names:
-                    continue  # the next heartbeat tells
-                awaited = ticket.awaits[0].rpartition("/")[2]
-                rule = RULES[role_of(ticket)]
-                ahead = blockers(ticket.name, names, rule)
-                # Of a writer and its own reader, which have one number, either will do.
-                if awaited not in names or [rule.key(name) for name in ahead] != [rule.key(awaited)]:
-                    raise Violation(f"{process.name}: {ticket} waits for {awaited}; ahead is {ahead}: {names}")
-                if wire not in wire.server.watches.get(self.chroot + ticket.awaits[0], ()):
-                    raise Violation(f"{process.name}: {ticket} waits for {awaited} without a watch")
+                names = self.ensemble.leader.children(self.chroot + ticket.path)
+                if ticket.name in names:  # else the next heartbeat tells
+                    self._waits(wire, ticket, ticket.name, names)
+
+    def _waits(self, wire: Wire, ticket: Ticket, name: str, names: list[str]) -> None:
+        """Look at one who waits."""
+        awaited = ticket.awaits[0].rpartition("/")[2]
+        rule = RULES[role_of(ticket)]
+        ahead = blockers(name, names, rule)
+        # Of a writer and its own reader, which have one number, either will do.
+        if awaited not in names or [rule.key(name) for name in ahead] != [rule.key(awaited)]:
+            raise Violation(f"{ticket} waits for {awaited}; ahead is {ahead}: {names}")
+        if wire not in wire.server.watches.get(self.chroot + ticket.awaits[0], ()):
+            raise Violation(f"{ticket} waits for {awaited} without a watch")
 
     # -- at the end ----------------------------------------------------------------------------------------------
 

@@ -20,6 +20,12 @@ LAYERS = [
     {"_session", "_driver"},
     {"_place", "_face", "_base"},
     {"_lock", "_rlock", "_rwlock", "_event", "_latch", "_multilock"},
+    {"_paths", "_rules", "_ops", "_registry", "_recipes"}  # pure
+    | {"_recipes.queue", "_recipes.semaphore", "_recipes.destroy"},
+    {"_kazoo"},
+    {"_session", "_driver"},
+    {"_place", "_face", "_base"},
+    {"_lock", "_rlock", "_rwlock", "_semaphore"},
     {"__init__"},
 ]
 IMPURE = {"kazoo", "threading", "time", "socket", "os", "logging", "gevent", "eventlet"}

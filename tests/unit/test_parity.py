@@ -35,6 +35,19 @@ def test_the_same_parameters(theirs: Any, ours: type, name: str) -> None:
     assert hasattr(theirs, name)
 
 
+@pytest.mark.parametrize("name", ["Semaphore", "BoundedSemaphore"])
+def test_semaphores(name: str) -> None:
+    """They have the standard library's methods, with its parameters first; what is ours comes by keyword only."""
+    theirs, ours = getattr(threading, name), getattr(zkconcurrent, name)
+    assert {each for each in dir(theirs) if not each.startswith("_")} <= set(dir(ours))
+    for method in ("__init__", "acquire", "release", "__enter__"):
+        expected = [(p.name, p.default) for p in inspect.signature(getattr(theirs, method)).parameters.values()]
+        got = list(inspect.signature(getattr(ours, method)).parameters.values())
+        own = [p for p in got if p.kind is not p.KEYWORD_ONLY and p.name not in ("client", "path")]
+        if method != "__enter__":  # in threading it is acquire itself, whose arguments no `with` passes
+            assert [(p.name, p.default) for p in own] == expected
+
+
 @pairs
 def test_a_surplus_argument_is_a_type_error(theirs: Any, ours: type) -> None:
     """Constructors take what the standard library's take, after the client and the path; extras by keyword only."""

@@ -1,0 +1,107 @@
+"""An API that allows three calls at a time, whoever calls: many processes keep to that together.
+
+    python examples/api_limit.py HOSTS        # such as 127.0.0.1:2181
+
+Four processes of two threads call the same API, which counts the calls in progress and refuses a fourth. A call that
+uploads takes two of the three permits at once. Before that, a process is killed that has all of them: they come back.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from kazoo.client import KazooClient
+
+from zkconcurrent import BoundedSemaphore
+
+LIMIT = 3
+PROCESSES, THREADS, CALLS = 4, 2, 12
+SESSION = 4.0  # seconds until the permits of a process that was killed are free
+
+
+class Api:
+    """Somebody else's server, played by a folder: each call in progress is as many files as it weighs."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @contextmanager
+    def call(self, weight: int) -> Iterator[None]:
+        """Make a call; refused, as they say, with 429."""
+        files = [self._folder / f"{os.getpid()}-{threading.get_ident()}-{n}" for n in range(weight)]
+        for file in files:
+            file.touch()
+        try:
+            assert len(list(self._folder.iterdir())) <= LIMIT, "429 Too Many Requests"
+            yield
+        finally:
+            for file in files:
+                file.unlink()
+
+
+def work(hosts: str, path: str, folder: Path) -> None:
+    """Call the API from several threads, with never more calls in progress than it allows."""
+    client = KazooClient(hosts, timeout=SESSION)
+    client.start()
+    limit, api = BoundedSemaphore(client, path, LIMIT), Api(folder)
+    refused: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            for n in range(CALLS):
+                weight = 2 if n % 3 == 0 else 1
+                limit.acquire(permits=weight)
+                try:
+                    with api.call(weight):
+                        time.sleep(0.005)  # the call
+                finally:
+                    limit.release(weight)
+        except BaseException as error:
+            refused.append(error)
+
+    threads = [threading.Thread(target=run) for _ in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    client.stop()
+    client.close()
+    sys.exit(f"refused: {refused[0]!r}" if refused else 0)
+
+
+def hold_all(hosts: str, path: str) -> None:
+    """Take all permits, and be killed."""
+    client = KazooClient(hosts, timeout=SESSION)
+    client.start()
+    BoundedSemaphore(client, path, LIMIT).acquire(permits=LIMIT)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def main(hosts: str, path: str = "/examples/api-limit") -> None:
+    """Run the processes, and tell what came of it."""
+    context = multiprocessing.get_context("spawn")
+    dead = context.Process(target=hold_all, args=(hosts, path))
+    dead.start()
+    dead.join()
+    with tempfile.TemporaryDirectory() as folder:
+        processes = [context.Process(target=work, args=(hosts, path, Path(folder))) for _ in range(PROCESSES)]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join()
+    assert [process.exitcode for process in processes] == [0] * PROCESSES, "the API has refused a call"
+    calls = PROCESSES * THREADS * CALLS
+    print(f"{calls} calls were made, never more than {LIMIT} at a time, although a process died with all the permits")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

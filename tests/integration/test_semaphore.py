@@ -1,0 +1,573 @@
+"""Semaphores on a real ZooKeeper: permits in several processes, losses, what all agree on, and the znodes behind it."""
+
+from __future__ import annotations
+
+import gc
+import json
+import pickle
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.conftest import Connect, Eventually, InThread
+from tests.integration.test_locks import NODE
+from zkconcurrent import BoundedSemaphore, ForeignNodeError, Lock, LockLostError, Semaphore
+from zkconcurrent._ops import StartAgain
+from zkconcurrent._recipes.semaphore import Layout, take
+from zkconcurrent._registry import State, Ticket
+from zkconcurrent.testing import Server
+
+both = pytest.mark.parametrize("kind", [Semaphore, BoundedSemaphore])
+Lose = Callable[[Server, Semaphore], None]
+
+
+def expire(server: Server, semaphore: Semaphore) -> None:
+    """Expire the session of the semaphore's client, and wait until the loss is told."""
+    lost = semaphore.lost
+    server.expire(semaphore.client)
+    assert lost.wait(20)
+
+
+def run_out(_server: Server, semaphore: Semaphore) -> None:
+    """Let the lease of our own clock run out, while the session lives on."""
+    session, lost = semaphore._session, semaphore.lost
+    before = session.clock
+    session.clock = lambda: before() + session.timeout
+    session._wake.set()
+    assert lost.wait(20)
+
+
+def operate(_server: Server, semaphore: Semaphore) -> None:
+    """Have an operator delete the lease nodes."""
+    lost = semaphore.lost
+    for name in semaphore.client.get_children(f"{semaphore.path}/leases"):
+        semaphore.client.delete(f"{semaphore.path}/leases/{name}")
+    assert lost.wait(20)
+
+
+ways = pytest.mark.parametrize("lose", [expire, run_out, operate])
+
+
+def children(client: KazooClient, path: str) -> list[str]:
+    """Return the names of the children; none of what is not there."""
+    return client.get_children(path) if client.exists(path) else []  # type: ignore[no-any-return]
+
+
+def out(client: KazooClient, path: str, n: int) -> Callable[[], bool]:
+    """Return a condition: n permits are out."""
+    return lambda: len(children(client, f"{path}/leases")) == n
+
+
+def waiting(client: KazooClient, path: str, n: int) -> Callable[[], bool]:
+    """Return a condition: n nodes are in the queue."""
+    return lambda: len(children(client, f"{path}/locks")) == n
+
+
+@both
+def test_the_znodes_are_curators(kind: type[Semaphore], zk: KazooClient, zk_path: str) -> None:
+    """A permit is one EPHEMERAL_SEQUENTIAL node with Curator's name under `leases`; the queue is empty again."""
+    semaphore = kind(zk, zk_path, 3)
+    assert semaphore.acquire(permits=2)
+    names = zk.get_children(f"{zk_path}/leases")
+    assert [match[1] for match in map(NODE.match, names) if match] == ["lease-"] * 2
+    stats = [zk.get(f"{zk_path}/leases/{name}")[1] for name in names]
+    assert {stat.ephemeralOwner for stat in stats} == {zk.client_id[0]}
+    assert {stat.czxid for stat in stats} == {semaphore.fencing_token}
+    assert zk.get_children(f"{zk_path}/locks") == []
+    data, stat = zk.get(f"{zk_path}/permits")
+    assert (data, stat.ephemeralOwner) == (b"3", 0)
+    semaphore.release(2)
+    assert sorted(zk.get_children(zk_path)) == ["leases", "locks", "permits"]
+    assert zk.get_children(f"{zk_path}/leases") == []
+
+
+@both
+def test_making_one_sends_nothing(kind: type[Semaphore], zk: KazooClient, zk_path: str) -> None:
+    """Constructors and reprs leave nothing on the server, and a semaphore can't be sent to another process."""
+    semaphore = kind(zk, zk_path, 2)
+    assert "value=2" in repr(semaphore)
+    assert zk_path in repr(semaphore)
+    assert zk.exists(zk_path) is None
+    with pytest.raises(TypeError, match="open a client in the other process"):
+        pickle.dumps(semaphore)
+
+
+@both
+def test_bad_arguments(kind: type[Semaphore], zk: KazooClient, zk_path: str) -> None:
+    """What `threading` refuses is refused, before anything is sent."""
+    with pytest.raises(ValueError, match="initial value"):
+        kind(zk, zk_path, -1)
+    semaphore = kind(zk, zk_path, 2)
+    for arguments in ((False, 1.0), (False, 0), (False, -1.0)):
+        with pytest.raises(ValueError, match="non-blocking"):
+            semaphore.acquire(*arguments)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="one or more"):
+        semaphore.acquire(permits=0)
+    with pytest.raises(ValueError, match="NaN"):
+        semaphore.acquire(timeout=float("nan"))
+    with pytest.raises(OverflowError):
+        semaphore.acquire(timeout=threading.TIMEOUT_MAX * 2)
+    for n in (0, -1):
+        with pytest.raises(ValueError, match="one or more"):
+            semaphore.release(n)
+    for wrong in (lambda: Lock(zk, zk_path), lambda: Lock(zk, f"{zk_path}/locks")):
+        with pytest.raises(ValueError, match="path"):
+            wrong()
+    assert zk.exists(zk_path) is None
+
+
+@both
+@pytest.mark.parametrize("how", [{"blocking": False}, {"timeout": 0}, {"timeout": -1}, {"timeout": 0.3}], ids=str)
+def test_all_or_none(
+    kind: type[Semaphore], how: dict[str, float], zk: KazooClient, connect: Connect, zk_path: str
+) -> None:
+    """Several permits are taken at once or not at all; who goes without leaves nothing."""
+    mine, theirs = kind(zk, zk_path, 3), kind(connect(), zk_path, 3)
+    assert mine.acquire(permits=2)
+    assert theirs.acquire(permits=2, **how) is False  # type: ignore[arg-type]
+    assert out(zk, zk_path, 2)()
+    assert waiting(zk, zk_path, 0)()
+    assert theirs.acquire(permits=1, **how)  # type: ignore[arg-type]
+    assert mine.locked()
+    mine.release()
+    assert not theirs.locked()
+    mine.release()
+    assert theirs.acquire(permits=2, **how)  # type: ignore[arg-type]
+    theirs.release(3)
+    assert out(zk, zk_path, 0)()
+
+
+def test_never_more_than_there_are(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
+    """However many threads of several processes come and go, no more permits are out than there are."""
+    semaphores = [Semaphore(client, zk_path, 3) for client in (zk, connect())]
+    inside, most, lock = [0], [0], threading.Lock()
+
+    def work(n: int) -> None:
+        permits = 1 + n % 2
+        for _ in range(10):
+            semaphores[n % 2].acquire(permits=permits)
+            with lock:
+                inside[0] += permits
+                most[0] = max(most[0], inside[0])
+            with lock:
+                inside[0] -= permits
+            semaphores[n % 2].release(permits)
+
+    for future in [in_thread(work, n) for n in range(6)]:
+        future.result(60)
+    assert most[0] <= 3
+    assert out(zk, zk_path, 0)()
+    assert waiting(zk, zk_path, 0)()
+
+
+def test_order_of_arrival(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Permits are given in the order of arrival: who wants many is not starved by those who want few."""
+    held, semaphore = Semaphore(zk, zk_path, 3), Semaphore(connect(), zk_path, 3)
+    held.acquire(permits=3)
+    got: list[int] = []
+    many = in_thread(lambda: semaphore.acquire(permits=3) and got.append(3))
+    eventually(waiting(zk, zk_path, 1))
+    few = in_thread(lambda: semaphore.acquire() and got.append(1))
+    eventually(waiting(zk, zk_path, 2))
+    assert not held.acquire(blocking=False)
+    held.release(2)
+    assert not held.acquire(timeout=0.2)  # two are free, and the first in the queue wants three
+    assert got == []
+    held.release()
+    many.result(10)
+    assert got == [3]
+    semaphore.release()  # another thread's
+    few.result(10)
+    assert got == [3, 1]
+    assert held.waiters() == []
+    semaphore.release(3)
+
+
+def test_a_try_waits_for_those_who_pass_through(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """With enough for those ahead and for us, a try waits for them; with too few it fails, and writes nothing."""
+    semaphore = Semaphore(zk, zk_path, 3)
+    with semaphore:
+        pass
+    other = connect()
+    said = json.dumps({"host": "h", "pid": 1, "thread": "t", "permits": 2, "try": False}).encode()
+    ahead = other.create(f"{zk_path}/locks/_c_0-lock-", said, ephemeral=True, sequence=True)
+    assert not semaphore.acquire(blocking=False, permits=2)
+    trying = in_thread(semaphore.acquire, blocking=False)
+    eventually(waiting(zk, zk_path, 2))
+    assert not trying.done()
+    other.delete(ahead)
+    assert trying.result(10)
+    semaphore.release()
+
+
+def test_tries_do_not_fail_each_other(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
+    """As many tries at once as there are permits all succeed, and of more, just as many."""
+    clients = [zk, connect()]
+    for tries, expected in ((4, 4), (7, 4)):
+        semaphores = [Semaphore(clients[n % 2], zk_path, 4) for n in range(tries)]
+        together = threading.Barrier(tries)
+
+        def attempt(semaphore: Semaphore, together: threading.Barrier = together) -> bool:
+            together.wait(10)
+            return semaphore.acquire(blocking=False)
+
+        futures = [in_thread(attempt, semaphore) for semaphore in semaphores]
+        assert sum(future.result(20) for future in futures) == expected
+        for future, semaphore in zip(futures, semaphores, strict=True):
+            if future.result():
+                semaphore.release()
+    assert out(zk, zk_path, 0)()
+
+
+def test_a_mismatch_of_values(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """All must say the same value; who doesn't is told both, by whatever it does first, and leaves nothing."""
+    with Semaphore(zk, zk_path, 3):
+        other = Semaphore(connect(), zk_path, 2)
+        for call in (other.acquire, lambda: other.acquire(False), lambda: other.acquire(timeout=1), other.release):
+            with pytest.raises(ValueError, match=r"value=3.*value=2") as caught:
+                call()
+            assert zk_path in str(caught.value)
+        with pytest.raises(ValueError, match="value=3"):
+            other.locked()
+        assert waiting(zk, zk_path, 0)()
+        assert zk.get_children(f"{zk_path}/permits") == []
+
+
+def test_signals(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
+    """Semaphore(0): what one process adds, others take, once; what was added before outlives who added it."""
+    adder = connect()
+    one, other = Semaphore(adder, zk_path, 0), Semaphore(zk, zk_path, 0)
+    assert not other.acquire(blocking=False)
+    taking = [in_thread(other.acquire) for _ in range(3)]
+    eventually(waiting(zk, zk_path, 3))
+    one.release(2)
+    eventually(lambda: sum(each.done() for each in taking) == 2)
+    assert "value=2" in repr(one)
+    eventually(waiting(zk, zk_path, 1))
+    one.release()
+    for each in taking:
+        assert each.result(10)
+    one.release()
+    adder.stop()
+    assert other.acquire(timeout=5)
+    assert "value=0" in repr(other)
+    other.release(4)
+    assert "value=4" in repr(other)
+
+
+def test_release_of_more_than_is_held(zk: KazooClient, zk_path: str) -> None:
+    """A semaphore gives back what is held and adds the rest; a bounded one raises, and gives back nothing."""
+    semaphore, bounded = Semaphore(zk, zk_path, 2), BoundedSemaphore(zk, zk_path + "-b", 2)
+    for each in (semaphore, bounded):
+        assert each.acquire(permits=2)
+    with pytest.raises(ValueError, match="released too many times"):
+        bounded.release(3)
+    assert out(zk, bounded.path, 2)()
+    bounded.release(2)
+    with pytest.raises(ValueError, match="released too many times"):
+        bounded.release()
+    with pytest.raises(ValueError, match="no 3 permits"):
+        bounded.acquire(permits=3)
+    semaphore.release(3)
+    assert out(zk, zk_path, 0)()
+    assert semaphore.acquire(blocking=False, permits=3)
+    assert not semaphore.acquire(blocking=False)
+    semaphore.release(3)
+
+
+def test_whose_permits_are_released(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
+    """First those of the thread that releases, the newest first; then those of the other threads."""
+    semaphore = Semaphore(zk, zk_path, 5)
+    semaphore.acquire()
+    first = semaphore.fencing_token
+    in_thread(semaphore.acquire).result(10)
+    semaphore.acquire()
+    second = semaphore.fencing_token
+    assert second > first
+    semaphore.release()
+    assert semaphore.fencing_token == first
+    semaphore.release()
+    assert first < semaphore.fencing_token < second
+    semaphore.release()
+    with pytest.raises(RuntimeError, match="not held"):
+        _ = semaphore.fencing_token
+    assert out(zk, zk_path, 0)()
+
+
+@both
+@ways
+def test_a_loss_is_told_and_settled(
+    kind: type[Semaphore],
+    lose: Lose,
+    zookeeper: Server,
+    zk: KazooClient,
+    connect: Connect,
+    zk_path: str,
+    eventually: Eventually,
+) -> None:
+    """`lost` is set, on_lost runs once, each permit lost is settled once; none comes of it, none is missing."""
+    told: list[object] = []
+    semaphore = kind(connect(timeout=4), zk_path, 3, on_lost=told.append)
+    semaphore.acquire(permits=2)
+    token = semaphore.fencing_token
+    lose(zookeeper, semaphore)
+    eventually(lambda: told == [semaphore])
+    eventually(out(zk, zk_path, 0))
+    for call in (semaphore.acquire, lambda: semaphore.acquire(False), lambda: semaphore.acquire(timeout=1)):
+        with pytest.raises(LockLostError, match=r"release\(\)") as caught:
+            call()
+        assert caught.value.path == zk_path
+    with pytest.raises(LockLostError):
+        _ = semaphore.fencing_token
+    for _ in range(2):
+        with pytest.raises(LockLostError):
+            semaphore.release()
+    assert semaphore.acquire(timeout=10, permits=3)
+    assert semaphore.fencing_token > token
+    assert not semaphore.lost.is_set()
+    assert not semaphore.acquire(blocking=False)
+    semaphore.release(3)
+    assert children(zk, f"{zk_path}/permits") == []
+    assert len(told) == 1
+
+
+@ways
+def test_others_get_in(
+    lose: Lose, zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
+) -> None:
+    """However a permit is lost, who waits gets it, with a higher token."""
+    mine, theirs = Semaphore(connect(timeout=4), zk_path), Semaphore(zk, zk_path)
+    mine.acquire()
+    token = mine.fencing_token
+    taking = in_thread(lambda: (theirs.acquire(), theirs.fencing_token, theirs.release()))
+    lose(zookeeper, mine)
+    assert taking.result(20)[1] > token
+    with pytest.raises(LockLostError):
+        mine.release(3)
+
+
+def test_a_newer_permit_is_untouched(
+    zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Fault 39: the loser's release leaves alone what another thread holds by now."""
+    semaphore = Semaphore(connect(timeout=4), zk_path, 2)
+    with pytest.raises(LockLostError), semaphore:
+        expire(zookeeper, semaphore)
+        in_thread(semaphore.acquire).result(20)
+        assert out(zk, zk_path, 1)()
+    assert out(zk, zk_path, 1)()
+    semaphore.release()
+    assert out(zk, zk_path, 0)()
+    in_thread(semaphore.acquire).result(20)
+    expire(zookeeper, semaphore)
+    with pytest.raises(LockLostError):  # of the thread that is gone, once nothing is alive
+        semaphore.release()
+    semaphore.release()
+    eventually(lambda: len(children(zk, f"{zk_path}/permits")) == 1)
+
+
+def test_leaving_a_with_block(zookeeper: Server, connect: Connect, zk_path: str) -> None:
+    """The loss is raised over an Exception, which is its context; what must not be hidden passes unchanged."""
+    semaphore = Semaphore(connect(timeout=4), zk_path, 2)
+    with pytest.raises(LockLostError) as caught, semaphore:
+        run_out(zookeeper, semaphore)
+        raise KeyError("first")
+    assert isinstance(caught.value.__context__, KeyError)
+    error = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt) as passed, semaphore:
+        run_out(zookeeper, semaphore)
+        raise error
+    assert passed.value is error
+    with semaphore, semaphore:
+        assert not semaphore.acquire(False)
+
+
+def test_a_session_that_expires_while_waiting(
+    zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Fault 5: the first in the queue, and who is behind it, queue again in the new session."""
+    client = connect(timeout=4)
+    theirs = Semaphore(client, zk_path, 2)
+    with Semaphore(zk, zk_path, 2):
+        taking = [in_thread(theirs.acquire, permits=2)]
+        eventually(waiting(zk, zk_path, 1))
+        taking.append(in_thread(theirs.acquire, permits=2, timeout=6))
+        eventually(waiting(zk, zk_path, 2))
+        before = set(children(zk, f"{zk_path}/locks"))
+        zookeeper.expire(client)
+        eventually(lambda: len(set(children(zk, f"{zk_path}/locks")) - before) == 2)
+        assert taking[1].result(20) is False
+        assert not taking[0].done()
+    assert taking[0].result(20)
+    theirs.release(2)
+
+
+def test_an_operator_deletes_the_first_waiters_node(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Fault 20: who waits for permits and whose node is deleted queues again."""
+    theirs = Semaphore(connect(timeout=4), zk_path)
+    with Semaphore(zk, zk_path):
+        taking = in_thread(theirs.acquire)
+        (waiter,) = eventually(theirs.waiters)
+        zk.delete(waiter.node)
+        (again,) = eventually(theirs.waiters)
+        assert again.node != waiter.node
+    assert taking.result(20)
+    theirs.release()
+
+
+def test_who_holds_and_who_waits(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """The owner is who has had a permit longest; those who wait are told in their order."""
+    mine, theirs = Semaphore(zk, zk_path), Semaphore(connect(), zk_path)
+    assert mine.owner() is None
+    with mine:
+        taking = in_thread(lambda: theirs.acquire() and theirs.release())
+        eventually(waiting(zk, zk_path, 1))
+        owner, (waiter,) = theirs.owner(), mine.waiters()
+        assert owner is not None
+        assert (owner.session, owner.token) == (zk.client_id[0], mine.fencing_token)
+        assert (waiter.session, waiter.thread is None) == (theirs.client.client_id[0], False)
+    taking.result(10)
+
+
+def test_guard(zk: KazooClient, zk_path: str) -> None:
+    """A transaction under guard commits while the permit lives, and fails once it is gone."""
+    semaphore = Semaphore(zk, zk_path)
+    semaphore.acquire()
+    guarded, late = semaphore.guard(zk.transaction()), semaphore.guard(zk.transaction())
+    guarded.create(f"{zk_path}-done")
+    assert guarded.commit()[-1] == f"{zk_path}-done"
+    semaphore.release()
+    late.delete(f"{zk_path}-done")
+    late.commit()
+    assert zk.exists(f"{zk_path}-done")
+
+
+def test_destroy(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
+    """What stays is removed if nobody holds or waits, and then another value is as good; else the error says who."""
+    mine, theirs = Semaphore(zk, zk_path), Semaphore(connect(), zk_path)
+    mine.destroy()
+    mine.acquire()
+    with pytest.raises(RuntimeError, match=r"in use.*MainThread"):
+        theirs.destroy()
+    taking = in_thread(lambda: theirs.acquire() and theirs.release())
+    eventually(waiting(zk, zk_path, 1))
+    mine.release()
+    taking.result(10)
+    theirs.release(2)
+    assert "value=3" in repr(theirs)
+    theirs.destroy()
+    assert children(zk, zk_path) == []
+    assert "value=1" in repr(theirs)
+    with Semaphore(connect(), zk_path, 5):
+        assert zk.get(f"{zk_path}/permits")[0] == b"5"
+
+
+def test_destroyed_again_and_again(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
+    """Under those who come and go, `destroy` removes nothing that they need: one permit stays one."""
+    inside: list[int] = []
+    left = threading.Semaphore(0)
+
+    def work(client: KazooClient, n: int) -> None:
+        semaphore = Semaphore(client, zk_path)
+        try:
+            for _ in range(15):
+                with semaphore:
+                    inside.append(n)
+                    assert inside == [n]
+                    inside.remove(n)
+        finally:
+            left.release()
+
+    working = [in_thread(work, client, n) for n, client in enumerate((zk, zk, connect()))]
+    destroyer, refused = Semaphore(connect(), zk_path), 0
+    while not left.acquire(blocking=False):
+        try:
+            destroyer.destroy()
+        except RuntimeError:
+            refused += 1
+    for future in working:
+        future.result(30)
+    assert refused
+    destroyer.destroy()
+    assert children(zk, zk_path) == []
+
+
+def test_releases_at_the_same_time(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
+    """Threads that release at once give back a permit each: none is given back twice, and none added instead."""
+    semaphore, n = Semaphore(zk, zk_path, 4), 4
+    for _ in range(10):
+        semaphore.acquire(permits=n)
+        together = threading.Barrier(n)
+
+        def release(together: threading.Barrier = together) -> None:
+            together.wait(10)
+            semaphore.release()
+
+        for future in [in_thread(release) for _ in range(n)]:
+            future.result(10)
+        assert out(zk, zk_path, 0)()
+    assert zk.get_children(f"{zk_path}/permits") == []
+
+
+def test_parents_are_made_again(zk: KazooClient, zk_path: str) -> None:
+    """Fault 19: containers that the server has reaped, and the value that an operator has removed, are made anew."""
+    semaphore = Semaphore(zk, zk_path, 2)
+    for name in ("leases", "locks", "permits"):
+        with semaphore:
+            pass
+        zk.delete(f"{zk_path}/{name}")
+        with semaphore:
+            assert zk.get(f"{zk_path}/permits")[0] == b"2"
+            assert out(zk, zk_path, 1)()
+    zk.delete(zk_path, recursive=True)
+    semaphore.release()
+    assert semaphore.acquire(False, permits=3)
+    semaphore.release(3)
+
+
+def test_kazoos_own_lock_is_refused(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """Fault 41: a path that kazoo's recipes use is refused with an error that names the child."""
+    lock = connect().Lock(f"{zk_path}/locks")
+    with lock, pytest.raises(ForeignNodeError, match="migrate"):
+        Semaphore(zk, zk_path).acquire()
+
+
+def test_garbage_collected_while_held(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+    """Fault 42: the last object's end gives back what it held, with a warning."""
+    semaphore = Semaphore(zk, zk_path, 3)
+    semaphore.acquire(permits=3)
+    with pytest.warns(ResourceWarning, match="garbage collected while held"):
+        del semaphore
+        gc.collect()
+    again = Semaphore(zk, zk_path, 3)
+    assert again.acquire(timeout=10, permits=3)
+    again.release(3)
+    eventually(out(zk, zk_path, 0))
+
+
+def test_a_lease_that_runs_out_among_several() -> None:
+    """Permits of which one was lost before the last was granted are not taken: all or none."""
+    ticket, queue = Ticket("/s/locks", "_c_1-", 7), iter(range(2, 9))
+    ticket.queued_as("_c_1-lock-0", 1)
+    leases: list[Ticket] = []
+    recipe = take(ticket, leases, Layout("/s", 2), 2, b"{}")
+    answers: Iterator[object] = iter(
+        [Ticket("/s/leases", f"_c_{next(queue)}-", 7), Ticket("/s/leases", f"_c_{next(queue)}-", 7), None, True, True]
+    )
+    next(recipe)
+    with pytest.raises(StartAgain):
+        for answer in answers:
+            if answer is True:
+                for lease, state in zip(leases, (State.LOST, State.HELD), strict=True):
+                    lease.state = state
+            recipe.send(answer)

@@ -1,0 +1,218 @@
+"""Our Semaphore and Curator's InterProcessSemaphoreV2 and InterProcessSemaphoreMutex share their permits."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.conftest import Connect, Eventually, InThread
+from tests.integration.test_semaphore import out, waiting
+from tests.interop.conftest import SESSION, ConnectJava, Spawn
+from tests.interop.test_curator_mutex import CYCLES, LONG, SHORT, said
+from tests.tools.curator import CuratorClient, CuratorPeer
+from zkconcurrent import BoundedSemaphore, LockLostError, Semaphore
+from zkconcurrent.testing import Server
+
+BRIEF = round(SHORT * 1000)
+PATIENT = round(LONG * 1000)
+
+
+@pytest.mark.parametrize("kind", [Semaphore, BoundedSemaphore])
+def test_java_holds(java: CuratorClient, client: KazooClient, zk_path: str, kind: type[Semaphore]) -> None:
+    """What Java holds, we can't have: of three permits with two out, one."""
+    semaphore = kind(client, zk_path, 3)
+    assert java.call("semaphore.acquire", zk_path, 3, 2).result(LONG) == "true"
+    for how in ({"blocking": False}, {"timeout": SHORT}):
+        assert not semaphore.acquire(permits=2, **how)  # type: ignore[arg-type]
+        assert semaphore.acquire(**how)  # type: ignore[arg-type]
+        assert semaphore.locked()
+        semaphore.release()
+    java.call("semaphore.release", zk_path, 3).result(LONG)
+    assert semaphore.acquire(permits=2, timeout=LONG)
+    semaphore.release(2)
+
+
+def test_we_hold(
+    java: CuratorClient, client: KazooClient, zk_path: str, eventually: Eventually, in_thread: InThread
+) -> None:
+    """What we hold, Java can't have; it gets in as we release, and we behind it as it does."""
+    semaphore = Semaphore(client, zk_path, 2)
+    semaphore.acquire(permits=2)
+    assert java.call("semaphore.acquire", zk_path, 2, 1, BRIEF).result(LONG) == "false"
+    eventually(out(client, zk_path, 2))
+    first = java.call("semaphore.acquire", zk_path, 2)
+    eventually(out(client, zk_path, 3))  # Curator makes its lease before it knows whether it may
+    behind = in_thread(semaphore.acquire)
+    eventually(waiting(client, zk_path, 2))
+    assert not semaphore.acquire(blocking=False)
+    semaphore.release()
+    assert first.result(LONG) == "true"
+    eventually(waiting(client, zk_path, 1))
+    assert not behind.done()
+    java.call("semaphore.release", zk_path, 2).result(LONG)
+    assert behind.result(LONG)
+    semaphore.release(2)
+    eventually(out(client, zk_path, 0))
+
+
+def test_java_waits_behind_us(
+    java: CuratorClient, client: KazooClient, zk_path: str, eventually: Eventually, in_thread: InThread
+) -> None:
+    """Java keeps its place behind one of ours that waits for more than is free."""
+    semaphore = Semaphore(client, zk_path, 2)
+    semaphore.acquire()
+    first = in_thread(semaphore.acquire, permits=2)
+    eventually(waiting(client, zk_path, 1))
+    behind = java.call("semaphore.acquire", zk_path, 2)
+    eventually(waiting(client, zk_path, 2))
+    assert not behind.done()
+    semaphore.release()
+    assert first.result(LONG)
+    assert not behind.done()
+    semaphore.release()
+    assert behind.result(LONG) == "true"
+    semaphore.release()
+
+
+def test_a_semaphore_mutex(
+    java: CuratorClient, client: KazooClient, zk_path: str, eventually: Eventually, in_thread: InThread
+) -> None:
+    """Curator's InterProcessSemaphoreMutex is a Semaphore of one permit, both ways."""
+    semaphore = BoundedSemaphore(client, zk_path)
+    with semaphore:
+        assert java.call("semaphoreMutex.acquire", zk_path, BRIEF).result(LONG) == "false"
+        theirs = java.call("semaphoreMutex.acquire", zk_path)
+        eventually(out(client, zk_path, 2))
+    assert theirs.result(LONG) == "true"
+    assert not semaphore.acquire(blocking=False)
+    mine = in_thread(semaphore.acquire)
+    eventually(waiting(client, zk_path, 1))
+    java.call("semaphoreMutex.release", zk_path).result(LONG)
+    assert mine.result(LONG)
+    semaphore.release()
+
+
+@pytest.mark.parametrize(("command", "permits"), [("semaphore", (1,)), ("semaphoreMutex", ())])
+def test_counter_of_java_and_python(
+    command: str,
+    permits: tuple[int, ...],
+    connect_java: ConnectJava,
+    spawn: Spawn,
+    client: KazooClient,
+    zk_path: str,
+    tmp_path: Path,
+    eventually: Eventually,
+) -> None:
+    """A counter that two Java sessions and two Python processes increment with one permit loses nothing."""
+    counter = tmp_path / "counter"
+    counter.write_text("0")
+    with Semaphore(client, zk_path):  # until all are in the queue: from then on they take turns
+        parties = [spawn("semaphore.increment", counter, CYCLES) for _ in range(2)]
+        loops = [connect_java().call(f"{command}.increment", zk_path, *permits, counter, CYCLES) for _ in range(2)]
+        eventually(waiting(client, zk_path, 4))
+    assert [loop.result(120) for loop in loops] == [str(CYCLES)] * 2
+    assert [party.wait(120) for party in parties] == [0, 0]
+    assert counter.read_text() == str(4 * CYCLES)
+
+
+def test_never_more_than_there_are(
+    connect_java: ConnectJava, connect: Connect, zk_path: str, in_thread: InThread
+) -> None:
+    """Two Java sessions and two of ours, taking one or two of three permits: never more than three are in use."""
+    inside, most, lock = [0], [0], threading.Lock()
+
+    def use(permits: int) -> None:
+        with lock:
+            inside[0] += permits
+            most[0] = max(most[0], inside[0])
+        with lock:
+            inside[0] -= permits
+
+    def ours(permits: int) -> None:
+        semaphore = Semaphore(connect(), zk_path, 3)
+        for _ in range(CYCLES):
+            semaphore.acquire(permits=permits)
+            use(permits)
+            semaphore.release(permits)
+
+    def theirs() -> None:
+        java = connect_java()
+        for _ in range(CYCLES):
+            assert java.call("semaphore.acquire", zk_path, 3).result(LONG) == "true"
+            use(1)
+            java.call("semaphore.release", zk_path, 3).result(LONG)
+
+    for future in [in_thread(ours, 1), in_thread(ours, 2), in_thread(theirs), in_thread(theirs)]:
+        future.result(120)
+    assert 1 <= most[0] <= 3
+
+
+def test_java_session_ends_while_holding(
+    java: CuratorClient, client: KazooClient, zk_path: str, eventually: Eventually, in_thread: InThread
+) -> None:
+    """When the server ends the session of a Java owner, the one that waits here gets its permit."""
+    java.call("semaphore.acquire", zk_path, 1).result(LONG)
+    semaphore = Semaphore(client, zk_path)
+    taking = in_thread(semaphore.acquire)
+    eventually(waiting(client, zk_path, 1))
+    java.expire()
+    assert taking.result(LONG)
+    semaphore.release()
+
+
+def test_java_process_is_killed_while_waiting(
+    zookeeper: Server, client: KazooClient, zk_path: str, eventually: Eventually, in_thread: InThread
+) -> None:
+    """A Java waiter that is killed leaves neither its place in the queue nor the lease it made too early."""
+    semaphore = Semaphore(client, zk_path)
+    semaphore.acquire()
+    with CuratorPeer() as peer:
+        peer.client(zookeeper.hosts, SESSION).call("semaphore.acquire", zk_path, 1)
+        eventually(out(client, zk_path, 2))
+        taking = in_thread(semaphore.acquire)
+        eventually(waiting(client, zk_path, 2))
+        peer.kill()
+        semaphore.release()
+        assert taking.result(LONG)
+    semaphore.release()
+
+
+def test_our_process_is_killed_while_holding(java: CuratorClient, spawn: Spawn, zk_path: str) -> None:
+    """When a Python owner is killed, Java gets its permit as its session times out."""
+    owner = spawn("semaphore.hold")
+    said(owner)
+    assert java.call("semaphore.acquire", zk_path, 1, 1, BRIEF).result(LONG) == "false"
+    owner.kill()
+    assert java.call("semaphore.acquire", zk_path, 1, 1, round(2 * SESSION * 1000)).result(LONG) == "true"
+
+
+def test_our_session_ends_while_holding(
+    java: CuratorClient, zookeeper: Server, client: KazooClient, zk_path: str
+) -> None:
+    """When the server ends the session of an owner here, Java gets the permit, and the owner is told."""
+    semaphore = Semaphore(client, zk_path)
+    semaphore.acquire()
+    lost = semaphore.lost
+    theirs = java.call("semaphore.acquire", zk_path, 1, 1, PATIENT)
+    zookeeper.expire(client)
+    assert theirs.result(LONG) == "true"
+    assert lost.wait(LONG)
+    with pytest.raises(LockLostError):
+        semaphore.release()
+    assert not semaphore.acquire(blocking=False)
+
+
+def test_java_sees_our_permits(java: CuratorClient, client: KazooClient, zk_path: str) -> None:
+    """Curator names our leases among the participants, and we see who it is that has one."""
+    semaphore = Semaphore(client, zk_path, 2)
+    with semaphore:
+        (name,) = client.get_children(f"{zk_path}/leases")
+        told = java.call("semaphore.participants", zk_path, 2).result(LONG)
+        assert told == name
+    java.call("semaphore.acquire", zk_path, 2).result(LONG)
+    owner = semaphore.owner()
+    assert owner is not None
+    assert owner.session == java.session

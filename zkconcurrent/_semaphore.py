@@ -1,0 +1,236 @@
+"""`Semaphore` and `BoundedSemaphore`: those of `threading`, for every process that opens the same path."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ._base import Contender, LockFace
+from ._driver import Driver
+from ._face import until, who_i_am
+from ._kazoo import KazooClient
+from ._place import Hold, lost_error
+from ._recipes.destroy import Users, destroy, users
+from ._recipes.semaphore import Layout, acquire, add, is_locked
+from ._rules import LEASE, MUTEX
+from ._session import log
+
+SHORTEST = 0.1  # seconds to wait at least: a few round trips, so that what is free is got
+
+
+class Semaphore(LockFace):
+    """A number of permits that threads of all processes take and give back.
+
+    A permit that is held goes back by itself when its process ends. It should be released in the process that acquired
+    it: `release()` where nothing is held adds a permit for everybody, as `threading.Semaphore` does.
+
+    Layout:
+        `<path>/locks/_c_<uuid>-lock-<sequence>`, EPHEMERAL_SEQUENTIAL, one for each thread that waits, and
+        `<path>/leases/_c_<uuid>-lease-<sequence>`, the same, one for each permit held: the znodes of Curator's
+        InterProcessSemaphoreV2. `<path>/permits` is PERSISTENT and has the value; so are its children
+        `<uuid>-<n>`, each of which adds n permits. All else are containers.
+
+    Invariant:
+        There are never more leases than permits. Only the first in the queue makes leases, and only in a step that
+        removes it from the queue.
+
+    Cost:
+        Acquire, uncontended, is two writes in two round trips; release is one write. A release wakes one.
+
+    Args:
+        client: a `kazoo.client.KazooClient`; it may be started later.
+        path: the path that is the semaphore; missing nodes are made.
+        value: how many permits there are; all processes must say the same.
+        on_lost: called with the semaphore, on a thread of its own, once for each `acquire` whose permits are lost.
+
+    Raises:
+        ValueError: the value is negative, or the path is bad, or is another primitive of this client already.
+
+    Source:
+        `threading.Semaphore`; Curator's `InterProcessSemaphoreV2`.
+    """
+
+    _kind = "Semaphore"
+    _rule = LEASE
+
+    def __init__(
+        self, client: KazooClient, path: str, value: int = 1, *, on_lost: Callable[[Any], object] | None = None
+    ) -> None:
+        if value < 0:
+            raise ValueError("semaphore initial value must be >= 0")
+        super().__init__(client, path, on_lost=on_lost)
+        self._layout = Layout(path, value)
+
+    def acquire(self, blocking: bool = True, timeout: float | None = None, *, permits: int = 1) -> bool:
+        """Take permits, all or none, in the order of arrival across all processes.
+
+        Args:
+            blocking: whether to wait for permits; if not, they are taken if there are enough for those ahead, too.
+            timeout: how long to wait, in seconds, 0.1 at least; None for ever; 0 or less is as `blocking=False`.
+            permits: how many.
+
+        Returns:
+            Whether the permits were taken. If not, nothing of the attempt is left.
+
+        Raises:
+            ValueError: a timeout with `blocking=False`, or less than one permit; or other processes use the path with
+                another value.
+            OverflowError: a timeout above `threading.TIMEOUT_MAX`.
+            LockLostError: this thread has lost a permit and not acknowledged that by `release()`.
+            ClientError: the client can't be used here.
+            ZkConcurrentError: the path can't be used.
+        """
+        if not blocking and timeout is not None:
+            raise ValueError("can't specify timeout for non-blocking acquire")
+        if permits < 1:
+            raise ValueError("permits must be one or more")
+        if timeout is not None and 0 < timeout < SHORTEST:
+            timeout = SHORTEST
+        wait = blocking and (timeout is None or timeout > 0)
+        session, me = self._session, self._session.identity()
+        driver = Driver(session, self._path, until(session, timeout if blocking else 0))
+        if (hold := self._mine()) is not None:
+            self._check(hold)
+        try:
+            taken = driver.run(acquire(self._layout, permits, who_i_am(me), wait=wait))
+            if taken is None:
+                return False
+            leases, self._place.known = taken
+            self._place.take_more(leases, LEASE.role, me)
+            if leases[0].late:
+                log.warning("the sequence numbers of %s are running out: let it fall idle", self._path)
+            log.debug("acquired %s", leases)
+            return True
+        except BaseException:
+            driver.abandon()
+            self._place.drop_discarded()
+            raise
+
+    def release(self, n: int = 1) -> None:
+        """Give back permits: this thread's own, the newest first, then those of other threads of this process.
+
+        What is released beyond those is added to the permits that all processes share.
+
+        Returns also while the service is out of reach, if nothing is added: the permits are then free as soon as it is
+        back.
+
+        Args:
+            n: how many.
+
+        Raises:
+            ValueError: n is less than one.
+            LockLostError: this thread has lost permits, up to n of which this acknowledges; or this process has nothing
+                but permits that another thread of it has lost. Nothing else is touched.
+            ClientError: the process was forked, and the permits are its parent's.
+        """
+        if n < 1:
+            raise ValueError("n must be one or more")
+        self._session.check_not_forked(self._path)
+        self._session.check_lease()
+        with self._session.lock:  # of two threads, each releases something else
+            holds = self._to_release(n)
+            if holds and not holds[0].alive:
+                for hold in holds:
+                    self._place.drop(hold)
+                raise lost_error(holds[0])
+            self._check_bounds(n - len(holds))
+            self._give_back(holds)
+        if holds:
+            log.debug("released %s", [hold.ticket for hold in holds])
+            Driver(self._session, self._path).release(holds[-1].ticket)  # its delete was sent last
+        if n > len(holds):
+            adding = add(self._layout, n - len(holds), str(uuid.uuid4()))
+            self._place.known = self._run(adding)
+
+    def _to_release(self, n: int) -> list[Hold]:
+        """Return what to release next, or to settle: all of it is alive, or all is lost."""
+        me = self._session.identity()
+        holds = self._place.all(LEASE.role)
+        holds.sort(key=lambda hold: (hold.owner == me, hold.ticket.token), reverse=True)
+        alive, lost = ([hold for hold in holds if hold.alive is each] for each in (True, False))
+        mine = [hold for hold in lost if hold.owner == me]
+        return (mine or alive or lost)[:n]
+
+    def _check_bounds(self, more: int) -> None:
+        """Refuse to add permits, where there is a bound."""
+
+    def _give_back(self, holds: Sequence[Hold]) -> None:
+        """Delete the leases, without waiting for it; also those left by an interrupt in between: all, or none."""
+        try:
+            for hold in holds:
+                self._end(hold)
+        except BaseException:
+            for hold in holds:
+                self._end(hold)
+            raise
+
+    def _end(self, hold: Hold) -> None:
+        if hold.alive:
+            self._session.discard(hold.ticket)
+        self._place.drop(hold)
+
+    def locked(self) -> bool:
+        """Return whether no permit is left, asked of the leader. Cost: 5 reads, pipelined."""
+        return bool(self._run(is_locked(self._layout)))
+
+    def destroy(self) -> None:
+        """Remove what outlives all who use the semaphore; the next to use it makes it anew, with any value.
+
+        Raises:
+            RuntimeError: somebody holds a permit, or waits for one.
+        """
+        using = self._run(destroy(self._layout.permits, (self._layout.locks, self._layout.leases)))
+        if using:
+            raise RuntimeError(f"the semaphore {self._path!r} is in use: {', '.join(map(str, _contenders(using)))}")
+        self._place.known = 0
+
+    # -- the extras ----------------------------------------------------------------------------------------------
+
+    def _mine(self) -> Hold | None:
+        me = self._session.identity()
+        return next((hold for hold in self._to_release(1) if hold.owner == me), None)
+
+    def _own(self) -> Hold | None:
+        return next(iter(self._to_release(1)), None)
+
+    def _contenders(self) -> tuple[list[Contender], list[Contender]]:
+        leases, queue = self._run(users(self._path, (self._layout.leases, self._layout.locks))) or ([], [])
+        return (
+            sorted(_contenders(leases), key=lambda each: each.token),
+            sorted(_contenders(queue), key=lambda each: MUTEX.key(each.node)),
+        )
+
+    def __repr__(self) -> str:
+        left = self._layout.value + (self._place.known or 0) - sum(hold.alive for hold in self._place.all(LEASE.role))
+        return f"<zkconcurrent.{type(self).__name__} at {id(self):#x} path={self._path!r}: value={left}{self._bound()}>"
+
+    def _bound(self) -> str:
+        return ""
+
+
+class BoundedSemaphore(Semaphore):
+    """A semaphore that can't be released more often than it was acquired, in each process.
+
+    Everything else is as with `Semaphore`. To ask for more permits than there are is a ValueError, at once.
+    """
+
+    _kind = "BoundedSemaphore"
+
+    def acquire(self, blocking: bool = True, timeout: float | None = None, *, permits: int = 1) -> bool:
+        """Take permits; see `Semaphore.acquire`."""
+        if permits > self._layout.value:
+            raise ValueError(f"there are no {permits} permits, but value={self._layout.value}: {self._path}")
+        return super().acquire(blocking, timeout, permits=permits)
+
+    def _check_bounds(self, more: int) -> None:
+        if more > 0:
+            raise ValueError("Semaphore released too many times")
+
+    def _bound(self) -> str:
+        return f"/{self._layout.value}"
+
+
+def _contenders(nodes: Users) -> list[Contender]:
+    parts = [(path.rpartition("/"), node) for path, node in nodes]
+    return [Contender.of(above, name, node) for (above, _, name), node in parts]
