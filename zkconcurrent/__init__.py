@@ -11,6 +11,7 @@ from ._version import __version__
 
 if TYPE_CHECKING:
     from ._base import Contender
+    from ._condition import Condition
     from ._errors import (
         ClientError,
         ForeignNodeError,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ClientError",
+    "Condition",
     "Contender",
     "ForeignNodeError",
     "Lock",
@@ -37,7 +39,13 @@ __all__ = [
     "__version__",
 ]
 
-_HOMES = {"Contender": "_base", "Lock": "_lock", "RLock": "_rlock", "ReadWriteLock": "_rwlock"}
+_HOMES = {
+    "Condition": "_condition",
+    "Contender": "_base",
+    "Lock": "_lock",
+    "RLock": "_rlock",
+    "ReadWriteLock": "_rwlock",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -29,9 +29,10 @@ class Hold:
         owner: the thread that acquired it.
         depth: how often it was acquired and not released.
         lost: set when it is lost.
+        claimant: the thread that is giving it up.
     """
 
-    __slots__ = ("depth", "lost", "owner", "role", "ticket")
+    __slots__ = ("claimant", "depth", "lost", "owner", "role", "ticket")
 
     def __init__(self, ticket: Ticket, role: str, owner: int, lost: threading.Event, depth: int = 1) -> None:
         self.ticket = ticket
@@ -39,6 +40,7 @@ class Hold:
         self.owner = owner
         self.depth = depth
         self.lost = lost
+        self.claimant: int | None = None
 
     @property
     def alive(self) -> bool:
@@ -90,6 +92,22 @@ class Place:
         if ticket.state is State.LOST:
             self.tell_lost(ticket)
         return hold
+
+    def claim(self, hold: Hold) -> bool:
+        """Let the calling thread be the one that gives the hold up; return whether it is."""
+        me = self.session.identity()
+        with self.session.lock:
+            if hold.claimant is None:
+                hold.claimant = me
+            return hold.claimant == me
+
+    def put_back(self, hold: Hold) -> None:
+        """Have a hold again that was claimed and, it turned out, was not given up."""
+        with self.session.lock:
+            hold.claimant = None
+            self.holds[hold.role, hold.owner] = hold
+        if hold.ticket.state is State.LOST:
+            self.tell_lost(hold.ticket)
 
     def drop(self, hold: Hold) -> None:
         """Forget a hold that was released or settled."""

@@ -14,11 +14,12 @@ PACKAGE = Path(zkconcurrent.__file__).parent
 # Each layer may import itself and those above it in this list.
 LAYERS = [
     {"_errors", "_version"},
-    {"_paths", "_rules", "_ops", "_registry", "_recipes", "_recipes.queue"},  # pure
+    {"_paths", "_rules", "_ops", "_registry", "_recipes", "_recipes.condition", "_recipes.queue"},  # pure
     {"_kazoo"},
     {"_session", "_driver"},
     {"_place", "_face", "_base"},
     {"_lock", "_rlock", "_rwlock"},
+    {"_condition"},
     {"__init__"},
 ]
 IMPURE = {"kazoo", "threading", "time", "socket", "os", "logging", "gevent", "eventlet"}
