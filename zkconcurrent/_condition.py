@@ -13,7 +13,7 @@ from ._face import Face, until, who_i_am
 from ._kazoo import KazooClient
 from ._lock import Lock
 from ._place import Hold, lost_error
-from ._recipes.condition import notify, outwait, release_and_queue
+from ._recipes.condition import clear, notify, outwait, release_and_queue, withdraw
 from ._registry import State
 from ._rlock import RLock
 from ._rwlock import ReadLock
@@ -108,15 +108,15 @@ class Condition(Face):
         hold = self._held("wait on")
         self._lock._check_may_wait()
         deadline = until(session, timeout) if timeout is None or timeout > 0 else session.now()
-        queueing = Driver(session, self._waiters)  # without a deadline, as nobody can go on before its answer
+        patient = Driver(session, self._waiters)  # for what must be done, and to know of, before anybody goes on
         waiting = Driver(session, self._waiters, deadline)
         try:
             try:
-                return self._outwait(hold, queueing, waiting)
+                return self._outwait(hold, patient, waiting)
             finally:
-                self._take_back(hold, queueing)
+                self._take_back(hold, patient)
         except BaseException:
-            self._take_back(hold, queueing)  # also if what was raised struck in there
+            self._take_back(hold, patient)  # also if what was raised struck in there
             raise
 
     def wait_for(self, predicate: Callable[[], T], timeout: float | None = None) -> T:
@@ -130,38 +130,43 @@ class Condition(Face):
             self.wait(left)
         return result
 
-    def _outwait(self, hold: Hold, queueing: Driver, waiting: Driver) -> bool:
+    def _outwait(self, hold: Hold, patient: Driver, waiting: Driver) -> bool:
         """Give up the hold and wait; return whether we were notified, or may have been."""
         place = self._lock._place
         if not place.claim(hold):
             raise RuntimeError("cannot wait on un-acquired lock")  # released by another thread, just now
         place.drop(hold)
         me = who_i_am(self._session.identity())
-        ticket = queueing.run(release_and_queue(hold.ticket, self._waiters, me))
+        ticket = patient.run(release_and_queue(hold.ticket, self._waiters, me))
         if ticket is not None:
-            return waiting.run(outwait(ticket)) is not False
+            return bool(waiting.run(outwait(ticket)) or patient.run(withdraw(ticket)))
         if hold.ticket.state is State.LOST:
             raise lost_error(hold)
         return True
 
-    def _take_back(self, hold: Hold, queueing: Driver) -> None:
-        """Have the lock again as it was before it was claimed, whatever strikes; nothing to do if that is so already.
+    def _take_back(self, hold: Hold, patient: Driver) -> None:
+        """Have the lock again as it was before it was claimed, whatever strikes, and no node of a waiter.
 
         Raises:
             ZkConcurrentError: it can't be had.
         """
         lock, session = self._lock, self._session
         if hold.claimant != session.identity():
-            return
-        queueing.abandon()
+            return  # never claimed, or put back already
+        patient.abandon()
         if hold.alive or hold.ticket.state is State.LOST:  # it was not given up
             lock._place.put_back(hold)
             return
         session.discard(hold.ticket)
         struck: BaseException | None = None
-        while lock._mine() is None:
+        while True:
             try:
-                lock._take(True, -1, hold.depth)
+                if lock._mine() is None:
+                    lock._take(True, -1, hold.depth)
+                for ticket in patient.tickets:
+                    if not session.is_discarded(ticket):
+                        patient.run(clear(ticket))
+                break
             except ZkConcurrentError:
                 raise
             except BaseException as error:

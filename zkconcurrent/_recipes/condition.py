@@ -12,7 +12,6 @@ from .._ops import (
     Children,
     ConnectionLost,
     Create,
-    DeadlinePassed,
     Delete,
     Discard,
     Get,
@@ -107,29 +106,35 @@ def keep(held: Ticket) -> Recipe[None]:
 
 
 def outwait(ticket: Ticket) -> Recipe[bool]:
-    """Wait until the ticket's node is gone; return whether somebody else deleted it, or may have.
-
-    Where that can't be known, as the time is up and nobody answers, or the session is over, the answer is yes: better
-    to wake once more than once too few.
-    """
+    """Wait until the ticket's node is gone: somebody else has deleted it, or, what can't be told apart, its session."""
     try:
-        try:
-            while True:
-                (node,) = yield Watch(ticket, (Get(ticket.node, ticket),))
-                if node is None:
-                    yield Gone(ticket)
-                    return True
-                yield Wait(ticket)
-        except DeadlinePassed:
-            return (yield Delete(ticket.node, ticket)) is not True
-    except (StartAgain, DeadlinePassed):
+        while True:
+            (node,) = yield Watch(ticket, (Get(ticket.node, ticket),))
+            if node is None:
+                yield Gone(ticket)
+                return True
+            yield Wait(ticket)
+    except StartAgain:
         yield Discard(ticket)
         return True
-    except GeneratorExit:
-        raise
-    except BaseException:
+
+
+def withdraw(ticket: Ticket) -> Recipe[bool]:
+    """Wait no longer; return whether somebody else deleted the ticket's node before, or may have.
+
+    It takes as long as it takes: a node left behind would be notified in the place of somebody who waits.
+    """
+    try:
+        return (yield Delete(ticket.node, ticket)) is not True
+    except StartAgain:
         yield Discard(ticket)
-        raise
+        return True
+
+
+def clear(ticket: Ticket) -> Recipe[None]:
+    """Have nothing of a ticket left that was discarded, whatever the keeper has done of that."""
+    _, names = yield Sync(ticket.path), Children(ticket.path)
+    yield tuple(Delete(f"{ticket.path}/{name}") for name in names if name.startswith(ticket.prefix))
 
 
 def notify(path: str, n: int | None) -> Recipe[None]:
