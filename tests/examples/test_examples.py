@@ -12,7 +12,10 @@ import pytest
 from zkconcurrent.testing import Server
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-TELLS = {"report": r"200 questions were answered from \d+ builds of the report, all whole\n"}
+TELLS = {
+    "bounded_queue": r"60 items went through a queue with room for 3, each once\n",
+    "report": r"200 questions were answered from \d+ builds of the report, all whole\n",
+}
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in EXAMPLES.glob("*.py")))
