@@ -15,6 +15,7 @@ from tests.conftest import Connect, Eventually, InThread
 from tests.integration.test_losses import expire, operate, run_out
 from tests.kinds import AnyLock, read_lock, write_lock
 from zkconcurrent import ClientError, Condition, Lock, LockLostError, ReadWriteLock, RLock, _condition
+from zkconcurrent._driver import Driver
 from zkconcurrent._registry import Ticket
 from zkconcurrent.testing import Server
 
@@ -110,6 +111,20 @@ def test_exactly_n_are_woken_in_the_order_in_which_they_came(
     with conditions[1]:
         conditions[1].notify(10)
     assert [future.result(10)[0] for future in futures[3:]] == [True] * 2
+
+
+def test_a_foreign_child_is_no_waiter(
+    zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Fault 21: what is no waiter's node is neither deleted nor counted, and takes no notification from anybody."""
+    condition = Condition(zk, zk_path)
+    zk.create(f"{zk_path}/waiters/0", makepath=True)
+    future = in_thread(wait_in, condition)
+    eventually(lambda: len(zk.get_children(f"{zk_path}/waiters")) == 2)
+    with condition:
+        condition.notify()
+    assert future.result(10)[0] is True
+    assert zk.get_children(f"{zk_path}/waiters") == ["0"]
 
 
 def test_all_are_woken(
@@ -326,23 +341,30 @@ def test_an_interrupted_waiter_is_notified_no_more(
         monkeypatch.undo()
 
 
-def test_two_releases_of_one_hold(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
+def test_two_releases_of_one_hold(
+    zk: KazooClient, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of two threads that release one Lock in the same instant, one is told that it is not locked."""
     lock = Lock(zk, zk_path)
-    for _ in range(30):
-        lock.acquire()
-        together = threading.Barrier(2)
+    begun, go_on = threading.Event(), threading.Event()
+    give_up = Driver.release
 
-        def release(together: threading.Barrier = together) -> str:
-            together.wait(10)
-            try:
-                lock.release()
-            except RuntimeError as error:
-                return str(error)
-            return "released"
+    def slowly(driver: Driver, ticket: Ticket) -> None:
+        if not begun.is_set():
+            begun.set()
+            assert go_on.wait(20)
+        give_up(driver, ticket)
 
-        results = [future.result(10) for future in [in_thread(release) for _ in range(2)]]
-        assert sorted(results) == ["release unlocked lock", "released"]
+    monkeypatch.setattr(Driver, "release", slowly)
+    lock.acquire()
+    first = in_thread(lock.release)
+    assert begun.wait(10)
+    with pytest.raises(RuntimeError, match="release unlocked lock"):
+        lock.release()
+    assert len(zk.get_children(zk_path)) == 1
+    go_on.set()
+    assert first.result(10) is None
+    assert zk.get_children(zk_path) == []
 
 
 def test_a_hold_is_given_up_once(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
