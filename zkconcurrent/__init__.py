@@ -11,6 +11,7 @@ from ._version import __version__
 
 if TYPE_CHECKING:
     from ._base import Contender
+    from ._condition import Condition
     from ._errors import (
         ClientError,
         ForeignNodeError,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BoundedSemaphore",
     "ClientError",
+    "Condition",
     "Contender",
     "CountDownLatch",
     "Event",
@@ -56,6 +58,7 @@ _HOMES = {
     "ReadWriteLock": "_rwlock",
     "BoundedSemaphore": "_semaphore",
     "Semaphore": "_semaphore",
+    "Condition": "_condition",
 }
 
 

@@ -121,14 +121,24 @@ class LockFace(Face, ABC):
             self._give_up(hold)
 
     def _give_up(self, hold: Hold) -> None:
-        """End a hold, whatever its depth."""
+        """End a hold, whatever its depth.
+
+        Raises:
+            RuntimeError: another thread is doing so.
+        """
         log.debug("releasing %s", hold.ticket.node)
         try:
+            if not self._place.claim(hold):
+                raise RuntimeError("release unlocked lock")
             Driver(self._session, self._path).release(hold.ticket)
         finally:
-            if hold.alive:  # interrupted before anything was done
-                self._session.discard(hold.ticket)
-            self._place.drop(hold)
+            if self._place.claim(hold):
+                if hold.alive:  # interrupted before anything was done
+                    self._session.discard(hold.ticket)
+                self._place.drop(hold)
+
+    def _check_may_wait(self) -> None:
+        """Refuse to wait for a condition where the hold, given up, could not be had again."""
 
     @abstractmethod
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:

@@ -31,9 +31,10 @@ class Hold:
         path: the path of the primitive.
         depth: how often it was acquired and not released.
         lost: set when it is lost.
+        claimant: the thread that is giving it up.
     """
 
-    __slots__ = ("depth", "lost", "owner", "path", "role", "ticket")
+    __slots__ = ("claimant", "depth", "lost", "owner", "path", "role", "ticket")
 
     def __init__(self, path: str, ticket: Ticket, role: str, owner: int, lost: threading.Event, depth: int = 1) -> None:
         self.path = path
@@ -42,6 +43,7 @@ class Hold:
         self.owner = owner
         self.depth = depth
         self.lost = lost
+        self.claimant: int | None = None
 
     @property
     def alive(self) -> bool:
@@ -111,6 +113,22 @@ class Place:
         for ticket in tickets:
             if ticket.state is State.LOST:
                 self.tell_lost(ticket)
+
+    def claim(self, hold: Hold) -> bool:
+        """Let the calling thread be the one that gives the hold up; return whether it is."""
+        me = self.session.identity()
+        with self.session.lock:
+            if hold.claimant is None:
+                hold.claimant = me
+            return hold.claimant == me
+
+    def put_back(self, hold: Hold) -> None:
+        """Have a hold again that was claimed and, it turned out, was not given up."""
+        with self.session.lock:
+            hold.claimant = None
+            self.holds[hold.role, hold.owner, ""] = hold
+        if hold.ticket.state is State.LOST:
+            self.tell_lost(hold.ticket)
 
     def drop(self, hold: Hold) -> None:
         """Forget a hold that was released or settled."""

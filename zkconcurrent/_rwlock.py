@@ -132,8 +132,11 @@ class WriteLock(RLock):
         return super()._take(blocking, timeout, depth)
 
     def _release_save(self) -> int:
-        self._refuse_upgrade("release it before waiting for a condition")
+        self._check_may_wait()
         return super()._release_save()
+
+    def _check_may_wait(self) -> None:
+        self._refuse_upgrade("release it before waiting for a condition")
 
     def _refuse_upgrade(self, remedy: str) -> None:
         """Refuse what could only wait for ever.

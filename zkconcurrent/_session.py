@@ -163,6 +163,7 @@ class Session:
         elif state == KazooState.LOST:
             with self.lock:
                 self.registry.ended()
+                self._in_flight.clear()
         self.unpark()
         self._wake.set()
         return None

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import functools
 import itertools
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from kazoo.client import KazooClient
@@ -126,3 +128,51 @@ class TestMultiRLock(OnZooKeeper, lock_tests.RLockTests):
     def locktype(self) -> zkconcurrent.MultiLock:
         """Make a lock."""
         return self.make(functools.partial(several, zkconcurrent.RLock))  # type: ignore[no-any-return]
+
+
+class Threading:
+    """The module `threading`, as CPython's tests of conditions see it: its locks are ours."""
+
+    def __init__(self, make: Callable[..., Any], lock: Callable[..., Any]) -> None:
+        self.Lock = lambda: make(zkconcurrent.Lock)
+        self.RLock = lambda: make(lock)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(threading, name)
+
+
+class TestCondition(OnZooKeeper, lock_tests.ConditionTests):
+    """`threading.Condition`'s tests, with the lock that a condition has of its own."""
+
+    @pytest.fixture(autouse=True)
+    def _locks(self) -> Iterator[None]:
+        with patch.object(lock_tests, "threading", Threading(self.make, zkconcurrent.RLock)):
+            yield
+
+    def condtype(self, *args: Any, **kwargs: Any) -> zkconcurrent.Condition:
+        """Make a condition."""
+        return self.make(zkconcurrent.Condition, *args, **kwargs)  # type: ignore[no-any-return]
+
+
+class TestConditionOfAWriteLock(TestCondition):
+    """The same with a write lock, where the condition would have one of its own."""
+
+    def condtype(self, lock: Any = None) -> zkconcurrent.Condition:
+        """Make a condition."""
+        return self.make(zkconcurrent.Condition, lock or self.make(write_lock))  # type: ignore[no-any-return]
+
+
+class TestTheirConditionOfOurs(TestCondition):
+    """`threading.Condition` itself, with locks of ours."""
+
+    lock: Callable[..., Any] = zkconcurrent.RLock
+
+    def condtype(self, lock: Any = None) -> threading.Condition:  # type: ignore[override]
+        """Make a condition."""
+        return threading.Condition(lock or self.make(type(self).lock))
+
+
+class TestTheirConditionOfAWriteLock(TestTheirConditionOfOurs):
+    """The same with a write lock."""
+
+    lock = staticmethod(write_lock)

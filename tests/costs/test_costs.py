@@ -6,6 +6,8 @@ a little, so that what is pipelined is seen to be.
 
 from __future__ import annotations
 
+import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -15,7 +17,7 @@ from tests.conftest import Connect, Eventually, InThread
 from tests.kinds import AnyLock, Kind, against, every, reentrant
 from tests.tools.count import Count
 from tests.tools.proxy import Proxy
-from zkconcurrent import BoundedSemaphore, CountDownLatch, Event, Lock, MultiLock, ReadWriteLock, Semaphore
+from zkconcurrent import BoundedSemaphore, Condition, CountDownLatch, Event, Lock, MultiLock, ReadWriteLock, Semaphore
 from zkconcurrent.testing import Server
 
 
@@ -389,3 +391,86 @@ def test_a_permit_released_wakes_one(
     for left in range(n, 0, -1):
         eventually(lambda left=left: sum(each.done() for each in waiting) == n - left + 1)
         semaphore.release()
+
+
+def waits(condition: Condition, timeout: float | None = None) -> bool:
+    """Wait once."""
+    with condition:
+        return condition.wait(timeout)
+
+
+def test_a_wait(
+    zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, eventually: Eventually, in_thread: InThread
+) -> None:
+    """Until it waits: one write, one read, two round trips. Notified: one more read, and an acquire."""
+    mine, theirs = Condition(zk, zk_path), Condition(counted, zk_path)
+    waits(theirs, 0)  # makes the parents
+    held = threading.Event()
+
+    def wait() -> bool:
+        with theirs:
+            held.set()
+            assert go_on.wait(10)
+            return theirs.wait()
+
+    go_on = threading.Event()
+    waiting = in_thread(wait)
+    assert held.wait(10)
+    with proxy.counting() as until_waiting:
+        go_on.set()
+        eventually(answered(until_waiting, "getData"))
+    assert until_waiting.requests == {"multi": 1, "getData": 1}
+    assert until_waiting.flights == 2
+    with proxy.counting() as woken:
+        mine.acquire()
+        mine.notify()
+        mine.release()
+        assert waiting.result(10)
+    assert sum(woken.events.values()) <= 2  # that of its node, and of the lock's, if that was not free yet
+    own = woken.requests["getData"]
+    assert woken.requests - Counter(getData=own, getChildren=own) == {"create2": 1, "delete": 1}
+    assert own <= 2
+
+
+def test_a_wait_that_times_out(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
+    """Its time up, it deletes its node, one write in one round trip, and acquires the lock."""
+    condition = Condition(counted, zk_path)
+    waits(condition, 0)
+    with condition, proxy.counting() as count:
+        assert not condition.wait(0.1)
+    assert count.requests == {"multi": 1, "getData": 1, "delete": 1, "create2": 1, "getChildren": 1}
+    assert count.flights == 4
+
+
+@pytest.mark.parametrize("n", [1, 3, None])
+def test_notify(
+    n: int | None,
+    zk: KazooClient,
+    counted: KazooClient,
+    proxy: Proxy,
+    zk_path: str,
+    eventually: Eventually,
+    in_thread: InThread,
+) -> None:
+    """Two reads in one round trip, and a write for each who is woken in one more; those who wait on hear nothing."""
+    mine, theirs = Condition(counted, zk_path), Condition(zk, zk_path)
+    waiting = [in_thread(waits, theirs) for _ in range(5)]
+    eventually(lambda: zk.exists(f"{zk_path}/waiters") and len(zk.get_children(f"{zk_path}/waiters")) == 5)
+    with mine:
+        with proxy.counting() as count:
+            mine.notify(n) if n else mine.notify_all()
+        assert count.requests == {"sync": 1, "getChildren": 1, "delete": n or 5}
+        assert count.flights == 2
+    eventually(lambda: sum(each.done() for each in waiting) == (n or 5))
+    with mine:
+        mine.notify_all()
+    assert all(each.result(10) for each in waiting)
+
+
+def test_notify_when_nobody_waits(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
+    """Two reads in one round trip."""
+    condition = Condition(counted, zk_path)
+    with condition, proxy.counting() as count:
+        condition.notify()
+    assert count.requests == {"sync": 1, "getChildren": 1}
+    assert count.flights == 1

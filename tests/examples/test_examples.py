@@ -18,6 +18,7 @@ TELLS = {
     "rolling_restart": r"4 services have restarted, one at a time\n",
     "transfer": r"160 transfers, and the sum is 300 as before\n",
     "api_limit": r"96 calls were made, never more than 3 at a time, although a process died with all the permits\n",
+    "bounded_queue": r"60 items went through a queue with room for 3, each once\n",
 }
 
 

@@ -21,7 +21,7 @@ import gevent
 from kazoo.client import KazooClient
 from kazoo.handlers.gevent import SequentialGeventHandler
 
-from zkconcurrent import ClientError, Lock, LockLostError, RLock
+from zkconcurrent import ClientError, Condition, Lock, LockLostError, RLock
 
 HUB_LATE = 0.25
 
@@ -79,6 +79,30 @@ def crowd(zk: KazooClient, path: str) -> None:
     assert not any(zk.get_children(f"{path}-crowd/{number}") for number in range(400))
 
 
+def confer(mine: Condition, theirs: Condition) -> None:
+    """Greenlets wait for each other; one that is killed as it waits leaves no node, and the lock free."""
+
+    def wait(condition: Condition) -> bool:
+        with condition, condition:
+            return condition.wait(20)
+
+    def queued(n: int) -> None:
+        above = f"{mine.path}/waiters"
+        while not mine.client.exists(above) or len(mine.client.get_children(above)) != n:
+            gevent.sleep(0.01)
+
+    waiting = [gevent.spawn(wait, condition) for condition in (mine, theirs, mine)]
+    queued(3)
+    waiting[1].kill()
+    queued(2)
+    with theirs:
+        theirs.notify_all()
+    gevent.joinall(waiting, timeout=20, raise_error=True)
+    assert [waiting[0].value, waiting[2].value] == [True, True]
+    with mine:
+        assert mine.wait(0.05) is False
+
+
 def main(hosts: str, path: str) -> None:
     """Use locks as greenlets do."""
     before = set(threading.enumerate())
@@ -90,6 +114,7 @@ def main(hosts: str, path: str) -> None:
     contend([lock])
     contend([lock, Lock(other, path)])
     contend([rlock, RLock(other, f"{path}-r")])
+    confer(Condition(zk, f"{path}-c"), Condition(other, f"{path}-c"))
     late_before = max(late)
     crowd(zk, path)
     del late[:]

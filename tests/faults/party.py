@@ -7,6 +7,7 @@ It prints a word at each step and reads a line where it waits to be told to go o
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import sys
@@ -17,7 +18,7 @@ from typing import Any
 from kazoo.client import KazooClient
 from kazoo.exceptions import BadVersionError
 
-from zkconcurrent import ClientError, CountDownLatch, Event, Lock, LockLostError, MultiLock, RLock, Semaphore
+from zkconcurrent import ClientError, Condition, CountDownLatch, Event, Lock, LockLostError, MultiLock, RLock, Semaphore
 
 HOSTS, SESSION, PATH = sys.argv[1:4] if len(sys.argv) > 4 else ("", "6", "")
 
@@ -297,6 +298,47 @@ def spawn(method: str) -> None:
             say("refused" if "open a client" in str(error) else error)
     else:
         say("refused")
+    zk.stop()
+
+
+def wait_for_a_notification() -> None:
+    """Wait for a condition, and say what came of it."""
+    zk = client()
+    condition = Condition(zk, PATH)
+    with condition:
+        say("waiting")
+        say(condition.wait())
+    zk.stop()
+
+
+def notify_and_stay() -> None:
+    """Notify one when told, and keep the lock."""
+    condition = Condition(client(), PATH)
+    sys.stdin.readline()
+    with condition:
+        condition.notify()
+        say("notified")
+        sys.stdin.readline()
+
+
+def fork_a_condition() -> None:
+    """Fork while holding; the child says which calls did not raise what they should."""
+    zk = client()
+    condition = Condition(zk, PATH)
+    wrong = []
+    with condition:
+        pid = os.fork()
+        if not pid:
+            for call in (condition.wait, condition.notify, condition.notify_all, condition.acquire, condition.release):
+                with contextlib.suppress(ClientError):
+                    wrong.append(f"{call} returned {call()!r}")
+            say(wrong)
+    if not pid:
+        os._exit(0)  # leaving the block passed silently
+    os.waitpid(pid, 0)
+    with condition:
+        condition.notify()
+    say("parent")
     zk.stop()
 
 

@@ -23,7 +23,7 @@ import zkconcurrent
 from tests.conftest import Connect, Eventually, InThread
 from tests.integration.test_locks import queued
 from tests.kinds import Kind, against, every
-from zkconcurrent import Lock, ReadWriteLock, Semaphore
+from zkconcurrent import Condition, Lock, ReadWriteLock, RLock, Semaphore
 
 PACKAGE = str(Path(zkconcurrent.__file__).parent)
 
@@ -396,3 +396,37 @@ def test_release_of_permits_interrupted_at_every_line(
                 semaphore.release(2)
         eventually(idle(zk, zk_path), f"interrupted at line {line}: {hook.where}")
     assert zk.get_children(f"{zk_path}/permits") == []
+
+
+@pytest.mark.parametrize("kind", [Lock, RLock])
+def test_a_wait_interrupted_at_every_line(
+    kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
+    """Wherever a wait is interrupted, the lock is held with all its levels when that is raised, and no waiter is left.
+
+    The time is up at once, so that all of a wait is run: giving the lock up, waiting, withdrawing, taking it again.
+    """
+    client = connect(timeout=2)
+    lock = kind(client, f"{zk_path}/lock")
+    condition = Condition(client, f"{zk_path}/condition", lock)
+    levels = 2 if kind is RLock else 1
+    for _ in range(levels):
+        lock.acquire()
+    total = min(lines_of(lambda: condition.wait(0.002)) for _ in range(2))
+    for line in range(1, total + 40):
+        hook = InterruptAt(line)
+        try:
+            with hook:
+                condition.wait(0.002)  # kazoo takes an interrupt that strikes as it sends for a lost connection
+        except KeyboardInterrupt:
+            pass
+        hold = lock._mine()
+        assert hold is not None, hook.where
+        assert hold.alive, hook.where
+        assert hold.depth == levels, hook.where
+        assert zk.get_children(f"{zk_path}/condition/waiters") == [], hook.where
+        eventually(queued(zk, lock.path, 1), f"interrupted at line {line}: {hook.where}")
+    assert total > 200
+    for _ in range(levels):
+        lock.release()
+    eventually(queued(zk, lock.path, 0))

@@ -75,7 +75,7 @@ class Run:
             Violation: something happened that must not, or nothing happens any more.
         """
         world = self.world
-        with _quietly(), _heard(self), self._buried(), world.closing():
+        with _quietly(), _heard(self), self._buried(), world.closing(), self._stopped():
             patience = world.now + PATIENCE
             while not all(worker.done or not worker.process.alive for worker in self.workers):
                 world.step()
@@ -98,6 +98,15 @@ class Run:
         finally:
             for process in self.processes:
                 process.session.leave_to_parent()
+
+    @contextmanager
+    def _stopped(self) -> Iterator[None]:
+        """Stop the clients when the block is left: who takes a lock back, whatever strikes, then gives up."""
+        try:
+            yield
+        finally:
+            for process in self.processes:
+                process.client._stopped.set()
 
     def _look_for_the_end(self) -> None:
         self.checks.quiet()

@@ -14,18 +14,14 @@ PACKAGE = Path(zkconcurrent.__file__).parent
 # Each layer may import itself and those above it in this list.
 LAYERS = [
     {"_errors", "_version"},
-    {"_paths", "_rules", "_ops", "_registry", "_recipes"},  # pure, and so are these
-    {"_recipes.queue", "_recipes.persistent", "_recipes.destroy", "_recipes.event", "_recipes.latch"},
+    {"_paths", "_rules", "_ops", "_registry", "_recipes"},  # pure, and so are the recipes
+    {f"_recipes.{name}" for name in ("queue", "persistent", "destroy", "semaphore", "condition")}
+    | {f"_recipes.{name}" for name in ("event", "latch", "barrier")},
     {"_kazoo"},
     {"_session", "_driver"},
     {"_place", "_face", "_base"},
-    {"_lock", "_rlock", "_rwlock", "_event", "_latch", "_multilock"},
-    {"_paths", "_rules", "_ops", "_registry", "_recipes"}  # pure
-    | {"_recipes.queue", "_recipes.semaphore", "_recipes.destroy"},
-    {"_kazoo"},
-    {"_session", "_driver"},
-    {"_place", "_face", "_base"},
-    {"_lock", "_rlock", "_rwlock", "_semaphore"},
+    {"_lock", "_rlock", "_rwlock"},
+    {"_semaphore", "_condition", "_event", "_barrier", "_latch", "_multilock"},
     {"__init__"},
 ]
 IMPURE = {"kazoo", "threading", "time", "socket", "os", "logging", "gevent", "eventlet"}

@@ -48,6 +48,14 @@ def test_semaphores(name: str) -> None:
             assert [(p.name, p.default) for p in own] == expected
 
 
+@pytest.mark.parametrize("name", [name for name in dir(threading.Condition) if not name.startswith("_")])
+def test_a_condition_has_the_same_methods(name: str) -> None:
+    """Every public method of `threading.Condition` is there, with the same parameters."""
+    expected = inspect.signature(getattr(threading.Condition, name)).parameters
+    got = inspect.signature(getattr(zkconcurrent.Condition, name)).parameters
+    assert [(p.name, p.default) for p in got.values()] == [(p.name, p.default) for p in expected.values()]
+
+
 @pairs
 def test_a_surplus_argument_is_a_type_error(theirs: Any, ours: type) -> None:
     """Constructors take what the standard library's take, after the client and the path; extras by keyword only."""

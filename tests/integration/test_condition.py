@@ -1,0 +1,458 @@
+"""Conditions, on a real ZooKeeper: who is woken, what becomes of the lock, and what is left when things go wrong."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.conftest import Connect, Eventually, InThread
+from tests.integration.test_losses import expire, operate, run_out
+from tests.kinds import AnyLock, read_lock, write_lock
+from zkconcurrent import ClientError, Condition, Lock, LockLostError, ReadWriteLock, RLock, _condition
+from zkconcurrent._driver import Driver
+from zkconcurrent._registry import Ticket
+from zkconcurrent.testing import Server
+
+every = pytest.mark.parametrize("kind", [Lock, RLock, write_lock])
+reentrant = pytest.mark.parametrize("kind", [RLock, write_lock])
+Kind = Callable[..., Any]
+
+
+def condition_of(kind: Kind, client: KazooClient, path: str) -> Condition:
+    """Return the condition at a path, with a lock beside it."""
+    return Condition(client, path, kind(client, f"{path}-lock"))
+
+
+def waiting(client: KazooClient, path: str, n: int) -> Callable[[], bool]:
+    """Return a condition: n waiters are queued."""
+    return lambda: len(nodes(client, path)) == n
+
+
+def nodes(client: KazooClient, path: str) -> list[str]:
+    """Return the waiters' nodes, the longest waiting first."""
+    above = f"{path}/waiters"
+    names = client.get_children(above) if client.exists(above) else []
+    return [f"{above}/{name}" for name in sorted(names, key=lambda name: name[-10:])]
+
+
+def nothing_left(client: KazooClient, condition: Condition) -> Callable[[], bool]:
+    """Return a condition: neither a waiter's node nor the lock's is there."""
+    return lambda: not nodes(client, condition.path) and not client.get_children(condition._lock.path)
+
+
+def wait_in(condition: Condition, timeout: float | None = None) -> tuple[bool, float]:
+    """Wait; return what came of it and by which token the lock is held then."""
+    with condition:
+        return condition.wait(timeout), condition._lock.fencing_token
+
+
+@every
+def test_all_levels_are_given_up_and_taken_again(
+    kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """While one waits, another process has the lock; afterwards it is held as before, by a newer hold."""
+    mine, theirs = condition_of(kind, zk, zk_path), condition_of(kind, connect(), zk_path)
+    levels = 1 if kind is Lock else 3
+    go_on = threading.Event()
+
+    def wait() -> tuple[bool, bool]:
+        for _ in range(levels):
+            mine.acquire()
+        token = mine._lock.fencing_token
+        woken = mine.wait()
+        newer = mine._lock.fencing_token > token
+        assert go_on.wait(20)
+        for _ in range(levels):
+            mine.release()
+        return woken, newer
+
+    future = in_thread(wait)
+    eventually(waiting(zk, zk_path, 1))
+    assert "unlocked" in repr(mine)
+    assert ", 1)" in repr(mine)
+    with theirs:
+        theirs.notify()
+        assert nodes(zk, zk_path) == []
+    eventually(lambda: "<locked" in repr(mine._lock))
+    assert not theirs.acquire(blocking=False)
+    go_on.set()
+    assert future.result(20) == (True, True)
+    assert theirs.acquire(timeout=10)
+    theirs.release()
+    eventually(nothing_left(zk, mine))
+
+
+def test_exactly_n_are_woken_in_the_order_in_which_they_came(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """notify(n) deletes the nodes of the n longest waiters, of whatever process, and of nobody else."""
+    conditions = [Condition(zk, zk_path), Condition(connect(), zk_path)]
+    futures = []
+    for n in range(5):
+        futures.append(in_thread(wait_in, conditions[n % 2]))
+        eventually(waiting(zk, zk_path, n + 1))
+    line = nodes(zk, zk_path)
+    with conditions[0]:
+        conditions[0].notify(0)
+        assert nodes(zk, zk_path) == line
+        conditions[0].notify()
+        assert nodes(zk, zk_path) == line[1:]
+        conditions[0].notify(2)
+        assert nodes(zk, zk_path) == line[3:]
+    assert [future.result(10)[0] for future in futures[:3]] == [True] * 3
+    assert nodes(zk, zk_path) == line[3:]
+    assert not any(future.done() for future in futures[3:])
+    with conditions[1]:
+        conditions[1].notify(10)
+    assert [future.result(10)[0] for future in futures[3:]] == [True] * 2
+
+
+def test_a_foreign_child_is_no_waiter(
+    zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Fault 21: what is no waiter's node is neither deleted nor counted, and takes no notification from anybody."""
+    condition = Condition(zk, zk_path)
+    zk.create(f"{zk_path}/waiters/0", makepath=True)
+    future = in_thread(wait_in, condition)
+    eventually(lambda: len(zk.get_children(f"{zk_path}/waiters")) == 2)
+    with condition:
+        condition.notify()
+    assert future.result(10)[0] is True
+    assert zk.get_children(f"{zk_path}/waiters") == ["0"]
+
+
+def test_all_are_woken(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """notify_all wakes everybody; so does its old name, which warns. Nobody waiting, nothing happens."""
+    mine, theirs = Condition(zk, zk_path), Condition(connect(), zk_path)
+    with mine:
+        mine.notify_all()
+        mine.notify()
+    for wake in (mine.notify_all, mine.notifyAll):
+        futures = [in_thread(wait_in, each) for each in (mine, theirs, mine)]
+        eventually(waiting(zk, zk_path, 3))
+        with mine:
+            if wake == mine.notifyAll:
+                with pytest.warns(DeprecationWarning, match="notify_all"):
+                    wake()
+            else:
+                wake()
+        assert [future.result(10)[0] for future in futures] == [True] * 3
+
+
+@pytest.mark.parametrize("timeout", [0, -1, 0.01, 0.3])
+def test_a_wait_that_times_out(timeout: float, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+    """It returns False, in time as the lock is free, with the lock held and no node left."""
+    condition = Condition(zk, zk_path)
+    with condition, condition:
+        began = time.monotonic()
+        assert condition.wait(timeout) is False
+        assert max(timeout, 0) <= time.monotonic() - began < 2
+        assert condition._lock._recursion_count() == 2
+        assert nodes(zk, zk_path) == []
+        assert condition.wait_for(lambda: 0, timeout=0.05) == 0
+        assert condition.wait_for(lambda: "yes", timeout=0) == "yes"
+    eventually(nothing_left(zk, condition))
+
+
+def test_timeouts_that_race_with_notifications(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
+) -> None:
+    """As many say that they were notified as there were notifications that found somebody: one node, one word."""
+    mine, theirs = Condition(zk, zk_path), Condition(connect(), zk_path)
+    rounds, answers = 40, []
+
+    def wait() -> None:
+        for n in range(rounds):
+            with theirs:
+                answers.append(theirs.wait(0.002 * (n % 8)))
+
+    found = 0
+    future = in_thread(wait)
+    while not future.done():
+        with mine:
+            before = len(nodes(zk, zk_path))
+            mine.notify()
+            after = len(nodes(zk, zk_path))
+            assert after == 0
+            found += before - after
+    future.result(10)
+    # Between our look and the delete a waiter may have withdrawn: it was then not notified.
+    assert sum(answers) <= found
+    assert len(answers) == rounds
+
+
+def test_two_conditions_on_one_lock(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
+    """A buffer of three places between two processes: nothing is lost, nothing overflows, nobody sleeps for ever."""
+    buffer: list[int] = []
+    got: list[int] = []
+
+    def ends(client: KazooClient) -> tuple[Condition, Condition]:
+        lock = RLock(client, f"{zk_path}/lock")
+        return Condition(client, f"{zk_path}/not-empty", lock), Condition(client, f"{zk_path}/not-full", lock)
+
+    def produce(client: KazooClient, first: int) -> None:
+        not_empty, not_full = ends(client)
+        for item in range(first, first + 15):
+            with not_full:
+                not_full.wait_for(lambda: len(buffer) < 3)
+                buffer.append(item)
+                assert len(buffer) <= 3
+                not_empty.notify()
+
+    def consume(client: KazooClient) -> None:
+        not_empty, not_full = ends(client)
+        for _ in range(15):
+            with not_empty:
+                not_empty.wait_for(lambda: buffer)
+                got.append(buffer.pop(0))
+                not_full.notify()
+
+    clients = zk, connect()
+    futures = [in_thread(produce, client, 100 * n) for n, client in enumerate(clients)]
+    futures += [in_thread(consume, client) for client in clients]
+    for future in futures:
+        future.result(60)
+    assert sorted(got) == [*range(15), *range(100, 115)]
+
+
+@every
+def test_who_does_not_hold_is_told_so(kind: Kind, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
+    """To wait or notify takes the lock; the words are threading's. With a Lock, that of any thread of the process."""
+    condition = condition_of(kind, zk, zk_path)
+    for call, words in ((condition.wait, "wait on"), (condition.notify, "notify on"), (condition.notify_all, "notify")):
+        with pytest.raises(RuntimeError, match=f"cannot {words}.* un-acquired lock"):
+            call()
+    with condition:
+        other = in_thread(condition.wait, 0.01)
+        if kind is Lock:
+            assert other.result(10) is False
+            assert zk.get_children(condition._lock.path) != []
+        else:
+            with pytest.raises(RuntimeError, match="un-acquired"):
+                other.result(10)
+
+
+@every
+@pytest.mark.parametrize("lose", [expire, run_out, operate])
+def test_a_hold_that_is_lost(
+    kind: Kind, lose: Callable[..., None], zookeeper: Server, connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
+    """Fault 6: who has lost the lock can neither wait nor notify, and settles the loss as ever."""
+    condition = condition_of(kind, connect(timeout=4), zk_path)
+    condition.acquire()
+    lose(zookeeper, condition._lock)
+    for call in (condition.wait, condition.notify, condition.notify_all):
+        with pytest.raises(LockLostError):
+            call()
+    with pytest.raises(LockLostError):
+        condition.release()
+    with condition:
+        assert condition.wait(0.01) is False
+    eventually(nothing_left(condition.client, condition))
+
+
+@reentrant
+def test_the_locks_node_is_deleted_before_the_wait(kind: Kind, zk: KazooClient, zk_path: str) -> None:
+    """Fault 20: an operator's delete that nobody has noticed yet is found by the wait, and is a loss of all levels."""
+    condition = condition_of(kind, zk, zk_path)
+    for again in (False, True):  # the parents missing, and there
+        condition.acquire()
+        condition.acquire()
+        lost, owner = condition._lock.lost, condition._lock.owner()
+        assert owner is not None
+        zk.delete(owner.node)
+        with pytest.raises(LockLostError):
+            condition.wait(5)
+        assert lost.wait(5)
+        for _ in range(2):
+            with pytest.raises(LockLostError):
+                condition.release()
+        assert nodes(zk, zk_path) == [], again
+        with condition:
+            assert condition.wait(0) is False
+
+
+def test_a_waiters_node_is_deleted(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Fault 20: an operator who deletes a waiter's node wakes it."""
+    theirs = Condition(connect(), zk_path)
+    future = in_thread(wait_in, theirs)
+    (node,) = eventually(lambda: nodes(zk, zk_path))
+    zk.delete(node)
+    assert future.result(10)[0] is True
+
+
+@every
+def test_a_session_that_ends_while_waiting(
+    kind: Kind, zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
+) -> None:
+    """Fault 6: the waiter wakes with the lock of its new session, at all levels, and no loss to settle."""
+    theirs, mine = condition_of(kind, connect(timeout=4), zk_path), condition_of(kind, zk, zk_path)
+    levels = 1 if kind is Lock else 2
+    queued = threading.Event()
+
+    def wait() -> bool:
+        for _ in range(levels):
+            theirs.acquire()
+        queued.set()
+        woken = theirs.wait()
+        for _ in range(levels):
+            theirs.release()
+        return woken
+
+    future = in_thread(wait)
+    assert queued.wait(10)
+    with mine:  # as it has given the lock up, it waits
+        zookeeper.expire(theirs.client)
+    assert future.result(30) is True
+    assert nodes(zk, zk_path) == []
+
+
+def test_an_interrupted_waiter_is_notified_no_more(
+    zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its node is gone before it goes on, though the session's own delete be late: it would take another's turn."""
+
+    def interrupted(_ticket: Ticket) -> Iterator[None]:
+        raise KeyboardInterrupt
+        yield
+
+    def late(ticket: Ticket) -> None:
+        if "/waiters" not in ticket.path:
+            send(ticket)
+
+    condition = Condition(zk, zk_path)
+    session, send = condition._session, condition._session._send_delete
+    monkeypatch.setattr(_condition, "outwait", interrupted)
+    with condition:
+        monkeypatch.setattr(session, "_send_delete", late)
+        with pytest.raises(KeyboardInterrupt):
+            condition.wait()
+        assert nodes(zk, zk_path) == []
+        monkeypatch.undo()
+
+
+def test_two_releases_of_one_hold(
+    zk: KazooClient, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two threads that release one Lock in the same instant, one is told that it is not locked."""
+    lock = Lock(zk, zk_path)
+    begun, go_on = threading.Event(), threading.Event()
+    give_up = Driver.release
+
+    def slowly(driver: Driver, ticket: Ticket) -> None:
+        if not begun.is_set():
+            begun.set()
+            assert go_on.wait(20)
+        give_up(driver, ticket)
+
+    monkeypatch.setattr(Driver, "release", slowly)
+    lock.acquire()
+    first = in_thread(lock.release)
+    assert begun.wait(10)
+    with pytest.raises(RuntimeError, match="release unlocked lock"):
+        lock.release()
+    assert len(zk.get_children(zk_path)) == 1
+    go_on.set()
+    assert first.result(10) is None
+    assert zk.get_children(zk_path) == []
+
+
+def test_a_hold_is_given_up_once(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
+    """A second release that has found the hold before the first has ended is refused, and so is a wait."""
+    lock = Lock(zk, zk_path)
+    condition = Condition(zk, f"{zk_path}-condition", lock)
+    lock.acquire()
+    hold = lock._own()
+    assert hold is not None
+    assert in_thread(lock._place.claim, hold).result(10)
+    for call in (lock.release, condition.wait):
+        with pytest.raises(RuntimeError, match=r"unlocked lock|un-acquired lock"):
+            call()
+    assert len(zk.get_children(zk_path)) == 1
+    lock._place.put_back(hold)
+    lock.release()
+    assert zk.get_children(zk_path) == []
+
+
+def test_a_condition_waits_no_more_when_its_client_stops(
+    connect: Connect, zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Fault 24: the waiter gets an error that says so, which the end of its `with` block does not hide."""
+    theirs = Condition(connect(), zk_path)
+    future = in_thread(wait_in, theirs)
+    eventually(waiting(zk, zk_path, 1))
+    theirs.client.stop()
+    with pytest.raises(ClientError, match="stopped"):
+        future.result(20)
+    eventually(waiting(zk, zk_path, 0))
+
+
+def test_which_locks_a_condition_takes(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """A Lock, an RLock or a write lock of the same client; no read lock, and nothing else."""
+    for wrong in (threading.Lock(), zk, zk_path):
+        with pytest.raises(TypeError, match="must be a zkconcurrent"):
+            Condition(zk, zk_path, wrong)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="read lock"):
+        Condition(zk, zk_path, read_lock(zk, f"{zk_path}-rw"))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="another client"):
+        Condition(zk, zk_path, Lock(connect(), f"{zk_path}-lock"))
+    with pytest.raises(ValueError, match="start with"):
+        Condition(zk, "relative")
+
+
+def test_the_condition_itself(zk: KazooClient, zk_path: str) -> None:
+    """It has its path and client; making and showing it sends nothing; its lock is an RLock below it."""
+    condition = Condition(zk, zk_path)
+    assert (condition.path, condition.client) == (zk_path, zk)
+    assert zk_path in repr(condition)
+    assert "unlocked zkconcurrent.RLock" in repr(condition)
+    assert zk.exists(zk_path) is None
+    own = RLock(zk, f"{zk_path}/lock")
+    with condition:
+        assert own._is_owned()
+    with pytest.raises(ValueError, match="is a Condition"):
+        Lock(zk, zk_path)
+    with pytest.raises(ValueError, match="must not nest"):
+        Lock(zk, f"{zk_path}/waiters")
+    with pytest.raises(TypeError, match="open a client in the other process"):
+        pickle.dumps(condition)
+
+
+def test_no_wait_for_the_write_lock_while_reading(zk: KazooClient, zk_path: str) -> None:
+    """To wait would give up writing and ask for it again, which the read lock would keep it from: refused at once."""
+    pair = ReadWriteLock(zk, f"{zk_path}-rw")
+    condition = Condition(zk, zk_path, pair.write_lock)
+    with condition, pair.read_lock:
+        with pytest.raises(RuntimeError, match="before waiting"):
+            condition.wait(0.1)
+        assert pair.write_lock._is_owned()
+
+
+@reentrant
+def test_threadings_own_condition(kind: Kind, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
+    """`threading.Condition` takes our locks too; it then wakes threads of its own process."""
+    lock: AnyLock = kind(zk, zk_path)
+    condition = threading.Condition(lock)  # type: ignore[arg-type]
+    ready: list[int] = []
+
+    def wait() -> bool:
+        with condition, condition:
+            ready.append(1)
+            return condition.wait(10)
+
+    future = in_thread(wait)
+    while not future.done():
+        with condition:
+            if ready:
+                condition.notify()
+    assert future.result(10) is True

@@ -1,0 +1,105 @@
+"""Conditions under random faults: no notification is lost, the lock is as it was; and seeded bugs are found."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.simulation.condition import CondRun, random_turns
+from tests.simulation.mutants import Edit, Mutant, seeded
+from tests.simulation.world import Violation
+
+RARE = (522, 906, 1437, 1664)  # where races of three are met
+SEEDS = [*RARE, *range(int(os.environ.get("SIM_CONDITION_SEEDS", "150")))]
+
+
+def test_whatever_strikes() -> None:
+    """No two hold together; who is notified wakes and says so; who waited has all its levels; nothing is left."""
+    struck: dict[str, int] = {}
+    for seed in SEEDS:
+        schedule = random_turns(seed)
+        run = CondRun(schedule)
+        try:
+            run.to_the_end()
+        except BaseException as error:
+            error.add_note(f"seed {seed}\n{schedule}")
+            raise
+        for kind, times in run.struck.items():
+            struck[kind] = struck.get(kind, 0) + times
+    assert {"lose", "cut", "turn", "late", "expire", "interrupt", "kill", "stop", "lag"} <= struck.keys()
+
+
+QUEUE = "_recipes.condition:release_and_queue"
+OUTWAIT = "_recipes.condition:outwait"
+WITHDRAW = "_recipes.condition:withdraw"
+NOTIFY = "_recipes.condition:notify"
+WAIT = "_condition:Condition.wait"
+TAKE_BACK = "_condition:Condition._take_back"
+MULTI = "yield Multi(ticket, (Delete(held.node, held), Create(ticket, WAITER.role, data)))"
+RELEASE, ENQUEUE = "yield Delete(held.node, held)", "yield Create(ticket, WAITER.role, data)"
+AGAIN = "self._take_back(hold, patient)  # also if what was raised struck in there"
+
+
+def _mutant(name: str, *edits: tuple[str, str, str]) -> Mutant:
+    return Mutant(name, tuple(Edit(*each) for each in edits))
+
+
+MUTANTS = [
+    # Giving the lock up and queueing.
+    _mutant("who waits goes on before the multi's answer", (QUEUE, "in_doubt = True", "return ticket")),
+    _mutant("the lock is given up, then the waiter queues", (QUEUE, MULTI, f"{RELEASE}\n                {ENQUEUE}")),
+    _mutant("the waiter queues, then the lock is given up", (QUEUE, MULTI, f"{ENQUEUE}\n                {RELEASE}")),
+    _mutant("a lost multi is sent again without a look", (QUEUE, "in_doubt = True", "continue")),
+    _mutant("after a lost answer, that the lock's node is gone is a loss", (QUEUE, "in_doubt = True", "pass")),
+    _mutant("a lost multi counts as applied", (QUEUE, "if node is None:", "if node is None or in_doubt:")),
+    _mutant("that the lock's node goes is taken for a loss", (QUEUE, "not (yield Leave(held))", "False")),
+    # Waiting.
+    _mutant(
+        "any wake-up is a notification", (OUTWAIT, "yield Wait(ticket)", "yield Wait(ticket)\n            return True")
+    ),
+    _mutant("who was notified before it looks sleeps", (OUTWAIT, "if node is None:", "if False:")),
+    _mutant(
+        "it looks once",
+        (OUTWAIT, "yield Wait(ticket)", "while (yield Wait(ticket)) is None:\n                continue"),
+    ),
+    _mutant("notified as its time is up, it says that it was not", (WITHDRAW, "is not True", "is None")),
+    _mutant("where that can't be known, it says that it was not", (WITHDRAW, "is not True", "is False")),
+    _mutant(
+        "its time is up, and its node is left to the keeper",
+        (
+            WITHDRAW,
+            "return (yield Delete(ticket.node, ticket)) is not True",
+            "yield Discard(ticket)\n        return True",
+        ),
+    ),
+    # Taking the lock again.
+    _mutant("one level of the lock is taken again", (TAKE_BACK, "-1, hold.depth)", "-1)")),
+    _mutant(
+        "interrupted as it takes the lock again, it leaves it free",
+        (TAKE_BACK, "except ZkConcurrentError:", "except BaseException:"),
+        (WAIT, AGAIN, "pass"),
+    ),
+    _mutant(
+        "interrupted while it waits, it leaves the lock free",
+        (WAIT, "finally:\n            self._take_back", "except Exception:\n            self._take_back"),
+        (WAIT, AGAIN, "pass"),
+    ),
+    _mutant("interrupted, it forgets the lock's node", (TAKE_BACK, "session.discard(hold.ticket)", "pass")),
+    _mutant("interrupted, it forgets the waiter's node", (TAKE_BACK, "patient.abandon()", "pass")),
+    _mutant("interrupted, it forgets a hold that it has", (TAKE_BACK, "lock._place.put_back(hold)", "pass")),
+    # Notifying.
+    _mutant("a node that is gone already counts", (NOTIFY, "each is True", "each is not None")),
+    _mutant("a node that others may have deleted counts", (NOTIFY, "each is True", "each is not False")),
+    _mutant("who came last is notified", (NOTIFY, "WAITER)[:n]", "WAITER)[::-1][:n]")),
+    _mutant("the listing may be old", (NOTIFY, "_, names = yield Sync(path), Children", "names = yield Children")),
+    _mutant("one too many is notified", (NOTIFY, "WAITER)[:n]", "WAITER)[: n and n + 1]")),
+]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_seeded_bugs_are_found(mutant: Mutant) -> None:
+    """The same runs find each bug."""
+    with seeded(mutant), pytest.raises(Violation):
+        for seed in SEEDS:
+            CondRun(random_turns(seed)).to_the_end()
