@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ._version import __version__
 
 if TYPE_CHECKING:
+    from ._barrier import Barrier
     from ._base import Contender
     from ._errors import (
         ClientError,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from ._rwlock import ReadWriteLock
 
 __all__ = [
+    "Barrier",
     "ClientError",
     "Contender",
     "ForeignNodeError",
@@ -37,7 +39,7 @@ __all__ = [
     "__version__",
 ]
 
-_HOMES = {"Contender": "_base", "Lock": "_lock", "RLock": "_rlock", "ReadWriteLock": "_rwlock"}
+_HOMES = {"Barrier": "_barrier", "Contender": "_base", "Lock": "_lock", "RLock": "_rlock", "ReadWriteLock": "_rwlock"}
 
 
 def __getattr__(name: str) -> object:

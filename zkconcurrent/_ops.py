@@ -62,9 +62,10 @@ class Delete(NamedTuple):
 
 
 class Check(NamedTuple):
-    """Fail with `NoNode` unless the node exists; only in a `Multi`."""
+    """Fail with `NoNode` unless the node exists, with `BadVersion` unless it has that version; only in a `Multi`."""
 
     path: str
+    version: int = -1  # any
 
 
 class Multi(NamedTuple):

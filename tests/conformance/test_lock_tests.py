@@ -69,3 +69,11 @@ class TestWriteLock(OnZooKeeper, lock_tests.RLockTests):
     def locktype(self, *args: Any, **kwargs: Any) -> zkconcurrent.RLock:
         """Make a lock."""
         return self.make(write_lock, *args, **kwargs)  # type: ignore[no-any-return]
+
+
+class TestBarrier(OnZooKeeper, lock_tests.BarrierTests):
+    """`threading.Barrier`'s tests."""
+
+    def barriertype(self, *args: Any, **kwargs: Any) -> zkconcurrent.Barrier:
+        """Make a barrier."""
+        return self.make(zkconcurrent.Barrier, *args, **kwargs)  # type: ignore[no-any-return]

@@ -332,7 +332,7 @@ class Ensemble:
                 error = kazoo_errors.NoNodeError()
             elif isinstance(each, Create) and each.path in nodes:
                 error = kazoo_errors.NodeExistsError()
-            elif isinstance(each, SetData) and each.version not in (-1, nodes[each.path].version):
+            elif isinstance(each, SetData | CheckVersion) and each.version not in (-1, nodes[each.path].version):
                 error = kazoo_errors.BadVersionError()
             elif isinstance(each, Delete) and any(
                 f"{each.path}/{name}" not in deleted for name in nodes[wanted].children

@@ -14,11 +14,11 @@ PACKAGE = Path(zkconcurrent.__file__).parent
 # Each layer may import itself and those above it in this list.
 LAYERS = [
     {"_errors", "_version"},
-    {"_paths", "_rules", "_ops", "_registry", "_recipes", "_recipes.queue"},  # pure
+    {"_paths", "_rules", "_ops", "_registry", "_recipes", "_recipes.barrier", "_recipes.queue"},  # pure
     {"_kazoo"},
     {"_session", "_driver"},
     {"_place", "_face", "_base"},
-    {"_lock", "_rlock", "_rwlock"},
+    {"_barrier", "_lock", "_rlock", "_rwlock"},
     {"__init__"},
 ]
 IMPURE = {"kazoo", "threading", "time", "socket", "os", "logging", "gevent", "eventlet"}
