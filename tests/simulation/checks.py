@@ -41,7 +41,10 @@ class Checks:
         sections, past: the critical sections that threads believe to be in, and were in.
         struck: nodes that an operator removed, and when, in changes of the service.
         listed: how much of the log the last listing had seen that a ticket's recipe was given.
+        kept: the paths that may be watched still at the end.
     """
+
+    kept: tuple[str, ...] = ()
 
     def __init__(self, world: World, ensemble: Ensemble, processes: list[Process], chroot: str) -> None:
         self.world = world
@@ -218,7 +221,9 @@ class Checks:
                 "waiting": registry._awaiting,
                 "parked": session.parked,
                 "dropped": session.dropped,
-                "watchers": [path for path, watchers in client._data_watchers.items() if watchers],
+                "watchers": [
+                    path for path, watchers in client._data_watchers.items() if watchers and path not in self.kept
+                ],
                 "in flight": session._in_flight,
             }
             for what, there in left.items():

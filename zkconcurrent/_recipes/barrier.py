@@ -276,7 +276,8 @@ def _arrive(party: Party, data: bytes, patient: bool) -> Recipe[int | Party | No
     except (NoNode, BadVersion) as refusal:
         yield Gone(ticket)
         if isinstance(refusal, NoNode):  # the first of its generation
-            yield Make(ticket.path, b"")
+            with suppress(NoNode):  # of the barrier itself, it seems
+                yield Make(ticket.path, b"")
         raise StartAgain from None
     except ConnectionLost:
         names = yield from find(ticket)
@@ -292,12 +293,12 @@ def _tidy_up(party: Party) -> Recipe[None]:
     They are no containers, which would go whenever they are empty: their numbers would start anew, and nobody would
     miss those who came and went before.
     """
-    path, now = party.view.path, party.ticket.path
+    path = party.view.path
     names = yield Children(path, party.ticket)
-    old = [f"{path}/{name}" for name in names if f"{path}/{name}" < now]
+    old = [name for name in names if name.isdecimal() and int(name) < party.generation]
     if old:
         with suppress(NotEmpty):
-            yield tuple(Delete(each) for each in old)
+            yield tuple(Delete(f"{path}/{name}") for name in old)
 
 
 def _stand(party: Party, patient: bool = True) -> Recipe[int | Party | None]:
@@ -320,7 +321,7 @@ def _stand(party: Party, patient: bool = True) -> Recipe[int | Party | None]:
                     Make(view.generation(party.generation + 1), b""),  # spares the next to come two round trips
                 )
             except (NoNode, BadVersion, ConnectionLost):
-                pass
+                yield Sync(view.path, ticket)  # the next read tells why, or whether it was done
             else:
                 party.state = changed
                 view.note(changed)
@@ -420,10 +421,11 @@ def reset(view: View) -> Recipe[None]:
 
 
 def _write(view: View, state: State, changed: State) -> Recipe[bool]:
-    """Change the state, if it is as it was; return whether that was surely done."""
+    """Change the state, if it is as it was; if that was not done, or may not have been, the next read tells."""
     try:
         yield Set(view.path, changed.data, state.version)
     except (NoNode, BadVersion, ConnectionLost):
+        yield Sync(view.path)
         return False
     view.note(changed)
     return True
