@@ -146,7 +146,7 @@ class BarrierChecks(Checks):
                 raise Violation(f"{worker.name} waits in generation {party.generation}, and it is {state}")
             if wire not in wire.server.watches.get(f"{CHROOT}{PATH}", ()):
                 raise Violation(f"{worker.name} waits without a watch")
-            came = range(min(self.ensemble.leader.nodes[f"{CHROOT}{ticket.path}"].created, state.parties))
+            came = range(min(max([party.highest, *there]) + 1, state.parties))
             missing = [number for number in came if number not in there]
             if missing and (party.number == 0 or 0 in missing):
                 raise Violation(f"{worker.name} waits, and {missing} have come and gone: {there}")

@@ -165,6 +165,7 @@ class Party:
         state: the newest that it knows.
         acts: it has an action to run, should it be the last.
         line: the nodes of its generation, by number, as far as it looks after them.
+        highest: the highest number that it has seen.
     """
 
     def __init__(self, view: View, state: State, ticket: Ticket, acts: bool) -> None:
@@ -174,6 +175,7 @@ class Party:
         self.ticket = ticket
         self.acts = acts
         self.line: dict[int, str] = {}
+        self.highest = 0
 
     @property
     def number(self) -> int:
@@ -199,6 +201,15 @@ class Party:
         else:
             self.state = state
         return self.state.generation == self.generation and not self.state.broken
+
+    def look_after(self, names: Iterable[str]) -> None:
+        """Take note of who is there."""
+        self.line = _line(names)
+        self.highest = max([self.highest, self.number, *self.line])
+
+    def misses_nobody(self) -> bool:
+        """Whether all are there still that have come, as far as can be known: the next to come knows more."""
+        return all(number in self.line for number in range(min(self.highest + 1, self.view.parties)))
 
     def outcome(self) -> int | None:
         """Return the arrival index if the generation that is over has tripped.
@@ -281,7 +292,7 @@ def _arrive(party: Party, data: bytes, patient: bool) -> Recipe[int | Party | No
         raise StartAgain from None
     except ConnectionLost:
         names = yield from find(ticket)
-    party.line = _line(names)
+    party.look_after(names)
     if party.number == 0:
         yield from _tidy_up(party)
     return (yield from _stand(party, patient))
@@ -308,8 +319,8 @@ def _stand(party: Party, patient: bool = True) -> Recipe[int | Party | None]:
     wakes only the first.
     """
     view, ticket = party.view, party.ticket
-    highest, watching = party.number, False
-    while all(number in party.line for number in range(min(highest + 1, view.parties))):
+    watching = False
+    while party.misses_nobody():
         if party.is_last:
             if party.acts and party.state.acting:
                 return party  # the answer was lost
@@ -337,8 +348,7 @@ def _stand(party: Party, patient: bool = True) -> Recipe[int | Party | None]:
         if not party.see(node):
             return party.outcome()
         if watched:
-            party.line = _line(seen)
-            highest = max([highest, *party.line])
+            party.look_after(seen)
             view.waiting = len(party.line)
         elif seen is None:
             del party.line[0]
@@ -356,7 +366,10 @@ def _leave(party: Party, late: bool = False) -> Recipe[int | Party | None]:
     while True:
         try:
             (node,) = yield Watch(party.ticket, (Get(view.path),))
-        except DeadlinePassed:  # what a wait has left of the moment that there is may have been too short
+        except DeadlinePassed:
+            if not late:
+                raise
+            # What a wait has left of the moment that there is may have been too short.
             (node,) = yield Watch(party.ticket, (Get(view.path),))
         if not party.see(node):
             return party.outcome()
