@@ -16,7 +16,7 @@ from tests.simulation.workload import Worker
 from tests.simulation.world import Violation
 from zkconcurrent._barrier import Barrier
 from zkconcurrent._recipes import barrier as recipes
-from zkconcurrent._recipes.barrier import Party, State, View
+from zkconcurrent._recipes.barrier import Party, State
 
 PATH = "/app/b"
 # There are no numbers to bring to an end.
@@ -123,7 +123,7 @@ class BarrierChecks(Checks):
             self.trips[old.generation] = {there[number] for number in range(old.parties)}
         elif new.acting and not whole:
             raise Violation(f"generation {old.generation} acts without all of its parties: {there}")
-        elif old.acting and whole and not self.breaking and old.generation in self.acted - self.done:
+        elif whole and not new.acting and not self.breaking and old.generation in self.acted - self.done:
             raise Violation(f"generation {old.generation} is broken while its action runs, and nobody has left")
 
     def quiet(self) -> None:
@@ -140,12 +140,18 @@ class BarrierChecks(Checks):
             ticket, wire = party.ticket, process.connection.wire
             if not process.alive or wire is None or not process.client.connected or process.client._queue:
                 continue
-            if not ticket.awaits or ticket.stirred or ticket.session != wire.session.number or wire.session.closed:
+            if state.acting and self.world.now >= worker.until:
+                continue  # it asks time and again
+            if ticket.prefix not in process.session.registry.tickets:
+                continue  # it is on its way out
+            if ticket.stirred or ticket.session != wire.session.number or wire.session.closed:
                 continue
             if party.generation != state.generation or state.broken:
                 raise Violation(f"{worker.name} waits in generation {party.generation}, and it is {state}")
             if wire not in wire.server.watches.get(f"{CHROOT}{PATH}", ()):
                 raise Violation(f"{worker.name} waits without a watch")
+            if party.number == 0 and not party.is_last and set(party.line) != set(there):
+                raise Violation(f"{worker.name} watches over the others, and has not seen that they are {there}")
             came = range(min(max([party.highest, *there]) + 1, state.parties))
             missing = [number for number in came if number not in there]
             if missing and (party.number == 0 or 0 in missing):
@@ -171,6 +177,7 @@ class BarrierWorker(Worker):
 
     def __init__(self, *arguments: Any) -> None:
         self.came: list[Party] = []
+        self.until = 0.0  # when the time of its wait is up
         super().__init__(*arguments)
 
     def _visit(self, visit: Any) -> None:
@@ -214,7 +221,7 @@ class BarrierWorker(Worker):
         checks, world = self.checks, self.world
         began = world.now
         limit = visit.timeout or (TIMEOUT / 3 if self.process.client.connected else 0.0)
-        self.came = []
+        self.came, self.until = [], began + (limit if visit.timeout else 0.0)
         self.world.say(f"comes, {visit}")
         checks.waiting[self] = None
         broken = False
@@ -258,8 +265,11 @@ class BarrierWorker(Worker):
             checks.done.add(generation)
 
     def _check_passed(self, index: int) -> None:
-        party, checks = self.came[-1], self.checks
-        generation = party.generation
+        *before, party = self.came
+        checks, generation = self.checks, party.generation
+        for each in before:
+            if each.ticket.name in checks.trips.get(each.generation, ()):
+                raise Violation(f"{self.name} waits on, and has passed generation {each.generation}")
         self.world.say(f"passes generation {generation} as {index}")
         if party.ticket.name not in checks.trips.get(generation, ()):
             raise Violation(f"{self.name} passes generation {generation}, which has not tripped with it")
@@ -334,4 +344,6 @@ def _meeting(random: Random, parties: int, acts: bool) -> Meeting:
     do = random.choice(("wait",) * 14 + ("abort", "reset", "reset", "look"))
     timeout = random.choice((0.0, 0.3, 1.0, 3.0, 10.0, 20.0, 20.0, 20.0))
     action = random.choice((0.0, 0.5, 3.0)) if acts else None
-    return Meeting(parties, do, timeout, action, random.random() < 0.15, random.choice((0.0, 0.0, 0.5, 1.0)), random.random() < 0.5)
+    return Meeting(
+        parties, do, timeout, action, random.random() < 0.15, random.choice((0.0, 0.0, 0.5, 1.0)), random.random() < 0.5
+    )

@@ -233,7 +233,7 @@ def wait(view: View, data: bytes, *, acts: bool, patient: bool) -> Recipe[int | 
         try:
             state = yield from look(view)
         except DeadlinePassed:  # the others learn of it if that can be done in a moment
-            yield from abort(view)
+            yield from abort(view, late=True)
             raise
         if state.broken:
             return None
@@ -360,20 +360,21 @@ def _leave(party: Party, late: bool = False) -> Recipe[int | Party | None]:
 
     Args:
         party: who leaves; its session may be over.
-        late: only because its time is up: then an action that has begun decides.
+        late: only because its time is up: then an action that has begun decides, while who runs it is there.
     """
     view = party.view
+    reads = Get(view.path), Children(party.ticket.path)
     while True:
         try:
-            (node,) = yield Watch(party.ticket, (Get(view.path),))
+            node, names = yield Watch(party.ticket, reads)
         except DeadlinePassed:
             if not late:
                 raise
             # What a wait has left of the moment that there is may have been too short.
-            (node,) = yield Watch(party.ticket, (Get(view.path),))
+            node, names = yield Watch(party.ticket, reads)
         if not party.see(node):
             return party.outcome()
-        if late and party.state.acting and not party.is_last:
+        if late and party.state.acting and not party.is_last and view.parties - 1 in _line(names):
             with suppress(DeadlinePassed):  # a moment more
                 yield Wait(party.ticket)
             continue
@@ -409,14 +410,14 @@ def count(view: View) -> Recipe[int]:
     return view.waiting
 
 
-def abort(view: View) -> Recipe[None]:
-    """Break the barrier."""
+def abort(view: View, late: bool = False) -> Recipe[None]:
+    """Break the barrier; if only because somebody's time is up, not while an action runs."""
     begun: State | None = None
     while True:
         state = yield from look(view)
         begun = begun or state
         # That it was broken, and reset since, may have been our own write, or one that makes it moot.
-        if state.broken or begun.generation in state.failed:
+        if state.broken or begun.generation in state.failed or (late and state.acting):
             return
         begun = state
         if (yield from _write(view, state, state.fail())):
