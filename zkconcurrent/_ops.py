@@ -162,13 +162,14 @@ Recipe: TypeAlias = Generator[Operation | tuple[Operation, ...], Any, T]
 
 
 class Node(NamedTuple):
-    """A znode as a `Get` sees it."""
+    """A znode as a `Get` sees it; `created` is how many children were ever made in it."""
 
     data: bytes
     czxid: int
     ctime: float
     session: int
     version: int = 0
+    created: int = 0
 
 
 class Failure(Exception):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -69,7 +70,7 @@ class BarrierChecks(Checks):
         breaking: how many are just now aborting, or resetting.
     """
 
-    kept = (f"{CHROOT}{PATH}",)
+    kept = re.compile(rf"{CHROOT}{PATH}(/\d{{10}})?")
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -152,7 +153,7 @@ class BarrierChecks(Checks):
                 raise Violation(f"{worker.name} waits without a watch")
             if party.number == 0 and not party.is_last and set(party.line) != set(there):
                 raise Violation(f"{worker.name} watches over the others, and has not seen that they are {there}")
-            came = range(min(max([party.highest, *there]) + 1, state.parties))
+            came = range(min(self.ensemble.leader.nodes[f"{CHROOT}{ticket.path}"].created, state.parties))
             missing = [number for number in came if number not in there]
             if missing and (party.number == 0 or 0 in missing):
                 raise Violation(f"{worker.name} waits, and {missing} have come and gone: {there}")
@@ -344,6 +345,5 @@ def _meeting(random: Random, parties: int, acts: bool) -> Meeting:
     do = random.choice(("wait",) * 14 + ("abort", "reset", "reset", "look"))
     timeout = random.choice((0.0, 0.3, 1.0, 3.0, 10.0, 20.0, 20.0, 20.0))
     action = random.choice((0.0, 0.5, 3.0)) if acts else None
-    return Meeting(
-        parties, do, timeout, action, random.random() < 0.15, random.choice((0.0, 0.0, 0.5, 1.0)), random.random() < 0.5
-    )
+    pause = random.choice((0.0, 0.0, 0.5, 1.0))
+    return Meeting(parties, do, timeout, action, random.random() < 0.15, pause, random.random() < 0.5)

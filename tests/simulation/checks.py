@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from tests.simulation.ensemble import Ensemble, SessionState
@@ -41,10 +42,10 @@ class Checks:
         sections, past: the critical sections that threads believe to be in, and were in.
         struck: nodes that an operator removed, and when, in changes of the service.
         listed: how much of the log the last listing had seen that a ticket's recipe was given.
-        kept: the paths that may be watched still at the end.
+        kept: which paths may be watched still at the end.
     """
 
-    kept: tuple[str, ...] = ()
+    kept = re.compile("")
 
     def __init__(self, world: World, ensemble: Ensemble, processes: list[Process], chroot: str) -> None:
         self.world = world
@@ -222,7 +223,9 @@ class Checks:
                 "parked": session.parked,
                 "dropped": session.dropped,
                 "watchers": [
-                    path for path, watchers in client._data_watchers.items() if watchers and path not in self.kept
+                    path
+                    for path, watchers in client._data_watchers.items()
+                    if watchers and not self.kept.fullmatch(path)
                 ],
                 "in flight": session._in_flight,
             }

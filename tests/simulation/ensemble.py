@@ -107,9 +107,9 @@ class Znode:
         """Return the node's stat."""
         at = int(self.ctime * 1000)
         size = len(self.data)
-        return ZnodeStat(
-            self.czxid, self.czxid, at, at, self.version, 0, 0, self.owner, size, len(self.children), self.czxid
-        )
+        there = len(self.children)
+        changes = 2 * self.created - there  # of children: made, or deleted
+        return ZnodeStat(self.czxid, self.czxid, at, at, self.version, changes, 0, self.owner, size, there, self.czxid)
 
 
 class Server:

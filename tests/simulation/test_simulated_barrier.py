@@ -42,27 +42,27 @@ MUTANTS = [
     _one(
         "a wait that is not armed anew",
         "_stand",
-        "node, seen = yield Watch(ticket, (Get(view.path, ticket), what))",
-        "reads = (Get(view.path, ticket), what)\n"
-        "        node, seen = yield reads if watching else Watch(ticket, reads)\n"
-        "        ticket.stirred = False",
+        "node, there, *names = yield Watch(ticket, (Get(view.path, ticket), *others))\n        watching = True",
+        "reads = (Get(view.path, ticket), *others)\n"
+        "        node, there, *names = yield reads if watching else Watch(ticket, reads)\n"
+        "        watching, ticket.stirred = True, False",
     ),
     _one(
         "a trip that does not check that all are there",
-        "_stand",
+        "_lead",
         'there = (Check(f"{ticket.path}/{party.line[number]}") for number in range(view.parties))',
         "there = ()",
     ),
     _one(
         "a trip, whatever has become of the state",
-        "_stand",
+        "_lead",
         "Set(view.path, changed.data, party.state.version)",
         "Set(view.path, changed.data, -1)",
     ),
     _one(
         "a trip whose answer was lost is taken for done",
-        "_stand",
-        "yield Sync(view.path, ticket)  # the next read tells why, or whether it was done",
+        "_lead",
+        "yield Sync(view.path, ticket)  # the next read tells why, or whether it was done\n        return None",
         "return party.number",
     ),
     _one("a time-out that ignores the trip", "_leave", "return party.outcome()", "return None"),
@@ -87,8 +87,8 @@ MUTANTS = [
     _one(
         "nobody watches over the others",
         "_stand",
-        "node, seen = yield Watch(ticket, (Get(view.path, ticket), what))",
-        "((node,), seen) = (yield Watch(ticket, (Get(view.path, ticket),))), (yield what)",
+        "node, there, *names = yield Watch(ticket, (Get(view.path, ticket), *others))",
+        "(node,), (there, *names) = (yield Watch(ticket, (Get(view.path, ticket),))), (yield others)",
     ),
     _one(
         "who came and went is not missed",
@@ -97,17 +97,23 @@ MUTANTS = [
         "return (self.number == 0 and not self.is_last) or all(",
     ),
     _one(
+        "who came and went before anybody saw it is not missed",
+        "_stand",
+        "party.look_after(names[0], 0 if there is None else there.created)",
+        "party.look_after(names[0])",
+    ),
+    _one(
         "blind retry of a multi",
         "_driver:Driver._request",
         "if isinstance(steps[i], Create | Set | Multi):",
         "if isinstance(steps[i], Create | Set):",
     ),
-    _one("an action that is not announced", "_stand", "if party.acts and party.state.acting:", "if party.acts:"),
+    _one("an action that is not announced", "_lead", "if party.acts and party.state.acting:", "if party.acts:"),
     _one(
         "whoever comes when all are there acts too",
         "_stand",
-        "if party.is_last:\n            if",
-        "if party.number >= view.parties - 1:\n            if",
+        "if party.is_last:\n            outcome",
+        "if party.number >= view.parties - 1:\n            outcome",
     ),
     _one(
         "a failed action breaks nothing",

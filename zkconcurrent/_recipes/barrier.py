@@ -202,13 +202,13 @@ class Party:
             self.state = state
         return self.state.generation == self.generation and not self.state.broken
 
-    def look_after(self, names: Iterable[str]) -> None:
-        """Take note of who is there."""
+    def look_after(self, names: Iterable[str], created: int = 0) -> None:
+        """Take note of who is there, and of how many came."""
         self.line = _line(names)
-        self.highest = max([self.highest, self.number, *self.line])
+        self.highest = max([self.highest, self.number, created - 1, *self.line])
 
     def misses_nobody(self) -> bool:
-        """Whether all are there still that have come, as far as can be known: the next to come knows more."""
+        """Whether all are there still that have come."""
         return all(number in self.line for number in range(min(self.highest + 1, self.view.parties)))
 
     def outcome(self) -> int | None:
@@ -322,37 +322,46 @@ def _stand(party: Party, patient: bool = True) -> Recipe[int | Party | None]:
     watching = False
     while party.misses_nobody():
         if party.is_last:
-            if party.acts and party.state.acting:
-                return party  # the answer was lost
-            changed = party.state.act() if party.acts else party.state.trip()
-            there = (Check(f"{ticket.path}/{party.line[number]}") for number in range(view.parties))
-            try:
-                yield (
-                    Multi(ticket, (*there, Set(view.path, changed.data, party.state.version))),
-                    Make(view.generation(party.generation + 1), b""),  # spares the next to come two round trips
-                )
-            except (NoNode, BadVersion, ConnectionLost):
-                yield Sync(view.path, ticket)  # the next read tells why, or whether it was done
-            else:
-                party.state = changed
-                view.note(changed)
-                return party if party.acts else party.number
+            outcome = yield from _lead(party)
+            if outcome is not None:
+                return outcome
         elif not patient:
             raise DeadlinePassed
         elif watching:
             yield Wait(ticket)
-        watched = party.number == 0 or party.is_last
-        what = Children(ticket.path, ticket) if watched else Get(f"{ticket.path}/{party.line[0]}", ticket)
-        node, seen = yield Watch(ticket, (Get(view.path, ticket), what))
+        others: tuple[Get | Children, ...] = (Get(ticket.path, ticket), Children(ticket.path, ticket))
+        if not (party.number == 0 or party.is_last):
+            others = (Get(f"{ticket.path}/{party.line[0]}", ticket),)
+        node, there, *names = yield Watch(ticket, (Get(view.path, ticket), *others))
         watching = True
         if not party.see(node):
             return party.outcome()
-        if watched:
-            party.look_after(seen)
+        if names:
+            party.look_after(names[0], 0 if there is None else there.created)
             view.waiting = len(party.line)
-        elif seen is None:
+        elif there is None:
             del party.line[0]
     return (yield from _leave(party))  # somebody came and went
+
+
+def _lead(party: Party) -> Recipe[int | Party | None]:
+    """Trip the barrier, or mark that the action begins, all being there; None if it did not come to that."""
+    view, ticket = party.view, party.ticket
+    if party.acts and party.state.acting:
+        return party  # the answer was lost
+    changed = party.state.act() if party.acts else party.state.trip()
+    there = (Check(f"{ticket.path}/{party.line[number]}") for number in range(view.parties))
+    try:
+        yield (
+            Multi(ticket, (*there, Set(view.path, changed.data, party.state.version))),
+            Make(view.generation(party.generation + 1), b""),  # spares the next to come two round trips
+        )
+    except (NoNode, BadVersion, ConnectionLost):
+        yield Sync(view.path, ticket)  # the next read tells why, or whether it was done
+        return None
+    party.state = changed
+    view.note(changed)
+    return party if party.acts else party.number
 
 
 def _leave(party: Party, late: bool = False) -> Recipe[int | Party | None]:
