@@ -139,9 +139,7 @@ class Driver:
             self._connected(None)
             with self.session.lock, contextlib.suppress(SessionExpired):  # just now: wait for the next
                 self.session.check_not_exiting(path)
-                ticket = self.session.registry.begin(path)
-                self.tickets.append(ticket)
-                return ticket
+                return self.session.registry.begin(path, self.tickets)
 
     def _request(self, steps: tuple[Operation, ...], watcher: Callable[[Any], None] | None = None) -> list[Any]:
         """Send requests together and wait for all answers; what met a lost connection is sent again, if it may be."""

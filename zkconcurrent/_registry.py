@@ -169,11 +169,12 @@ class Registry:
 
     # -- a ticket's life -----------------------------------------------------------------------------------------
 
-    def begin(self, path: str) -> Ticket:
-        """Return a new ticket of the present session."""
+    def begin(self, path: str, run: list[Ticket]) -> Ticket:
+        """Return a new ticket of the present session, noted in what the run has to give up if it is interrupted."""
         if self.session is None:
             raise SessionExpired
         ticket = Ticket(path, f"_c_{self.seed}-{next(self._numbers):012x}-", self.session)
+        run.append(ticket)  # first: an interrupt must not leave one that nobody knows of
         self.tickets[ticket.prefix] = ticket
         return ticket
 

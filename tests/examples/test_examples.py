@@ -12,7 +12,10 @@ import pytest
 from zkconcurrent.testing import Server
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-TELLS = {"report": r"200 questions were answered from \d+ builds of the report, all whole\n"}
+TELLS = {
+    "map_reduce": r"4 processes agree: 400 words, 160 of them fish\n",
+    "report": r"200 questions were answered from \d+ builds of the report, all whole\n",
+}
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in EXAMPLES.glob("*.py")))

@@ -17,7 +17,7 @@ from typing import Any
 from kazoo.client import KazooClient
 from kazoo.exceptions import BadVersionError
 
-from zkconcurrent import ClientError, Lock, LockLostError, RLock
+from zkconcurrent import Barrier, ClientError, Lock, LockLostError, RLock
 
 HOSTS, SESSION, PATH = sys.argv[1:4] if len(sys.argv) > 4 else ("", "6", "")
 
@@ -75,6 +75,23 @@ def wait() -> None:
     with lock:
         say("held")
         sys.stdin.readline()
+    zk.stop()
+
+
+def meet(parties: str, action: str = "") -> None:
+    """Come to a barrier, again and again, and say what came of it; the action says that it runs, and waits."""
+
+    def act() -> None:
+        say("acting")
+        sys.stdin.readline()
+
+    zk = client()
+    barrier = Barrier(zk, PATH, int(parties), act if action else None)
+    while sys.stdin.readline().strip() != "stop":
+        try:
+            say(barrier.wait())
+        except threading.BrokenBarrierError:
+            say("broken")
     zk.stop()
 
 

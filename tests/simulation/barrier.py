@@ -12,10 +12,11 @@ from unittest.mock import patch
 
 from tests.simulation.checks import Checks
 from tests.simulation.run import CHROOT, Run
-from tests.simulation.schedule import TIMEOUT, Schedule, random_schedule
+from tests.simulation.schedule import Schedule, random_schedule
 from tests.simulation.workload import Worker
 from tests.simulation.world import Violation
 from zkconcurrent._barrier import Barrier
+from zkconcurrent._driver import UNANSWERED
 from zkconcurrent._recipes import barrier as recipes
 from zkconcurrent._recipes.barrier import Party, State
 
@@ -221,7 +222,7 @@ class BarrierWorker(Worker):
     def _wait(self, barrier: Barrier, visit: Meeting) -> None:
         checks, world = self.checks, self.world
         began = world.now
-        limit = visit.timeout or (TIMEOUT / 3 if self.process.client.connected else 0.0)
+        limit = visit.timeout or (self.process.session.timeout or UNANSWERED) / 3
         self.came, self.until = [], began + (limit if visit.timeout else 0.0)
         self.world.say(f"comes, {visit}")
         checks.waiting[self] = None
