@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 from tests.simulation.checks import Checks
 from tests.simulation.run import CHROOT, Run
-from tests.simulation.schedule import Schedule, random_schedule
+from tests.simulation.schedule import TIMEOUT, Schedule, random_schedule
 from tests.simulation.workload import Worker
 from tests.simulation.world import Violation
 from zkconcurrent._barrier import Barrier
@@ -23,6 +23,8 @@ from zkconcurrent._recipes.barrier import Party, State
 PATH = "/app/b"
 # There are no numbers to bring to an end.
 NOT_HERE = {"number": "turn"}
+CALM = ("turn", "late", "starve")
+LEAVING = ("interrupt", "strike", "cut", "expire")  # a party goes, and the others must learn of it
 SLACK = 0.2 + 1e-6  # what a party has to tell the others that its time is up
 
 
@@ -222,7 +224,8 @@ class BarrierWorker(Worker):
     def _wait(self, barrier: Barrier, visit: Meeting) -> None:
         checks, world = self.checks, self.world
         began = world.now
-        limit = visit.timeout or (self.process.session.timeout or UNANSWERED) / 3
+        limit = visit.timeout or (TIMEOUT / 3 if self.process.client.connected else 0.0)
+        at_most = visit.timeout or (self.process.session.timeout or UNANSWERED) / 3
         self.came, self.until = [], began + (limit if visit.timeout else 0.0)
         self.world.say(f"comes, {visit}")
         checks.waiting[self] = None
@@ -240,7 +243,7 @@ class BarrierWorker(Worker):
         finally:
             checks.waiting.pop(self, None)
         acted = self.came and self.came[-1].generation in checks.acted
-        if self._ran_since(began) and not acted and world.now > began + limit + SLACK:
+        if self._ran_since(began) and not acted and world.now > began + at_most + SLACK:
             raise Violation(f"wait({limit:g}) took {world.now - began:g} s")
         if broken and visit.mends:
             checks.breaking += 1
@@ -339,7 +342,14 @@ def random_meetings(seed: int) -> Schedule:
         [(start, [_meeting(random, parties, acts) for _ in range(len(visits) + 1)]) for start, visits in process]
         for process in threads
     ]
-    return Schedule(meetings, [each._replace(kind=NOT_HERE.get(each.kind, each.kind)) for each in deviations])  # type: ignore[arg-type]
+    deviations = [each._replace(kind=NOT_HERE.get(each.kind, each.kind)) for each in deviations]
+    if seed % 4 == 0:  # all come, and some go
+        meetings = [
+            [(start, [Meeting(workers, "wait", 20.0, None, False, 0.0, True)] * 2) for start, _ in process]
+            for process in threads
+        ]
+        deviations = [each if each.kind in CALM else each._replace(kind=random.choice(LEAVING)) for each in deviations]
+    return Schedule(meetings, deviations)  # type: ignore[arg-type]
 
 
 def _meeting(random: Random, parties: int, acts: bool) -> Meeting:

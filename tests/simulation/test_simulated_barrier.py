@@ -128,12 +128,6 @@ MUTANTS = [
         "pass",
     ),
     _one(
-        "a party whose session is over comes again",
-        "_to_the_end",
-        "if not party.counts:\n                raise\n            outcome = yield from _leave(party)\n",
-        "raise\n",
-    ),
-    _one(
         "who comes late is counted in a generation that is over",
         "Party.outcome",
         "if not self.counts:",
