@@ -10,7 +10,7 @@ from tests.simulation.barrier import BarrierRun, random_meetings
 from tests.simulation.mutants import Edit, Mutant, seeded
 from tests.simulation.world import Violation
 
-SEEDS = int(os.environ.get("SIM_BARRIER_SEEDS", "280"))
+SEEDS = int(os.environ.get("SIM_BARRIER_SEEDS", "220"))
 
 
 def test_whatever_strikes() -> None:
@@ -95,18 +95,6 @@ MUTANTS = [
         "Party.misses_nobody",
         "return all(",
         "return (self.number == 0 and not self.is_last) or all(",
-    ),
-    _one(
-        "who came and went before anybody saw it is not missed",
-        "_stand",
-        "party.look_after(names[0], 0 if there is None else there.created)",
-        "party.look_after(names[0])",
-    ),
-    _one(
-        "blind retry of a multi",
-        "_driver:Driver._request",
-        "if isinstance(steps[i], Create | Set | Multi):",
-        "if isinstance(steps[i], Create | Set):",
     ),
     _one("an action that is not announced", "_lead", "if party.acts and party.state.acting:", "if party.acts:"),
     _one(
