@@ -87,6 +87,8 @@ def meet(parties: str, action: str = "") -> None:
 
     zk = client()
     barrier = Barrier(zk, PATH, int(parties), act if action else None)
+    if action:
+        say("ready")
     while sys.stdin.readline().strip() != "stop":
         try:
             say(barrier.wait())

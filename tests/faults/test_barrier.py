@@ -51,17 +51,19 @@ def test_a_party_killed_while_it_waits(
     assert mine.broken
 
 
-def test_a_party_killed_while_it_acts(party: Spawn, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
+def test_a_party_killed_while_it_acts(
+    party: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually, in_thread: InThread
+) -> None:
     """Fault 36: nobody passes, also not a party whose time is up and that waits for the action."""
     victim = party("meet", 2, "action")
     mine = Barrier(zk, zk_path, 2)
-    waiting = in_thread(mine.wait, 2.0)
-    while mine.n_waiting < 1:
-        pass
+    assert heard(victim) == "ready"
+    waiting = in_thread(mine.wait, 4.0)
+    eventually(came(zk, zk_path, 1))
     tell(victim)
     assert heard(victim) == "acting"
     with pytest.raises(TimeoutError):
-        waiting.result(2.5)
+        waiting.result(5)
     victim.kill()
     with pytest.raises(BrokenBarrierError):
         waiting.result(SESSION + SLACK)

@@ -202,10 +202,7 @@ def test_an_action_that_raises(zk: KazooClient, connect: Connect, zk_path: str, 
 
     barriers = [Barrier(client, zk_path, 2, fail) for client in (zk, connect())]
     errors = [type(future.exception(30)) for future in [in_thread(barrier.wait, 20) for barrier in barriers]]
-    assert sorted(errors, key=str) == [BrokenBarrierError, LookupError] or set(errors) == {
-        BrokenBarrierError,
-        LookupError,
-    }
+    assert set(errors) == {BrokenBarrierError, LookupError}
     assert barriers[0].broken
     assert not zk.get_children(f"{zk_path}/{0:010d}")
 
@@ -216,13 +213,13 @@ def test_a_time_out_waits_for_the_action(
     """Once the action has begun, it decides: who waits beyond its time passes with the others."""
     begun, go = threading.Event(), threading.Event()
     mine = Barrier(zk, zk_path, 2, lambda: begun.set() or go.wait(20))
-    late = in_thread(Barrier(connect(), zk_path, 2).wait, 1.0)
+    late = in_thread(Barrier(connect(), zk_path, 2).wait, 3.0)
     eventually(lambda: mine.n_waiting == 1)
     acting = in_thread(mine.wait, 20)
     assert begun.wait(10)
     assert state(zk, zk_path)["acting"] is True
     with pytest.raises(TimeoutError):
-        late.result(2)
+        late.result(4)
     assert not mine.broken
     go.set()
     assert (late.result(10), acting.result(10)) == (0, 1)
@@ -231,8 +228,7 @@ def test_a_time_out_waits_for_the_action(
 def test_abort_while_the_action_runs(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """An abort wins: nobody passes, also not who ran the action."""
     begun, go = threading.Event(), threading.Event()
-    mine, theirs = Barrier(zk, zk_path, 2, lambda: begun.set() or go.wait(20)), Barrier(connect(), zk_path, 2)
-    mine._action = theirs._action = mine._action
+    mine, theirs = (Barrier(client, zk_path, 2, lambda: begun.set() or go.wait(20)) for client in (zk, connect()))
     waiting = [in_thread(barrier.wait, 20) for barrier in (mine, theirs)]
     assert begun.wait(10)
     theirs.abort()
@@ -337,7 +333,7 @@ def test_time_outs_that_race_with_the_trip(
         passed = {future.result(20) for future in told}
         assert len(passed) == 1, f"round {n}"
         after = state(zk, zk_path)
-        assert after["generation"] == int(str(before)) + passed.copy().pop()
+        assert after["generation"] == int(str(before)) + (passed == {True})
         seen |= passed
         if not all(passed):
             barriers[0].reset()
