@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ._version import __version__
 
 if TYPE_CHECKING:
+    from ._barrier import Barrier
     from ._base import Contender
     from ._condition import Condition
     from ._errors import (
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from ._semaphore import BoundedSemaphore, Semaphore
 
 __all__ = [
+    "Barrier",
     "BoundedSemaphore",
     "ClientError",
     "Condition",
@@ -60,6 +62,7 @@ _HOMES = {
     "Semaphore": "_semaphore",
     "Condition": "_condition",
 }
+_HOMES = {"Barrier": "_barrier", "Contender": "_base", "Lock": "_lock", "RLock": "_rlock", "ReadWriteLock": "_rwlock"}
 
 
 def __getattr__(name: str) -> object:

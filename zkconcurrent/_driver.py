@@ -232,7 +232,8 @@ class Driver:
             return step.ticket.name if isinstance(step, Create) else answer.value
         if isinstance(step, Get):
             data, stat = answer.value
-            return Node(data, stat.czxid, stat.ctime / 1000.0, stat.ephemeralOwner, stat.version)
+            created = (stat.cversion + stat.numChildren) // 2  # cversion counts the deletes too
+            return Node(data, stat.czxid, stat.ctime / 1000.0, stat.ephemeralOwner, stat.version, created)
         if not isinstance(step, Children):
             self.session.renewed(sent)
         if isinstance(step, Delete) and step.ticket is not None:

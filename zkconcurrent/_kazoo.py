@@ -267,7 +267,7 @@ class Link:
 
     def _part(self, step: Create | Delete | Set | Check) -> Any:
         if isinstance(step, Check):
-            return CheckVersion(self.full(step.path), -1)  # any version
+            return CheckVersion(self.full(step.path), step.version)
         if isinstance(step, Delete):
             return DeleteRequest(self.full(step.path), -1)
         if isinstance(step, Set):

@@ -62,9 +62,10 @@ class Delete(NamedTuple):
 
 
 class Check(NamedTuple):
-    """Fail with `NoNode` unless the node exists; only in a `Multi`."""
+    """Fail with `NoNode` unless the node exists, with `BadVersion` unless it has that version; only in a `Multi`."""
 
     path: str
+    version: int = -1  # any
 
 
 class Multi(NamedTuple):
@@ -161,13 +162,14 @@ Recipe: TypeAlias = Generator[Operation | tuple[Operation, ...], Any, T]
 
 
 class Node(NamedTuple):
-    """A znode as a `Get` sees it."""
+    """A znode as a `Get` sees it; `created` is how many children were ever made in it."""
 
     data: bytes
     czxid: int
     ctime: float
     session: int
     version: int = 0
+    created: int = 0
 
 
 class Failure(Exception):

@@ -176,3 +176,11 @@ class TestTheirConditionOfAWriteLock(TestTheirConditionOfOurs):
     """The same with a write lock."""
 
     lock = staticmethod(write_lock)
+
+
+class TestBarrier(OnZooKeeper, lock_tests.BarrierTests):
+    """`threading.Barrier`'s tests."""
+
+    def barriertype(self, *args: Any, **kwargs: Any) -> zkconcurrent.Barrier:
+        """Make a barrier."""
+        return self.make(zkconcurrent.Barrier, *args, **kwargs)  # type: ignore[no-any-return]

@@ -533,3 +533,45 @@ def test_a_moment_after_the_deadline(bench: Bench, path: str) -> None:
         return session.now() - began
 
     assert bench.run(test) >= 0.2 + CLEAN_UP_PATIENCE
+
+
+def test_a_check_of_a_version(bench: Bench, path: str) -> None:
+    """A multi that checks a version fails once the node was written, and nothing of it is done."""
+
+    def recipe() -> Steps:
+        yield Make(path, b"one")
+        seen = (yield Get(path)).version
+        first, late = (yield Begin(path)), (yield Begin(path))
+        yield Multi(first, (Check(path, seen), Create(first, ROLE, b"")))
+        yield Set(path, b"two", seen)
+        with pytest.raises(BadVersion):
+            yield Multi(late, (Check(path, seen), Create(late, ROLE, b"")))
+        yield Gone(late)
+        assert (yield Children(path)) == [first.name]
+        yield Discard(first)
+        return "done"
+
+    assert bench.run(lambda: Driver(bench.session(), path).run(recipe())) == "done"
+
+
+def test_how_many_children_were_made(bench: Bench, path: str) -> None:
+    """A read tells how many children a node ever had, those included that came and went unseen."""
+
+    def recipe() -> Steps:
+        yield Make(path, b"")
+        made = []
+        for gone in (True, False, True, False):
+            ticket = yield Begin(path)
+            yield Create(ticket, ROLE, b"")
+            if gone:
+                yield Discard(ticket)
+            made.append((yield Get(path)).created)
+        return made, len((yield Children(path)))
+
+    def test() -> Any:
+        driver = Driver(bench.session(), path)
+        made = driver.run(recipe())
+        driver.abandon()
+        return made
+
+    assert bench.run(test) == ([1, 2, 3, 4], 2)

@@ -17,7 +17,17 @@ from tests.conftest import Connect, Eventually, InThread
 from tests.kinds import AnyLock, Kind, against, every, reentrant
 from tests.tools.count import Count
 from tests.tools.proxy import Proxy
-from zkconcurrent import BoundedSemaphore, Condition, CountDownLatch, Event, Lock, MultiLock, ReadWriteLock, Semaphore
+from zkconcurrent import (
+    Barrier,
+    BoundedSemaphore,
+    Condition,
+    CountDownLatch,
+    Event,
+    Lock,
+    MultiLock,
+    ReadWriteLock,
+    Semaphore,
+)
 from zkconcurrent.testing import Server
 
 
@@ -474,3 +484,64 @@ def test_notify_when_nobody_waits(counted: KazooClient, proxy: Proxy, zk_path: s
         condition.notify()
     assert count.requests == {"sync": 1, "getChildren": 1}
     assert count.flights == 1
+
+
+def test_a_barrier(
+    zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, eventually: Eventually, in_thread: InThread
+) -> None:
+    """To come: one write, three reads, two round trips; to wait, two reads; to trip, a multi; to go, a delete."""
+    here, there = Barrier(counted, zk_path, 3), Barrier(zk, zk_path, 3)
+
+    def meet() -> None:
+        waiting = [in_thread(there.wait)]
+        eventually(lambda: there.n_waiting == 1)
+        with proxy.counting() as until_waiting:
+            waiting.append(in_thread(here.wait))
+            eventually(answered(until_waiting, "getData", 3))
+        assert until_waiting.requests == {"sync": 1, "getData": 3, "multi": 1, "getChildren": 1}
+        assert until_waiting.flights == 3
+        with proxy.counting() as passing:
+            assert there.wait(10) == 2
+            for future in waiting:
+                future.result(10)
+        assert passing.requests == {"getData": 2, "delete": 1}
+        assert passing.flights == 2
+        eventually(lambda: not zk.get_children(f"{zk_path}/{there._view.state.generation - 1:010d}"))  # type: ignore[union-attr]
+
+    meet()
+    meet()
+    with proxy.counting() as first:
+        waiting = in_thread(here.wait)
+        eventually(lambda: there.n_waiting == 1)
+        eventually(answered(first, "getChildren", 3))
+    assert first.requests == {"sync": 1, "getData": 3, "multi": 1, "getChildren": 3, "delete": 1}
+    with proxy.counting() as another:
+        others = [in_thread(there.wait)]
+        eventually(answered(another, "getChildren"))
+    assert another.requests == {"getData": 2, "getChildren": 1}
+    with proxy.counting() as passing:
+        others.append(in_thread(there.wait))
+        assert sorted(each.result(10) for each in (*others, waiting)) == [0, 1, 2]
+    assert passing.requests["multi"] == passing.requests["sync"] == 0
+    with proxy.counting() as tripping:
+        others = [in_thread(there.wait) for _ in range(2)]
+        eventually(lambda: there.n_waiting == 2)
+        here.wait(10)
+    assert tripping.requests == {"sync": 1, "getData": 1, "getChildren": 1, "multi": 2, "create": 1, "delete": 1}
+    assert tripping.flights == 4
+
+
+def test_a_barriers_questions(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
+    """`broken` is two reads in one round trip, `n_waiting` three in two; to abort or reset, a write in one more."""
+    barrier = Barrier(counted, zk_path, 2)
+    barrier.reset()
+    with proxy.counting() as broken:
+        assert not barrier.broken
+    assert (broken.requests, broken.flights) == ({"sync": 1, "getData": 1}, 1)
+    with proxy.counting() as waiting:
+        assert barrier.n_waiting == 0
+    assert (waiting.requests, waiting.flights) == ({"sync": 1, "getData": 1, "getChildren": 1}, 2)
+    for change in (barrier.abort, barrier.reset):
+        with proxy.counting() as changing:
+            change()
+        assert (changing.requests, changing.flights) == ({"sync": 1, "getData": 1, "setData": 1}, 2)

@@ -18,7 +18,18 @@ from typing import Any
 from kazoo.client import KazooClient
 from kazoo.exceptions import BadVersionError
 
-from zkconcurrent import ClientError, Condition, CountDownLatch, Event, Lock, LockLostError, MultiLock, RLock, Semaphore
+from zkconcurrent import (
+    Barrier,
+    ClientError,
+    Condition,
+    CountDownLatch,
+    Event,
+    Lock,
+    LockLostError,
+    MultiLock,
+    RLock,
+    Semaphore,
+)
 
 HOSTS, SESSION, PATH = sys.argv[1:4] if len(sys.argv) > 4 else ("", "6", "")
 
@@ -91,6 +102,24 @@ def permits(value: str, n: str) -> None:
         say("released")
     except LockLostError:
         say("lost")
+
+
+def meet(parties: str, action: str = "") -> None:
+    """Come to a barrier, again and again, and say what came of it; the action says that it runs, and waits."""
+
+    def act() -> None:
+        say("acting")
+        sys.stdin.readline()
+
+    zk = client()
+    barrier = Barrier(zk, PATH, int(parties), act if action else None)
+    if action:
+        say("ready")
+    while sys.stdin.readline().strip() != "stop":
+        try:
+            say(barrier.wait())
+        except threading.BrokenBarrierError:
+            say("broken")
     zk.stop()
 
 

@@ -107,9 +107,9 @@ class Znode:
         """Return the node's stat."""
         at = int(self.ctime * 1000)
         size = len(self.data)
-        return ZnodeStat(
-            self.czxid, self.czxid, at, at, self.version, 0, 0, self.owner, size, len(self.children), self.czxid
-        )
+        there = len(self.children)
+        changes = 2 * self.created - there  # of children: made, or deleted
+        return ZnodeStat(self.czxid, self.czxid, at, at, self.version, changes, 0, self.owner, size, there, self.czxid)
 
 
 class Server:
@@ -331,7 +331,7 @@ class Ensemble:
                 error = kazoo_errors.NoNodeError()
             elif isinstance(each, Create) and each.path in nodes:
                 error = kazoo_errors.NodeExistsError()
-            elif isinstance(each, SetData) and each.version not in (-1, nodes[each.path].version):
+            elif isinstance(each, SetData | CheckVersion) and each.version not in (-1, nodes[each.path].version):
                 error = kazoo_errors.BadVersionError()
             elif isinstance(each, Delete):
                 if not gone.issuperset(f"{each.path}/{name}" for name in nodes[wanted].children):

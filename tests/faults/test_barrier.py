@@ -1,0 +1,295 @@
+"""A barrier whose parties are killed, stopped or interrupted, and whose requests are lost."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from threading import BrokenBarrierError
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.conftest import Connect, Eventually, InThread
+from tests.faults.test_connection import FAST
+from tests.faults.test_interrupts import InterruptAt, lines_of
+from tests.faults.test_processes import SESSION, SLACK, Spawn, heard, party, tell
+from tests.integration.test_barrier import came, state
+from tests.tools.proxy import Proxy
+from zkconcurrent import Barrier
+
+__all__ = ["party"]  # the fixture
+
+
+def test_processes_meet(party: Spawn, zk: KazooClient, zk_path: str) -> None:
+    """Parties in processes of their own pass together, generation by generation."""
+    parties = [party("meet", 3) for _ in range(3)]
+    for generation in range(5):
+        for each in parties:
+            tell(each)
+        assert sorted(heard(each) for each in parties) == ["0", "1", "2"], generation
+    assert state(zk, zk_path)["generation"] == 5
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_party_killed_while_it_waits(
+    first: bool, party: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually, in_thread: InThread
+) -> None:
+    """Fault 36: the others learn that the barrier is broken within the session timeout, whoever it was."""
+    victim = party("meet", 3)
+    mine = Barrier(zk, zk_path, 3)
+    if first:
+        tell(victim)
+        eventually(came(zk, zk_path, 1))
+    waiting = in_thread(mine.wait)
+    eventually(came(zk, zk_path, 1 + first))
+    if not first:
+        tell(victim)
+        eventually(came(zk, zk_path, 2))
+    victim.kill()
+    with pytest.raises(BrokenBarrierError):
+        waiting.result(SESSION + SLACK)
+    assert mine.broken
+
+
+def test_a_party_killed_while_it_acts(
+    party: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually, in_thread: InThread
+) -> None:
+    """Fault 36: nobody passes, also not a party whose time is up and that waits for the action."""
+    victim = party("meet", 2, "action")
+    mine = Barrier(zk, zk_path, 2)
+    assert heard(victim) == "ready"
+    waiting = in_thread(mine.wait, 4.0)
+    eventually(came(zk, zk_path, 1))
+    tell(victim)
+    assert heard(victim) == "acting"
+    with pytest.raises(TimeoutError):
+        waiting.result(5)
+    victim.kill()
+    with pytest.raises(BrokenBarrierError):
+        waiting.result(SESSION + SLACK)
+
+
+def test_a_party_killed_after_the_trip(party: Spawn, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
+    """Fault 36: the generation has tripped, and the next is not broken by it."""
+    victim = party("meet", 2)
+    mine = Barrier(zk, zk_path, 2)
+    waiting = in_thread(mine.wait)
+    tell(victim)
+    assert {int(heard(victim)), waiting.result(10)} == {0, 1}
+    victim.kill()
+    other = party("meet", 2)
+    waiting = in_thread(mine.wait)
+    tell(other)
+    assert {int(heard(other)), waiting.result(10)} == {0, 1}
+
+
+def test_a_stopped_party(
+    party: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually, in_thread: InThread
+) -> None:
+    """Fault 15: stopped past its session while it waits, it is told that its generation is broken when it goes on."""
+    stopped = party("meet", 3)
+    mine = Barrier(zk, zk_path, 3)
+    tell(stopped)
+    eventually(came(zk, zk_path, 1))
+    waiting = in_thread(mine.wait)
+    eventually(came(zk, zk_path, 2))
+    stopped.send_signal(signal.SIGSTOP)
+    with pytest.raises(BrokenBarrierError):
+        waiting.result(SESSION + SLACK)
+    mine.reset()
+    stopped.send_signal(signal.SIGCONT)
+    assert heard(stopped) == "broken"
+    assert not mine.broken
+
+
+def test_a_party_stopped_across_the_trip(
+    party: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually, in_thread: InThread
+) -> None:
+    """A party that does not run when the barrier trips, until its session is over, has passed all the same."""
+    stopped = party("meet", 2)
+    mine = Barrier(zk, zk_path, 2)
+    tell(stopped)
+    eventually(came(zk, zk_path, 1))
+    stopped.send_signal(signal.SIGSTOP)
+    assert in_thread(mine.wait).result(SESSION / 2) == 1
+    eventually(came(zk, zk_path, 0))
+    stopped.send_signal(signal.SIGCONT)
+    assert heard(stopped) == "0"
+
+
+@pytest.mark.parametrize("strike", ["lose_answer", "lose_request"])
+@pytest.mark.parametrize("nth", [1, 2, 3])
+@pytest.mark.parametrize("action", [False, True])
+def test_a_lost_multi(
+    strike: str,
+    nth: int,
+    action: bool,
+    zk: KazooClient,
+    connect: Connect,
+    proxy: Proxy,
+    zk_path: str,
+    in_thread: InThread,
+    eventually: Eventually,
+) -> None:
+    """Faults 1, 4: whichever write of coming, acting and tripping is lost, applied or not, both pass, once."""
+    ran: list[int] = []
+    client = connect(hosts=proxy.hosts, timeout=10, **FAST)
+    theirs = Barrier(client, zk_path, 2, (lambda: ran.append(1)) if action else None)
+    mine = Barrier(zk, zk_path, 2)
+    with getattr(proxy, strike)("multi", nth=nth) as struck:
+        for generation in range(3):
+            waiting = in_thread(mine.wait, 20)
+            eventually(came(zk, zk_path, 1, generation))
+            assert (waiting, theirs.wait(20)) == (waiting, 1)
+            assert waiting.result(20) == 0
+            assert len(ran) == (generation + 1) * action
+            eventually(came(zk, zk_path, 0, generation))
+        struck.wait()
+    assert state(zk, zk_path)["generation"] == 3
+
+
+@pytest.mark.parametrize("strike", ["lose_answer", "lose_request"])
+@pytest.mark.parametrize("way", ["abort", "reset", "time-out"])
+def test_a_lost_write(
+    strike: str,
+    way: str,
+    zk: KazooClient,
+    connect: Connect,
+    proxy: Proxy,
+    zk_path: str,
+    in_thread: InThread,
+    eventually: Eventually,
+) -> None:
+    """Faults 1, 4: a break or reset is done once, whether its answer or its request was lost."""
+    theirs, mine = Barrier(connect(hosts=proxy.hosts, timeout=10, **FAST), zk_path, 3), Barrier(zk, zk_path, 3)
+    waiting = in_thread(mine.wait, 30)
+    eventually(lambda: mine.n_waiting == 1)
+    with getattr(proxy, strike)("setData") as struck:
+        if way == "time-out":
+            with pytest.raises(BrokenBarrierError):
+                theirs.wait(0.3)
+        else:
+            getattr(theirs, way)()
+        struck.wait()
+    with pytest.raises(BrokenBarrierError):
+        waiting.result(20)
+    assert state(zk, zk_path)["generation"] == (way == "reset")
+    assert mine.broken == (way != "reset")
+    eventually(came(zk, zk_path, 0))
+
+
+def test_a_drop_while_waiting(
+    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Fault 7: watches are set anew after a reconnect; a trip while the connection was down is not missed."""
+    client = connect(hosts=proxy.hosts, timeout=10, **FAST)
+    theirs, mine = Barrier(client, zk_path, 2), Barrier(zk, zk_path, 2)
+    for generation in range(2):
+        waiting = in_thread(theirs.wait)
+        eventually(came(zk, zk_path, 1, generation))
+        proxy.refuse()
+        proxy.cut()
+        eventually(lambda: not client.connected)
+        if generation:
+            assert mine.wait(10) == 1
+        proxy.resume()
+        eventually(lambda: client.connected)
+        if not generation:
+            assert not waiting.done()
+            assert mine.wait(10) == 1
+        assert waiting.result(10) == 0
+
+
+def test_a_service_out_of_reach(
+    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Fault 9: whose time is up is told so in time; the others learn of it when its node goes."""
+    theirs, mine = Barrier(connect(hosts=proxy.hosts, timeout=6, **FAST), zk_path, 3), Barrier(zk, zk_path, 3)
+    waiting = in_thread(mine.wait)
+    eventually(lambda: mine.n_waiting == 1)
+    late = in_thread(theirs.wait, 1.0)
+    eventually(lambda: mine.n_waiting == 2)
+    proxy.stall()
+    with pytest.raises(BrokenBarrierError):
+        late.result(3)
+    assert not waiting.done()
+    proxy.resume()
+    with pytest.raises(BrokenBarrierError):
+        waiting.result(10)
+
+
+def test_a_wait_interrupted_at_every_line(
+    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
+    """Fault 16: alone at a barrier for one, the wait is interrupted and leaves nothing, or has passed."""
+    ran: list[int] = []
+    barrier = Barrier(connect(timeout=4), zk_path, 1, lambda: ran.append(1))
+    barrier.wait()
+    total = lines_of(barrier.wait)
+    for line in range(1, total + 30):
+        hook = InterruptAt(line)
+        before = len(ran)
+        try:
+            with hook:
+                assert barrier.wait() == 0
+        except KeyboardInterrupt:
+            pass
+        except BrokenBarrierError:
+            assert hook.where.endswith(" send"), hook.where  # kazoo takes what is raised there for a closed connection
+        assert len(ran) <= before + 1
+        generation = int(str(state(zk, zk_path)["generation"]))
+        where = f"{zk_path}/{generation:010d}"
+        eventually(
+            lambda where=where: not zk.exists(where) or not zk.get_children(where),
+            f"interrupted at line {line}: {hook.where}",
+        )
+        eventually(lambda: not barrier._session.registry.tickets, f"left at line {line}: {hook.where}")
+        barrier.reset()
+    assert total > 100
+
+
+def test_a_waiter_interrupted_at_every_line(
+    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
+    """Fault 16: wherever a waiting party is interrupted, no node of it is left, and a reset makes all good."""
+    barrier, other = Barrier(connect(timeout=4), zk_path, 2), Barrier(zk, zk_path, 2)
+
+    def wait() -> None:
+        with pytest.raises(BrokenBarrierError):
+            barrier.wait(0.02)
+
+    wait()
+    other.reset()
+    total = lines_of(wait)
+    for line in range(1, total + 10, 2):
+        other.reset()
+        hook = InterruptAt(line)
+        try:
+            with hook:
+                barrier.wait(0.02)
+        except (KeyboardInterrupt, BrokenBarrierError):
+            pass
+        where = f"{zk_path}/{int(str(state(zk, zk_path)['generation'])):010d}"
+        eventually(
+            lambda where=where: not zk.exists(where) or not zk.get_children(where),
+            f"interrupted at line {line}: {hook.where}",
+        )
+    assert not barrier._session.registry.tickets
+
+
+def test_an_interrupted_party_is_missed(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Ctrl-C in the main thread while it waits breaks the barrier for those who wait with it, as in `threading`."""
+    mine, theirs = Barrier(zk, zk_path, 3), Barrier(connect(), zk_path, 3)
+
+    def interrupt() -> None:
+        eventually(lambda: theirs.n_waiting == 2)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+    waiting, interrupting = in_thread(theirs.wait), in_thread(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        mine.wait()
+    interrupting.result(10)
+    with pytest.raises(BrokenBarrierError):
+        waiting.result(10)

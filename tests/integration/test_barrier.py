@@ -1,0 +1,340 @@
+"""What a barrier does, on a real ZooKeeper, among threads and among clients."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import threading
+from collections.abc import Callable
+from threading import BrokenBarrierError
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.conftest import Connect, Eventually, InThread
+from zkconcurrent import Barrier, Lock, ZkConcurrentError
+from zkconcurrent.testing import Server
+
+
+def state(client: KazooClient, path: str) -> dict[str, object]:
+    """Return what the barrier's node says."""
+    said = json.loads(client.get(path)[0])
+    assert isinstance(said, dict)
+    return said
+
+
+def came(client: KazooClient, path: str, n: int, generation: int = 0) -> Callable[[], bool]:
+    """Return a condition: n parties are in the generation."""
+    where = f"{path}/{generation:010d}"
+    return lambda: client.exists(where) is not None and len(client.get_children(where)) == n
+
+
+def test_it_trips_again_and_again(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
+    """Parties of several clients pass together, with indices of their own, in each generation; nothing piles up."""
+    clients = [zk, connect(), connect()]
+    arrived: list[list[int]] = [[] for _ in range(20)]
+
+    def work(n: int) -> list[int]:
+        barrier = Barrier(clients[n], zk_path, 3)
+        told = []
+        for phase in arrived:
+            phase.append(n)
+            told.append(barrier.wait(20))
+            assert sorted(phase) == [0, 1, 2]
+        return told
+
+    told = [future.result(60) for future in [in_thread(work, n) for n in range(3)]]
+    assert [sorted(each) for each in zip(*told, strict=True)] == [[0, 1, 2]] * 20
+    assert state(zk, zk_path) == {"parties": 3, "generation": 20, "failed": [], "acting": False}
+    assert len(zk.get_children(zk_path)) <= 3
+    assert not zk.get_children(f"{zk_path}/{19:010d}")
+
+
+def test_more_threads_than_parties(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
+    """Whoever comes when a generation is complete waits for the next; of n threads, all pass in turn."""
+    barrier = Barrier(zk, zk_path, 3)
+    told = [future.result(40) for future in [in_thread(barrier.wait, 30) for _ in range(12)]]
+    assert sorted(told) == sorted([0, 1, 2] * 4)
+    assert state(zk, zk_path)["generation"] == 4
+
+
+def test_making_one_sends_nothing(zk: KazooClient, zk_path: str) -> None:
+    """Constructors and reprs leave nothing on the server; a barrier is not pickled."""
+    barrier = Barrier(zk, zk_path, 3)
+    assert repr(barrier).endswith(": waiters=0/3>")
+    assert zk.exists(zk_path) is None
+    assert (barrier.parties, barrier.path, barrier.client) == (3, zk_path, zk)
+    with pytest.raises(TypeError, match="open a client"):
+        pickle.dumps(barrier)
+
+
+def test_arguments(zk: KazooClient, zk_path: str) -> None:
+    """At least one party; a path that is no other primitive; as `threading.Barrier`'s otherwise."""
+    with pytest.raises(ValueError, match="parties must be >= 1"):
+        Barrier(zk, zk_path, 0)
+    lock = Lock(zk, zk_path)
+    with pytest.raises(ValueError, match="Lock"):
+        Barrier(zk, zk_path, 1)
+    del lock
+
+
+def test_all_must_agree_on_the_parties(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """A barrier for another number of parties is refused at its first use, by an error that names both numbers."""
+    assert Barrier(zk, zk_path, 1).wait(10) == 0
+    other = Barrier(connect(), zk_path, 2)
+    for use in (lambda: other.wait(10), other.abort, other.reset, lambda: other.broken, lambda: other.n_waiting):
+        with pytest.raises(ValueError, match=r"for 1 parties, not for 2"):
+            use()
+    assert state(zk, zk_path)["generation"] == 1
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"[]",
+        b'{"parties": 2}',
+        b'{"parties": "2", "generation": 0, "failed": [], "acting": false}',
+        b'{"parties": 2, "generation": 0, "failed": [], "acting": 0}',
+        b'{"parties": 2, "generation": 0, "failed": 1, "acting": false}',
+        b'{"parties": 2, "generation": 0, "failed": [], "acting": false, "version": 1}',
+    ],
+)
+def test_what_is_no_barrier_is_refused(data: bytes, zk: KazooClient, zk_path: str) -> None:
+    """A node with other data is refused by an error that names path and data, and is left alone."""
+    zk.create(zk_path, data, makepath=True)
+    with pytest.raises(ZkConcurrentError) as caught:
+        Barrier(zk, zk_path, 2).wait(10)
+    assert caught.value.path == zk_path
+    assert repr(data) in str(caught.value)
+    assert zk.get(zk_path)[0] == data
+
+
+def test_a_time_out_breaks_it_for_all(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Who waits gets BrokenBarrierError, as does whoever comes, until it is reset; then it is as new."""
+    mine, theirs = Barrier(zk, zk_path, 3), Barrier(connect(), zk_path, 3)
+    waiting = in_thread(theirs.wait)
+    eventually(lambda: mine.n_waiting == 1)
+    assert not theirs.broken
+    for timeout in (0.2, 0):
+        with pytest.raises(BrokenBarrierError):
+            mine.wait(timeout)
+    with pytest.raises(BrokenBarrierError):
+        waiting.result(10)
+    assert mine.broken
+    assert theirs.broken
+    assert repr(mine).endswith(": broken>")
+    assert mine.n_waiting == 0
+    mine.reset()
+    assert not theirs.broken
+    passing = [in_thread(barrier.wait, 10) for barrier in (mine, theirs, mine)]
+    assert sorted(each.result(20) for each in passing) == [0, 1, 2]
+
+
+def test_a_try_breaks_it_at_once(zk: KazooClient, zk_path: str) -> None:
+    """A wait that may not wait breaks the barrier, unless it completes it."""
+    assert Barrier(zk, zk_path, 1).wait(0) == 0
+    barrier = Barrier(zk, f"{zk_path}-two", 2)
+    with pytest.raises(BrokenBarrierError):
+        barrier.wait(-1)
+    assert barrier.broken
+
+
+@pytest.mark.parametrize("way", ["abort", "reset"])
+def test_abort_and_reset_send_away_who_waits(
+    way: str, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Every waiting party gets BrokenBarrierError; after abort it is broken, after reset it is not."""
+    mine, theirs = Barrier(zk, zk_path, 4), Barrier(connect(), zk_path, 4)
+    waiting = [in_thread(barrier.wait, 30) for barrier in (mine, theirs, theirs)]
+    eventually(lambda: mine.n_waiting == 3)
+    getattr(theirs, way)()
+    for future in waiting:
+        with pytest.raises(BrokenBarrierError):
+            future.result(10)
+    assert mine.broken == (way == "abort")
+    eventually(came(zk, zk_path, 0))
+
+
+def test_reset_of_a_barrier_that_is_idle(zk: KazooClient, zk_path: str) -> None:
+    """It may be reset and aborted before it was ever used, and as often as one likes."""
+    barrier = Barrier(zk, zk_path, 2)
+    barrier.reset()
+    barrier.abort()
+    barrier.abort()
+    assert barrier.broken
+    barrier.reset()
+    assert not barrier.broken
+
+
+def test_old_failures_are_forgotten(zk: KazooClient, zk_path: str) -> None:
+    """The state remembers the last hundred failures, so that it does not grow."""
+    barrier = Barrier(zk, zk_path, 2)
+    for _ in range(103):
+        barrier.reset()
+    said = state(zk, zk_path)
+    assert said["generation"] == 103
+    assert said["failed"] == list(range(3, 103))
+
+
+def test_the_action_runs_once(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
+    """One party, the last, runs it, on its own thread, before anybody goes on."""
+    ran: list[int] = []
+    clients = [zk, connect(), zk]
+
+    def work(n: int) -> tuple[int, int, int]:
+        barrier = Barrier(clients[n], zk_path, 3, action=lambda: ran.append(threading.get_ident()))
+        index = barrier.wait(20)
+        return index, len(ran), threading.get_ident()
+
+    told = sorted(future.result(30) for future in [in_thread(work, n) for n in range(3)])
+    assert [(index, done) for index, done, _ in told] == [(0, 1), (1, 1), (2, 1)]
+    assert ran == [told[2][2]]
+
+
+def test_an_action_that_raises(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
+    """Its error leaves the wait of the party that ran it; the others get BrokenBarrierError."""
+
+    def fail() -> None:
+        raise LookupError("no")
+
+    barriers = [Barrier(client, zk_path, 2, fail) for client in (zk, connect())]
+    errors = [type(future.exception(30)) for future in [in_thread(barrier.wait, 20) for barrier in barriers]]
+    assert set(errors) == {BrokenBarrierError, LookupError}
+    assert barriers[0].broken
+    assert not zk.get_children(f"{zk_path}/{0:010d}")
+
+
+def test_a_time_out_waits_for_the_action(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Once the action has begun, it decides: who waits beyond its time passes with the others."""
+    begun, go = threading.Event(), threading.Event()
+    mine = Barrier(zk, zk_path, 2, lambda: begun.set() or go.wait(20))
+    late = in_thread(Barrier(connect(), zk_path, 2).wait, 3.0)
+    eventually(lambda: mine.n_waiting == 1)
+    acting = in_thread(mine.wait, 20)
+    assert begun.wait(10)
+    assert state(zk, zk_path)["acting"] is True
+    with pytest.raises(TimeoutError):
+        late.result(4)
+    assert not mine.broken
+    go.set()
+    assert (late.result(10), acting.result(10)) == (0, 1)
+
+
+def test_abort_while_the_action_runs(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
+    """An abort wins: nobody passes, also not who ran the action."""
+    begun, go = threading.Event(), threading.Event()
+    mine, theirs = (Barrier(client, zk_path, 2, lambda: begun.set() or go.wait(20)) for client in (zk, connect()))
+    waiting = [in_thread(barrier.wait, 20) for barrier in (mine, theirs)]
+    assert begun.wait(10)
+    theirs.abort()
+    go.set()
+    for future in waiting:
+        with pytest.raises(BrokenBarrierError):
+            future.result(10)
+
+
+def test_an_operator_deletes_a_node(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """A party whose node is taken away, whichever it is, breaks the barrier for all of its generation."""
+    barrier = Barrier(connect(), zk_path, 4)
+    for generation in range(3):
+        waiting = [in_thread(barrier.wait, 30) for _ in range(3)]
+        eventually(lambda: barrier.n_waiting == 3)
+        where = f"{zk_path}/{generation:010d}"
+        zk.delete(f"{where}/{sorted(zk.get_children(where), key=lambda name: name[-10:])[generation]}")
+        for future in waiting:
+            with pytest.raises(BrokenBarrierError):
+                future.result(10)
+        assert barrier.broken
+        barrier.reset()
+
+
+def test_an_operator_deletes_all(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Who waits at a barrier that is taken away gets BrokenBarrierError; who comes then finds a new one."""
+    barrier = Barrier(connect(), zk_path, 3)
+    waiting = [in_thread(barrier.wait, 30) for _ in range(2)]
+    eventually(lambda: barrier.n_waiting == 2)
+    zk.delete(zk_path, recursive=True)
+    for future in waiting:
+        with pytest.raises(BrokenBarrierError):
+            future.result(10)
+    barrier.reset()
+    assert sorted(each.result(20) for each in [in_thread(barrier.wait, 10) for _ in range(3)]) == [0, 1, 2]
+
+
+def test_destroy(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
+    """It removes all nodes of an idle barrier, and refuses while somebody waits."""
+    mine, theirs = Barrier(zk, zk_path, 2), Barrier(connect(), zk_path, 2)
+    waiting = in_thread(theirs.wait, 20)
+    eventually(lambda: mine.n_waiting == 1)
+    with pytest.raises(RuntimeError, match="in use"):
+        mine.destroy()
+    assert sorted((mine.wait(10), waiting.result(10))) == [0, 1]
+    eventually(came(zk, zk_path, 0))
+    mine.destroy()
+    mine.destroy()
+    assert zk.exists(zk_path) is None
+
+
+def test_a_session_that_expires_while_waiting(
+    zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """It breaks the barrier for all of its generation, and its own wait says so."""
+    client = connect()
+    mine, theirs = Barrier(zk, zk_path, 3), Barrier(client, zk_path, 3)
+    waiting = [in_thread(mine.wait, 30), in_thread(theirs.wait, 30)]
+    eventually(lambda: mine.n_waiting == 2)
+    zookeeper.expire(client)
+    for future in waiting:
+        with pytest.raises(BrokenBarrierError):
+            future.result(20)
+    assert mine.broken
+
+
+def test_a_client_stopped_while_waiting(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """`stop()` ends the wait with an error, and the others' with BrokenBarrierError."""
+    client = connect()
+    mine, theirs = Barrier(zk, zk_path, 3), Barrier(client, zk_path, 3)
+    other, stopped = in_thread(mine.wait, 30), in_thread(theirs.wait, 30)
+    eventually(lambda: mine.n_waiting == 2)
+    client.stop()
+    assert isinstance(stopped.exception(10), ZkConcurrentError)
+    with pytest.raises(BrokenBarrierError):
+        other.result(10)
+
+
+def test_time_outs_that_race_with_the_trip(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
+) -> None:
+    """Whatever comes first, all of a generation agree on it: each passes, or none does."""
+    barriers = [Barrier(client, zk_path, 2) for client in (zk, connect())]
+
+    def come(barrier: Barrier, timeout: float) -> bool:
+        try:
+            barrier.wait(timeout)
+        except BrokenBarrierError:
+            return False
+        return True
+
+    seen = set()
+    for n in range(60):
+        before = state(zk, zk_path)["generation"] if n else 0
+        told = [in_thread(come, barriers[0], 0.002 * (n % 12 + 1)), in_thread(come, barriers[1], 5)]
+        passed = {future.result(20) for future in told}
+        assert len(passed) == 1, f"round {n}"
+        after = state(zk, zk_path)
+        assert after["generation"] == int(str(before)) + (passed == {True})
+        seen |= passed
+        if not all(passed):
+            barriers[0].reset()
+    assert True in seen

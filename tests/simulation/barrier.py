@@ -1,0 +1,357 @@
+"""Barriers in the simulation: parties that come, wait for so long, act, break and reset."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from random import Random
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+from tests.simulation.checks import Checks
+from tests.simulation.run import CHROOT, Run
+from tests.simulation.schedule import TIMEOUT, Schedule, random_schedule
+from tests.simulation.workload import Worker
+from tests.simulation.world import Violation
+from zkconcurrent._barrier import Barrier
+from zkconcurrent._driver import UNANSWERED
+from zkconcurrent._recipes import barrier as recipes
+from zkconcurrent._recipes.barrier import Party, State
+
+PATH = "/app/b"
+# There are no numbers to bring to an end.
+NOT_HERE = {"number": "turn"}
+CALM = ("turn", "late", "starve")
+LEAVING = ("interrupt", "strike", "cut", "expire")  # a party goes, and the others must learn of it
+SLACK = 0.2 + 1e-6  # what a party has to tell the others that its time is up
+
+
+class Oops(Exception):
+    """What an action raises."""
+
+
+class Meeting(NamedTuple):
+    """A visit to the barrier.
+
+    Attributes:
+        parties: how many must come.
+        do: "wait", "abort", "reset" or "look".
+        timeout: how long to wait, in seconds.
+        action: how long the action takes, in seconds; None: there is none.
+        fails: the action raises.
+        pause: how long to pause before.
+        mends: who is told that the barrier is broken resets it.
+    """
+
+    parties: int
+    do: str
+    timeout: float
+    action: float | None
+    fails: bool
+    pause: float
+    mends: bool
+
+    def __str__(self) -> str:
+        action = "" if self.action is None else f", action {self.action:g}{' fails' if self.fails else ''}"
+        mends = ", mends" if self.mends else ""
+        return f"after {self.pause:g} {self.do} {self.timeout:g} for {self.parties}{action}{mends}"
+
+
+class BarrierChecks(Checks):
+    """The invariants of a barrier, of what its state went through at the leader.
+
+    Attributes:
+        state: the present one.
+        trips: of each generation that tripped, the nodes it tripped with.
+        failed: the generations that were broken or reset.
+        broken_until: when the barrier was broken last.
+        failed_at: when a generation was broken or reset last.
+        passed: of each generation, the indices that were told.
+        acted: the generations whose action has begun; `done`: those whose action has ended.
+        breaking: how many are just now aborting, or resetting.
+    """
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.state: State | None = None
+        self.trips: dict[int, set[str]] = {}
+        self.failed: set[int] = set()
+        self.broken_until = 0.0
+        self.failed_at = 0.0
+        self.passed: dict[int, set[int]] = {}
+        self.acted: set[int] = set()
+        self.done: set[int] = set()
+        self.breaking = 0
+        self.waiting: dict[BarrierWorker, None] = {}
+        commit = self.ensemble._commit
+
+        def committed(change: tuple[Any, ...]) -> None:
+            commit(change)
+            if change[:2] == ("set", f"{CHROOT}{PATH}"):
+                self._changed()
+
+        self.ensemble._commit = committed  # type: ignore[method-assign]
+
+    def nodes(self, generation: int) -> dict[int, str]:
+        """Return the parties' nodes at the leader, by number."""
+        names = self.ensemble.leader.children(f"{CHROOT}{PATH}/{generation:010d}")
+        return {int(name.rpartition("party-")[2]): name for name in names}
+
+    def _changed(self) -> None:
+        node = self.ensemble.leader.nodes[f"{CHROOT}{PATH}"]
+        new = State.read(PATH, recipes.Node(node.data, node.czxid, 0.0, 0, node.version))
+        old = self.state or State(new.parties, born=node.czxid)
+        self.state = new
+        self.world.say(f"STATE {new.data.decode()}")
+        if old.broken:
+            self.broken_until = self.world.now
+        there = self.nodes(old.generation)
+        whole = all(number in there for number in range(old.parties))
+        if new.generation not in (old.generation, old.generation + 1):
+            raise Violation(f"from {old} to {new}")
+        if not set(old.failed) <= set(new.failed):
+            raise Violation(f"a failure is forgotten: from {old} to {new}")
+        if not set(new.failed) <= self.failed:
+            self.failed_at = self.world.now
+        self.failed.update(new.failed)
+        acts = old.acting or new.acting
+        if new.generation > old.generation and old.generation not in new.failed:
+            if not whole:
+                raise Violation(f"generation {old.generation} trips without all of its parties: {there}")
+            if acts and old.generation not in self.done:
+                raise Violation(f"generation {old.generation} trips before its action has run")
+            self.trips[old.generation] = {there[number] for number in range(old.parties)}
+        elif new.acting and not whole:
+            raise Violation(f"generation {old.generation} acts without all of its parties: {there}")
+        elif whole and not new.acting and not self.breaking and old.generation in self.acted - self.done:
+            raise Violation(f"generation {old.generation} is broken while its action runs, and nobody has left")
+
+    def quiet(self) -> None:
+        """Nobody sleeps who is entitled to go on, or who must tell the others that one is missing."""
+        super().quiet()
+        if self.faults() or self.state is None:
+            return
+        state = self.state
+        there = self.nodes(state.generation)
+        for worker in list(self.waiting):
+            if not worker.came:
+                continue
+            process, party = worker.process, worker.came[-1]
+            ticket, wire = party.ticket, process.connection.wire
+            if not process.alive or wire is None or not process.client.connected or process.client._queue:
+                continue
+            if state.acting and self.world.now >= worker.until:
+                continue  # it asks time and again
+            if ticket.prefix not in process.session.registry.tickets:
+                continue  # it is on its way out
+            if ticket.stirred or ticket.session != wire.session.number or wire.session.closed:
+                continue
+            if party.generation != state.generation or state.broken:
+                raise Violation(f"{worker.name} waits in generation {party.generation}, and it is {state}")
+            if wire not in wire.server.watches.get(f"{CHROOT}{PATH}", ()):
+                raise Violation(f"{worker.name} waits without a watch")
+            if party.number == 0 and not party.is_last and set(party.line) != set(there):
+                raise Violation(f"{worker.name} watches over the others, and has not seen that they are {there}")
+            came = range(min(self.ensemble.leader.nodes[f"{CHROOT}{ticket.path}"].created, state.parties))
+            missing = [number for number in came if number not in there]
+            if missing and (party.number == 0 or 0 in missing):
+                raise Violation(f"{worker.name} waits, and {missing} have come and gone: {there}")
+            if party.is_last and not state.acting:
+                raise Violation(f"{worker.name} waits although it is the last: {there}")
+
+    def healthy(self, worker: BarrierWorker, since: float) -> bool:
+        """Whether nothing has kept the worker from asking the service since then."""
+        process, follower = worker.process, self.ensemble.follower
+        wire = process.connection.wire
+        if wire is None or not wire.open or not process.client.connected:
+            return False
+        ends = (process.starved_until, worker.actor.held_until, self.world.late, follower.lags_until)
+        ends = (*ends, follower.cut_off_until, wire.heard_since(), wire.silent_until, wire.stalled_until)
+        return max(*ends, process.connection.pipe.full_until) < since
+
+
+class BarrierWorker(Worker):
+    """A worker that comes to the barrier."""
+
+    checks: BarrierChecks
+
+    def __init__(self, *arguments: Any) -> None:
+        self.came: list[Party] = []
+        self.until = 0.0  # when the time of its wait is up
+        super().__init__(*arguments)
+
+    def _visit(self, visit: Any) -> None:
+        assert isinstance(visit, Meeting)
+        self.world.sleep(visit.pause)
+        barrier = Barrier(
+            self.process.client, PATH, visit.parties, None if visit.action is None else lambda: self._act(visit)
+        )
+        if visit.do == "look":
+            if not 0 <= barrier.n_waiting <= visit.parties:
+                raise Violation("more wait than there are parties")
+            _ = barrier.broken
+        elif visit.do == "wait":
+            self._wait(barrier, visit)
+        else:
+            self.checks.breaking += 1
+            try:
+                self._break(barrier, visit)
+            finally:
+                self.checks.breaking -= self.process.alive
+
+    def _break(self, barrier: Barrier, visit: Meeting) -> None:
+        generation = None if self.checks.state is None else self.checks.state.generation
+        began = self.world.now
+        getattr(barrier, visit.do)()
+        self.world.say(f"has done its {visit.do}")
+        state = self.checks.state
+        assert state is not None
+        if visit.do == "abort":
+            if self.checks.failed_at < began:  # a reset in between makes it moot
+                self._must_have_been_broken(began)
+        elif generation is not None and state.generation == generation:
+            raise Violation(f"reset() has returned, and it is {state} still")
+
+    def _must_have_been_broken(self, began: float) -> None:
+        state = self.checks.state
+        if state is None or not (state.broken or self.checks.broken_until >= began):
+            raise Violation(f"it is said to be broken, and it is {state}")
+
+    def _wait(self, barrier: Barrier, visit: Meeting) -> None:
+        checks, world = self.checks, self.world
+        began = world.now
+        limit = visit.timeout or (TIMEOUT / 3 if self.process.client.connected else 0.0)
+        at_most = visit.timeout or (self.process.session.timeout or UNANSWERED) / 3
+        self.came, self.until = [], began + (limit if visit.timeout else 0.0)
+        self.world.say(f"comes, {visit}")
+        checks.waiting[self] = None
+        broken = False
+        try:
+            index = barrier.wait(visit.timeout)
+        except threading.BrokenBarrierError:
+            self.world.say("is told that the barrier is broken")
+            self._check_broken(began, began + limit)
+            broken = True
+        except Oops:
+            self._check_failed()
+        else:
+            self._check_passed(index)
+        finally:
+            checks.waiting.pop(self, None)
+        acted = self.came and self.came[-1].generation in checks.acted
+        if self._ran_since(began) and not acted and world.now > began + at_most + SLACK:
+            raise Violation(f"wait({limit:g}) took {world.now - began:g} s")
+        if broken and visit.mends:
+            checks.breaking += 1
+            try:
+                self._break(barrier, visit._replace(do="reset"))
+            finally:
+                checks.breaking -= self.process.alive
+
+    def _act(self, visit: Meeting) -> None:
+        checks, party = self.checks, self.came[-1]
+        checks.waiting.pop(self)
+        generation = party.generation
+        self.world.say(f"acts for generation {generation}")
+        if generation in checks.acted:
+            raise Violation(f"the action of generation {generation} is run twice")
+        if generation in checks.trips or not party.is_last:
+            raise Violation(f"the action of generation {generation} is run too late, or by {party.number}")
+        checks.acted.add(generation)
+        try:
+            self.world.sleep(visit.action or 0.0)
+            if visit.fails:
+                raise Oops
+        finally:
+            checks.done.add(generation)
+
+    def _check_passed(self, index: int) -> None:
+        *before, party = self.came
+        checks, generation = self.checks, party.generation
+        for each in before:
+            if each.ticket.name in checks.trips.get(each.generation, ()):
+                raise Violation(f"{self.name} waits on, and has passed generation {each.generation}")
+        self.world.say(f"passes generation {generation} as {index}")
+        if party.ticket.name not in checks.trips.get(generation, ()):
+            raise Violation(f"{self.name} passes generation {generation}, which has not tripped with it")
+        told = checks.passed.setdefault(generation, set())
+        if index in told or not 0 <= index < party.view.parties:
+            raise Violation(f"{self.name} is told an index of another's: {index}")
+        told.add(index)
+
+    def _check_broken(self, began: float, deadline: float) -> None:
+        """Broken is told if it was, or if there was no way to know."""
+        checks, now = self.checks, self.world.now
+        in_time = min(deadline, now)
+        if not self.came or not self.came[-1].ticket.sent:
+            if now < deadline:
+                self._must_have_been_broken(began)
+            return
+        party = self.came[-1]
+        if party.generation in checks.failed and party.ticket.name not in checks.trips.get(party.generation, ()):
+            return
+        over = party.ticket.session != self.process.session.registry.session
+        if party.counts and not over and checks.healthy(self, in_time):
+            raise Violation(
+                f"{self.name} is told that generation {party.generation} is broken, and it is not: {checks.state}"
+            )
+
+    def _check_failed(self) -> None:
+        party, checks = self.came[-1], self.checks
+        if party.generation in checks.trips:
+            raise Violation(f"generation {party.generation} has tripped, and its action failed")
+        if party.generation not in checks.failed and checks.healthy(self, self.world.now):
+            raise Violation(f"the action of generation {party.generation} failed, and it is not broken")
+
+
+class BarrierRun(Run):
+    """A run of such workers."""
+
+    worker = BarrierWorker
+    invariants = BarrierChecks
+
+    def to_the_end(self) -> int:
+        """Run until everybody has finished and all is at rest; return the steps it took."""
+        with _recorded(self):
+            return super().to_the_end()
+
+
+@contextmanager
+def _recorded(run: BarrierRun) -> Iterator[None]:
+    class Known(Party):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            next(each for each in run.workers if each.actor is run.world.current).came.append(self)
+
+    with patch.object(recipes, "Party", Known):
+        yield
+
+
+def random_meetings(seed: int) -> Schedule:
+    """Return the random schedule of a seed."""
+    random = Random(seed)
+    threads, deviations = random_schedule(random)
+    workers = sum(len(process) for process in threads)
+    parties = min(workers, random.choice((1, 2, 2, 3, 3, 4)))
+    acts = random.random() < 0.4
+    meetings = [
+        [(start, [_meeting(random, parties, acts) for _ in range(len(visits) + 1)]) for start, visits in process]
+        for process in threads
+    ]
+    deviations = [each._replace(kind=NOT_HERE.get(each.kind, each.kind)) for each in deviations]
+    if seed % 4 == 0:  # all come, and some go
+        meetings = [
+            [(start, [Meeting(workers, "wait", 20.0, None, False, 0.0, True)] * 2) for start, _ in process]
+            for process in threads
+        ]
+        deviations = [each if each.kind in CALM else each._replace(kind=random.choice(LEAVING)) for each in deviations]
+    return Schedule(meetings, deviations)  # type: ignore[arg-type]
+
+
+def _meeting(random: Random, parties: int, acts: bool) -> Meeting:
+    do = random.choice(("wait",) * 14 + ("abort", "reset", "reset", "look"))
+    timeout = random.choice((0.0, 0.3, 1.0, 3.0, 10.0, 20.0, 20.0, 20.0))
+    action = random.choice((0.0, 0.5, 3.0)) if acts else None
+    pause = random.choice((0.0, 0.0, 0.5, 1.0))
+    return Meeting(parties, do, timeout, action, random.random() < 0.15, pause, random.random() < 0.5)

@@ -1,0 +1,132 @@
+"""Barriers under random faults: what must hold after every step does, and seeded bugs are found."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.simulation.barrier import BarrierRun, random_meetings
+from tests.simulation.mutants import Edit, Mutant, seeded
+from tests.simulation.world import Violation
+
+SEEDS = int(os.environ.get("SIM_BARRIER_SEEDS", "220"))
+
+
+def test_whatever_strikes() -> None:
+    """All living parties of a generation pass or none does; nobody is forgotten; nothing is left."""
+    struck: dict[str, int] = {}
+    trips = failures = actions = 0
+    for seed in range(SEEDS):
+        schedule = random_meetings(seed)
+        run = BarrierRun(schedule)
+        try:
+            run.to_the_end()
+        except BaseException as error:
+            error.add_note(f"seed {seed}\n{schedule}")
+            raise
+        trips, failures = trips + len(run.checks.trips), failures + len(run.checks.failed)
+        actions += len(run.checks.acted)
+        for kind, times in run.struck.items():
+            struck[kind] = struck.get(kind, 0) + times
+    assert {"cut", "turn", "late", "expire", "interrupt", "kill", "stop", "lag", "strike", "close"} <= struck.keys()
+    assert min(trips, failures, actions) > SEEDS / 3
+
+
+def _one(name: str, where: str, old: str, new: str) -> Mutant:
+    where = where if ":" in where else f"_recipes.barrier:{where}"
+    return Mutant(name, (Edit(where, old, new),))
+
+
+MUTANTS = [
+    _one(
+        "a wait that is not armed anew",
+        "_stand",
+        "node, there, *names = yield Watch(ticket, (Get(view.path, ticket), *others))\n        watching = True",
+        "reads = (Get(view.path, ticket), *others)\n"
+        "        node, there, *names = yield reads if watching else Watch(ticket, reads)\n"
+        "        watching, ticket.stirred = True, False",
+    ),
+    _one(
+        "a trip that does not check that all are there",
+        "_lead",
+        'there = (Check(f"{ticket.path}/{party.line[number]}") for number in range(view.parties))',
+        "there = ()",
+    ),
+    _one(
+        "a trip, whatever has become of the state",
+        "_lead",
+        "Set(view.path, changed.data, party.state.version)",
+        "Set(view.path, changed.data, -1)",
+    ),
+    _one(
+        "a trip whose answer was lost is taken for done",
+        "_lead",
+        "yield Sync(view.path, ticket)  # the next read tells why, or whether it was done\n        return None",
+        "return party.number",
+    ),
+    _one("a time-out that ignores the trip", "_leave", "return party.outcome()", "return None"),
+    _one(
+        "a time-out that breaks nothing",
+        "_to_the_end",
+        "outcome = yield from _leave(party, late=True)",
+        "raise",
+    ),
+    _one(
+        "a time-out that breaks the barrier while the action runs",
+        "_leave",
+        "if late and party.state.acting",
+        "if False",
+    ),
+    _one(
+        "a reset is told as a trip",
+        "State.has_tripped",
+        "and generation not in self.failed",
+        "",
+    ),
+    _one(
+        "nobody watches over the others",
+        "_stand",
+        "node, there, *names = yield Watch(ticket, (Get(view.path, ticket), *others))",
+        "(node,), (there, *names) = (yield Watch(ticket, (Get(view.path, ticket),))), (yield others)",
+    ),
+    _one(
+        "who came and went is not missed",
+        "Party.misses_nobody",
+        "return all(",
+        "return (self.number == 0 and not self.is_last) or all(",
+    ),
+    _one("an action that is not announced", "_lead", "if party.acts and party.state.acting:", "if party.acts:"),
+    _one(
+        "whoever comes when all are there acts too",
+        "_stand",
+        "if party.is_last:\n            outcome",
+        "if party.number >= view.parties - 1:\n            outcome",
+    ),
+    _one(
+        "a failed action breaks nothing",
+        "fail",
+        "return (yield from _to_the_end(party, _leave(party)))",
+        "yield Discard(party.ticket)",
+    ),
+    _one(
+        "the node of a party that goes is left",
+        "_to_the_end",
+        "if outcome is not party:\n            yield Discard(party.ticket)",
+        "pass",
+    ),
+    _one(
+        "who comes late is counted in a generation that is over",
+        "Party.outcome",
+        "if not self.counts:",
+        "if False:",
+    ),
+]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=[each.name for each in MUTANTS])
+def test_seeded_bugs_are_found(mutant: Mutant) -> None:
+    """The same runs find each bug."""
+    with seeded(mutant), pytest.raises(Violation):
+        for seed in reversed(range(SEEDS)):
+            BarrierRun(random_meetings(seed)).to_the_end()

@@ -1,0 +1,146 @@
+"""`Barrier`: `threading.Barrier` for every process that opens the same path."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+from ._driver import Driver
+from ._errors import ZkConcurrentError
+from ._face import Face, until, who_i_am
+from ._kazoo import KazooClient
+from ._recipes.barrier import Party, View, abort, count, destroy, fail, finish, glance, reset, wait
+
+
+class Barrier(Face):
+    """A point that a fixed number of parties, threads of whatever processes, reach and leave together; again and again.
+
+    A party whose time is up, whose wait is interrupted, or whose session ends while it waits breaks the barrier for
+    all who wait with it, as in `threading`. Those who come while a generation is complete wait for the next.
+
+    Layout:
+        `<path>`, PERSISTENT, with the number of parties, the generation, and the last generations that were broken or
+        reset. `<path>/<generation>`, PERSISTENT, removed when a later one begins, and in it
+        `_c_<uuid>-party-<number>`, EPHEMERAL_SEQUENTIAL, one for each party that waits.
+
+    Invariant:
+        A generation trips once the nodes numbered 0 to `parties - 1` are there, all of them: every party that lives
+        passes, or none does. A party is made only in the present generation, if that is not broken.
+
+    Cost:
+        To come: one write and three reads in two round trips, then two reads to wait; to trip: one write, which wakes
+        all. Each party that comes wakes the first.
+
+    Args:
+        client: a `kazoo.client.KazooClient`; it may be started later.
+        path: the path that is the barrier; missing nodes are made, those above as containers.
+        parties: how many trip the barrier; all must agree on it.
+        action: called by the last to come, on its own thread, before anybody goes on. If it raises, that breaks the
+            barrier. While it runs, the others wait for it beyond their time.
+        timeout: how long `wait` waits if it is not told, in seconds; None for ever.
+
+    Raises:
+        ValueError: `parties` is less than 1; or the path is bad, or is another primitive of this client already.
+
+    Source:
+        `threading.Barrier`; java.util.concurrent's `CyclicBarrier`; ZooKeeper's barrier recipe.
+    """
+
+    _kind = "Barrier"
+
+    def __init__(
+        self,
+        client: KazooClient,
+        path: str,
+        parties: int,
+        action: Callable[[], object] | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        if parties < 1:
+            raise ValueError("parties must be >= 1")
+        super().__init__(client, path)
+        self._parties = parties
+        self._action = action
+        self._timeout = timeout
+        self._view = View(path, parties)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait until all parties have come, and go on together.
+
+        Args:
+            timeout: how long to wait, in seconds; None for the barrier's own. With an action, its last party has as
+                long once more to tell the others that it has run.
+
+        Returns:
+            The arrival index, from 0 to `parties - 1`, another one for each party.
+
+        Raises:
+            threading.BrokenBarrierError: the barrier is broken, or was broken or reset while we waited; or our time is
+                up, or our session over, and it is not known to have tripped.
+            ValueError: the barrier is for another number of parties.
+            ForeignNodeError: the path has something else.
+            ClientError: the client can't be used here.
+        """
+        if timeout is None:
+            timeout = self._timeout
+        patient = timeout is None or timeout > 0
+        driver = Driver(self._session, self._path, until(self._session, timeout))
+        came: int | Party | None = None
+        try:
+            data = who_i_am(self._session.identity())
+            came = driver.run(wait(self._view, data, acts=self._action is not None, patient=patient))
+            if isinstance(came, Party):
+                assert self._action is not None
+                self._action()
+            index = self._run(finish(came), until(self._session, timeout)) if isinstance(came, Party) else came
+        except BaseException:
+            try:
+                if isinstance(came, Party):
+                    with suppress(ZkConcurrentError):  # the others see by its node that it has gone
+                        self._run(fail(came), until(self._session, 0))
+            finally:
+                driver.abandon()
+            raise
+        if index is None:
+            raise threading.BrokenBarrierError
+        assert isinstance(index, int)
+        return index
+
+    def reset(self) -> None:
+        """Send away whoever waits, with BrokenBarrierError, and begin anew, broken or not."""
+        self._run(reset(self._view))
+
+    def abort(self) -> None:
+        """Break the barrier: BrokenBarrierError for whoever waits, and for all who come until it is reset."""
+        self._run(abort(self._view))
+
+    def destroy(self) -> None:
+        """Remove the barrier, when nobody uses it any more.
+
+        Raises:
+            RuntimeError: somebody waits.
+        """
+        if not self._run(destroy(self._view)):
+            raise RuntimeError(f"the barrier {self._path!r} is in use: its parties must have left")
+
+    @property
+    def parties(self) -> int:
+        """How many trip the barrier."""
+        return self._parties
+
+    @property
+    def n_waiting(self) -> int:
+        """How many wait; asks the leader. Cost: three reads, in two round trips."""
+        return self._run(count(self._view)) or 0
+
+    @property
+    def broken(self) -> bool:
+        """Whether the barrier is broken; asks the leader. Cost: two reads, pipelined."""
+        state = self._run(glance(self._view))
+        return state is not None and state.broken
+
+    def __repr__(self) -> str:
+        state = self._view.state
+        known = "broken" if state and state.broken else f"waiters={self._view.waiting}/{self._parties}"
+        return f"<zkconcurrent.{type(self).__name__} at {id(self):#x}: {known}>"
