@@ -51,6 +51,9 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Barrier": "_barrier",
+    "BoundedSemaphore": "_semaphore",
+    "Condition": "_condition",
     "Contender": "_base",
     "CountDownLatch": "_latch",
     "Event": "_event",
@@ -58,11 +61,8 @@ _HOMES = {
     "MultiLock": "_multilock",
     "RLock": "_rlock",
     "ReadWriteLock": "_rwlock",
-    "BoundedSemaphore": "_semaphore",
     "Semaphore": "_semaphore",
-    "Condition": "_condition",
 }
-_HOMES = {"Barrier": "_barrier", "Contender": "_base", "Lock": "_lock", "RLock": "_rlock", "ReadWriteLock": "_rwlock"}
 
 
 def __getattr__(name: str) -> object:

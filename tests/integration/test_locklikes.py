@@ -1,0 +1,154 @@
+"""What is true of whatever can be acquired and released by one thread at a time, whichever class it is of."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.conftest import Connect, Eventually, InThread
+from tests.kinds import read_lock, write_lock
+from zkconcurrent import Condition, Lock, MultiLock, RLock, Semaphore
+
+LockLike = Any
+Make = Callable[[KazooClient, str], LockLike]
+
+
+def multi_lock(client: KazooClient, path: str) -> MultiLock:
+    """Make a lock of two locks."""
+    return MultiLock([RLock(client, f"{path}/b"), Lock(client, f"{path}/a")])
+
+
+# Each with what it excludes, whichever of the two comes first.
+every = pytest.mark.parametrize(
+    ("make", "against"),
+    [(each, each) for each in (Lock, RLock, write_lock, Semaphore, multi_lock, Condition)] + [(read_lock, write_lock)],
+)
+
+
+def ephemerals(client: KazooClient, path: str) -> list[str]:
+    """Return the ephemeral nodes at and below a path."""
+    stat = client.exists(path)
+    if stat is None:
+        return []
+    below = [node for name in client.get_children(path) for node in ephemerals(client, f"{path}/{name}")]
+    return below + [path] * bool(stat.ephemeralOwner)
+
+
+@every
+def test_exclusion(
+    make: Make, against: Make, connect: Connect, zk: KazooClient, zk_path: str, in_thread: InThread
+) -> None:
+    """Threads of two clients count without losing one; at the end no node is left."""
+    other = connect()
+    counter = [0]
+
+    def count(lock: LockLike) -> None:
+        for _ in range(15):
+            with lock:
+                seen = counter[0]
+                time.sleep(0.0005)  # long enough for somebody else to get in, if he could
+                counter[0] = seen + 1
+
+    locks = [make(zk, zk_path), against(zk, zk_path), against(other, zk_path), against(other, zk_path)]
+    for each in [in_thread(count, lock) for lock in locks]:
+        each.result(60)
+    assert counter == [60]
+    assert ephemerals(zk, zk_path) == []
+
+
+@every
+def test_order(
+    make: Make,
+    against: Make,
+    connect: Connect,
+    zk: KazooClient,
+    zk_path: str,
+    in_thread: InThread,
+    eventually: Eventually,
+) -> None:
+    """Who came first gets in first, whichever process it is of."""
+    clients = [zk, connect(), connect()]
+    order: list[int] = []
+
+    def visit(lock: LockLike, number: int) -> None:
+        with lock:
+            order.append(number)
+
+    coming = []
+    with against(zk, zk_path):
+        held = len(ephemerals(zk, zk_path))
+        for number in range(6):
+            lock = (against if number % 2 else make)(clients[number % 3], zk_path)
+            coming.append(in_thread(visit, lock, number))
+            eventually(lambda came=number + 1: len(ephemerals(zk, zk_path)) == held + came)
+    for each in coming:
+        each.result(20)
+    assert order == list(range(6))
+
+
+@every
+def test_time_outs(make: Make, against: Make, connect: Connect, zk: KazooClient, zk_path: str) -> None:
+    """A try and a timed acquire of what somebody holds return False in time, and leave nothing; then it is free."""
+    mine, theirs = against(zk, zk_path), make(connect(), zk_path)
+    with mine:
+        held = ephemerals(zk, zk_path)
+        for arguments in ((False,), (True, 0.2), (True, 0.0)):
+            began = time.monotonic()
+            assert theirs.acquire(*arguments) is False
+            assert time.monotonic() - began < 3
+        assert ephemerals(zk, zk_path) == held
+    assert theirs.acquire(False) is True
+    theirs.release()
+    assert theirs.acquire(True, 10) is True
+    theirs.release()
+    assert ephemerals(zk, zk_path) == []
+
+
+@every
+def test_with(make: Make, against: Make, zk: KazooClient, zk_path: str) -> None:
+    """A with block holds, gives True, and releases however it is left; what it raises passes."""
+    lock = make(zk, zk_path)
+    with lock as got:
+        assert got is True
+        assert ephemerals(zk, zk_path)
+    with pytest.raises(KeyError), lock:
+        raise KeyError
+    with against(zk, zk_path):
+        pass
+    assert ephemerals(zk, zk_path) == []
+
+
+@every
+def test_an_interrupted_waiter(
+    make: Make,
+    against: Make,
+    connect: Connect,
+    zk: KazooClient,
+    zk_path: str,
+    in_thread: InThread,
+    eventually: Eventually,
+) -> None:
+    """Ctrl-C ends the wait, and nothing of the waiter is left to hold up who comes after it."""
+    held, mine, behind = against(zk, zk_path), make(connect(), zk_path), against(connect(), zk_path)
+    held.acquire()
+    before = ephemerals(zk, zk_path)
+
+    def interrupt() -> None:
+        eventually(lambda: len(ephemerals(zk, zk_path)) == len(before) + 1)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+    interrupting = in_thread(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        mine.acquire()
+    interrupting.result(20)
+    eventually(lambda: ephemerals(zk, zk_path) == before)
+    held.release()
+    with behind:
+        pass
+    assert ephemerals(zk, zk_path) == []
