@@ -264,6 +264,26 @@ def test_a_create_that_straddles_an_expiry(
     eventually(queued(zk, zk_path, 0))
 
 
+def test_a_time_out_that_races_with_the_grant(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Fault 17: whichever is first, who was told True holds, and who was told False has left nothing."""
+    mine, theirs = Lock(zk, zk_path), Lock(connect(), zk_path)
+    outcomes = set()
+    for step in range(-20, 21):
+        mine.acquire()
+        waiting = in_thread(theirs.acquire, timeout=0.1)
+        time.sleep(0.1 + step * 0.0025)  # about when the waiter's time is up
+        mine.release()
+        got = waiting.result(10)
+        outcomes.add(got)
+        eventually(queued(zk, zk_path, got))
+        if got:
+            assert theirs.owner().session == theirs.client.client_id[0]
+            theirs.release()
+    assert outcomes == {True, False}
+
+
 def test_a_create_that_lingers(
     zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
 ) -> None:

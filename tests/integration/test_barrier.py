@@ -316,7 +316,7 @@ def test_a_client_stopped_while_waiting(
 def test_time_outs_that_race_with_the_trip(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
-    """Whatever comes first, all of a generation agree on it: each passes, or none does."""
+    """Fault 17: whatever comes first, all of a generation agree on it: each passes, or none does."""
     barriers = [Barrier(client, zk_path, 2) for client in (zk, connect())]
 
     def come(barrier: Barrier, timeout: float) -> bool:

@@ -69,7 +69,7 @@ def test_two_objects_for_a_path_are_one_lock(kind: Kind, zk: KazooClient, zk_pat
 def test_two_clients_exclude_each_other(
     kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually, in_thread: InThread
 ) -> None:
-    """Two clients in one process are two parties."""
+    """Fault 27: two clients in one process are two parties."""
     mine, theirs = against(kind)(zk, zk_path), kind(connect(), zk_path)
     mine.acquire()
     assert theirs.acquire(blocking=False) is False
@@ -156,7 +156,7 @@ def test_who_holds_and_who_waits(
 
 @every
 def test_a_curator_clients_node_is_told_of(kind: Kind, zk: KazooClient, zk_path: str) -> None:
-    """Of a node that says nothing of its maker but text, owner() tells what it can."""
+    """Fault 21: of a node that says nothing of its maker but text, owner() tells what it can."""
     lock = kind(zk, zk_path)
     zk.create(
         f"{zk_path}/_c_0-{against(kind)(zk, zk_path)._rule.role}",
@@ -253,7 +253,7 @@ def test_a_client_stopped_while_holding(kind: Kind, connect: Connect, zk_path: s
 
 @every
 def test_a_path_with_kazoos_lock_is_refused(kind: Kind, zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Kazoo's Lock on the same path, there first or come later, is an error that names its node and leaves none."""
+    """Fault 41: kazoo's Lock on the same path, first or later, is an error that names its node and leaves none."""
     lock = kind(zk, zk_path)
     theirs = connect().Lock(zk_path)
     lock.acquire()
@@ -390,7 +390,7 @@ def test_threadings_condition_takes_an_rlock(kind: Kind, zk: KazooClient, zk_pat
 
 
 def test_parents_are_made_again(zk: KazooClient, zk_path: str) -> None:
-    """A path that was reaped, or deleted, between two uses is made anew."""
+    """Fault 19: a path that was reaped, or deleted, between two uses is made anew."""
     lock = Lock(zk, f"{zk_path}/deep/lock")
     for _ in range(2):
         with lock:

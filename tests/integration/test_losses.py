@@ -51,7 +51,7 @@ ways = pytest.mark.parametrize("lose", [expire, run_out, operate])
 def test_a_loss_is_told_and_settled(
     kind: Kind, lose: Callable[..., None], zookeeper: Server, connect: Connect, zk_path: str, eventually: Eventually
 ) -> None:
-    """`lost` is set and on_lost runs once for each object; release raises once, and then all is as new."""
+    """Faults 6, 20, 28: `lost` is set and on_lost runs once for each object; release raises once, then all is new."""
     told: list[object] = []
     client = connect(timeout=4)
     lock, quiet, loud = kind(client, zk_path, on_lost=told.append), kind(client, zk_path), kind(client, zk_path)
@@ -97,7 +97,7 @@ def test_others_get_in(
     zk_path: str,
     in_thread: InThread,
 ) -> None:
-    """However a hold is lost, its node goes, and who waits gets the lock with a higher token."""
+    """Faults 6, 20, 40: however a hold is lost, its node goes, and who waits gets the lock with a higher token."""
     mine, theirs = kind(connect(timeout=4), zk_path), against(kind)(zk, zk_path)
     mine.acquire()
     token = mine.fencing_token

@@ -140,7 +140,7 @@ def test_all_or_none(
 
 
 def test_never_more_than_there_are(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """However many threads of several processes come and go, no more permits are out than there are."""
+    """Fault 37: however many threads of several processes come and go, no more permits are out than there are."""
     semaphores = [Semaphore(client, zk_path, 3) for client in (zk, connect())]
     inside, most, lock = [0], [0], threading.Lock()
 
