@@ -480,7 +480,12 @@ def test_a_ticket_whose_node_a_multi_deletes(bench: Bench, path: str) -> None:
 def test_watching_what_changes(bench: Bench, path: str) -> None:
     """A wait ends when anything that was read with the ticket's last watch changes, in data or in children."""
 
+    done: list[Any] = []
+
     def recipe(session: Any, other: Any) -> Steps:
+        def in_background(strike: Any) -> None:
+            session.link.handler.spawn(lambda: (strike(session), done.append(strike)))
+
         yield Make(path, b"")
         yield Make(f"{path}/x", b"")
         me = yield Begin(path)
@@ -493,14 +498,15 @@ def test_watching_what_changes(bench: Bench, path: str) -> None:
         other.link.handler.spawn(ask, other, ("make", f"{path}/x/y", b""))
         yield Wait(me)
         assert (yield Watch(me, reads))[1] == ["y"]
-        session.link.handler.spawn(bench.cut, session)
+        in_background(bench.cut)
         yield Wait(me)  # watches are dropped with the connection
         assert (yield Watch(me, reads))[1] == ["y"]
-        session.link.handler.spawn(bench.expire, session)
+        in_background(bench.expire)
         with pytest.raises(SessionExpired):
             yield Wait(me)
             yield Watch(me, reads)
         yield Discard(me)
+        wait(session, lambda: done == [bench.cut, bench.expire])
         return session.registry._awaiting
 
     def test() -> object:

@@ -1,21 +1,33 @@
-"""What the simulation covered, at the end of the test's output."""
+"""What the simulation covered, at the end of the test's output; also where the tests run in several processes."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 import pytest
 
-_simulated: list[str] = []
+_PROPERTY = "simulated"
+_lines: list[str] = []
 
 
 @pytest.fixture
-def simulated() -> list[str]:
+def simulated(record_property: Callable[[str, object], None]) -> Iterator[list[str]]:
     """Lines for the summary."""
-    return _simulated
+    lines: list[str] = []
+    yield lines
+    for line in lines:
+        record_property(_PROPERTY, line)
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Collect them, in the process that prints."""
+    if report.when == "teardown":
+        _lines.extend(str(value) for name, value in report.user_properties if name == _PROPERTY)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print them."""
-    if _simulated:
+    if _lines:
         terminalreporter.section("simulation")
-        for line in _simulated:
+        for line in _lines:
             terminalreporter.line(line)

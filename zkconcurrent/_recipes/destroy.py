@@ -49,7 +49,7 @@ def destroy(path: str, folders: Sequence[str] = ()) -> Recipe[Users]:
     made = 0
     while True:
         _, node, names = yield Sync(path), Get(path), Children(path)
-        using = [each for found in (yield from users(path, folders)) for each in found]
+        using = [each for found in (yield from users(path, folders)) for each in found] if folders else []
         if using or node is None or node.czxid != (made or node.czxid):  # one made anew since is not ours to destroy
             return using
         made = node.czxid
