@@ -17,7 +17,7 @@ help: ## this list
 	@while IFS= read -r line; do \
 	  case $$line in [a-z]*': ## '*) printf 'make %-14s %s\n' "$${line%%:*}" "$${line##*: ## }" ;; esac; \
 	done <Makefile
-	@printf '\n%s\n' 'PYTHON=... names the interpreter to use, PYTEST_ARGS=... passes more to pytest;' \
+	@printf '\n%s\n%s\n' 'PYTHON=... names the interpreter to use, PYTEST_ARGS=... passes more to pytest;' \
 	  'DURATION=... (seconds) and SEED=... are for soak.'
 
 demo: ## threads of several processes share a lock while some of them die: is the count still right?

@@ -32,6 +32,7 @@ class Panel:
     names: Sequence[str]  # of the lanes
     rows: int  # in each
     row: float = ROW  # height
+    left: float = LEFT
 
     @property
     def lane(self) -> float:
@@ -46,7 +47,7 @@ class Panel:
     def x(self, at: float) -> float:
         """Where an instant is, from left to right; what is outside is put on the edge."""
         share = (min(max(at, self.start), self.end) - self.start) / (self.end - self.start)
-        return LEFT + share * (WIDTH - LEFT - RIGHT)
+        return self.left + share * (WIDTH - self.left - RIGHT)
 
     def y(self, lane: int, row: int) -> float:
         """The upper edge of a row."""
@@ -56,8 +57,8 @@ class Panel:
         """The background: a band and a name for each lane."""
         for number, name in enumerate(self.names, 1):
             top = self.y(number, 1)
-            yield rect(LEFT, top - 2, WIDTH - LEFT - RIGHT, self.rows * self.row + 3, SHADE)
-            yield text(LEFT - 14, top + self.rows * self.row / 2 + 4, name, "end", weight=600)
+            yield rect(self.left, top - 2, WIDTH - self.left - RIGHT, self.rows * self.row + 3, SHADE)
+            yield text(self.left - 14, top + self.rows * self.row / 2 + 4, name, "end", weight=600)
 
     def axis(self, step: float, label: str) -> Iterator[str]:
         """Lines and numbers every `step` seconds, counted from 0."""
@@ -69,7 +70,7 @@ class Panel:
             name = f"{tick * step * unit:g}"
             yield text(x, self.bottom + 18, f"{name} {label}" if tick == 0 else name, "middle", PALE)
             tick += 1
-        yield line(LEFT, self.bottom, WIDTH - RIGHT, self.bottom, PALE)
+        yield line(self.left, self.bottom, WIDTH - RIGHT, self.bottom, PALE)
 
     def marks(self, boxes: Iterable[Box], least: float) -> Iterator[str]:
         """One path for each colour of each row, with a box of at least `least` pixels for each stretch."""

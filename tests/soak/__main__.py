@@ -7,6 +7,7 @@ python -m tests.soak --duration 600 --seed 7
 from __future__ import annotations
 
 import argparse
+import logging
 import shutil
 import signal
 import sys
@@ -38,6 +39,9 @@ def main() -> int:
     # Whoever ends this run ends what it has started.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    # That the connections of this process fail as well is no news.
+    logging.getLogger("kazoo").setLevel(logging.CRITICAL)
 
     plan = Plan(seed, options.duration)
     again = f"make soak DURATION={plan.duration:g} SEED={seed}"

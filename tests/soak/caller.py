@@ -16,6 +16,8 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 from tests.soak.events import Log, What, clock
 from zkconcurrent import LockLostError
 
+MOMENT = 0.2  # seconds
+
 
 class TellingEvent(threading.Event):
     """An event that calls `tell` once with the time at which it was set."""
@@ -61,13 +63,21 @@ class Mood:
     """What the threads of a process are asked to do: to stay inside for a while, or to come to an end.
 
     Attributes:
-        stay_until: whoever is inside stays there until then, or until its hold is lost.
         finish: set when no new visits are to be made.
     """
 
     def __init__(self) -> None:
-        self.stay_until = 0.0
         self.finish = threading.Event()
+        self._since = self._until = 0.0
+
+    def stay(self, seconds: float) -> None:
+        """Have whoever is inside, or comes in within a moment, stay there, until its hold is lost."""
+        self._since = clock() + MOMENT
+        self._until = self._since + seconds
+
+    def leave_at(self, start: float) -> float:
+        """Return when a hold that began at `start` may end."""
+        return self._until if start < self._since and not self.finish.is_set() else 0.0
 
 
 class Caller:
@@ -153,8 +163,9 @@ class Caller:
     def stay(self, role: str, seconds: float) -> None:
         """Stay inside, longer if the mood is so; not beyond the loss of the hold."""
         lost = self._locks[role].lost
-        until = clock() + seconds
-        while not lost.is_set() and (left := max(until, self._mood.stay_until) - clock()) > 0:
+        start = clock()
+        until = start + seconds
+        while not lost.is_set() and (left := max(until, self._mood.leave_at(start)) - clock()) > 0:
             lost.wait(min(left, 0.1))
 
     def _limit(self, blocking: bool = True, timeout: float = -1) -> float | None:

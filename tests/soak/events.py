@@ -78,8 +78,14 @@ class Event:
 
     def __str__(self) -> str:
         parts = [f"{self.at:.4f} {self.process}/{self.thread} {self.what.value} {self.role} {self.path}".rstrip()]
-        parts += [f"hold {self.hold}"] * bool(self.hold) + [f"token {self.token}"] * bool(self.token)
-        parts += [f"within {self.limit:.2f} s"] * (self.limit is not None) + [self.note] * bool(self.note)
+        if self.hold:
+            parts.append(f"hold {self.hold}")
+        if self.token:
+            parts.append(f"token {self.token}")
+        if self.limit is not None:
+            parts.append(f"within {self.limit:.2f} s")
+        if self.note:
+            parts.append(self.note)
         return " ".join(parts)
 
 

@@ -15,6 +15,7 @@ from random import Random
 
 from kazoo.handlers.threading import KazooTimeoutError
 
+from tests.soak.caller import MOMENT
 from tests.soak.events import EXPIRED, STOPPED_LONG, STOPPED_SHORT, Fault, clock
 from tests.soak.stage import Stage
 from tests.soak.workers import Workers
@@ -43,7 +44,7 @@ class Track(ABC):
         gap: how many seconds there are from one fault to the next.
     """
 
-    gap = 1.0
+    gap = 3.0
 
     def __init__(self, seed: int, stage: Stage, workers: Workers) -> None:
         self.random = Random(f"{seed}/{type(self).__name__}")
@@ -83,7 +84,7 @@ class Track(ABC):
         """Half of the time, have holders stay; return when they can have heard it."""
         if self.random.random() < 0.5:
             self.workers.stay(seconds, *places)
-            self.wait(0.2)
+            self.wait(MOMENT)
 
 
 class Networks(Track):
@@ -152,7 +153,7 @@ class Networks(Track):
             self.wait(2.5)
 
     def _lose(self, how: str) -> bool:
-        names, nth = self.random.choice(STRUCK), self.random.choice([1, 1, 2, 5])
+        names, nth = self.random.choice(STRUCK), self.random.choice([1, 1, 2, 3])
         place = self.random.choice(self.workers.places)
         self.note = f"({'/'.join(names)}) of worker {place}"
         proxies = self.stage.proxies[place - 1]
@@ -170,7 +171,7 @@ class Networks(Track):
 class Processes(Track):
     """What becomes of worker processes, and of their sessions."""
 
-    gap = 1.5
+    gap = 4.0
 
     @property
     def kinds(self) -> dict[str, Callable[[], bool | None]]:
@@ -222,8 +223,6 @@ class Processes(Track):
 class Servers(Track):
     """What becomes of servers, one at a time."""
 
-    gap = 1.5
-
     @property
     def kinds(self) -> dict[str, Callable[[], bool | None]]:
         """Killed, frozen, restarted, cut off."""
@@ -241,8 +240,11 @@ class Servers(Track):
         super().run()
         self.stage.settle()
 
+    def _two_stay(self, seconds: float) -> None:
+        self.stay_inside(seconds, *self.random.sample(self.workers.places, 2))
+
     def _kill(self, victim: Server) -> None:
-        self.stay_inside(3)
+        self._two_stay(3)
         victim.kill()
         try:
             self.wait(self.random.choice([0.1, 1.0]))
@@ -253,7 +255,7 @@ class Servers(Track):
     def _freeze_follower(self) -> None:
         victim = self.random.choice(self.stage.others())
         seconds = self.random.choice([1.0, 3.0])
-        self.stay_inside(seconds + 1)
+        self._two_stay(seconds + 1)
         victim.freeze()
         try:
             self.wait(seconds)
@@ -264,7 +266,7 @@ class Servers(Track):
     def _freeze_leader(self) -> None:
         victim = self.stage.leader()
         seconds = self.random.choice([2.0, 9.0])  # too short for another to be elected, or not
-        self.stay_inside(seconds)
+        self._two_stay(seconds)
         victim.freeze()
         try:
             self.wait(seconds)
@@ -280,7 +282,7 @@ class Servers(Track):
     def _cut_off(self) -> None:
         victim = self.random.choice(self.stage.others())
         self.workers.stay(self.workers.session + 2.5)
-        self.wait(0.2)
+        self.wait(MOMENT)
         self.stage.cut_off(victim)
         try:
             self.wait(self.workers.session + 2.5)

@@ -14,8 +14,9 @@ from tests.soak.run import Verdict
 # The demo is a folder to be run, not a package: its modules are imported as they import each other.
 sys.path.append(str(Path(__file__).parents[2] / "examples" / "demo"))
 
-from panel import FAULT, LEFT, PALE, RULE, Box, Panel, color, line, rect, round_step, svg, text
+from panel import FAULT, PALE, RULE, Box, Panel, color, line, rect, round_step, svg, text
 
+WIDE = 230  # room for names
 NARROW = 6  # height of a row
 NEAR = 0.0005  # of the picture's width: holds of a row this close are drawn as one
 
@@ -30,8 +31,8 @@ def picture(verdict: Verdict) -> str:
     paths = list(history.models)
     rows = {name: row for row, name in enumerate(sorted(_places(holds)), 1)}
 
-    upper = Panel(100, start, end, kinds, 1)
-    lower = Panel(upper.bottom + 50, start, end, [path.rpartition("/")[2] for path in paths], len(rows), NARROW)
+    upper = Panel(100, start, end, kinds, 1, left=WIDE)
+    lower = Panel(upper.bottom + 50, start, end, paths, len(rows), NARROW, WIDE)
     strikes = [Box(kinds.index(each.kind) + 1, 1, each.at, each.until, FAULT) for each in history.faults]
     title = f"Who held which lock when, and what failed (seed {plan.seed})"
     subtitle = (
@@ -87,7 +88,7 @@ def _flag(panel: Panel, at: float, rule: str) -> Iterator[str]:
 
 def _legend(y: float, places: int) -> Iterator[str]:
     for place in range(1, places + 1):
-        x = LEFT + (place - 1) * 132
+        x = WIDE + (place - 1) * 132
         yield rect(x, y - 10, 18, 11, color(place))
         yield text(x + 25, y, f"worker {place} holds")
-    yield text(LEFT + places * 132, y, "a row for each of its threads", fill=PALE)
+    yield text(WIDE + places * 132, y, "a row for each of its threads", fill=PALE)

@@ -1,8 +1,9 @@
 """One process of a run: threads that use the locks at random, until told to end.
 
-It is told by lines on its standard input: `stay SECONDS` - whoever is inside a lock stays there, until then or until
-its hold is lost; `finish` - every thread ends its present call, takes each lock once more, and is done; `end` - the
-clients are stopped, and the process ends. At the end of the input it ends at once: its parent is no more.
+It is told by lines on its standard input: `stay SECONDS` - whoever is inside a lock, or comes in within a moment,
+stays there for as long, or until its hold is lost; `finish` - every thread ends its present call, takes each lock once
+more, and is done; `end` - the clients are stopped, and the process ends. At the end of the input it ends at once: its
+parent is no more.
 """
 
 from __future__ import annotations
@@ -99,9 +100,8 @@ def follow_orders(mood: Mood) -> None:
     for line in sys.stdin:
         match line.split():
             case ["stay", seconds]:
-                mood.stay_until = clock() + float(seconds)
+                mood.stay(float(seconds))
             case ["finish"]:
-                mood.stay_until = 0.0
                 mood.finish.set()
             case ["end"]:
                 return

@@ -80,9 +80,12 @@ def _pair(pair: ReadWriteLock) -> dict[str, Any]:
     return {"read": pair.read_lock, "write": pair.write_lock}
 
 
+# Few enough for all of them to be contended; but who was killed in one queue must not hold up everybody everywhere.
 PATHS = {
-    "/soak/lock": Entry(Mutex(), Lock, visit_lock),
-    "/soak/rlock": Entry(Mutex(reentrant=True), RLock, visit_rlock),
+    "/soak/lock-1": Entry(Mutex(), Lock, visit_lock),
+    "/soak/lock-2": Entry(Mutex(), Lock, visit_lock),
+    "/soak/rlock-1": Entry(Mutex(reentrant=True), RLock, visit_rlock),
+    "/soak/rlock-2": Entry(Mutex(reentrant=True), RLock, visit_rlock),
     "/soak/pair-1": Entry(ReadWrite(), ReadWriteLock, visit_pair, _pair),
     "/soak/pair-2": Entry(ReadWrite(), ReadWriteLock, visit_pair, _pair),
 }
