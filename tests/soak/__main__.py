@@ -34,6 +34,7 @@ def main() -> int:
     parser.add_argument("--duration", type=float, default=60, help="seconds in which faults strike (default: 60)")
     parser.add_argument("--seed", type=int, help="of the faults and of what the threads do (default: a random one)")
     parser.add_argument("--timeline", type=Path, default=Path("soak-timeline.svg"), help="(default: %(default)s)")
+    parser.add_argument("--keep", action="store_true", help="keep what every process wrote, also if all is well")
     options = parser.parse_args()
     seed = SystemRandom().randrange(10**6) if options.seed is None else options.seed
     # Whoever ends this run ends what it has started.
@@ -46,21 +47,22 @@ def main() -> int:
     plan = Plan(seed, options.duration)
     again = f"make soak DURATION={plan.duration:g} SEED={seed}"
     folder = Path(tempfile.mkdtemp(prefix="zkconcurrent-soak-"))
-    keep = False
+    keep = options.keep
     try:
         installation = find_installation()
         say(f"Three servers of ZooKeeper {installation.version}, {plan.places} processes, {plan.duration:g} s: {again}")
         verdict = run(plan, folder)
+        (folder / "faults").write_text("".join(f"{fault}\n" for fault in verdict.history.faults), encoding="utf-8")
         options.timeline.write_text(picture(verdict), encoding="utf-8")
         say("")
         for line in summary(verdict):
             say(line)
         say(f"  picture       {options.timeline}")
-        keep = bool(verdict.violations)
+        keep = keep or bool(verdict.violations)
         for line in violations(verdict):
             say(line)
     except (SoakError, NoServerError) as error:
-        keep = isinstance(error, SoakError)
+        keep = keep or isinstance(error, SoakError)
         say(f"\nFAILED: {error}")
         return 2
     except KeyboardInterrupt:

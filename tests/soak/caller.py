@@ -16,7 +16,7 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 from tests.soak.events import Log, What, clock
 from zkconcurrent import LockLostError
 
-MOMENT = 0.2  # seconds
+MOMENT = 0.4  # seconds
 
 
 class TellingEvent(threading.Event):
@@ -73,7 +73,7 @@ class Mood:
     def stay(self, seconds: float) -> None:
         """Have whoever is inside, or comes in within a moment, stay there, until its hold is lost."""
         self._since = clock() + MOMENT
-        self._until = self._since + seconds
+        self._until = max(self._until, self._since + seconds)
 
     def leave_at(self, start: float) -> float:
         """Return when a hold that began at `start` may end."""

@@ -2,7 +2,7 @@
 
 Three tracks run at once: the networks, the worker processes, the servers. On each, one fault at a time strikes and is
 healed before the next, and all kinds take turns, in an order shuffled anew in every round, so that none is forgotten.
-Half of the time whoever is inside a lock is asked to stay there, so that the fault strikes holders.
+Mostly, whoever is inside a lock is asked to stay there, so that the fault strikes holders.
 """
 
 from __future__ import annotations
@@ -42,9 +42,11 @@ class Track(ABC):
     Attributes:
         faults: what was done.
         gap: how many seconds there are from one fault to the next.
+        staying: how often holders are asked to stay inside, from 0 to 1.
     """
 
     gap = 3.0
+    staying = 0.85
 
     def __init__(self, seed: int, stage: Stage, workers: Workers) -> None:
         self.random = Random(f"{seed}/{type(self).__name__}")
@@ -81,8 +83,8 @@ class Track(ABC):
         self.over.wait(seconds)
 
     def stay_inside(self, seconds: float, *places: int) -> None:
-        """Half of the time, have holders stay; return when they can have heard it."""
-        if self.random.random() < 0.5:
+        """Often, have holders stay; return when some have heard it."""
+        if self.random.random() < self.staying:
             self.workers.stay(seconds, *places)
             self.wait(MOMENT)
 
@@ -109,7 +111,7 @@ class Networks(Track):
 
     def _duration(self) -> float:
         """A moment, or longer than sessions live."""
-        return self.random.choice([0.3, 1.5, self.workers.session + 1.5])
+        return self.random.choice([0.3, 1.5, *[self.workers.session + 1.5] * 2])
 
     def _cut(self) -> None:
         reset = self.random.random() < 0.5
@@ -121,6 +123,7 @@ class Networks(Track):
 
     def _refuse(self) -> None:
         places, seconds = self._places(), self._duration()
+        self.note += f", {seconds:g} s"
         self.stay_inside(seconds + 1, *places)
         proxies = [proxy for place in places for proxy in self.stage.proxies[place - 1]]
         with ExitStack() as healing:
@@ -133,10 +136,11 @@ class Networks(Track):
     def _stall(self) -> None:
         places, seconds = self._places(), self._duration()
         to_server, to_client = self.random.choice([(True, True), (True, False), (False, True)])
+        self.note += f", {seconds:g} s, {'to' * to_server} {'from' * to_client} the servers"
         self.stay_inside(seconds + 1, *places)
         proxies = [proxy for place in places for proxy in self.stage.proxies[place - 1]]
         if self.random.random() < 0.3:
-            proxies = [self.random.choice(proxies)]
+            proxies = [self.random.choice([proxy for proxy in proxies if proxy.connections] or proxies)]
         with ExitStack() as healing:
             for proxy in proxies:
                 healing.callback(proxy.resume)
@@ -222,6 +226,9 @@ class Processes(Track):
 
 class Servers(Track):
     """What becomes of servers, one at a time."""
+
+    gap = 4.5  # each new leader gives all sessions their whole time again: with too many of them, none would expire
+    staying = 0.5
 
     @property
     def kinds(self) -> dict[str, Callable[[], bool | None]]:

@@ -253,6 +253,7 @@ def exclusion(history: History) -> Iterator[Violation]:
     for path, holds in _by_path(history).items():
         model = history.models[path]
         inside: list[Hold] = []
+        excused: set[Hold] = set()
         for hold in holds:
             inside = [each for each in inside if each.end > hold.start]
             if hold.end <= hold.start:
@@ -264,7 +265,9 @@ def exclusion(history: History) -> Iterator[Violation]:
             awake = []
             for each in present:
                 if history.asleep(each, hold.start):
-                    yield from _released_unaware(each, hold)
+                    if each not in excused:
+                        yield from _released_unaware(each, hold)
+                    excused.add(each)
                 elif not history.robbed(each, hold.start):
                     awake.append(each)
             if not model.allows(awake):
@@ -352,13 +355,9 @@ def callbacks(history: History) -> Iterator[Violation]:
 def punctuality(history: History) -> Iterator[Violation]:
     """An acquire with a deadline comes back in time, not counting the time in which its process was stopped."""
     for asked, outcome in history.calls:
-        if asked.limit is None or outcome is None:
-            continue
-        took = outcome.at - asked.at
-        late = took - history.paused(asked.process, asked.at, outcome.at) - asked.limit
-        if late > MARGIN:
+        if outcome is not None and lateness(Call(asked, outcome), history) > MARGIN:
             words = f"acquire of {asked.process}/{asked.thread} was to return within {asked.limit:.2f} s"
-            words += f", and took {took:.2f} s"
+            words += f", and took {outcome.at - asked.at:.2f} s"
             yield Violation("punctuality", outcome.at, words, asked.path, ((asked.process, asked.thread),))
 
 
@@ -391,6 +390,29 @@ def failures(history: History) -> Iterator[Violation]:
         if event.what is What.FAILED:
             words = f"{event.process}/{event.thread}: {event.note}"
             yield Violation("failures", event.at, words, event.path, ((event.process, event.thread),))
+
+
+def lateness(call: Call, history: History) -> float:
+    """Return how many seconds after its deadline a call came back, not counting those in which nothing of it ran."""
+    asked, outcome = call
+    if asked.limit is None or outcome is None:
+        return 0.0
+    return outcome.at - asked.at - history.paused(asked.process, asked.at, outcome.at) - asked.limit
+
+
+def warnings(history: History) -> list[float]:
+    """Return how many seconds before the next grant each lost hold was told, where nothing excuses to be told late."""
+    found = []
+    for path, holds in _by_path(history).items():
+        for number, hold in enumerate(holds):
+            if hold.told is None or hold.told != hold.end:
+                continue
+            later = (each for each in holds[number + 1 :] if not history.models[path].allows([hold, each]))
+            following = next((each for each in later if each.start >= hold.start), None)
+            if following is None or history.asleep(hold, following.start) or history.robbed(hold, following.start):
+                continue
+            found.append(following.start - hold.told)
+    return found
 
 
 def explained(history: History) -> int:

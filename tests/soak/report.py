@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from tests.soak.events import What
-from tests.soak.history import Hold, explained
+from tests.soak.history import Hold, explained, lateness, warnings
 from tests.soak.run import Verdict
 
 SHOWN = 20  # violations told in full
@@ -33,6 +33,10 @@ def summary(verdict: Verdict) -> Iterator[str]:
     yield _line("", ", ".join(f"{path} {count:,}" for path, count in sorted(by_path.items())))
     lost = f"{counts[What.TOLD]:,} told, {counts[What.LOST]:,} calls raised LockLostError"
     yield _line("losses", f"{lost}; {explained(history):,} times others came in with an excuse")
+    if early := warnings(history):
+        yield _line("", f"who could be told was, at least {min(early):.2f} s before the next was granted")
+    late = max((lateness(call, history) for call in history.calls), default=0.0)
+    yield _line("punctuality", f"no acquire came back more than {max(late, 0.0):.2f} s after its deadline")
     if waits:
         longest, call = max(waits, key=lambda wait: wait[0])
         yield _line(
