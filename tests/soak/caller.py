@@ -64,10 +64,12 @@ class Mood:
 
     Attributes:
         finish: set when no new visits are to be made.
+        end: set when the process is to end.
     """
 
     def __init__(self) -> None:
         self.finish = threading.Event()
+        self.end = threading.Event()
         self._since = self._until = 0.0
 
     def stay(self, seconds: float) -> None:

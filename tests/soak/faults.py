@@ -46,7 +46,7 @@ class Track(ABC):
     """
 
     gap = 3.0
-    staying = 0.85
+    staying = 0.95
 
     def __init__(self, seed: int, stage: Stage, workers: Workers) -> None:
         self.random = Random(f"{seed}/{type(self).__name__}")
@@ -111,7 +111,7 @@ class Networks(Track):
 
     def _duration(self) -> float:
         """A moment, or longer than sessions live."""
-        return self.random.choice([0.3, 1.5, *[self.workers.session + 1.5] * 2])
+        return self.random.choice([0.3, *[self.workers.session + 1.5] * 2])
 
     def _cut(self) -> None:
         reset = self.random.random() < 0.5
@@ -135,7 +135,7 @@ class Networks(Track):
 
     def _stall(self) -> None:
         places, seconds = self._places(), self._duration()
-        to_server, to_client = self.random.choice([(True, True), (True, False), (False, True)])
+        to_server, to_client = self.random.choice([(True, True), (True, True), (True, False), (False, True)])
         self.note += f", {seconds:g} s, {'to' * to_server} {'from' * to_client} the servers"
         self.stay_inside(seconds + 1, *places)
         proxies = [proxy for place in places for proxy in self.stage.proxies[place - 1]]
@@ -175,7 +175,7 @@ class Networks(Track):
 class Processes(Track):
     """What becomes of worker processes, and of their sessions."""
 
-    gap = 4.0
+    gap = 6.0  # who is killed or stopped stays in the queues for as long as its session lives
 
     @property
     def kinds(self) -> dict[str, Callable[[], bool | None]]:

@@ -275,6 +275,7 @@ def exclusion(history: History) -> Iterator[Violation]:
                 words = f"{path} was granted to {hold} while " + ", ".join(f"{each} was inside" for each in others)
                 words += "".join(_until(each) for each in others)
                 yield Violation("exclusion", hold.start, words, path, tuple(each.who for each in awake))
+                inside = [each for each in inside if each not in others]  # they were told of, once
 
 
 def _until(hold: Hold) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 from tests.soak.models import Mutex
@@ -52,12 +53,15 @@ class Alarms(Lock):
         raise LockLostError(self.path, "it was not")
 
 
-class Sticks(Lock):
-    """Never gets through when all is over."""
+class Deaf(Lock):
+    """Goes on believing that it holds until the server says otherwise."""
 
-    def __enter__(self) -> bool:
-        while True:
-            time.sleep(1)
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Acquire, for ever."""
+        got = super().acquire(blocking, timeout)
+        if got:
+            self._session.registry.lease_end = math.inf
+        return got
 
 
 LIES = {
@@ -66,5 +70,9 @@ LIES = {
     "/lies/dawdles": Entry(Mutex(), Dawdles, visit_lock),
     "/lies/alarms": Entry(Mutex(), Alarms, visit_lock),
 }
-STUCK = {"/lies/sticks": Entry(Mutex(), Sticks, visit_lock)}
-WORKLOADS = {"locks": PATHS, "lies": LIES, "stuck": STUCK}
+WORKLOADS = {
+    "locks": PATHS,
+    "lies": LIES,
+    "lock": {"/soak/lock": Entry(Mutex(), Lock, visit_lock)},
+    "deaf": {"/lies/deaf": Entry(Mutex(), Deaf, visit_lock)},
+}

@@ -14,11 +14,15 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.conftest import Eventually
+from tests.soak.caller import MOMENT
+from tests.soak.events import Logs, clock
 from tests.soak.faults import Networks, Processes, Servers, Track
 from tests.soak.history import check
 from tests.soak.picture import picture
 from tests.soak.report import summary, violations
-from tests.soak.run import Plan, Verdict, run
+from tests.soak.run import Plan, Verdict, judge, run
+from tests.soak.stage import Stage
+from tests.soak.workers import Workers
 
 ROOT = Path(__file__).parents[2]
 
@@ -33,8 +37,8 @@ def test_a_run_under_faults(tmp_path: Path) -> None:
     verdict = run(Plan(seed=7, duration=45), tmp_path)
     assert verdict.violations == [], told(verdict)
     struck = Counter(fault.kind for fault in verdict.history.faults)
-    assert len(struck) >= 8, told(verdict)
-    assert {"process killed", "process stopped, for long", "session expired"} <= set(struck), told(verdict)
+    for track, least in ((Networks, 4), (Processes, 3), (Servers, 3)):
+        assert len(struck.keys() & set(track(0, None, None).kinds)) >= least, told(verdict)  # type: ignore[arg-type]
     by_path = Counter(hold.path for hold in verdict.history.holds)
     assert set(by_path) == set(verdict.history.models), told(verdict)
     assert len(verdict.history.holds) > 200, told(verdict)
@@ -73,6 +77,30 @@ def test_a_calm_run(tmp_path: Path) -> None:
     assert "exclusion" in {violation.rule for violation in check(history)}
 
 
+@pytest.mark.parametrize("workload", ["lock", "deaf"])
+def test_a_loss_that_is_not_told(workload: str, tmp_path: Path) -> None:
+    """Holders that can't reach the server are told before others are let in; one that is not told is found."""
+    plan = Plan(seed=1, duration=6, places=2, workload=workload, faults=False)
+    with Stage(2, alone=True) as stage, Workers(stage, tmp_path, 1, plan.session, workload, 2) as workers:
+        workers.wait_until_connected()
+        start = clock()
+        workers.stay(plan.duration + 1, 1)
+        time.sleep(MOMENT)
+        for proxy in stage.proxies[0]:
+            proxy.refuse()
+            proxy.cut()
+        time.sleep(plan.duration)
+        for proxy in stage.proxies[0]:
+            proxy.resume()
+        healed = clock()
+        assert workers.finish()
+        workers.end()
+    verdict = judge(plan, Logs(tmp_path).news(), [], start, healed, [], 1.0)
+    assert any(hold.told for hold in verdict.history.holds), told(verdict)
+    rules = {violation.rule for violation in verdict.violations}
+    assert rules == (set() if workload == "lock" else {"exclusion"}), told(verdict)
+
+
 @pytest.mark.parametrize("kind", [Networks, Processes, Servers])
 def test_the_order_of_faults(kind: type[Track]) -> None:
     """It is a function of the seed, and all kinds take turns."""
@@ -101,7 +129,7 @@ def test_nothing_is_left_running(way: int, tmp_path: Path, eventually: Eventuall
     try:
         # Its own process, four of workers, three servers.
         eventually(lambda: len(marked(mark, "python")) == 5 and len(marked(mark, "java")) == 3, patience=60)
-        time.sleep(2)  # into the faults
+        time.sleep(0.3 if way == signal.SIGKILL else 2)  # before all are connected, or into the faults
         run.send_signal(way)
         assert run.wait(40) == (130 if way != signal.SIGKILL else -way)
     finally:

@@ -104,6 +104,7 @@ def follow_orders(mood: Mood) -> None:
             case ["finish"]:
                 mood.finish.set()
             case ["end"]:
+                mood.end.set()
                 return
     os._exit(1)  # the parent is gone, and the servers with it
 
@@ -128,13 +129,14 @@ def main() -> None:
 
     log, mood, paths = Log(options.folder, options.process), Mood(), WORKLOADS[options.workload]
     threading.excepthook = lambda failure: fail(log, failure)
-    threading.Thread(target=feel_pulse, args=(log,), daemon=True).start()
+    for target, argument in ((follow_orders, mood), (feel_pulse, log)):  # before anything that may take long
+        threading.Thread(target=target, args=(argument,), daemon=True).start()
     # The last thread has a client of its own, so that threads of one process meet as parties too.
     parties = [Party(log, number, options.hosts, options.session, paths) for number in range(2)]
     for thread in range(1, options.threads + 1):
         party = parties[thread == options.threads]
         threading.Thread(target=use, args=(party, thread, paths, log, mood, options), daemon=True).start()
-    follow_orders(mood)
+    mood.end.wait()
     for party in parties:
         party.client.stop()
         party.client.close()
