@@ -170,10 +170,10 @@ class Caller:
         while not lost.is_set() and (left := max(until, self._mood.leave_at(start)) - clock()) > 0:
             lost.wait(min(left, 0.1))
 
-    def _limit(self, blocking: bool = True, timeout: float = -1) -> float | None:
+    def _limit(self, blocking: bool = True, timeout: float | None = -1) -> float | None:
         if not blocking or timeout == 0:
             return self._session / 3  # as long as it takes to see that a link is dead
-        return None if timeout == -1 else timeout
+        return None if timeout in (None, -1) else timeout
 
     def _granted(self, role: str) -> None:
         at = clock()

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -39,7 +40,7 @@ class Workers:
         self._stage, self._folder = stage, folder
         self._arguments = [f"--seed={seed}", f"--session={session}", f"--workload={workload}"]
         self._logs = Logs(folder)
-        self._lock = threading.Lock()  # faults of several kinds strike at once
+        self._lock = threading.RLock()  # faults of several kinds strike at once
         self._processes: dict[int, subprocess.Popen[str]] = {}
         self._generations: dict[int, int] = {}
         self._sessions: dict[tuple[str, int], tuple[int, bytes]] = {}
@@ -54,11 +55,7 @@ class Workers:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         for process in self._processes.values():
-            process.kill()
-            process.wait()
-            assert process.stdin
-            with contextlib.suppress(BrokenPipeError):
-                process.stdin.close()
+            _end(process)
 
     def threads(self, place: int) -> int:
         """Return how many threads a process has."""
@@ -70,9 +67,9 @@ class Workers:
 
     def tell(self, place: int, order: str) -> None:
         """Give an order; one that a dead process does not hear is nothing."""
-        stdin = self._processes[place].stdin
-        assert stdin
-        with contextlib.suppress(BrokenPipeError):
+        with self._lock, contextlib.suppress(BrokenPipeError):
+            stdin = self._processes[place].stdin
+            assert stdin
             stdin.write(f"{order}\n")
             stdin.flush()
 
@@ -82,17 +79,20 @@ class Workers:
             self.tell(place, f"stay {seconds}")
 
     def kill(self, place: int) -> Fault:
-        """Kill a process, and start another in its place."""
-        process, name = self._processes[place], self.name(place)
-        at = clock()
-        process.kill()
-        process.wait()
-        assert process.stdin
-        with contextlib.suppress(BrokenPipeError):
-            process.stdin.close()
-        fault = Fault(KILLED, at, clock(), name)
-        self._start(place)
-        return fault
+        """Kill a process, and start another in its place.
+
+        Raises:
+            SoakError: it had ended by itself.
+        """
+        with self._lock:
+            process, name = self._processes[place], self.name(place)
+            if process.poll() is not None:
+                raise SoakError(f"worker {name} ended by itself{self.last_words(place)}")
+            at = clock()
+            _end(process)
+            fault = Fault(KILLED, at, clock(), name)
+            self._start(place)
+            return fault
 
     def stop(self, place: int) -> None:
         """Stop a process in its tracks."""
@@ -176,8 +176,7 @@ class Workers:
             for thread in range(1, self.threads(place) + 1)
         )
 
-    def _wait(self, what: str, condition: object) -> None:
-        assert callable(condition)
+    def _wait(self, what: str, condition: Callable[[], bool]) -> None:
         deadline = time.monotonic() + PATIENCE
         while not condition():
             for place, process in self._processes.items():
@@ -186,3 +185,11 @@ class Workers:
             if time.monotonic() > deadline:
                 raise SoakError(f"waited {PATIENCE:.0f} s for {what}, in vain")
             time.sleep(0.05)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.wait()
+    assert process.stdin
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.close()
