@@ -45,7 +45,7 @@ class Track(ABC):
         staying: how often holders are asked to stay inside, from 0 to 1.
     """
 
-    gap = 3.0
+    gap = 4.5
     staying = 0.95
 
     def __init__(self, seed: int, stage: Stage, workers: Workers) -> None:
@@ -177,7 +177,7 @@ class Networks(Track):
 class Processes(Track):
     """What becomes of worker processes, and of their sessions."""
 
-    gap = 6.0  # who is killed or stopped stays in the queues for as long as its session lives
+    gap = 8.0  # who is killed or stopped stays in the queues for as long as its session lives
 
     @property
     def kinds(self) -> dict[str, Callable[[], bool | None]]:

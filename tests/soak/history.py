@@ -328,13 +328,13 @@ def releases(history: History) -> Iterator[Violation]:
             else:
                 continue
             yield Violation("told by release", leaves, words, hold.path, (hold.who,))
-    for asked, outcome in history.calls:
-        if outcome is not None and outcome.what is What.LOST:
-            who = outcome.process, outcome.thread
-            known = losses.get((who, outcome.path), ())
-            if not any(asked.at - history.timeout * 10 < told < outcome.at + GRACE for told in known):
-                words = f"acquire of {outcome.process}/{outcome.thread} raised LockLostError, but nothing was lost"
-                yield Violation("told by acquire", outcome.at, words, outcome.path, (who,))
+    for _, answer in history.calls:
+        if answer is not None and answer.what is What.LOST:
+            who = answer.process, answer.thread
+            known = losses.get((who, answer.path), ())
+            if not any(told < answer.at + GRACE for told in known):
+                words = f"acquire of {answer.process}/{answer.thread} raised LockLostError, but nothing was lost"
+                yield Violation("told by acquire", answer.at, words, answer.path, (who,))
 
 
 def callbacks(history: History) -> Iterator[Violation]:

@@ -13,7 +13,7 @@ from zkconcurrent import Lock, LockLostError, RLock
 class Grants(Lock):
     """Grants without asking."""
 
-    fencing_token = 1  # type: ignore[assignment]
+    fencing_token = 1
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:  # noqa: ARG002
         """Acquire nothing."""

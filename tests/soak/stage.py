@@ -49,10 +49,12 @@ class Cable(socketserver.ThreadingTCPServer):
         """Where it listens."""
         return int(self.server_address[1])
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         self.flows.set()
         self.shutdown()
-        super().__exit__(*error)
+        super().__exit__(kind, error, traceback)
 
 
 class _Connection(socketserver.BaseRequestHandler):
