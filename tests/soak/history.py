@@ -300,17 +300,13 @@ def tokens(history: History) -> Iterator[Violation]:
         for hold in holds:
             if not hold.token:
                 continue  # lost before it could be asked for
+            late = _excused(history, hold, hold.start)
             for before in highest.values():
-                if before.token >= hold.token and model.orders(before, hold) and not _late(history, hold):
+                if before.token >= hold.token and model.orders(before, hold) and not late:
                     words = f"of {path}, {hold} came after {before}"
                     yield Violation("tokens", hold.start, words, path, (before.who, hold.who))
             if hold.role not in highest or highest[hold.role].token <= hold.token:
                 highest[hold.role] = hold
-
-
-def _late(history: History, hold: Hold) -> bool:
-    """Whether the thread was told of its grant only after others had been: then its token fences it."""
-    return history.asleep(hold, hold.start) or history.robbed(hold, hold.start)
 
 
 def releases(history: History) -> Iterator[Violation]:
@@ -410,22 +406,31 @@ def warnings(history: History) -> list[float]:
                 continue
             later = (each for each in holds[number + 1 :] if not history.models[path].allows([hold, each]))
             following = next((each for each in later if each.start >= hold.start), None)
-            if following is None or history.asleep(hold, following.start) or history.robbed(hold, following.start):
+            if following is None or _excused(history, hold, following.start):
                 continue
             found.append(following.start - hold.told)
     return found
 
 
 def explained(history: History) -> int:
-    """Return how many holds were still believed in when others came in, with an excuse."""
+    """Return how often somebody was let in while others still believed that they held, with an excuse."""
     count = 0
     for path, holds in _by_path(history).items():
+        model = history.models[path]
         inside: list[Hold] = []
         for hold in holds:
             inside = [each for each in inside if each.end > hold.start]
-            count += hold.end > hold.start and not history.models[path].allows([*inside, hold])
-            inside += [hold] * (hold.end > hold.start)
+            if hold.end <= hold.start:
+                continue
+            inside.append(hold)
+            if not model.allows(inside):
+                count += model.allows([each for each in inside if not _excused(history, each, hold.start)])
     return count
+
+
+def _excused(history: History, hold: Hold, at: float) -> bool:
+    """Whether the thread could not know by then that others may be inside; its token fences it."""
+    return history.asleep(hold, at) or history.robbed(hold, at)
 
 
 def _by_path(history: History) -> dict[str, list[Hold]]:
