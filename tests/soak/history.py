@@ -286,8 +286,10 @@ def _until(hold: Hold) -> str:
 
 def _released_unaware(asleep: Hold, other: Hold) -> Iterator[Violation]:
     """A stopped process must learn of the loss by its next release at the latest."""
+    if other.token <= asleep.token:
+        return  # it is the other that comes late
     for leaves, _, outcome in asleep.releases:
-        if asleep is not other and leaves > other.start and outcome is What.LEFT:
+        if leaves > other.start and outcome is What.LEFT:
             words = f"{asleep} was given away to {other}, and its release said nothing of that"
             yield Violation("told by release", leaves, words, asleep.path, (asleep.who, other.who))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -191,7 +192,10 @@ def test_a_starved_process_is_excused() -> None:
 def test_a_grant_that_a_stopped_process_took_for_true() -> None:
     """A thread that is stopped between the grant and its first step is late, with a token that fences it."""
     late = Thread("1.1").takes(8.1, 10).told(8.2).leaves(8.3, What.LOST)
-    assert found([late, Thread("2.1").takes(5, 11).leaves(9)], LOCK, STOPPED) == []
+    present = Thread("2.1").takes(5, 11).leaves(9)
+    assert found([late, present], LOCK, STOPPED) == []
+    both = replace(STOPPED, process="2.1", at=7.9)  # that the other was stopped too makes it no loser
+    assert found([late, present], LOCK, STOPPED, both) == []
 
 
 def test_a_robbed_client_is_excused_until_its_lease_ends() -> None:
