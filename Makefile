@@ -2,20 +2,23 @@
 
 PYTHON ?=
 PYTEST_ARGS ?=
+DURATION ?= 60
+SEED ?=
 export PYTHON
 
 BIN := .venv/bin
 # All but what never talks to a server: it must pass on every kind of installation.
 SERVER_TESTS := tests --ignore=tests/unit --ignore=tests/simulation
 
-.PHONY: help demo test test-servers lint clean
+.PHONY: help demo test test-servers soak lint clean
 .NOTPARALLEL:
 
 help: ## this list
 	@while IFS= read -r line; do \
 	  case $$line in [a-z]*': ## '*) printf 'make %-14s %s\n' "$${line%%:*}" "$${line##*: ## }" ;; esac; \
 	done <Makefile
-	@printf '\n%s\n' 'PYTHON=... names the interpreter to use, PYTEST_ARGS=... passes more to pytest.'
+	@printf '\n%s\n%s\n' 'PYTHON=... names the interpreter to use, PYTEST_ARGS=... passes more to pytest;' \
+	  'DURATION=... (seconds) and SEED=... are for soak.'
 
 demo: ## threads of several processes share a lock while some of them die: is the count still right?
 	@tools/venv
@@ -37,11 +40,16 @@ test-servers: ## the tests that need a server, on Debian's ZooKeeper 3.8 and on 
 	ZKCONCURRENT_SERVER=debian $(BIN)/python -m pytest $(SERVER_TESTS) $(PYTEST_ARGS)
 	ZKCONCURRENT_SERVER=pyspark $(BIN)/python -m pytest $(SERVER_TESTS) $(PYTEST_ARGS)
 
+soak: ## random use under random faults on three servers, and the history checked: DURATION=600 SEED=7
+	@tools/venv test
+	@tools/packages
+	$(BIN)/python -m tests.soak --duration $(DURATION) $(if $(SEED),--seed $(SEED))
+
 lint: ## style, format and types
 	@tools/venv lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy zkconcurrent examples/demo
 
-clean: ## removes the environment, caches and the demo's picture
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info demo-timeline.svg
+clean: ## removes the environment, caches and the pictures
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info demo-timeline.svg soak-timeline.svg

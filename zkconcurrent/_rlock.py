@@ -40,11 +40,14 @@ class RLock(LockFace):
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Acquire the lock, once more if this thread holds it; arguments and errors as `Lock.acquire`."""
+        hold = self._surely_mine()
+        if hold is not None and timeout == -1:
+            hold.depth += 1
+            return True
         hold = self._own()
         if hold is None:
             return self._take(blocking, timeout)
-        if timeout != -1:
-            check_timeout(blocking, timeout)
+        check_timeout(blocking, timeout)
         self._check(hold)
         hold.depth += 1
         return True
@@ -57,6 +60,10 @@ class RLock(LockFace):
             RuntimeError: this thread does not hold the lock.
             ClientError: the process was forked, and the hold is its parent's.
         """
+        hold = self._surely_mine()
+        if hold is not None and hold.depth > 1:
+            hold.depth -= 1
+            return
         hold = self._own()
         if hold is None:
             self._session.check_not_forked(self._path)

@@ -5,81 +5,16 @@ marks thinner than a pixel, so a second panel shows a few of them in a row, much
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from html import escape
 
+from panel import FAULT, INK, LEFT, PALE, RIGHT, ROW, WIDTH, Box, Panel, color, line, rect, round_step, svg, text
 from verdict import Fault, Hold, victim
 
-WIDTH, LEFT, RIGHT = 1200, 120, 30
-ROW, LANE_GAP = 13, 12
-INK, PALE, RULE, SHADE = "#1f2933", "#6b7785", "#dfe3e8", "#f5f7f9"
-THREADS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#7a5195", "#8c6d31", "#444444"]
-FAULT = "#c0362c"
 CLOSE_UP_HOLDS = 40
-
-
-@dataclass(frozen=True)
-class Panel:
-    """A stretch of time drawn over the width of the picture, with all lanes below each other."""
-
-    top: float
-    start: float
-    end: float
-    workers: int
-    threads: int
-
-    @property
-    def lane(self) -> float:
-        """Height of a worker's lane, with the gap below it."""
-        return self.threads * ROW + LANE_GAP
-
-    @property
-    def bottom(self) -> float:
-        """Where the axis is."""
-        return self.top + self.workers * self.lane
-
-    def x(self, at: float) -> float:
-        """Where an instant is, from left to right; what is outside is put on the edge."""
-        share = (min(max(at, self.start), self.end) - self.start) / (self.end - self.start)
-        return LEFT + share * (WIDTH - LEFT - RIGHT)
-
-    def y(self, worker: int, thread: int) -> float:
-        """The upper edge of a thread's row."""
-        return self.top + LANE_GAP / 2 + (worker - 1) * self.lane + (thread - 1) * ROW
-
-    def lanes(self) -> Iterator[str]:
-        """The background: a band and a name for each worker."""
-        for worker in range(1, self.workers + 1):
-            top = self.y(worker, 1)
-            yield rect(LEFT, top - 2, WIDTH - LEFT - RIGHT, self.threads * ROW + 3, SHADE)
-            yield text(LEFT - 14, top + self.threads * ROW / 2 + 4, f"worker {worker}", "end", weight=600)
-
-    def axis(self, step: float, label: str) -> Iterator[str]:
-        """Lines and numbers every `step` seconds, counted from 0."""
-        unit = 1000 if label == "ms" else 1
-        tick = 0
-        while self.start + tick * step <= self.end:
-            x = self.x(self.start + tick * step)
-            yield line(x, self.top, x, self.bottom + 4, RULE)
-            name = f"{tick * step * unit:g}"
-            yield text(x, self.bottom + 18, f"{name} {label}" if tick == 0 else name, "middle", PALE)
-            tick += 1
-        yield line(LEFT, self.bottom, WIDTH - RIGHT, self.bottom, PALE)
-
-    def marks(self, holds: Iterable[Hold], least: float) -> Iterator[str]:
-        """One path for each row, with a box of at least `least` pixels for each hold."""
-        rows: dict[tuple[int, int], list[str]] = {}
-        for hold in holds:
-            if hold.end < self.start or hold.start > self.end:
-                continue
-            x = self.x(hold.start)
-            width = max(self.x(hold.end) - x, least)
-            y = self.y(hold.worker, hold.thread)
-            rows.setdefault((hold.worker, hold.thread), []).append(
-                f"M{x:.1f} {y:.1f}h{width:.1f}v{ROW - 2}h-{width:.1f}z"
-            )
-        for (_, thread), boxes in sorted(rows.items()):
-            yield f'<path fill="{color(thread)}" d="{"".join(boxes)}"/>'
+PATTERN = (
+    '<pattern id="waiting" width="7" height="7" patternUnits="userSpaceOnUse"'
+    ' patternTransform="rotate(45)"><rect width="7" height="7" fill="#fdecea"/>'
+    f'<rect width="2" height="7" fill="{FAULT}"/></pattern>'
+)
 
 
 def draw(holds: Sequence[Hold], faults: Sequence[Fault], workers: int, threads: int, title: str, subtitle: str) -> str:
@@ -94,38 +29,33 @@ def draw(holds: Sequence[Hold], faults: Sequence[Fault], workers: int, threads: 
         subtitle: the figures, in a line.
     """
     start, end = holds[0].start, max(hold.end for hold in holds)
-    whole = Panel(150, start, end, workers, threads)
+    lanes = [f"worker {worker}" for worker in range(1, workers + 1)]
+    whole = Panel(150, start, end, lanes, threads)
     seen = holds[len(holds) // 8 :][:CLOSE_UP_HOLDS]
-    close = Panel(whole.bottom + 92, seen[0].start, seen[-1].end, workers, threads)
+    close = Panel(whole.bottom + 92, seen[0].start, seen[-1].end, lanes, threads)
     height = close.bottom + 72
 
     body = [
-        rect(0, 0, WIDTH, height, "#ffffff"),
         text(LEFT - 92, 36, title, size=20, weight=700),
         text(LEFT - 92, 59, subtitle, fill=PALE, size=13),
         *whole.lanes(),
         *(shape for fault in faults for shape in waiting(fault, whole)),
         *whole.axis(round_step(end - start, 18), "s"),
-        *whole.marks(holds, 0.5),
+        *whole.marks(boxes(holds), 0.5),
         *(shape for fault in faults for shape in strike(fault, victim(fault, holds), whole)),
         *zoom(whole, close),
         *close.lanes(),
         *close.axis(round_step(close.end - close.start, 16), "ms"),
-        *close.marks(seen, 1.0),
+        *close.marks(boxes(seen), 1.0),
         *legend(close.bottom + 50, threads),
     ]
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height:.0f}"'
-            f' viewBox="0 0 {WIDTH} {height:.0f}" font-family="Helvetica, Arial, sans-serif">',
-            f"<title>{escape(title)}</title>",
-            '<defs><pattern id="waiting" width="7" height="7" patternUnits="userSpaceOnUse"'
-            ' patternTransform="rotate(45)"><rect width="7" height="7" fill="#fdecea"/>'
-            f'<rect width="2" height="7" fill="{FAULT}"/></pattern></defs>',
-            *body,
-            "</svg>\n",
-        ]
-    )
+    return svg(title, height, body, PATTERN)
+
+
+def boxes(holds: Iterable[Hold]) -> Iterator[Box]:
+    """A box for each hold."""
+    for hold in holds:
+        yield Box(hold.worker, hold.thread, hold.start, hold.end, color(hold.thread))
 
 
 def waiting(fault: Fault, panel: Panel) -> Iterator[str]:
@@ -135,7 +65,7 @@ def waiting(fault: Fault, panel: Panel) -> Iterator[str]:
     y = panel.y(fault.worker, fault.thread)
     yield rect(left, y, max(right - left, 1), ROW - 2, "url(#waiting)")
     if fault.kind == "killed":
-        middle = panel.y(fault.worker, 1) + panel.threads * ROW / 2 + 4
+        middle = panel.y(fault.worker, 1) + panel.rows * ROW / 2 + 4
         yield text(right + 10, middle, f"worker {fault.worker} is no more", fill=PALE)
 
 
@@ -179,39 +109,3 @@ def legend(y: float, threads: int) -> Iterator[str]:
         x += 132
     yield rect(x, y - 10, 18, ROW - 2, "url(#waiting)")
     yield text(x + 25, y, "a dead or frozen process holds, until its session expires")
-
-
-def round_step(span: float, most: int) -> float:
-    """The smallest of 0.001, 0.002, 0.005, 0.01, ... that divides the span into at most `most` parts."""
-    step = 0.001
-    while True:
-        for factor in (1, 2, 5):
-            if span <= step * factor * most:
-                return step * factor
-        step *= 10
-
-
-def color(thread: int) -> str:
-    """Of a thread's holds, the same in every lane."""
-    return THREADS[(thread - 1) % len(THREADS)]
-
-
-def rect(x: float, y: float, width: float, height: float, fill: str, opacity: float = 1) -> str:
-    """A filled box."""
-    box = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"'
-    return f'<rect {box} fill="{fill}" fill-opacity="{opacity:g}"/>'
-
-
-def line(x1: float, y1: float, x2: float, y2: float, stroke: str, width: float = 1) -> str:
-    """A straight line."""
-    ends = f'x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"'
-    return f'<line {ends} stroke="{stroke}" stroke-width="{width:g}"/>'
-
-
-def text(
-    x: float, y: float, words: str, anchor: str = "start", fill: str = INK, size: int = 12, weight: int = 400
-) -> str:
-    """A line of text; `y` is its baseline."""
-    style = f'text-anchor="{anchor}" fill="{fill}" font-size="{size}" font-weight="{weight}"'
-    halo = 'paint-order="stroke" stroke="#ffffff" stroke-width="4" stroke-opacity="0.85"'  # keeps lines off the words
-    return f'<text x="{x:.1f}" y="{y:.1f}" {style} {halo}>{escape(words)}</text>'

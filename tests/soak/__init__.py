@@ -1,0 +1,1 @@
+"""Randomised runs on a real ensemble under faults, whose histories are checked: `python -m tests.soak`."""

@@ -1,0 +1,78 @@
+"""Broken locks: what the checker must find, so that it is known to look."""
+
+from __future__ import annotations
+
+import math
+import time
+
+from tests.soak.models import Mutex
+from tests.soak.workload import PATHS, Entry, visit_lock, visit_rlock
+from zkconcurrent import Lock, LockLostError, RLock
+
+
+class Grants(Lock):
+    """Grants without asking."""
+
+    fencing_token = 1
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:  # noqa: ARG002
+        """Acquire nothing."""
+        return True
+
+    def release(self) -> None:
+        """Release nothing."""
+
+
+class Litters(RLock):
+    """Leaves an ephemeral node."""
+
+    def release(self) -> None:
+        """Release, and leave something."""
+        super().release()
+        if not self.client.exists(f"{self.path}/left"):
+            self.client.create(f"{self.path}/left-", ephemeral=True, sequence=True)
+
+
+class Dawdles(Lock):
+    """Comes back late."""
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Acquire, and take one's time if there was little."""
+        got = super().acquire(blocking, timeout)
+        if 0 < timeout < 0.1:
+            time.sleep(4)
+        return got
+
+
+class Alarms(Lock):
+    """Says that holds were lost that were not."""
+
+    def release(self) -> None:
+        """Release, and say that it was lost."""
+        super().release()
+        raise LockLostError(self.path, "it was not")
+
+
+class Deaf(Lock):
+    """Goes on believing that it holds until the server says otherwise."""
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Acquire, for ever."""
+        got = super().acquire(blocking, timeout)
+        if got:
+            self._session.registry.lease_end = math.inf
+        return got
+
+
+LIES = {
+    "/lies/grants": Entry(Mutex(), Grants, visit_lock),
+    "/lies/litters": Entry(Mutex(reentrant=True), Litters, visit_rlock),
+    "/lies/dawdles": Entry(Mutex(), Dawdles, visit_lock),
+    "/lies/alarms": Entry(Mutex(), Alarms, visit_lock),
+}
+WORKLOADS = {
+    "locks": PATHS,
+    "lies": LIES,
+    "lock": {"/soak/lock": Entry(Mutex(), Lock, visit_lock)},
+    "deaf": {"/lies/deaf": Entry(Mutex(), Deaf, visit_lock)},
+}

@@ -1,0 +1,72 @@
+"""What came of a run, in words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+
+from tests.soak.events import What
+from tests.soak.history import Hold, explained, lateness, warnings
+from tests.soak.run import Verdict
+
+SHOWN = 20  # violations told in full
+
+
+def summary(verdict: Verdict) -> Iterator[str]:
+    """Yield the lines of the summary."""
+    plan, history = verdict.plan, verdict.history
+    counts = Counter(event.what for event in history.events)
+    holds = history.holds
+    granted = [call for call in history.calls if call.outcome is not None and call.outcome.what is What.GRANTED]
+    waits = [(call.outcome.at - call.asked.at, call) for call in granted if call.outcome is not None]
+    processes = {event.process for event in history.events}
+
+    yield _line("seed", f"{plan.seed}")
+    words = f"{plan.duration:g} s; {plan.places} processes at a time, {len(processes)} in all"
+    yield _line("duration", f"{words}; session timeout {plan.session:g} s")
+    refused = f"{counts[What.REFUSED]:,} refused"
+    yield _line("operations", f"{counts[What.ASKS]:,} acquires: {counts[What.GRANTED]:,} granted, {refused}")
+    pace = len(holds) / max(plan.duration, 0.001)
+    yield _line("holds", f"{len(holds):,}, {pace:,.0f} a second; {hand_overs(holds):,} hand-overs between processes")
+    by_path = Counter(hold.path for hold in holds)
+    yield _line("", ", ".join(f"{path} {count:,}" for path, count in sorted(by_path.items())))
+    lost = f"{counts[What.TOLD]:,} told, {counts[What.LOST]:,} calls raised LockLostError"
+    yield _line("losses", f"{lost}; {explained(history):,} times others came in with an excuse")
+    if early := warnings(history):
+        yield _line("", f"who could be told was, at least {min(early):.2f} s before the next was granted")
+    late = max((lateness(call, history) for call in history.calls), default=0.0)
+    yield _line("punctuality", f"no acquire came back more than {max(late, 0.0):.2f} s after its deadline")
+    if waits:
+        longest, call = max(waits, key=lambda wait: wait[0])
+        yield _line(
+            "longest wait", f"{longest:.1f} s, of {call.asked.process}/{call.asked.thread} at {call.asked.path}"
+        )
+    starved = [event.limit or 0 for event in history.events if event.what is What.STARVED]
+    yield _line("starved", f"{len(starved)} times a process got no time of the machine, or was stopped")
+    yield _line("quorum", f"{verdict.quorum:.0%} of the time")
+    for number, (kind, count) in enumerate(sorted(Counter(fault.kind for fault in history.faults).items())):
+        yield _line("" if number else "faults", f"{count:4} {kind}")
+    yield _line("violations", f"{len(verdict.violations)}")
+
+
+def violations(verdict: Verdict) -> Iterator[str]:
+    """Yield each violation with the events around it."""
+    for number, violation in enumerate(verdict.violations[:SHOWN], 1):
+        yield f"VIOLATION {number}: {violation}"
+        yield from (f"    {line}" for line in verdict.history.around(violation))
+    if len(verdict.violations) > SHOWN:
+        rest = Counter(violation.rule for violation in verdict.violations[SHOWN:])
+        yield "and more: " + ", ".join(f"{count} of {rule}" for rule, count in rest.items())
+
+
+def hand_overs(holds: list[Hold]) -> int:
+    """Return how often a lock went from one process to another."""
+    paths: dict[str, list[str]] = {}
+    for hold in holds:
+        paths.setdefault(hold.path, []).append(hold.who[0])
+    return sum(before != after for processes in paths.values() for before, after in pairwise(processes))
+
+
+def _line(name: str, words: str) -> str:
+    return f"  {name:13} {words}"

@@ -1,0 +1,171 @@
+"""One run, from the start of the servers to the verdict on its history."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.soak.events import Event, Fault, Logs, clock
+from tests.soak.faults import Networks, Processes, Servers, Track
+from tests.soak.history import History, Violation, check
+from tests.soak.lies import WORKLOADS
+from tests.soak.stage import SoakError, Stage
+from tests.soak.workers import Workers
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run is to be; the same plan strikes the same faults in the same order.
+
+    Attributes:
+        seed: of the faults, and of what the threads do.
+        duration: seconds in which faults strike.
+        places: how many worker processes there are at a time.
+        session: their session timeout, in seconds.
+        workload: the name of what the threads do.
+        faults: whether anything is to fail; if not, one server will do.
+    """
+
+    seed: int
+    duration: float = 60.0
+    places: int = 4
+    session: float = 4.0
+    workload: str = "locks"
+    faults: bool = True
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What came of a run.
+
+    Attributes:
+        plan: what it was to be.
+        history: all that happened.
+        start: when the first fault could strike.
+        quorum: for which part of the time there was a leader, from 0 to 1.
+        violations: what should not have happened.
+    """
+
+    plan: Plan
+    history: History
+    start: float
+    quorum: float
+    violations: list[Violation]
+
+
+class Quorum:
+    """Looks out for a leader, all the time.
+
+    Attributes:
+        share: of the time in which there was one.
+    """
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._over = threading.Event()
+        self._with = self._all = 0.0
+        self._thread = threading.Thread(target=self._look)
+
+    @property
+    def share(self) -> float:
+        """The part of the time in which there was a leader."""
+        return self._with / self._all if self._all else 1.0
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        before = clock()
+        while not self._over.wait(0.25):
+            there = self._stage.has_quorum()
+            now = clock()
+            self._with += (now - before) * there
+            self._all += now - before
+            before = now
+
+
+@contextmanager
+def striking(tracks: list[Track]) -> Iterator[list[BaseException]]:
+    """Let faults strike within the block; all are healed when it is left. Yields what went wrong with them."""
+    errors: list[BaseException] = []
+
+    def run(track: Track) -> None:
+        try:
+            track.run()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(track,)) for track in tracks]
+    for thread in threads:
+        thread.start()
+    try:
+        yield errors
+    finally:
+        for track in tracks:
+            track.over.set()
+        for thread in threads:
+            thread.join()
+
+
+def run(plan: Plan, folder: Path) -> Verdict:
+    """Run it; what the processes write stays in the folder.
+
+    Raises:
+        SoakError: it could not be run to its end.
+        NoServerError: there is no ZooKeeper.
+    """
+    leftovers: list[str] = []
+    with Stage(plan.places, alone=not plan.faults) as stage, Quorum(stage) as quorum:
+        with Workers(stage, folder, plan.seed, plan.session, plan.workload, plan.places) as workers:
+            workers.wait_until_connected()
+            start = clock()
+            tracks: list[Track] = [kind(plan.seed, stage, workers) for kind in (Networks, Processes, Servers)]
+            with striking(tracks if plan.faults else []) as errors:
+                until = time.monotonic() + plan.duration
+                while time.monotonic() < until and not errors:
+                    time.sleep(0.05)
+            if errors:
+                raise SoakError(f"the faults could not go on: {errors[0]!r}") from errors[0]
+            healed = clock()
+            done = workers.finish()
+            if done:
+                leftovers = _left(stage, plan.session)
+                workers.end()
+        faults = sorted((fault for track in tracks for fault in track.faults), key=lambda fault: fault.at)
+    return judge(plan, Logs(folder).news(), faults, start, healed, leftovers, quorum.share)
+
+
+def _left(stage: Stage, session: float) -> list[str]:
+    """Return the ephemeral nodes that stay: those of processes that were killed go with their sessions."""
+    until = time.monotonic() + 2 * session + 2
+    while (left := stage.ephemerals()) and time.monotonic() < until:
+        time.sleep(0.1)
+    return left
+
+
+def judge(
+    plan: Plan,
+    events: list[Event],
+    faults: list[Fault],
+    start: float,
+    healed: float,
+    leftovers: list[str],
+    quorum: float,
+) -> Verdict:
+    """Check what was written down."""
+    models = {path: entry.model for path, entry in WORKLOADS[plan.workload].items()}
+    history = History(events, faults, models, plan.session, healed, leftovers)
+    return Verdict(plan, history, start, quorum, check(history))

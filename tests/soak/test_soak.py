@@ -1,0 +1,152 @@
+"""Runs on real servers: a minute under faults breaks no rule, and what is broken on purpose is found."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.conftest import Eventually
+from tests.soak.caller import MOMENT
+from tests.soak.events import Logs, What, clock
+from tests.soak.faults import Networks, Processes, Servers, Track
+from tests.soak.history import check
+from tests.soak.picture import picture
+from tests.soak.report import summary, violations
+from tests.soak.run import Plan, Verdict, judge, run
+from tests.soak.stage import Stage
+from tests.soak.workers import Workers
+
+ROOT = Path(__file__).parents[2]
+
+
+def told(verdict: Verdict) -> str:
+    """Everything there is to say, for when it is not as it should be."""
+    return "\n".join([*summary(verdict), *violations(verdict)])
+
+
+def test_a_run_under_faults(tmp_path: Path) -> None:
+    """Whatever fails, nobody is inside who must not be, everybody is told, and everybody goes on."""
+    verdict = run(Plan(seed=7, duration=45), tmp_path)
+    assert verdict.violations == [], told(verdict)
+    struck = Counter(fault.kind for fault in verdict.history.faults)
+    for track, least in ((Networks, 3), (Processes, 2), (Servers, 3)):
+        assert len(struck.keys() & set(track(0, None, None).kinds)) >= least, told(verdict)  # type: ignore[arg-type]
+    by_path = Counter(hold.path for hold in verdict.history.holds)
+    assert set(by_path) == set(verdict.history.models), told(verdict)
+    assert len(verdict.history.holds) > 200, told(verdict)
+    assert ElementTree.fromstring(picture(verdict)).tag.endswith("svg")
+
+
+def test_lies_are_found(tmp_path: Path) -> None:
+    """A lock that grants without asking, one that litters, one that dawdles and one that alarms are each found."""
+    verdict = run(Plan(seed=1, duration=5, places=2, session=3, workload="lies", faults=False), tmp_path)
+    found = {(violation.path.rpartition("/")[2], violation.rule) for violation in verdict.violations}
+    assert found >= {
+        ("grants", "exclusion"),
+        ("grants", "tokens"),
+        ("litters", "leftovers"),
+        ("dawdles", "punctuality"),
+        ("alarms", "told by release"),
+    }, told(verdict)
+    assert {path for path, _ in found} == {"grants", "litters", "dawdles", "alarms"}, told(verdict)
+    assert "VIOLATION 1: " in told(verdict)
+
+
+def test_a_calm_run(tmp_path: Path) -> None:
+    """Without faults nothing is lost, and no rule is broken; and the same history with a hold too many breaks one."""
+    verdict = run(Plan(seed=1, duration=3, places=2, faults=False), tmp_path)
+    assert verdict.violations == [], told(verdict)
+    history = verdict.history
+    assert not any(hold.told for hold in history.holds)
+    victim = next(hold for hold in history.holds if hold.path == "/soak/lock-1")
+    events = [
+        event
+        for event in history.events
+        if (event.process, event.thread, event.path, event.hold) != (*victim.who, victim.path, victim.number)
+        or event.what.value not in ("leaves", "left")
+    ]
+    history = type(history)(events, history.faults, history.models, history.timeout)
+    assert "exclusion" in {violation.rule for violation in check(history)}
+
+
+@pytest.mark.parametrize("workload", ["lock", "deaf"])
+def test_a_loss_that_is_not_told(workload: str, tmp_path: Path, eventually: Eventually) -> None:
+    """Holders that can't reach the server are told before others are let in; one that is not told is found."""
+    plan = Plan(seed=1, duration=4.5, places=2, session=3, workload=workload, faults=False)
+    with Stage(2, alone=True) as stage, Workers(stage, tmp_path, 1, plan.session, workload, 2) as workers:
+        workers.wait_until_connected()
+        start = clock()
+        workers.stay(60, 1)
+        time.sleep(MOMENT)
+        for proxy in stage.proxies[0]:
+            proxy.refuse()
+            proxy.cut()
+        time.sleep(plan.duration)
+        for proxy in stage.proxies[0]:
+            proxy.resume()
+        eventually(lambda: Logs(tmp_path).news(What.TOLD), "the loss of a hold, at last")
+        healed = clock()
+        assert workers.finish()
+        workers.end()
+    verdict = judge(plan, Logs(tmp_path).news(), [], start, healed, [], 1.0)
+    rules = {violation.rule for violation in verdict.violations}
+    assert rules == (set() if workload == "lock" else {"exclusion"}), told(verdict)
+
+
+@pytest.mark.parametrize("kind", [Networks, Processes, Servers])
+def test_the_order_of_faults(kind: type[Track]) -> None:
+    """It is a function of the seed, and all kinds take turns."""
+
+    def order(seed: int) -> list[str]:
+        track = kind(seed, None, None)  # type: ignore[arg-type]
+        return [name for name, _ in zip(track.order(), range(3 * len(track.kinds)), strict=False)]
+
+    assert order(7) == order(7)
+    assert order(7) != order(8)
+    kinds = set(kind(7, None, None).kinds)  # type: ignore[arg-type]
+    assert all(set(order(7)[i : i + len(kinds)]) == kinds for i in range(0, 3 * len(kinds), len(kinds)))
+
+
+@pytest.mark.parametrize("way", [signal.SIGINT, signal.SIGKILL])
+def test_nothing_is_left_running(way: int, tmp_path: Path, eventually: Eventually) -> None:
+    """However a run ends, its servers and processes end with it."""
+    mark = f"{os.getpid()}-{way}-{time.monotonic_ns()}"
+    run = subprocess.Popen(
+        [sys.executable, "-m", "tests.soak", f"--timeline={tmp_path / 'timeline.svg'}"],
+        cwd=ROOT,
+        env={**os.environ, "ZKCONCURRENT_SOAK_TEST": mark, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        # Its own process, four of workers, three servers.
+        eventually(lambda: len(marked(mark, "python")) == 5 and len(marked(mark, "java")) == 3, patience=60)
+        time.sleep(0.3 if way == signal.SIGKILL else 2)  # before all are connected, or into the faults
+        run.send_signal(way)
+        assert run.wait(40) == (130 if way != signal.SIGKILL else -way)
+    finally:
+        run.kill()
+        run.wait()
+        eventually(lambda: not marked(mark), "the end of all it started")
+
+
+def marked(mark: str, program: str = "") -> list[str]:
+    """Return the processes that carry a mark in their environment."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if f"ZKCONCURRENT_SOAK_TEST={mark}".encode() in (process / "environ").read_bytes():
+                words = (process / "cmdline").read_bytes().split(b"\0")
+                if program in Path(os.fsdecode(words[0])).name:
+                    found.append(process.name)
+        except OSError:
+            continue
+    return found

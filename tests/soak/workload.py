@@ -1,0 +1,91 @@
+"""What the threads do: which locks there are, and how each is used at random.
+
+To have one more primitive checked, write how a thread visits it, and add a path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from tests.soak.caller import Caller
+from tests.soak.models import Model, Mutex, ReadWrite
+from zkconcurrent import Lock, ReadWriteLock, RLock
+
+
+class Entry(NamedTuple):
+    """One path of the workload.
+
+    Attributes:
+        model: what it promises.
+        make: makes the primitive of a client, a path, and `on_lost`.
+        visit: one use of it, from acquire to release; with `plain`, of the simplest kind, which must come through.
+        roles: the locks of the primitive, by what the history calls them.
+    """
+
+    model: Model
+    make: Callable[..., Any]
+    visit: Callable[..., None]
+    roles: Callable[[Any], dict[str, Any]] = lambda lock: {"lock": lock}
+
+
+def visit_lock(caller: Caller, plain: bool = False) -> None:
+    """Acquire and release, in a `with` block or not."""
+    if plain or caller.random.random() < 0.3:
+        caller.block("lock", lambda: caller.stay("lock", 0 if plain else caller.some_time()))
+    elif caller.acquire("lock", **caller.some_way()):
+        caller.stay("lock", caller.some_time())
+        caller.release("lock")
+
+
+def visit_rlock(caller: Caller, plain: bool = False, role: str = "lock") -> None:
+    """Acquire and release, again within, up to three levels deep, each in any way."""
+    _deeper(caller, role, 1 if plain else caller.random.randint(1, 3), plain)
+
+
+def _deeper(caller: Caller, role: str, levels: int, plain: bool) -> None:
+    if plain or caller.random.random() < 0.3:
+        caller.block(role, lambda: _inside(caller, role, levels, plain))
+    elif caller.acquire(role, **caller.some_way()):
+        _inside(caller, role, levels, plain)
+        caller.release(role)
+
+
+def _inside(caller: Caller, role: str, levels: int, plain: bool) -> None:
+    caller.stay(role, 0 if plain else caller.some_time())
+    if levels > 1:
+        _deeper(caller, role, levels - 1, plain)
+        caller.stay(role, caller.some_time())
+
+
+def visit_pair(caller: Caller, plain: bool = False) -> None:
+    """Read, or write, or write and go on reading."""
+    part = caller.random.random()
+    if plain:
+        visit_rlock(caller, plain, caller.random.choice(["read", "write"]))
+    elif part < 0.5:
+        visit_rlock(caller, role="read")
+    elif part < 0.75:
+        visit_rlock(caller, role="write")
+    elif caller.acquire("write", **caller.some_way()):
+        caller.stay("write", caller.some_time())
+        reads = caller.acquire("read", **caller.some_way())
+        roles = ["write", "read"] if caller.random.random() < 0.7 else ["read", "write"]
+        for role in roles if reads else ["write"]:
+            caller.stay(role, caller.some_time())
+            caller.release(role)
+
+
+def _pair(pair: ReadWriteLock) -> dict[str, Any]:
+    return {"read": pair.read_lock, "write": pair.write_lock}
+
+
+# Few enough for all of them to be contended; but who was killed in one queue must not hold up everybody everywhere.
+PATHS = {
+    "/soak/lock-1": Entry(Mutex(), Lock, visit_lock),
+    "/soak/lock-2": Entry(Mutex(), Lock, visit_lock),
+    "/soak/rlock-1": Entry(Mutex(reentrant=True), RLock, visit_rlock),
+    "/soak/rlock-2": Entry(Mutex(reentrant=True), RLock, visit_rlock),
+    "/soak/pair-1": Entry(ReadWrite(), ReadWriteLock, visit_pair, _pair),
+    "/soak/pair-2": Entry(ReadWrite(), ReadWriteLock, visit_pair, _pair),
+}
