@@ -283,7 +283,8 @@ class Proxy:
             self._listener = None
 
     def _accept(self, _mask: int) -> None:
-        assert self._listener is not None
+        if self._listener is None:  # it came together with the call to refuse, which was heard first
+            return
         try:
             client, _ = self._listener.accept()
         except OSError:  # it went again before it was accepted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import select
 import socket
 import threading
 import time
@@ -335,6 +336,21 @@ def test_cut_keeps_what_was_passed_on(proxy: Proxy, client: KazooClient, zk: Kaz
         proxy.cut()
     connected(client)
     assert len(zk.get_children(path)) == 50
+
+
+def test_refuse_as_somebody_connects(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who connects in the very moment in which the proxy begins to refuse is refused, and harms nobody else."""
+    looks, look = threading.Event(), proxy._selector.select
+    monkeypatch.setattr(proxy._selector, "select", lambda timeout: looks.wait(10) and look(timeout))
+    proxy._call(lambda: None)  # from now on it waits before it looks
+    refusing = threading.Thread(target=proxy.refuse)
+    refusing.start()
+    assert select.select([proxy._woken], [], [], 10)[0]
+    host, port = proxy.hosts.split(":")
+    with socket.create_connection((host, int(port))):
+        looks.set()
+        refusing.join()
+        assert proxy.connections == 0
 
 
 def test_refuse(proxy: Proxy, client: KazooClient) -> None:
