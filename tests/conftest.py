@@ -10,12 +10,17 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 import pytest
+from hypothesis import HealthCheck, settings
 from kazoo.client import KazooClient
 
 from zkconcurrent.testing import Server
 
 # A run in the background of a shell inherits that Ctrl-C is ignored, and so would what the tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# How long anything takes says more of the machine than of the code.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 T = TypeVar("T")
 PATIENCE = 20.0

@@ -24,10 +24,21 @@ def write_lock(client: KazooClient, path: str, **options: Any) -> RLock:
     return ReadWriteLock(client, path, **options).write_lock
 
 
+def unfair_lock(client: KazooClient, path: str, **options: Any) -> Lock:
+    """Make an unfair lock."""
+    return Lock(client, path, fair=False, **options)
+
+
+def unfair_rlock(client: KazooClient, path: str, **options: Any) -> RLock:
+    """Make an unfair lock that can be acquired again."""
+    return RLock(client, path, fair=False, **options)
+
+
 def against(kind: Kind) -> Kind:
     """Return the kind of lock that keeps `kind` out while it is held, and the other way round."""
     return write_lock if kind is read_lock else kind
 
 
-every = pytest.mark.parametrize("kind", [Lock, RLock, read_lock, write_lock])
-reentrant = pytest.mark.parametrize("kind", [RLock, read_lock, write_lock])
+every = pytest.mark.parametrize("kind", [Lock, RLock, read_lock, write_lock, unfair_lock])
+reentrant = pytest.mark.parametrize("kind", [RLock, read_lock, write_lock, unfair_rlock])
+unfair = pytest.mark.parametrize("kind", [unfair_lock, unfair_rlock])

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from ._driver import Driver
 from ._errors import LockLostError
 from ._face import Face, deadline, who_i_am
+from ._gate import Gate
 from ._kazoo import KazooClient
 from ._ops import Node, Recipe
 from ._place import Hold, lost_error
@@ -62,30 +63,44 @@ class LockFace(Face, ABC):
 
     _rule: Rule
 
-    def __init__(self, client: KazooClient, path: str, *, on_lost: Callable[[Any], object] | None = None) -> None:
+    def __init__(
+        self, client: KazooClient, path: str, *, fair: bool = True, on_lost: Callable[[Any], object] | None = None
+    ) -> None:
         if on_lost is not None and not callable(on_lost):
             raise TypeError(f"on_lost must be callable, not {type(on_lost).__name__}")
+        if not fair:
+            self._kind = f"{self._kind}(fair=False)"
         super().__init__(client, path)
         self._role = self._rule.role
         self._holds = self._place.holds
         self._identity = self._session.identity
         self._on_lost = on_lost
-        if on_lost is not None:
-            with self._session.lock:  # else a loss told meanwhile trips over the set that grows
+        with self._session.lock:
+            if on_lost is not None:  # under the lock: else a loss told meanwhile trips over the set that grows
                 self._place.faces.add(self)
+            if not fair and self._place.gate is None:
+                self._place.gate = Gate(self._session, self._holds)
 
     # -- the face of threading -----------------------------------------------------------------------------------
 
     def _take(self, blocking: bool, timeout: float, depth: int = 1) -> bool:
         """Get a new hold for the calling thread; False if that was not possible in time."""
-        session, path, me = self._session, self._path, self._session.identity()
+        session, path, me, gate = self._session, self._path, self._session.identity(), self._place.gate
         driver = Driver(session, path, deadline(session, blocking, timeout))
+        wait = blocking and timeout != 0
         hold = None
+
+        def recipe() -> Recipe[Ticket | None]:
+            return self._recipe(wait, who_i_am(me))
+
         try:
-            ticket = driver.run(self._recipe(blocking and timeout != 0, who_i_am(me)))
+            ticket = driver.run(recipe()) if gate is None else gate.run(driver, recipe, wait)
+            if ticket is not None:
+                hold = self._place.take(ticket, self._rule.role, me, depth)
+            if gate is not None:
+                gate.leave(driver)
             if ticket is None:
                 return False
-            hold = self._place.take(ticket, self._rule.role, me, depth)
             if ticket.late:
                 log.warning("the sequence numbers of %s are running out: let it fall idle", path)
             log.debug("acquired %s", ticket.node)
@@ -94,6 +109,8 @@ class LockFace(Face, ABC):
             driver.abandon()
             if hold is not None:
                 self._place.drop(hold)
+            if gate is not None:
+                gate.leave(driver)
             raise
 
     def _recipe(self, wait: bool, data: bytes) -> Recipe[Ticket | None]:
@@ -135,9 +152,10 @@ class LockFace(Face, ABC):
         try:
             if not self._place.claim(hold):
                 raise RuntimeError("release unlocked lock")
-            Driver(self._session, self._path).release(hold.ticket)
+            if not self._place.hand_on(hold):
+                Driver(self._session, self._path).release(hold.ticket)
         finally:
-            if self._place.claim(hold):
+            if self._place.claim(hold) and self._place.has(hold):
                 if hold.alive:  # interrupted before anything was done
                     self._session.discard(hold.ticket)
                 self._place.drop(hold)

@@ -19,14 +19,18 @@ class Lock(LockFace):
 
     Cost:
         Uncontended, acquire is one write and one read in one round trip, release one write. A release wakes one.
+        Unfair, and contended by threads of one process: no request, most of the time.
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.
         path: the path that is the lock; missing nodes are made as containers.
+        fair: whether all threads of all processes get it in the order in which they came. If not, the threads of this
+            process hand it to each other without ZooKeeper, in any order, for at most 50 ms or 1,000 times before
+            other processes get their turn. They then share a fencing token, as they share a node.
         on_lost: called with the lock, on a thread of its own, once for each hold that is lost.
 
     Raises:
-        ValueError: the path is bad, or is another primitive of this client already.
+        ValueError: the path is bad, or is another primitive of this client already, be it by its fairness.
 
     Source:
         `threading.Lock`; ZooKeeper's lock recipe; Curator's `InterProcessMutex`.

@@ -19,6 +19,7 @@ from ._session import Session, log
 
 if TYPE_CHECKING:
     from ._base import LockFace
+    from ._gate import Gate
 
 
 class Hold:
@@ -58,6 +59,7 @@ class Place:
         holds: by role, owner and, where a thread may have several, the ticket's prefix; held ones, and lost ones that
             their thread has not settled.
         idle: the `lost` of the hold to come, by role.
+        gate: what threads of this process pass one after the other, if the lock is not fair.
         part: what of it, below its path, is a primitive of its own.
         faces: the objects that want to be told of losses.
         known: what was last seen of it that others change too, for the repr.
@@ -67,6 +69,7 @@ class Place:
         self.session = session
         self.path = path
         self.kind = kind
+        self.gate: Gate | None = None
         self.part = ""
         self.known: Any = None
         self.holds: dict[tuple[str, int, str], Hold] = {}
@@ -130,12 +133,29 @@ class Place:
         if hold.ticket.state is State.LOST:
             self.tell_lost(hold.ticket)
 
+    def hand_on(self, hold: Hold) -> bool:
+        """Leave a hold that ends to the next thread of this process, if that may be; return whether it is."""
+        gate = self.gate
+        if gate is None:
+            return False
+        with self.session.lock:
+            if not gate.keep(hold.ticket):
+                return False
+            self.drop(hold)
+            return True
+
+    def has(self, hold: Hold) -> bool:
+        """Whether the hold was not dropped yet."""
+        return hold in list(self.holds.values())
+
     def drop(self, hold: Hold) -> None:
         """Forget a hold that was released or settled."""
         with self.session.lock:
             for key in ((hold.role, hold.owner, ""), (hold.role, hold.owner, hold.ticket.prefix)):
                 if self.holds.get(key) is hold:
                     del self.holds[key]
+            if self.gate is not None:
+                self.gate.look()
 
     def drop_discarded(self) -> None:
         """Forget the holds whose tickets were given up by somebody who was interrupted."""
@@ -151,6 +171,8 @@ class Place:
             if hold is None or hold.lost.is_set():
                 return
             hold.lost.set()
+            if self.gate is not None:
+                self.gate.look()
             faces = [face for face in self.faces if face._rule.role == hold.role]
         for face in faces:
             self.session.link.handler.spawn(_call_on_lost, face)

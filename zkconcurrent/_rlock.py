@@ -26,6 +26,7 @@ class RLock(LockFace):
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.
         path: the path that is the lock; missing nodes are made as containers.
+        fair: as `Lock`'s.
         on_lost: called with the lock, on a thread of its own, once for each hold that is lost.
 
     Raises:

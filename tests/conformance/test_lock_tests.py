@@ -66,6 +66,24 @@ class TestRLock(OnZooKeeper, lock_tests.RLockTests):
 
 
 @pytest.mark.filterwarnings("ignore:the last object of:ResourceWarning")
+class TestUnfairLock(OnZooKeeper, lock_tests.LockTests):
+    """`threading.Lock`'s tests, of one that threads hand to each other."""
+
+    def locktype(self, *args: Any, **kwargs: Any) -> zkconcurrent.Lock:
+        """Make a lock."""
+        return self.make(zkconcurrent.Lock, *args, fair=False, **kwargs)  # type: ignore[no-any-return]
+
+
+@pytest.mark.filterwarnings("ignore:the last object of:ResourceWarning")
+class TestUnfairRLock(OnZooKeeper, lock_tests.RLockTests):
+    """`threading.RLock`'s tests, of one that threads hand to each other."""
+
+    def locktype(self, *args: Any, **kwargs: Any) -> zkconcurrent.RLock:
+        """Make a lock."""
+        return self.make(zkconcurrent.RLock, *args, fair=False, **kwargs)  # type: ignore[no-any-return]
+
+
+@pytest.mark.filterwarnings("ignore:the last object of:ResourceWarning")
 class TestSemaphore(OnZooKeeper, lock_tests.SemaphoreTests):
     """`threading.Semaphore`'s tests."""
 

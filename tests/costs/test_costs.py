@@ -14,7 +14,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.conftest import Connect, Eventually, InThread
-from tests.kinds import AnyLock, Kind, against, every, reentrant
+from tests.kinds import AnyLock, Kind, against, every, reentrant, unfair
 from tests.tools.count import Count
 from tests.tools.proxy import Proxy
 from zkconcurrent import (
@@ -27,6 +27,7 @@ from zkconcurrent import (
     MultiLock,
     ReadWriteLock,
     Semaphore,
+    _gate,
 )
 from zkconcurrent.testing import Server
 
@@ -450,6 +451,37 @@ def test_a_wait_that_times_out(counted: KazooClient, proxy: Proxy, zk_path: str)
         assert not condition.wait(0.1)
     assert count.requests == {"multi": 1, "getData": 1, "delete": 1, "create2": 1, "getChildren": 1}
     assert count.flights == 4
+
+
+@unfair
+def test_unfair_hand_over(
+    kind: Kind,
+    counted: KazooClient,
+    proxy: Proxy,
+    zk_path: str,
+    eventually: Eventually,
+    in_thread: InThread,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Between threads of one process: no request to release, none to acquire."""
+    monkeypatch.setattr(_gate, "LONGEST", 1000.0)
+    lock, gate = kind(counted, zk_path), kind(counted, zk_path)._place.gate
+    assert gate is not None
+    go_on = threading.Event()
+
+    def visit() -> None:
+        with lock:
+            assert go_on.wait(10)
+
+    lock.acquire()
+    waiting = in_thread(visit)
+    eventually(lambda: gate._waiting)
+    with proxy.counting() as count:
+        lock.release()
+        eventually(lambda: not gate._waiting)
+    assert not count.requests
+    go_on.set()
+    waiting.result(10)
 
 
 @pytest.mark.parametrize("n", [1, 3, None])

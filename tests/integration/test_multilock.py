@@ -247,7 +247,7 @@ class Scripted(Exception):
     """What a lock of the test raises."""
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_all_or_none_with_errors(data: st.DataObject) -> None:
     """Whatever each lock does, returns True, False or raises: after `acquire` all are held, or none is."""

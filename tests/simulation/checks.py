@@ -53,7 +53,7 @@ class Checks:
         self.listed: dict[Ticket, int] = {}
         self.seen: dict[Ticket, None] = {}
         self.newest: dict[tuple[str, str], int] = {}
-        self.lost: dict[Ticket, None] = {}
+        self.lost: dict[Ticket, float] = {}
         self.past: list[Section] = []
 
     # -- after every step ----------------------------------------------------------------------------------------
@@ -97,7 +97,7 @@ class Checks:
         self.newest[ticket.path, role_of(ticket)] = max(before, ticket.token)
 
     def _lost(self, process: Process, ticket: Ticket) -> None:
-        self.lost[ticket] = None
+        self.lost[ticket] = self.world.now
         self.world.say(f"{process.name} knows that {ticket} is LOST")
         registry = process.session.registry
         if (

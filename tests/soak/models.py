@@ -46,14 +46,15 @@ class Mutex(Model):
     """One hold at a time."""
 
     reentrant: bool = False
+    fair: bool = True
 
     def allows(self, inside: Sequence[Inside]) -> bool:
         """Only one."""
         return len(inside) <= 1
 
-    def orders(self, before: Inside, after: Inside) -> bool:  # noqa: ARG002
-        """Always: also from a thread's hold to its next."""
-        return True
+    def orders(self, before: Inside, after: Inside) -> bool:
+        """Always, also from a thread's hold to its next; but threads that hand it to each other share a token."""
+        return self.fair or before.who[0] != after.who[0]
 
 
 @dataclass(frozen=True)

@@ -83,6 +83,10 @@ def _pair(pair: ReadWriteLock) -> dict[str, Any]:
 PERMITS = 2
 
 
+def _unfair(client: Any, path: str, **options: Any) -> Lock:
+    return Lock(client, path, fair=False, **options)
+
+
 def _semaphore(client: Any, path: str, **options: Any) -> Semaphore:
     return Semaphore(client, path, PERMITS, **options)
 
@@ -90,7 +94,7 @@ def _semaphore(client: Any, path: str, **options: Any) -> Semaphore:
 # Few enough for all of them to be contended; but who was killed in one queue must not hold up everybody everywhere.
 PATHS = {
     "/soak/lock-1": Entry(Mutex(), Lock, visit_lock),
-    "/soak/lock-2": Entry(Mutex(), Lock, visit_lock),
+    "/soak/unfair": Entry(Mutex(fair=False), _unfair, visit_lock),
     "/soak/rlock-1": Entry(Mutex(reentrant=True), RLock, visit_rlock),
     "/soak/rlock-2": Entry(Mutex(reentrant=True), RLock, visit_rlock),
     "/soak/pair-1": Entry(ReadWrite(), ReadWriteLock, visit_pair, _pair),

@@ -19,7 +19,7 @@ LAYERS = [
     | {f"_recipes.{name}" for name in ("event", "latch", "barrier")},
     {"_kazoo"},
     {"_session", "_driver"},
-    {"_place", "_face", "_base"},
+    {"_place", "_face", "_gate", "_base"},
     {"_lock", "_rlock", "_rwlock"},
     {"_semaphore", "_condition", "_event", "_barrier", "_latch", "_multilock"},
     {"__init__"},

@@ -1,0 +1,262 @@
+"""Unfair locks: threads of one process hand them to each other without ZooKeeper, within bounds, and lose nothing."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.conftest import Connect, Eventually, InThread
+from tests.integration.test_locks import queued
+from tests.integration.test_losses import expire, operate, run_out
+from tests.kinds import AnyLock, Kind, unfair
+from tests.tools.proxy import Proxy
+from zkconcurrent import ClientError, Condition, Lock, LockLostError, RLock, _gate
+from zkconcurrent.testing import Server
+
+
+@pytest.fixture
+def proxy(zookeeper: Server) -> Iterator[Proxy]:
+    """A proxy before the server."""
+    with Proxy(zookeeper.hosts) as proxy:
+        yield proxy
+
+
+def at_the_gate(lock: AnyLock, n: int) -> Callable[[], bool]:
+    """Return a condition: n threads of the process wait for another thread of it."""
+    return lambda: lock._place.gate is not None and len(lock._place.gate._waiting) == n
+
+
+def visit(lock: AnyLock, go_on: threading.Event | None = None) -> int:
+    """Acquire and release, and return the fencing token."""
+    with lock:
+        if go_on is not None:
+            assert go_on.wait(20)
+        return lock.fencing_token
+
+
+@unfair
+def test_one_thread_of_a_process_queues(
+    kind: Kind,
+    zk: KazooClient,
+    zk_path: str,
+    in_thread: InThread,
+    eventually: Eventually,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However many threads wait, the process has one node, and they share it and its token."""
+    monkeypatch.setattr(_gate, "LONGEST", 1000.0)
+    lock = kind(zk, zk_path)
+    with lock:
+        token = lock.fencing_token
+        waiting = [in_thread(visit, kind(zk, zk_path)) for _ in range(5)]
+        eventually(at_the_gate(lock, 5))
+        assert len(zk.get_children(zk_path)) == 1
+    assert {each.result(20) for each in waiting} == {token}
+    eventually(queued(zk, zk_path, 0))
+
+
+@unfair
+def test_other_processes_get_their_turn_by_count(
+    kind: Kind,
+    zk: KazooClient,
+    connect: Connect,
+    zk_path: str,
+    in_thread: InThread,
+    eventually: Eventually,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The lock is handed on as often as it may be, 1,000 times, and not once more, before another process gets it."""
+    assert _gate.MOST == 1000
+    monkeypatch.setattr(_gate, "MOST", 4)
+    monkeypatch.setattr(_gate, "LONGEST", 1000.0)
+    lock, other = kind(zk, zk_path), kind(connect(), zk_path)
+    with lock:
+        token = lock.fencing_token
+        theirs = in_thread(visit, other)
+        eventually(queued(zk, zk_path, 2))
+        ours = [in_thread(visit, lock) for _ in range(7)]
+        eventually(at_the_gate(lock, 7))
+    tokens = sorted(each.result(20) for each in ours)
+    assert tokens[:4] == [token] * 4
+    assert token < theirs.result(20) < tokens[4]
+
+
+@unfair
+def test_other_processes_get_their_turn_by_time(
+    kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """After 50 ms the lock is not handed on any more: another process that waits gets it."""
+    lock, other = kind(zk, zk_path), kind(connect(), zk_path)
+    now, late = lock._session.now, [0.0]
+    frozen = now()
+    lock._session.now = lambda: frozen + late[0]
+    releases = [threading.Event() for _ in range(3)]
+    lock.acquire()
+    token = lock.fencing_token
+    theirs = in_thread(visit, other)
+    eventually(queued(zk, zk_path, 2))
+    ours = []
+    for n, each in enumerate(releases):
+        ours.append(in_thread(visit, lock, each))
+        eventually(at_the_gate(lock, n + 1))
+    late[0] = 0.049
+    lock.release()
+    releases[0].set()
+    assert ours[0].result(20) == token
+    eventually(at_the_gate(lock, 1))
+    late[0] = 0.051
+    releases[1].set()
+    assert ours[1].result(20) == token
+    assert theirs.result(20) > token
+    lock._session.now = now
+    releases[2].set()
+    assert ours[2].result(20) > theirs.result()
+
+
+@unfair
+def test_a_try_asks_nobody(kind: Kind, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread) -> None:
+    """While another thread of the process holds it, a try fails without a request, and a timed wait in time."""
+    lock = kind(connect(hosts=proxy.hosts), zk_path)
+    with lock, proxy.counting() as count:
+        assert in_thread(lock.acquire, False).result(20) is False
+        assert in_thread(lock.acquire, timeout=0.05).result(20) is False
+        assert not count.requests
+        assert at_the_gate(lock, 0)()
+
+
+@unfair
+@pytest.mark.parametrize("lose", [expire, run_out, operate])
+def test_a_loss_opens_the_gate(
+    kind: Kind,
+    lose: Callable[[Server, AnyLock], None],
+    zookeeper: Server,
+    connect: Connect,
+    zk_path: str,
+    in_thread: InThread,
+    eventually: Eventually,
+) -> None:
+    """Faults 6, 20, 39: the next thread asks ZooKeeper anew, and who lost it can't release what that one then has."""
+    lock = kind(connect(timeout=4), zk_path)
+    lock.acquire()
+    token, go_on = lock.fencing_token, threading.Event()
+    waiting = in_thread(visit, lock, go_on)
+    eventually(at_the_gate(lock, 1))
+    lose(zookeeper, lock)
+    eventually(lambda: "<locked" in repr(lock))
+    with pytest.raises(LockLostError):
+        lock.release()
+    assert "<locked" in repr(lock)
+    go_on.set()
+    assert waiting.result(20) > token
+
+
+@unfair
+def test_it_is_handed_on_while_the_service_is_out_of_reach(
+    kind: Kind, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Fault 9: to hand it on needs nobody's answer, for as long as the lease runs."""
+    lock = kind(connect(hosts=proxy.hosts), zk_path)
+    lock.acquire()
+    token = lock.fencing_token
+    waiting = in_thread(visit, lock)
+    eventually(at_the_gate(lock, 1))
+    proxy.stall()
+    now = lock._session.now()
+    lock._session.now = lambda: now  # no 50 ms pass
+    lock.release()
+    assert waiting.result(20) == token
+    proxy.resume()
+
+
+@unfair
+def test_what_is_kept_is_not_taken_from_an_older_session(
+    kind: Kind, zookeeper: Server, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Fault 13: what was left for the next thread by a session that is over is worth nothing."""
+    lock = kind(connect(timeout=4), zk_path)
+    gate = lock._place.gate
+    assert gate is not None
+    lock.acquire()
+    token = lock.fencing_token
+    waiting = in_thread(visit, lock)
+    eventually(at_the_gate(lock, 1))
+    with lock._session.lock:
+        hold = lock._own()
+        assert hold is not None
+        lock._place.claim(hold)
+        assert lock._place.hand_on(hold)
+        lock._session.registry.ended()  # before the other thread has looked
+    zookeeper.expire(lock.client)
+    assert waiting.result(20) > token
+    assert gate._kept is None
+
+
+@unfair
+def test_the_client_is_stopped(
+    kind: Kind, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Fault 24: whoever waits for another thread of the process is told, one and all."""
+    client = connect()
+    lock = kind(client, zk_path)
+    lock.acquire()
+    waiting = [in_thread(lock.acquire) for _ in range(3)]
+    eventually(at_the_gate(lock, 3))
+    client.stop()
+    for each in waiting:
+        with pytest.raises(ClientError):
+            each.result(20)
+    with pytest.raises(LockLostError):
+        lock.release()
+
+
+@unfair
+def test_a_child_is_told(kind: Kind, zk: KazooClient, zk_path: str) -> None:
+    """Fault 23: a forked child is refused at once, although the gate looks closed to it."""
+    lock = kind(zk, zk_path)
+
+    def child() -> None:
+        try:
+            lock.acquire()
+        except ClientError:
+            os._exit(7)
+
+    with lock:
+        process = multiprocessing.get_context("fork").Process(target=child)
+        process.start()
+        process.join(20)
+        assert process.exitcode == 7
+
+
+def test_a_condition_of_it(zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
+    """To wait gives it to the other threads, and notified one has all its levels again."""
+    lock = RLock(zk, f"{zk_path}/lock", fair=False)
+    condition = Condition(zk, f"{zk_path}/condition", lock)
+
+    def wait() -> int:
+        with lock, lock:
+            assert condition.wait(20)
+            return lock._recursion_count()
+
+    waiting = [in_thread(wait) for _ in range(3)]
+    eventually(lambda: repr(condition).count(", 3)"))
+    with condition:
+        condition.notify_all()
+    assert [each.result(20) for each in waiting] == [2, 2, 2]
+    assert zk.get_children(f"{zk_path}/lock") == []
+
+
+def test_a_path_is_one_or_the_other(zk: KazooClient, zk_path: str) -> None:
+    """A lock that is fair to one object and not to another is neither: ValueError, in both orders."""
+    lock = Lock(zk, zk_path, fair=False)
+    with pytest.raises(ValueError, match=r"is a Lock\(fair=False\) of this client already"):
+        Lock(zk, zk_path)
+    fair = Lock(zk, f"{zk_path}-fair")
+    with pytest.raises(ValueError, match=r"a Lock\(fair=False\) needs another path"):
+        Lock(zk, f"{zk_path}-fair", fair=False)
+    assert not lock.locked()
+    assert not fair.locked()

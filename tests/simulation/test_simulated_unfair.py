@@ -1,0 +1,60 @@
+"""Unfair locks under random faults: what must hold after every step does, and seeded bugs are found."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.simulation.mutants import Edit, Mutant, find
+from tests.simulation.unfair import UnfairRun, random_unfair
+
+SEEDS = int(os.environ.get("SIM_UNFAIR_SEEDS", "150"))
+
+
+def test_whatever_strikes() -> None:
+    """No two hold together, by one ticket or two; nobody waits at an open gate; nothing is left, there or in it."""
+    struck: dict[str, int] = {}
+    handed = 0
+    for seed in range(SEEDS):
+        schedule = random_unfair(seed)
+        run = UnfairRun(schedule)
+        try:
+            run.to_the_end()
+        except BaseException as error:
+            error.add_note(f"seed {seed}\n{schedule}")
+            raise
+        handed += run.checks.handed
+        for kind, times in run.struck.items():
+            struck[kind] = struck.get(kind, 0) + times
+    assert {"cut", "turn", "late", "expire", "interrupt", "kill", "stop", "lag", "strike", "close"} <= struck.keys()
+    assert handed > SEEDS / 2
+
+
+TAKE, TAKE_KEPT, LEAVE, LOOK = "_base:LockFace._take", "_gate:Gate._take", "_gate:Gate.leave", "_gate:Gate.look"
+
+
+def _mutant(name: str, *edits: tuple[str, str, str]) -> Mutant:
+    return Mutant(name, tuple(Edit(*each) for each in edits))
+
+
+MUTANTS = [
+    _mutant("what was kept counts, whatever became of it", (TAKE_KEPT, "self._is_early() and session.grant", "bool")),
+    _mutant("what was kept too long is forgotten", (TAKE_KEPT, "session.discard(ticket)", "pass")),
+    _mutant("who gives up waiting is waited for", (LEAVE, "self._waiting.pop(driver, None)", "pass")),
+    _mutant("nobody is let in", (LOOK, "next(iter(self._waiting.values())).set()", "pass")),
+    _mutant("it is left in there when nobody wants it any more", (LOOK, "self._session.discard(self._kept)", "pass")),
+    _mutant("a lost hold keeps the gate closed", ("_gate:Gate._open", "hold.alive", "True")),
+    _mutant(
+        "who is interrupted is waited for",
+        (TAKE, "            gate.leave(driver)\n        raise", "            pass\n        raise"),
+    ),
+    _mutant("who has handed it on gives it up", ("_base:LockFace._give_up", " and self._place.has(hold)", "")),
+    _mutant("the gate is open while somebody holds", ("_gate:Gate._open", "not any(hold.alive", "any(True")),
+]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_seeded_bugs_are_found(mutant: Mutant) -> None:
+    """Runs that the library passes find each bug."""
+    find(mutant, lambda seed: UnfairRun(random_unfair(seed)))

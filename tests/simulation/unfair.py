@@ -1,0 +1,100 @@
+"""Unfair locks in the simulation: the same visits, to locks that threads of one process hand to each other."""
+
+from __future__ import annotations
+
+from random import Random
+
+from tests.simulation.checks import Checks
+from tests.simulation.run import Run
+from tests.simulation.schedule import Schedule, random_schedule
+from tests.simulation.workload import Section, Visit, Worker
+from tests.simulation.world import Violation
+from zkconcurrent._base import LockFace
+from zkconcurrent._lock import Lock
+from zkconcurrent._registry import State
+from zkconcurrent._rlock import RLock
+
+
+class UnfairChecks(Checks):
+    """The invariants of the gate, on top of those of locks.
+
+    Attributes:
+        handed: how often a thread came in by the ticket of another.
+    """
+
+    handed = 0
+
+    def step(self) -> None:
+        """No two threads are in by one ticket."""
+        super().step()
+        inside: dict[object, Section] = {}
+        for section in self.sections:
+            if section.worker.process.alive and section.ticket.state is State.HELD:
+                other = inside.setdefault(section.ticket, section)
+                if other is not section:
+                    raise Violation(f"{section.worker.name} and {other.worker.name} are in by {section.ticket}")
+
+    def quiet(self) -> None:
+        """Nobody waits to enter where nobody asks or holds, and nothing is kept for nobody; when nothing is amiss."""
+        super().quiet()
+        if self.faults():
+            return
+        for process in self.processes:
+            for place in list(process.session.places.values()) if process.alive else ():
+                tickets = process.session.registry.tickets.values()
+                gate, there = place.gate, any(ticket.path == place.path for ticket in tickets)
+                if gate is not None and gate._waiting and not there and process.client.connected:
+                    raise Violation(f"{process.name}: threads wait for each other at {place.path}, and nobody asks")
+                if gate is not None and gate._kept is not None and gate._kept.state is State.HELD:
+                    raise Violation(f"{process.name}: {gate._kept} is kept, and nobody takes it")
+
+    def end(self) -> None:
+        """Nobody is at a gate, and nothing in it."""
+        super().end()
+        for process in self.processes:
+            for place in list(process.session.places.values()) if process.alive else ():
+                if place.gate is not None and (place.gate._waiting or not place.gate._open()):
+                    raise Violation(f"left in {process.name}: the gate of {place.path} is closed")
+
+
+class UnfairWorker(Worker):
+    """A worker whose locks are all unfair."""
+
+    checks: UnfairChecks
+
+    def _lock(self, visit: Visit) -> LockFace:
+        kind = RLock if visit.reentrant else Lock
+        return kind(self.process.client, visit.path, fair=False)
+
+    def _enter(self, lock: LockFace) -> Section:
+        section = super()._enter(lock)
+        lost = self.checks.lost.get(section.ticket)
+        if lost is not None and lost < self.world.now and self._ran_since(lost):
+            raise Violation(f"{self.name} was given {section.ticket}")
+        if any(each.ticket is section.ticket for each in self.checks.past):
+            self.checks.handed += 1
+        return section
+
+
+class UnfairRun(Run):
+    """A run of such workers."""
+
+    worker = UnfairWorker
+    invariants = UnfairChecks
+    checks: UnfairChecks
+
+
+def random_unfair(seed: int) -> Schedule:
+    """Return the random schedule of a seed: many threads, whose stays are often short."""
+    random = Random(seed)
+    threads, deviations = random_schedule(random)
+    crowded = [
+        [(start, [_short(random, visit) for visit in visits]) for start, visits in process * random.randint(1, 2)]
+        for process in threads
+    ]
+    return Schedule(crowded, deviations)
+
+
+def _short(random: Random, visit: Visit) -> Visit:
+    within = None if visit.within is None else _short(random, visit.within)
+    return visit._replace(stay=random.choice((0.0, 0.0, 0.02, visit.stay)), within=within)

@@ -1,0 +1,127 @@
+"""The gate of an unfair lock: one thread of the process at a time asks ZooKeeper, and leaves what it got to the next.
+
+It decides who asks, never who holds: that is whose ticket it is. A gate that is opened too early costs a place in the
+queue, and no more.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ._driver import LOOK_AGAIN, Driver
+from ._ops import Recipe, SessionExpired
+from ._registry import Ticket
+from ._session import Session
+
+if TYPE_CHECKING:
+    from ._place import Hold
+
+LONGEST = 0.05  # seconds
+MOST = 1000
+
+
+class Gate:
+    """What the threads of this process that want one unfair lock pass one after the other.
+
+    It is closed while one of them asks, or holds. Whoever comes while it is open goes ahead of those that wait, as with
+    `threading.Lock`; they get their turn when the one that leaves has to wait for ZooKeeper, after `LONGEST` or `MOST`.
+
+    Invariants, with the session's lock held:
+        * what is kept, once the hold that it was of is dropped, is nobody's;
+        * it is kept only while somebody waits to enter.
+    """
+
+    def __init__(self, session: Session, holds: dict[Any, Hold]) -> None:
+        self._session = session
+        self._holds = holds
+        # Weak, as is all that can be derived: an interrupt in the wrong place must not leave the gate closed.
+        self._asks: weakref.ref[Driver] | None = None
+        self._waiting: dict[Driver, Any] = {}  # their events, in the order in which they came
+        self._kept: Ticket | None = None
+        self._since = 0.0  # when ZooKeeper granted it
+        self._times = 0  # how often it was handed on since
+
+    def run(self, driver: Driver, recipe: Callable[[], Recipe[Ticket | None]], wait: bool) -> Ticket | None:
+        """Enter, and take what was left there, or else run the recipe; None when the deadline passed before.
+
+        Whoever has it, or goes without, must `leave`. Who does not want to wait enters only if the gate is open.
+        """
+        self._session.check_usable(driver.path)
+        if not self._enter(driver, wait):
+            return None
+        ticket = self._take(driver)
+        if ticket is None:
+            ticket = driver.run(recipe())
+            self._since, self._times = self._session.now(), 0
+        return ticket
+
+    def _enter(self, driver: Driver, wait: bool) -> bool:
+        session = self._session
+        event = None
+        while True:
+            with session.lock:
+                if self._open():
+                    self._asks = weakref.ref(driver)
+                    self._waiting.pop(driver, None)
+                    return True
+                if not wait:
+                    return False
+                if event is None:
+                    event = self._waiting[driver] = session.link.handler.event_object()
+            left = LOOK_AGAIN if driver.deadline is None else min(driver.deadline - session.now(), LOOK_AGAIN)
+            if left <= 0:
+                return False
+            event.wait(left)
+            event.clear()
+
+    def _open(self) -> bool:
+        return (self._asks is None or self._asks() is None) and not any(hold.alive for hold in self._holds.values())
+
+    def _take(self, driver: Driver) -> Ticket | None:
+        """Return what was left inside, if it is good still."""
+        session = self._session
+        with session.lock:
+            ticket = self._kept
+            if ticket is None:
+                return None
+            driver.tickets.append(ticket)  # first: who is interrupted here must be able to give it up
+            self._kept = None
+            try:
+                if self._is_early() and session.grant(ticket):
+                    return ticket
+            except SessionExpired:
+                pass
+        session.discard(ticket)
+        return None
+
+    def _is_early(self) -> bool:
+        """Whether other processes need not be let in yet."""
+        return self._session.now() < self._since + LONGEST
+
+    def keep(self, ticket: Ticket) -> bool:
+        """Keep the ticket of a hold that ends for the next thread, if there is one; return whether it is kept."""
+        if not self._waiting or self._times >= MOST or not self._is_early():
+            return False
+        self._times += 1
+        self._kept = ticket
+        return True
+
+    def leave(self, driver: Driver) -> None:
+        """Ask no more, and wait no more."""
+        with self._session.lock:
+            self._waiting.pop(driver, None)
+            if self._asks is not None and self._asks() is driver:
+                self._asks = None
+            self.look()
+
+    def look(self) -> None:
+        """If it is open, let the first who waits in; if there is nobody, leave nothing inside."""
+        if not self._open():
+            return
+        if self._waiting:
+            next(iter(self._waiting.values())).set()
+        elif self._kept is not None:
+            self._session.discard(self._kept)
+            self._kept = None
