@@ -8,7 +8,7 @@ from __future__ import annotations
 
 # The classes have an underscore here, as inside of the class their names are the methods'.
 from collections.abc import Callable, Iterable
-from typing import Any, Literal, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 from ._barrier import Barrier as _Barrier
 from ._condition import Condition as _Condition
@@ -24,6 +24,9 @@ from ._rwlock import ReadWriteLock as _ReadWriteLock
 from ._semaphore import BoundedSemaphore as _BoundedSemaphore
 from ._semaphore import Semaphore as _Semaphore
 from ._session import Session
+
+if TYPE_CHECKING:
+    from ._connect import Client
 
 OnLost: TypeAlias = Callable[[Any], object]
 
@@ -100,6 +103,8 @@ class SharedNamespace:
 Namespace: TypeAlias = SharedNamespace | LocalNamespace
 
 
+@overload  # a type checker that knows nothing of kazoo takes a Client for anything: it comes first
+def namespace(client: Client, path: str = "/") -> SharedNamespace: ...
 @overload
 def namespace(client: Literal["local"], path: str = "/") -> LocalNamespace: ...
 @overload

@@ -109,12 +109,12 @@ class Template:
         value, _ = string.Formatter().get_field(field.name, (), arguments)
         kind = type(value)
         own = any(name in vars(each) for each in kind.__mro__[:-1] for name in ("__str__", "__repr__", "__format__"))
-        if value is None or isinstance(value, set | frozenset) or not own:
+        text = f"{{0{field.form}}}".format(value)
+        if value is None or isinstance(value, set | frozenset) or not own or f"{id(value):x}" in text.lower():
             raise TypeError(
                 f"{{{field.name}}} of {self._text!r} is of the type {kind.__name__}, which has no text that says in "
                 "all processes which one it is: name an attribute of it, or pass a value"
             )
-        text = f"{{0{field.form}}}".format(value)
         if not text:
             raise ValueError(f"{{{field.name}}} of {self._text!r} is empty in this call, and a path can't have that")
         return escape(text)
