@@ -175,6 +175,8 @@ def test_one_name_is_one_lock(threads: Namespace, in_thread: InThread) -> None:
         assert threads.RLock("cart").acquire(blocking=False)
         threads.RLock("cart").release()
         assert not in_thread(lambda: threads.RLock("cart").acquire(blocking=False)).result(20)
+        assert threads.MultiLock(["cart"]).acquire(blocking=False)
+        threads.RLock("cart").release()
 
 
 def test_they_must_agree(threads: Namespace) -> None:

@@ -8,7 +8,7 @@ import zkconcurrent
 from zkconcurrent import LockLike, Namespace, synchronized
 
 zk = zkconcurrent.connect("zk://host")
-zkconcurrent.Mutex(zk, "/app/lock")  # wrong
+mutex = zkconcurrent.Mutex  # wrong
 zkconcurrent.connect(b"zk://host")  # wrong
 zkconcurrent.connect("zk://host", start_timeout="5")  # wrong
 zkconcurrent.Lock(zk)  # wrong
