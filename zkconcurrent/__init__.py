@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ._barrier import Barrier
     from ._base import Contender
     from ._condition import Condition
+    from ._connect import Client, connect
     from ._errors import (
         ClientError,
         ForeignNodeError,
@@ -23,53 +24,79 @@ if TYPE_CHECKING:
     )
     from ._event import Event
     from ._latch import CountDownLatch
+    from ._local import LocalNamespace
     from ._lock import Lock
+    from ._locklike import LockLike
     from ._multilock import MultiLock
+    from ._namespace import Namespace, SharedNamespace, namespace
     from ._rlock import RLock
-    from ._rwlock import ReadWriteLock
+    from ._rwlock import ReadLock, ReadWriteLock, WriteLock
     from ._semaphore import BoundedSemaphore, Semaphore
+    from ._synchronized import synchronized
 
 __all__ = [
     "Barrier",
     "BoundedSemaphore",
+    "Client",
     "ClientError",
     "Condition",
     "Contender",
     "CountDownLatch",
     "Event",
     "ForeignNodeError",
+    "LocalNamespace",
     "Lock",
+    "LockLike",
     "LockLostError",
     "MultiLock",
+    "Namespace",
     "RLock",
+    "ReadLock",
     "ReadWriteLock",
     "RefusedError",
     "Semaphore",
     "SequenceExhaustedError",
+    "SharedNamespace",
+    "WriteLock",
     "ZkConcurrentError",
     "__version__",
+    "connect",
+    "namespace",
+    "synchronized",
 ]
 
 _HOMES = {
     "Barrier": "_barrier",
     "BoundedSemaphore": "_semaphore",
+    "Client": "_connect",
     "Condition": "_condition",
     "Contender": "_base",
     "CountDownLatch": "_latch",
     "Event": "_event",
+    "LocalNamespace": "_local",
     "Lock": "_lock",
+    "LockLike": "_locklike",
     "MultiLock": "_multilock",
+    "Namespace": "_namespace",
     "RLock": "_rlock",
+    "ReadLock": "_rwlock",
     "ReadWriteLock": "_rwlock",
     "Semaphore": "_semaphore",
+    "SharedNamespace": "_namespace",
+    "WriteLock": "_rwlock",
+    "connect": "_connect",
+    "namespace": "_namespace",
+    "synchronized": "_synchronized",
 }
 
 
-def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f".{_HOMES.get(name, '_errors')}", __name__), name)
-    return value
+if not TYPE_CHECKING:  # else a type checker would take any name for one of ours
+
+    def __getattr__(name: str) -> object:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(f".{_HOMES.get(name, '_errors')}", __name__), name)
+        return value
 
 
 def __dir__() -> list[str]:

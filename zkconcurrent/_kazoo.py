@@ -20,6 +20,7 @@ from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient
 from kazoo.protocol.serialization import (
     CheckVersion,
+    CloseInstance,
     Create2,
     GetChildren,
     GetData,
@@ -43,7 +44,18 @@ EPHEMERAL_SEQUENTIAL = 3
 CONTAINER = 4
 _DONT_WAIT = getattr(socket, "MSG_DONTWAIT", 0)
 
-__all__ = ["Answer", "Callback", "KazooClient", "KazooState", "Link", "Made", "ZnodeStat", "failure", "kazoo_errors"]
+__all__ = [
+    "Answer",
+    "Callback",
+    "KazooClient",
+    "KazooState",
+    "Link",
+    "Made",
+    "ZnodeStat",
+    "failure",
+    "hang_up",
+    "kazoo_errors",
+]
 
 
 class CreateContainer(Create2):  # type: ignore[misc]
@@ -325,6 +337,17 @@ def _negotiated(frame: FrameType | None) -> float | None:
             return float(frame.f_locals["read_timeout"]) * 1.5 if "last_send" in frame.f_locals else 0.0
         frame = frame.f_back
     return None
+
+
+def hang_up(client: KazooClient) -> Any:
+    """Ask for the end of the session, as `client.stop()` does, which waits ten seconds for it; return the event."""
+    stopped = client._connection.connection_stopped
+    if not client._stopped.is_set():
+        client._stopped.set()
+        client._queue.append((CloseInstance, None))
+        with contextlib.suppress(AttributeError, OSError):  # it is down
+            client._connection._write_sock.send(b"\0")
+    return stopped
 
 
 def identity(handler: Any) -> Callable[[], int]:

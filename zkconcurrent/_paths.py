@@ -33,6 +33,23 @@ def check_path(path: object) -> str:
     return path
 
 
+def check_name(base: str, name: object) -> str:
+    """Return the path of `name` below the path `base`.
+
+    Raises:
+        TypeError: it is not a string.
+        ValueError: it is empty, absolute or would leave the base, or ZooKeeper would not accept it.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"name must be a str, not {type(name).__name__}")
+    if not name or name.startswith("/"):
+        raise ValueError(f"name must be relative to {base!r} and not empty: {name!r}")
+    try:
+        return check_path(f"{base.rstrip('/')}/{name}")
+    except ValueError as error:
+        raise ValueError(f"bad name {name!r}: {error}") from None
+
+
 def ancestors(path: str) -> list[str]:
     """Return the nodes above `path`, the highest first, without the root."""
     parts = path.split("/")

@@ -532,6 +532,8 @@ def _at_exit() -> None:
         sessions = [session for session in _sessions.values() if not session.forked]
     for wait in [session.abandon_all() for session in sessions]:
         wait(until)
+    for close in at_exit:
+        close(until)
 
 
 def _exit_with_multiprocessing() -> None:
@@ -553,6 +555,8 @@ def _after_fork_in_child() -> None:
 _sessions: weakref.WeakValueDictionary[int, Session] = weakref.WeakValueDictionary()
 _making = threading.Lock()
 _exits_in = 0
+# What is done at the interpreter's exit when our nodes are deleted, each told until when, by the monotonic clock.
+at_exit: list[Callable[[float], None]] = []
 atexit.register(_at_exit)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork_in_child)

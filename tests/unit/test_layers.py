@@ -22,6 +22,9 @@ LAYERS = [
     {"_place", "_face", "_gate", "_base"},
     {"_lock", "_rlock", "_rwlock"},
     {"_semaphore", "_condition", "_event", "_barrier", "_latch", "_multilock"},
+    {"_connect", "_locklike", "_local"},
+    {"_namespace"},
+    {"_synchronized"},
     {"__init__"},
 ]
 IMPURE = {"kazoo", "threading", "time", "socket", "os", "logging", "gevent", "eventlet"}

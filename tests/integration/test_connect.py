@@ -1,0 +1,322 @@
+"""`connect` on a real server: what it opens works, what it can't open it tells, and nothing is left of either."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import select
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoAuthError
+from kazoo.security import CREATOR_ALL_ACL
+
+import zkconcurrent
+from tests.conftest import Eventually
+from tests.tools.forwarder import Connection, Forwarder
+from zkconcurrent._connect import _close_all
+from zkconcurrent.testing import Server
+from zkconcurrent.testing._ports import free_ports
+
+TLS = Path(__file__).parent / "tls"  # a server's certificate for localhost alone, and who signed it; for 100 years
+
+
+@pytest.fixture
+def nothing_left(zookeeper: Server, eventually: Eventually) -> Iterator[None]:  # noqa: ARG001 - it is there before
+    """Every thread and descriptor of the test is gone at its end."""
+
+    def there_is() -> tuple[int, int]:
+        gc.collect()
+        return threading.active_count(), len(os.listdir("/proc/self/fd"))
+
+    before = there_is()
+    yield
+    eventually(lambda: there_is() <= before, f"{before} threads and descriptors")
+
+
+clean = pytest.mark.usefixtures("nothing_left")
+
+
+class OverTls(Connection):
+    """One connection over TLS that is passed on without."""
+
+    def handle(self) -> None:
+        """Copy both ways until either side ends; visitors who don't like the certificate go."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(TLS / "server.pem")
+        with (
+            contextlib.suppress(OSError),
+            self.connect() as far,
+            context.wrap_socket(self.request, server_side=True) as near,
+        ):
+            while True:
+                ready = [near] if near.pending() else select.select([near, far], [], [])[0]
+                if near in ready:
+                    if not (data := near.recv(65536)):
+                        return
+                    far.sendall(data)
+                if far in ready:
+                    # Each answer in a TLS record of its own, as ZooKeeper does it: kazoo waits beside two in one.
+                    if not (length := far.recv(4, socket.MSG_WAITALL)):
+                        return
+                    near.sendall(length + far.recv(int.from_bytes(length, "big"), socket.MSG_WAITALL))
+
+
+@pytest.fixture
+def tls_port(zookeeper: Server) -> Iterator[int]:
+    """The port of a door to the server, for TLS alone."""
+    with Forwarder(zookeeper.port) as door:
+        door.RequestHandlerClass = OverTls
+        yield door.server_address[1]
+        door.shutdown()
+
+
+def python(code: str, *arguments: object) -> subprocess.Popen[str]:
+    """Run some Python in a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code, *map(str, arguments)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def lock_once(client: KazooClient, path: str) -> None:
+    """Hold a lock for a moment."""
+    lock = zkconcurrent.RLock(client, path)
+    with lock:
+        assert lock.fencing_token
+    assert lock.owner() is None
+
+
+@clean
+def test_a_client(zookeeper: Server, zk: KazooClient, zk_path: str) -> None:
+    """It is a started kazoo client with the URL's timeout, whose chroot was made; its session ends with the block."""
+    with zkconcurrent.connect(f"zk://{zookeeper.hosts}{zk_path}/a/b?timeout=7") as client:
+        assert isinstance(client, KazooClient)
+        assert client.connected
+        assert client._session_timeout == 7000
+        lock_once(client, "/lock")
+        client.create("/mine", ephemeral=True)
+        assert sorted(zk.get_children(f"{zk_path}/a/b")) == ["lock", "mine"]
+        assert f"{zk_path}/a/b: CONNECTED" in repr(client)
+    assert not client.connected
+    assert zk.get_children(f"{zk_path}/a/b") == ["lock"]
+    with pytest.raises(zkconcurrent.ClientError, match="stopped"):
+        zkconcurrent.RLock(client, "/lock").acquire()
+
+
+@clean
+def test_the_block_raises(zookeeper: Server) -> None:
+    """What the block raises passes, and the client is closed."""
+    with pytest.raises(KeyError), zkconcurrent.connect(f"zk://{zookeeper.hosts}") as client:
+        raise KeyError
+    assert not client.connected
+
+
+@clean
+def test_without_a_block(zookeeper: Server, zk_path: str) -> None:
+    """Without a block it is stopped and closed as any kazoo client."""
+    client = zkconcurrent.connect(f"zk://{zookeeper.hosts}", timeout=5.0)
+    lock_once(client, zk_path)
+    client.stop()
+    client.close()
+
+
+def test_a_chroot_that_is_there(zookeeper: Server, zk: KazooClient, zk_path: str) -> None:
+    """A chroot that is there is used as it is, also by who could not make it."""
+    zk.create(zk_path, b"data")
+    with zkconcurrent.connect(f"zk://{zookeeper.hosts}{zk_path}") as client:
+        assert client.get("/")[0] == b"data"
+
+
+def test_digest(zookeeper: Server, zk: KazooClient, zk_path: str) -> None:
+    """User and password of the URL are a digest's, percent-decoded: what it made for itself nobody else can read."""
+    with zkconcurrent.connect(f"zk://us%65r:p%40%3Ass%2F%25@{zookeeper.hosts}", default_acl=CREATOR_ALL_ACL) as client:
+        client.create(zk_path, b"secret")
+    with pytest.raises(NoAuthError):
+        zk.get(zk_path)
+    with zkconcurrent.connect(f"zk://{zookeeper.hosts}", auth_data=[("digest", "user:p@:ss/%")]) as client:
+        assert client.get(zk_path)[0] == b"secret"
+    with (
+        pytest.raises(zkconcurrent.RefusedError, match="may not do that"),
+        zkconcurrent.connect(f"zk://{zookeeper.hosts}{zk_path}/chroot"),
+    ):
+        pass
+
+
+def test_tls(tls_port: int, zk_path: str) -> None:
+    """With zks:// the locks work over TLS."""
+    with zkconcurrent.connect(f"zks://localhost:{tls_port}?ca={TLS / 'ca.pem'}") as client:
+        lock_once(client, zk_path)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["zks://localhost:{0}", "zks://127.0.0.1:{0}?ca={1}", "zk://localhost:{0}"],
+    ids=["not trusted", "not its name", "not TLS"],
+)
+def test_tls_is_checked(url: str, tls_port: int) -> None:
+    """A certificate that nobody vouches for, or of another host, is as good as no answer; so is TLS not spoken."""
+    # In a process of its own, as kazoo leaves the socket of a handshake that failed to the garbage collector.
+    code = """
+import sys, zkconcurrent
+try:
+    zkconcurrent.connect(sys.argv[1], start_timeout=0.5, timeout=2.0)
+except TimeoutError as error:
+    print(error)
+"""
+    with python(code, url.format(tls_port, TLS / "ca.pem")) as process:
+        said, _ = process.communicate(timeout=30)
+    assert said.startswith(f"no answer from ZooKeeper at {url[url.index('//') + 2 :].partition(':')[0]}:{tls_port}, ")
+    assert ("over TLS" in said) == url.startswith("zks")
+
+
+@pytest.mark.parametrize("option", ["check_hostname=false", "verify_certs=false"])
+def test_tls_unchecked(option: str, tls_port: int, zk_path: str) -> None:
+    """What the URL says not to check is not checked."""
+    with zkconcurrent.connect(f"zks://127.0.0.1:{tls_port}?{option}&ca={TLS / 'ca.pem'}") as client:
+        lock_once(client, zk_path)
+
+
+@clean
+def test_nobody_is_there() -> None:
+    """Where nobody listens it is a TimeoutError, in time, that names all hosts; nothing is left."""
+    one, other = free_ports(2)
+    began = time.monotonic()
+    with pytest.raises(TimeoutError, match=rf"127.0.0.1:{one},\[::1\]:{other}, without TLS, within 0.6 s"):
+        zkconcurrent.connect(f"zk://u:secret@127.0.0.1:{one},[::1]:{other}/app?start_timeout=0.6&timeout=2")
+    assert 0.5 < time.monotonic() - began < 3
+
+
+@clean
+def test_nobody_answers() -> None:
+    """Where somebody listens and never answers it is the same, within one more session timeout."""
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        port = deaf.getsockname()[1]
+        began = time.monotonic()
+        with pytest.raises(TimeoutError, match=f"127.0.0.1:{port}"):
+            zkconcurrent.connect(f"zk://127.0.0.1:{port}?start_timeout=0.5&timeout=2")
+        assert time.monotonic() - began < 4
+
+
+@clean
+def test_a_session_alone_is_no_answer(zookeeper: Server) -> None:
+    """A service that falls silent once the session is made has not answered."""
+    with Forwarder(zookeeper.port) as network:
+        real = zkconcurrent.Client.ensure_path_async
+
+        def silenced(self: zkconcurrent.Client, path: str) -> object:
+            network.passes.clear()
+            return real(self, path)
+
+        stopped: list[float] = []
+
+        def stop(self: zkconcurrent.Client) -> None:
+            stopped.append(time.monotonic())
+            KazooClient.stop(self)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(zkconcurrent.Client, "ensure_path_async", silenced)
+            patch.setattr(zkconcurrent.Client, "stop", stop)
+            began = time.monotonic()
+            with pytest.raises(TimeoutError):
+                zkconcurrent.connect(f"zk://127.0.0.1:{network.server_address[1]}?start_timeout=0.5&timeout=6")
+        assert stopped[0] - began < 2
+        network.passes.set()
+        network.shutdown()
+
+
+@clean
+def test_an_interrupt() -> None:
+    """Ctrl-C ends the wait for an answer, and nothing is left of the client."""
+    (port,) = free_ports(1)
+    timer = threading.Timer(0.4, lambda: signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        zkconcurrent.connect(f"zk://127.0.0.1:{port}?timeout=2")
+    timer.join()
+
+
+HOLDS = """
+import sys, zkconcurrent
+zk = zkconcurrent.connect(f"zk://{sys.argv[1]}?timeout=20")
+zk.create(sys.argv[2], ephemeral=True)
+lock = zkconcurrent.RLock(zk, sys.argv[2] + "-lock")
+lock.acquire()
+print("held", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_the_exit_closes(zookeeper: Server, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+    """A process that ends without closing its client closes it: its nodes, of whatever kind, go with it at once."""
+    with python(HOLDS, zookeeper.hosts, zk_path) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        assert zk.exists(zk_path)
+        _, complaints = process.communicate("\n", timeout=20)
+    assert (process.returncode, complaints) == (0, "")
+    eventually(lambda: not zk.exists(zk_path), patience=3)
+    lock = zkconcurrent.RLock(zk, f"{zk_path}-lock")
+    assert lock.acquire(timeout=3)
+    lock.release()
+
+
+def test_the_exit_does_not_wait(zookeeper: Server, zk_path: str) -> None:
+    """Where the service does not answer any more, a process ends all the same, in about a second."""
+    with Forwarder(zookeeper.port) as network:
+        with python(HOLDS, f"127.0.0.1:{network.server_address[1]}", zk_path) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "held\n"
+            network.passes.clear()
+            began = time.monotonic()
+            process.communicate("\n", timeout=20)
+            assert time.monotonic() - began < 2.5
+        network.passes.set()
+        network.shutdown()
+
+
+FORKS = """
+import os, sys, zkconcurrent
+with zkconcurrent.connect(f"zk://{sys.argv[1]}?timeout=6") as zk:
+    lock = zkconcurrent.RLock(zk, sys.argv[2])
+    with lock:
+        child = os.fork()
+        if child:
+            _, status = os.waitpid(child, 0)
+            assert zk.get_children(sys.argv[2]) and lock.fencing_token
+            print("status", status, zk.connected)
+        else:
+            print("leaving", flush=True)
+"""
+
+
+def test_the_exit_leaves_what_is_a_parents(zookeeper: Server) -> None:
+    """What a forked child closes when it ends are its own clients, not the parent's."""
+    with zkconcurrent.connect(f"zk://{zookeeper.hosts}") as client:
+        client._pid += 1
+        _close_all(time.monotonic())
+        client._pid -= 1
+        assert client.exists("/")
+
+
+def test_a_forked_child(zookeeper: Server, zk_path: str) -> None:
+    """A forked child leaves the parent's block, and ends, at once and without a word; the parent's session lives."""
+    began = time.monotonic()
+    with python(FORKS, zookeeper.hosts, zk_path) as process:
+        said, _ = process.communicate(timeout=30)
+    assert said == "leaving\nstatus 0 True\n"
+    assert process.returncode == 0
+    assert time.monotonic() - began < 8

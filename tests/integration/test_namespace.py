@@ -1,0 +1,267 @@
+"""One program, written against `threading`'s names, runs on ZooKeeper's processes and on the threads of one alike."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+import zkconcurrent
+from tests.conftest import Connect, Eventually, InThread
+from zkconcurrent import LockLike, Namespace
+from zkconcurrent.testing import Server
+
+PARTIES, ROUNDS = 6, 5
+
+
+@pytest.fixture(params=["zookeeper", "local"])
+def threads(request: pytest.FixtureRequest) -> Namespace:
+    """Each namespace in turn."""
+    if request.param == "local":
+        return zkconcurrent.namespace("local", "/app")
+    return zkconcurrent.namespace(request.getfixturevalue("zk"), request.getfixturevalue("zk_path"))
+
+
+# -- the program -----------------------------------------------------------------------------------------------------
+
+
+def add(lock: LockLike, file: Path) -> None:
+    """Count one more, in a way that loses some unless the lock keeps others out."""
+    with lock:
+        before = int(file.read_text() or 0) if file.exists() else 0
+        time.sleep(0.002)
+        file.write_text(str(before + 1))
+
+
+@contextmanager
+def present(folder: Path) -> Iterator[int]:
+    """Be seen in a folder, and see how many others are."""
+    mine = folder / f"{os.getpid()}-{time.monotonic_ns()}"
+    mine.touch()
+    yield len(list(folder.iterdir()))
+    mine.unlink()
+
+
+def party(threads: Namespace, number: int, folder: Path) -> int:
+    """Do what each party does; return the most that were in the semaphore together."""
+    pair, condition = threads.ReadWriteLock("pair"), threads.Condition("condition")
+    semaphore, bounded = threads.Semaphore("semaphore", 2), threads.BoundedSemaphore("bounded", 1)
+    start, latch = threads.Event("start"), threads.CountDownLatch("latch", PARTIES)
+    barrier = threads.Barrier("barrier", PARTIES)
+    most = 0
+    threads.MultiLock(["locks/x", "locks/y"])
+    latch.count_down()
+    if number == 0:
+        assert latch.wait(60)
+        start.set()
+    assert start.wait(60)
+    assert latch.count == 0
+    for _ in range(ROUNDS):
+        add(threads.Lock("lock"), folder / "lock")
+        add(threads.RLock("rlock"), folder / "rlock")
+        add(pair.write_lock, folder / "pair")
+        add(bounded, folder / "bounded")
+        add(threads.MultiLock(["locks/x", "locks/y"]), folder / "multi")
+        with pair.read_lock:
+            assert (folder / "pair").exists()
+        with semaphore, present(folder / "in") as together:
+            most = max(most, together)
+    barrier.wait(60)
+    with condition:  # each in turn, by number
+        turn = folder / "turn"
+        assert condition.wait_for(lambda: int(turn.read_text()) == number, 60)
+        turn.write_text(str(number + 1))
+        condition.notify_all()
+    return most
+
+
+def parties(hosts: str, path: str, numbers: list[int], folder: Path) -> None:
+    """Run some parties, each in a thread, in a process of their own."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    with zkconcurrent.connect(f"zk://{hosts}{path}") as zk, ThreadPoolExecutor(len(numbers)) as pool:
+        threads = zkconcurrent.namespace(zk)
+        for most in [pool.submit(party, threads, number, folder) for number in numbers]:
+            (folder / "most").open("a").write(f"{most.result(100)}\n")
+
+
+def test_one_program(request: pytest.FixtureRequest, threads: Namespace, in_thread: InThread, tmp_path: Path) -> None:
+    """Threads of several processes, or of one, count without losing any, take turns, and wait for each other."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "turn").write_text("0")
+    if isinstance(threads, zkconcurrent.LocalNamespace):
+        running = [in_thread(party, threads, number, tmp_path) for number in range(PARTIES)]
+        most = [each.result(100) for each in running]
+    else:
+        spawn = multiprocessing.get_context("spawn")
+        zookeeper: Server = request.getfixturevalue("zookeeper")
+        numbers = list(range(PARTIES))
+        processes = [
+            spawn.Process(target=parties, args=(zookeeper.hosts, threads.path, some, tmp_path))
+            for some in (numbers[::2], numbers[1::2])
+        ]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join(100)
+            assert process.exitcode == 0
+        most = [int(line) for line in (tmp_path / "most").read_text().splitlines()]
+    assert len(most) == PARTIES
+    assert max(most) <= 2
+    for name in ("lock", "rlock", "pair", "bounded", "multi"):
+        assert (tmp_path / name).read_text() == str(PARTIES * ROUNDS)
+    assert (tmp_path / "turn").read_text() == str(PARTIES)
+
+
+# -- the names -------------------------------------------------------------------------------------------------------
+
+MAKE: list[Callable[[Namespace, str], object]] = [
+    lambda threads, name: threads.Lock(name),
+    lambda threads, name: threads.RLock(name),
+    lambda threads, name: threads.Condition(name),
+    lambda threads, name: threads.Semaphore(name),
+    lambda threads, name: threads.BoundedSemaphore(name),
+    lambda threads, name: threads.Event(name),
+    lambda threads, name: threads.Barrier(name, 2),
+    lambda threads, name: threads.ReadWriteLock(name),
+    lambda threads, name: threads.CountDownLatch(name, 2),
+    lambda threads, name: threads.MultiLock([name]),
+]
+every = pytest.mark.parametrize("make", MAKE)
+
+
+@every
+@pytest.mark.parametrize(
+    "name", ["", "/", "/etc", "..", "../x", "a/../../x", "a/..", ".", "a//b", "a/", "a\0", "\ud800"]
+)
+def test_no_name_leaves_the_base(threads: Namespace, make: Any, name: str) -> None:
+    """A name that is empty, absolute, or would lead out of the base is a ValueError that shows it."""
+    with pytest.raises(ValueError) as raised:  # noqa: PT011
+        make(threads, name)
+    assert repr(name) in str(raised.value)
+
+
+@every
+def test_a_name_is_text(threads: Namespace, make: Any) -> None:
+    """A name of another type is a TypeError."""
+    with pytest.raises(TypeError, match="name must be a str"):
+        make(threads, 1)
+
+
+@every
+def test_a_name_is_one_kind(threads: Namespace, make: Any) -> None:
+    """What is one kind of object is no other; a name below that of another is refused."""
+    kept = [threads.Lock("lock"), threads.RLock("some/where/below")]
+    others = [each for each in MAKE if each is not MAKE[0]]
+    for other in others if make is MAKE[0] else [make]:
+        with pytest.raises(ValueError, match="/lock' is a Lock"):
+            other(threads, "lock")
+    for name in ("lock/below", "some", "some/where"):
+        with pytest.raises(ValueError, match="nest"):
+            make(threads, name)
+    assert kept
+
+
+def test_one_name_is_one_lock(threads: Namespace, in_thread: InThread) -> None:
+    """What is made twice by one name is one lock: re-entrant for its thread, and held against others."""
+    with threads.RLock("cart"):
+        assert threads.RLock("cart").acquire(blocking=False)
+        threads.RLock("cart").release()
+        assert not in_thread(lambda: threads.RLock("cart").acquire(blocking=False)).result(20)
+        assert threads.MultiLock(["cart"]).acquire(blocking=False)
+        threads.RLock("cart").release()
+
+
+def test_they_must_agree(threads: Namespace) -> None:
+    """Who comes with another value, or number of parties, or count, gets a ValueError, at first use at the latest."""
+    semaphore = threads.Semaphore("s", 2)
+    assert semaphore.acquire()
+    with pytest.raises(ValueError, match="2"):
+        threads.Semaphore("s", 3).acquire()
+    semaphore.release()
+    threads.CountDownLatch("l", 2).count_down()
+    with pytest.raises(ValueError, match="2"):
+        threads.CountDownLatch("l", 3).count_down()
+
+
+def test_a_condition_of_a_lock(threads: Namespace, in_thread: InThread, eventually: Eventually) -> None:
+    """A condition takes a lock of its namespace."""
+    lock: Any = threads.Lock("lock")
+    condition = threads.Condition("condition", lock)
+    woken = []
+
+    def wait() -> None:
+        with lock:
+            woken.append(condition.wait(20))
+
+    def notified() -> bool:
+        with lock:
+            condition.notify()
+        return bool(woken)
+
+    waiting = in_thread(wait)
+    eventually(notified)
+    waiting.result(20)
+    assert woken == [True]
+
+
+def test_what_a_multilock_is_of(threads: Namespace) -> None:
+    """It is of several names, each once; one string is not several."""
+    with pytest.raises(TypeError, match="several names"):
+        threads.MultiLock("cart")
+    with pytest.raises(ValueError, match="twice"):
+        threads.MultiLock(["a", "a"])
+    with pytest.raises(ValueError, match="at least one"):
+        threads.MultiLock([])
+
+
+def test_the_paths(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """A name's path lies below the base, the root too; whoever makes the same elsewhere shares it."""
+    threads = zkconcurrent.namespace(zk, zk_path)
+    assert threads.RLock("cart").path == f"{zk_path}/cart"
+    assert threads.Semaphore("deep/api", 5).path == f"{zk_path}/deep/api"
+    assert zkconcurrent.namespace(zk).Event("event").path == "/event"
+    assert (threads.client, threads.path) == (zk, zk_path)
+    assert repr(threads) == f"<zkconcurrent.SharedNamespace path={zk_path!r}>"
+    with threads.RLock("cart"):
+        assert not zkconcurrent.RLock(connect(), f"{zk_path}/cart").acquire(blocking=False)
+
+
+def test_on_lost(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+    """What is told of a loss is told also where a namespace made the lock; the local takes it, and never calls it."""
+    lost: list[object] = []
+    threads = zkconcurrent.namespace(zk, zk_path)
+    lock = threads.Lock("lock", on_lost=lost.append)
+    lock.acquire()
+    zk.delete(lock.owner().node)  # type: ignore[union-attr]
+    eventually(lambda: lost == [lock])
+    with pytest.raises(zkconcurrent.LockLostError):
+        lock.release()
+    local = zkconcurrent.namespace("local")
+    for make in (local.Lock, local.RLock, local.Semaphore, local.BoundedSemaphore, local.ReadWriteLock):
+        make(make.__name__, on_lost=lost.append)  # type: ignore[operator]
+    assert lost == [lock]
+
+
+@pytest.mark.parametrize("path", ["", "app", "/app/", "/a/../b", "//"])
+def test_a_bad_base(path: str) -> None:
+    """A base that is no path is a ValueError, of both kinds alike."""
+    for client in ("local", KazooClient()):
+        with pytest.raises(ValueError, match="path"):
+            zkconcurrent.namespace(client, path)
+
+
+def test_what_is_no_client() -> None:
+    """What is neither a client nor "local" is refused; text is not shown, for it may be a URL with a password."""
+    with pytest.raises(ValueError, match="'local'") as raised:
+        zkconcurrent.namespace("zk://u:secret@a", "/app")
+    assert "secret" not in str(raised.value)
+    with pytest.raises(TypeError, match="KazooClient"):
+        zkconcurrent.namespace(None, "/app")

@@ -1,0 +1,142 @@
+"""`synchronized` on a real server: calls in several processes exclude each other by what they are called with."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+import wrapt
+from kazoo.client import KazooClient
+
+import zkconcurrent
+from tests.conftest import Connect, Eventually, InThread
+from zkconcurrent import RLock, synchronized
+
+
+def test_exclusion(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
+    """Calls by threads of two clients with one value count without losing one; no node is left."""
+    counted = {"a": 0, "b/..": 0}
+
+    def count(client: KazooClient) -> None:
+        @synchronized(client, f"{zk_path}/{{name}}")
+        def one(name: str) -> None:
+            before = counted[name]
+            time.sleep(0.002)
+            counted[name] = before + 1
+
+        for _ in range(10):
+            one("a")
+            one(name="b/..")
+
+    for each in [in_thread(count, client) for client in (zk, zk, connect(), connect())]:
+        each.result(60)
+    assert counted == {"a": 40, "b/..": 40}
+    assert sorted(zk.get_children(zk_path)) == ["a", "b%2F.."]
+    assert zk.get_children(f"{zk_path}/a") == zk.get_children(f"{zk_path}/b%2F..") == []
+
+
+def test_other_values_do_not_wait(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """While one value's lock is held elsewhere, a call with another goes on; the held one is at the path it says."""
+    function = synchronized(zk, f"{zk_path}/users/{{user.real}}")(lambda user: user)
+    with RLock(connect(), f"{zk_path}/users/7") as got:
+        assert got
+        assert function(8) == 8
+        assert not RLock(zk, f"{zk_path}/users/7").acquire(blocking=False)
+    assert function(7) == 7
+
+
+def test_a_namespace(zk: KazooClient, zk_path: str) -> None:
+    """Of a namespace, the path lies below its base."""
+    threads = zkconcurrent.namespace(zk, zk_path)
+    function = synchronized(threads, "users/{user}")(lambda user: RLock(zk, f"{zk_path}/users/{user}").owner())
+    assert function(7) is not None
+    assert function("x") is not None
+
+
+@pytest.mark.parametrize(
+    "text", ["/", "..", ".", "%", "\0", "\x85", "\ud800", "\ue000", "\uffff", "😀", "a\u0301", "zookeeper"]
+)
+def test_the_server_takes_every_value(text: str, zk: KazooClient, zk_path: str) -> None:
+    """Whatever a value is, the server takes the path that is made of it."""
+    assert synchronized(zk, f"{zk_path}/{{text}}")(lambda text: text)(text) == text
+    assert len(zk.get_children(zk_path)) == 1
+
+
+def test_generators_and_blocks(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """A generator holds the lock against others until it ends; so does a context manager, and a block."""
+    theirs = connect()
+
+    @synchronized(zk, f"{zk_path}/{{name}}")
+    def rows(name: str) -> Iterator[bool]:
+        for _ in range(2):
+            yield RLock(theirs, f"{zk_path}/{name}").acquire(blocking=False)
+
+    assert list(rows("x")) == [False, False]
+
+    @contextmanager
+    @synchronized(zk, f"{zk_path}/{{name}}")
+    def block(name: str) -> Iterator[bool]:
+        yield RLock(theirs, f"{zk_path}/{name}").acquire(blocking=False)
+
+    with block("x") as got_by_others:
+        assert not got_by_others
+    with synchronized(zk, f"{zk_path}/y"):
+        assert not RLock(theirs, f"{zk_path}/y").acquire(blocking=False)
+    for path in ("x", "y"):
+        lock = RLock(theirs, f"{zk_path}/{path}")
+        assert lock.acquire(blocking=False)
+        lock.release()
+
+
+def test_a_loss(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+    """A call whose lock is lost raises LockLostError at its end; the next call has the lock again."""
+
+    @synchronized(zk, f"{zk_path}/lock")
+    def work(lose: bool) -> str:
+        lock = RLock(zk, f"{zk_path}/lock")
+        if lose:
+            zk.delete(lock.owner().node)  # type: ignore[union-attr]
+            eventually(lock.lost.is_set)
+        return "done"
+
+    with pytest.raises(zkconcurrent.LockLostError):
+        work(True)
+    assert work(False) == "done"
+
+
+@pytest.mark.parametrize("kind", ["Lock", "RLock", "Semaphore", "read_lock", "write_lock", "MultiLock", "Condition"])
+def test_wrapt_takes_our_locks(kind: str, zk: KazooClient, zk_path: str) -> None:
+    """`wrapt.synchronized` takes every lock of ours, as a decorator and as a block; so does ours."""
+    lock: zkconcurrent.LockLike
+    if kind.endswith("_lock"):
+        lock = getattr(zkconcurrent.ReadWriteLock(zk, zk_path), kind)
+    elif kind == "MultiLock":
+        lock = zkconcurrent.MultiLock([RLock(zk, zk_path)])
+    else:
+        lock = getattr(zkconcurrent, kind)(zk, zk_path)
+
+    def holders() -> int:
+        nodes = [zk_path, *(f"{zk_path}/{name}" for name in ("leases", "lock") if zk.exists(f"{zk_path}/{name}"))]
+        return sum(name.startswith("_c_") for node in nodes for name in zk.get_children(node))
+
+    for synchronize in (wrapt.synchronized, synchronized):
+        assert synchronize(lock)(holders)() == 1
+        with synchronize(lock):
+            assert holders() == 1
+        assert holders() == 0
+
+
+def test_a_client_of_its_own(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
+    """A function that returns the client is called where the call is; a value that has no text sends nothing."""
+    here = threading.local()
+    here.zk = zk
+    function = synchronized(lambda: here.zk, f"{zk_path}/{{user}}")(lambda user: user)
+    assert function(1) == 1
+    with pytest.raises(AttributeError):
+        in_thread(function, 1).result(20)
+    with pytest.raises(TypeError, match="NoneType"):
+        function(None)
+    assert zk.get_children(zk_path) == ["1"]

@@ -1,0 +1,182 @@
+"""A user's program, for the type checker alone: it uses every public name as it is meant, and says what it gets."""
+
+from __future__ import annotations
+
+import datetime
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import zkconcurrent
+from zkconcurrent import LockLike, Namespace, synchronized
+
+VERSION: str = zkconcurrent.__version__
+
+
+def told(lock: object) -> None:
+    """Hear of a loss."""
+
+
+def with_any(lock: LockLike) -> bool:
+    """Take whatever can be held, shared or not."""
+    with lock as got:
+        got_by_with: bool = got
+    if lock.acquire(blocking=False):
+        lock.release()
+    return got_by_with and lock.acquire() and isinstance(lock, LockLike)
+
+
+def locks(zk: zkconcurrent.Client) -> None:
+    """Use all that can be held."""
+    lock: zkconcurrent.Lock = zkconcurrent.Lock(zk, "/app/lock", on_lost=told)
+    rlock: zkconcurrent.RLock = zkconcurrent.RLock(zk, "/app/rlock", on_lost=told)
+    pair: zkconcurrent.ReadWriteLock = zkconcurrent.ReadWriteLock(zk, "/app/pair", on_lost=told)
+    read: zkconcurrent.ReadLock = pair.read_lock
+    write: zkconcurrent.WriteLock = pair.write_lock
+    semaphore: zkconcurrent.Semaphore = zkconcurrent.Semaphore(zk, "/app/api", 5, on_lost=told)
+    bounded: zkconcurrent.BoundedSemaphore = zkconcurrent.BoundedSemaphore(zk, "/app/bounded")
+    several: zkconcurrent.MultiLock = zkconcurrent.MultiLock([lock, rlock, read, write, semaphore])
+    condition: zkconcurrent.Condition = zkconcurrent.Condition(zk, "/app/condition", lock=rlock)
+    for each in (lock, rlock, read, write, several):
+        with_any(each)
+        acquired: bool = each.acquire(timeout=2.5)
+        held: bool = each.locked()
+    for one in (lock, rlock, read, write, semaphore, bounded):
+        token: int = one.fencing_token
+        lost: threading.Event = one.lost
+        suspect: bool = one.suspect
+        path: str = one.path
+        owner: zkconcurrent.Contender | None = one.owner()
+        waiters: list[zkconcurrent.Contender] = one.waiters()
+        with_any(one)
+    if owner is not None:
+        said: tuple[str | None, int | None, str | None] = (owner.host, owner.pid, owner.thread)
+        since: datetime.datetime = owner.since
+        numbers: tuple[int, str, int] = (owner.session, owner.node, owner.token)
+    semaphore.acquire(timeout=None, permits=2)
+    semaphore.release(2)
+    bounded.destroy()
+    guarded = lock.guard(zk.transaction())
+    with condition as entered:
+        woken: bool = entered and condition.wait(1.0)
+        found: list[int] = condition.wait_for(lambda: [1])
+        condition.notify(2)
+        condition.notify_all()
+    with_any(condition)
+    with_any(threading.Lock())
+    with_any(threading.RLock())
+    with_any(threading.Semaphore(1))
+    with_any(threading.BoundedSemaphore(1))
+    with_any(threading.Condition())
+    threading.Condition(threading.RLock())
+
+
+def waits(zk: zkconcurrent.Client) -> None:
+    """Use all that can be waited for."""
+    event: zkconcurrent.Event = zkconcurrent.Event(zk, "/app/event")
+    event.set()
+    happened: bool = event.wait(1.0) and event.is_set()
+    event.clear()
+    barrier: zkconcurrent.Barrier = zkconcurrent.Barrier(zk, "/app/barrier", 3, action=lambda: 1, timeout=5.0)
+    index: int = barrier.wait(timeout=None) + barrier.parties + barrier.n_waiting
+    broken: bool = barrier.broken
+    latch: zkconcurrent.CountDownLatch = zkconcurrent.CountDownLatch(zk, "/app/latch", 3)
+    latch.count_down(2)
+    left: int = latch.count
+    opened: bool = latch.wait()
+    for each in (event, barrier, latch):
+        each.destroy()
+
+
+def program(threads: Namespace) -> None:
+    """Do the same on either namespace."""
+    with threads.Lock("lock") as got, threads.RLock("cart"), threads.ReadWriteLock("pair").read_lock:
+        first: bool = got
+    with_any(threads.RLock("cart"))
+    with_any(threads.MultiLock(["cart", "stock"]))
+    with_any(threads.ReadWriteLock("pair").write_lock)
+    with threads.Semaphore("api", 5), threads.BoundedSemaphore("bounded", value=5), threads.Condition("condition"):
+        threads.Event("go").set()
+    index: int = threads.Barrier("all", 2).wait()
+    latch = threads.CountDownLatch("latch", 2)
+    latch.count_down()
+    left: int = latch.count
+    base: str = threads.path
+
+
+def namespaces(zk: zkconcurrent.Client, config: dict[str, str]) -> Namespace:
+    """Pick one by configuration."""
+    shared: zkconcurrent.SharedNamespace = zkconcurrent.namespace(zk, "/app")
+    local: zkconcurrent.LocalNamespace = zkconcurrent.namespace("local")
+    token: int = shared.RLock("cart", on_lost=told).fencing_token
+    event: threading.Event = local.Event("go")
+    return shared if config["locks"] == "zookeeper" else local
+
+
+def decorated(zk: zkconcurrent.Client, threads: Namespace) -> None:
+    """Use `synchronized` on what it is for; the types of what is decorated stay."""
+
+    @synchronized(zk, "/users/{user}")
+    def pay(user: int, amount: float = 1.0) -> str:
+        return f"{user} {amount}"
+
+    @synchronized(threads, "rows/{name}")
+    def rows(name: str) -> Iterator[int]:
+        yield len(name)
+
+    @contextmanager
+    @synchronized(lambda: zk, "/blocks/{name}")
+    def block(name: str) -> Iterator[int]:
+        yield len(name)
+
+    @synchronized(threading.Lock())
+    def alone() -> None: ...
+
+    class Account:
+        @synchronized(zkconcurrent.RLock(zk, "/app/lock"))
+        def method(self, amount: int) -> int:
+            return amount
+
+        @classmethod
+        @synchronized(zk, "/classes/{cls}")
+        def of(cls, number: int) -> Account:
+            return cls()
+
+        @staticmethod
+        @synchronized(zk, "/numbers/{number}")
+        def static(number: int) -> int:
+            return number
+
+    said: str = pay(7, amount=2.0)
+    kept: Callable[[int, float], str] = pay
+    total: int = sum(rows("x")) + Account().method(1) + Account.static(2) + Account.of(1).method(1)
+    with block("x") as length, synchronized(zk, "/app/report") as got:
+        both: tuple[int, bool] = (length, got)
+    alone()
+
+
+def errors(zk: zkconcurrent.Client) -> str:
+    """Handle each error."""
+    try:
+        locks(zk)
+    except zkconcurrent.LockLostError as error:
+        runtime: RuntimeError = error
+        return error.path
+    except (zkconcurrent.ClientError, zkconcurrent.RefusedError, zkconcurrent.ForeignNodeError) as refused:
+        return refused.path
+    except zkconcurrent.SequenceExhaustedError as end:
+        return end.path
+    except zkconcurrent.ZkConcurrentError as any_of_them:
+        return any_of_them.path
+    return ""
+
+
+def main() -> None:
+    """Open a client and do it all."""
+    with zkconcurrent.connect("zk://host1,host2/app?timeout=10", start_timeout=5.0, read_only=False) as zk:
+        client: zkconcurrent.Client = zk
+        program(namespaces(client, {"locks": "zookeeper"}))
+        locks(zk)
+        waits(zk)
+        decorated(zk, zkconcurrent.namespace(zk))
+        errors(zk)

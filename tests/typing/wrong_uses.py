@@ -1,0 +1,57 @@
+"""What a type checker must refuse, for it alone: each line that ends with `# wrong` is, and no other."""
+
+from __future__ import annotations
+
+import threading
+
+import zkconcurrent
+from zkconcurrent import LockLike, Namespace, synchronized
+
+zk = zkconcurrent.connect("zk://host")
+mutex = zkconcurrent.Mutex  # wrong
+zkconcurrent.connect(b"zk://host")  # wrong
+zkconcurrent.connect("zk://host", start_timeout="5")  # wrong
+zkconcurrent.Lock(zk)  # wrong
+zkconcurrent.Lock(zk, 1)  # wrong
+zkconcurrent.Lock(zk, "/app/lock", told=print)  # wrong
+zkconcurrent.RLock(zk, "/app/lock", on_lost=1)  # wrong
+zkconcurrent.Semaphore(zk, "/app/api", "5")  # wrong
+zkconcurrent.Barrier(zk, "/app/barrier")  # wrong
+zkconcurrent.CountDownLatch(zk, "/app/latch", None)  # wrong
+zkconcurrent.MultiLock(zkconcurrent.Lock(zk, "/app/lock"))  # wrong
+zkconcurrent.MultiLock([threading.Lock()])  # wrong
+zkconcurrent.Condition(zk, "/app/condition", threading.RLock())  # wrong
+token: str = zkconcurrent.RLock(zk, "/app/lock").fencing_token  # wrong
+zkconcurrent.RLock(zk, "/app/lock").fencing_token = 1  # wrong
+zkconcurrent.RLock(zk, "/app/lock").acquire(timeout="1")  # wrong
+zkconcurrent.RLock(zk, "/app/lock").lock()  # wrong
+zkconcurrent.Event(zk, "/app/event").notify()  # wrong
+
+threads: Namespace = zkconcurrent.namespace("local")
+threads.RLock()  # wrong
+threads.Mutex("cart")  # wrong
+threads.RLock("cart").unlock()  # wrong
+threads.Semaphore("api", "5")  # wrong
+threads.MultiLock([1])  # wrong
+local = zkconcurrent.namespace("local")
+local.RLock("cart").fencing_token  # wrong
+zkconcurrent.namespace(zk, 1)  # wrong
+
+held: LockLike = zkconcurrent.RLock(zk, "/app/lock")
+held = threading.Lock()
+held = threading.Event()  # wrong
+held = zkconcurrent.ReadWriteLock(zk, "/app/pair")  # wrong
+held = zkconcurrent.Barrier(zk, "/app/barrier", 2)  # wrong
+held.fencing_token  # wrong
+
+
+@synchronized(zk, "/users/{user}")
+def pay(user: int) -> str:
+    """Pay."""
+    return str(user)
+
+
+pay("x")  # wrong
+number: int = pay(1)  # wrong
+synchronized(zk, 1)  # wrong
+synchronized(zk, "/app/lock")(7)  # wrong

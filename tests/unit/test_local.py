@@ -1,0 +1,259 @@
+"""A local namespace: `threading`'s own objects, one for a name; what that lacks keeps the rules of the shared."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import zkconcurrent
+from tests.conftest import Eventually, InThread
+from zkconcurrent import LocalNamespace
+
+
+@pytest.fixture
+def threads() -> LocalNamespace:
+    """A namespace."""
+    return zkconcurrent.namespace("local", "/app")
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("Lock", ()),
+        ("RLock", ()),
+        ("Condition", ()),
+        ("Semaphore", (3,)),
+        ("BoundedSemaphore", (3,)),
+        ("Event", ()),
+        ("Barrier", (2,)),
+    ],
+)
+def test_they_are_threadings(threads: LocalNamespace, name: str, arguments: tuple[Any, ...]) -> None:
+    """What `threading` has is an object of `threading`, the same for the same name, another for another."""
+    make = getattr(threads, name)
+    one = make("one", *arguments)
+    assert type(one) is type(getattr(threading, name)(*arguments))
+    assert make("one", *arguments) is one
+    assert make("other", *arguments) is not one
+    assert getattr(zkconcurrent.namespace("local"), name)("one", *arguments) is not one
+
+
+def test_terms(threads: LocalNamespace) -> None:
+    """What all must agree on must be said alike: a value, the parties, a count, a condition's lock."""
+    assert threads.Semaphore("s", 2).acquire(blocking=False)
+    threads.Barrier("b", 2)
+    threads.CountDownLatch("l", 2)
+    condition = threads.Condition("c", threads.Lock("lock"))
+    with pytest.raises(ValueError, match="'/app/s' was made with value=2, not 3"):
+        threads.Semaphore("s", 3)
+    with pytest.raises(ValueError, match="parties=2, not 3"):
+        threads.Barrier("b", 3)
+    with pytest.raises(ValueError, match="count=2, not 3"):
+        threads.CountDownLatch("l", 3)
+    with pytest.raises(ValueError, match="lock="):
+        threads.Condition("c")
+    assert threads.Condition("c", threads.Lock("lock")) is condition
+
+
+def test_what_is_kept(threads: LocalNamespace) -> None:
+    """A lock goes with its last object; what others find as it was left, stays."""
+    threads.Lock("lock").acquire()
+    threads.Event("event").set()
+    threads.Semaphore("semaphore", 0).release()
+    threads.CountDownLatch("latch", 2).count_down()
+    gc.collect()
+    assert not threads.Lock("lock").locked()
+    assert threads.Event("event").is_set()
+    assert threads.Semaphore("semaphore", 0).acquire(blocking=False)
+    assert threads.CountDownLatch("latch", 2).count == 1
+    assert len(threads._made_as) == 3
+
+
+def test_repr(threads: LocalNamespace) -> None:
+    """It says what it is and where."""
+    assert repr(threads) == "<zkconcurrent.LocalNamespace path='/app'>"
+    assert threads.path == "/app"
+
+
+def test_a_read_lock_has_no_condition(threads: LocalNamespace) -> None:
+    """A read lock is refused for a condition, as the shared one is."""
+    pair = threads.ReadWriteLock("pair")
+    with pytest.raises(TypeError, match="read lock"):
+        threads.Condition("c", pair.read_lock)
+    assert threads.Condition("c", pair.write_lock)
+
+
+def test_a_condition_of_a_write_lock(threads: LocalNamespace, in_thread: InThread, eventually: Eventually) -> None:
+    """A wait gives up all levels of the write lock and has them again; who reads too is refused, as by the shared."""
+    pair = threads.ReadWriteLock("pair")
+    condition = threads.Condition("c", pair.write_lock)
+    waits = threading.Event()
+
+    def wait() -> bool:
+        with pair.write_lock, condition:
+            waits.set()
+            woken = condition.wait(20)
+            pair.write_lock.release()
+            pair.write_lock.acquire()
+            return woken
+
+    waiting = in_thread(wait)
+    assert waits.wait(20)
+    with condition:
+        condition.notify()
+        with pair.read_lock, pytest.raises(RuntimeError, match="read lock"):
+            condition.wait(0.1)
+    assert waiting.result(20)
+    assert not pair.write_lock.locked()
+    eventually(lambda: pair.read_lock.acquire(False))
+    pair.read_lock.release()
+
+
+def test_readers_together_writers_alone(threads: LocalNamespace, in_thread: InThread) -> None:
+    """Readers hold together, a writer alone; to try either against the other fails, in time."""
+    pair = threads.ReadWriteLock("pair")
+    holds, go = threading.Event(), threading.Event()
+
+    def hold(lock: Any) -> None:
+        with lock:
+            holds.set()
+            assert go.wait(20)
+
+    reading = in_thread(hold, pair.read_lock)
+    assert holds.wait(20)
+    with pair.read_lock:
+        assert pair.read_lock.locked()
+    began = time.monotonic()
+    assert not pair.write_lock.acquire(timeout=0.2)
+    assert not pair.write_lock.acquire(False)
+    assert 0.2 <= time.monotonic() - began < 5
+    go.set()
+    reading.result(20)
+    go.clear()
+    holds.clear()
+    writing = in_thread(hold, pair.write_lock)
+    assert holds.wait(20)
+    assert not pair.read_lock.acquire(timeout=0.2)
+    assert not pair.write_lock.acquire(False)
+    go.set()
+    writing.result(20)
+    assert pair.write_lock.acquire(False)
+    pair.write_lock.release()
+
+
+def test_order_of_arrival(threads: LocalNamespace, in_thread: InThread, eventually: Eventually) -> None:
+    """A reader that comes behind a waiting writer waits for it."""
+    pair = threads.ReadWriteLock("pair")
+    order = []
+
+    def visit(lock: Any, what: str) -> None:
+        with lock:
+            order.append(what)
+
+    with pair.read_lock:
+        coming = []
+        for n, (lock, what) in enumerate([(pair.write_lock, "w1"), (pair.read_lock, "r"), (pair.write_lock, "w2")]):
+            coming.append(in_thread(visit, lock, what))
+            eventually(lambda came=n + 1: len(pair._line) == came)
+        assert not pair.read_lock.locked() or order == []
+    for each in coming:
+        each.result(20)
+    assert order == ["w1", "r", "w2"]
+    assert pair._line == []
+
+
+def test_a_writer_that_gave_up_lets_readers_in(
+    threads: LocalNamespace, in_thread: InThread, eventually: Eventually
+) -> None:
+    """A reader that waits only for a writer in the line goes in when that one's time is up."""
+    pair = threads.ReadWriteLock("pair")
+    with pair.read_lock:
+        writer = in_thread(pair.write_lock.acquire, True, 0.5)
+        eventually(lambda: len(pair._line) == 1)
+        assert in_thread(pair.read_lock.acquire, True, 10).result(5)
+        assert not writer.result(20)
+
+
+def test_reentrancy_and_downgrade(threads: LocalNamespace, in_thread: InThread) -> None:
+    """Both are re-entrant; who writes may read, and then give up writing only; who reads can't begin to write."""
+    pair = threads.ReadWriteLock("pair")
+    with pair.write_lock, pair.write_lock:
+        assert pair.read_lock.acquire()
+        assert pair.read_lock.acquire()
+    assert not in_thread(pair.write_lock.acquire, False).result(20)
+    with pytest.raises(RuntimeError, match="read lock"):
+        pair.write_lock.acquire()
+    pair.read_lock.release()
+    pair.read_lock.release()
+    with pytest.raises(RuntimeError, match="un-acquired"):
+        pair.read_lock.release()
+    with pair.write_lock, pytest.raises(RuntimeError, match="un-acquired"):
+        in_thread(pair.write_lock.release).result(20)
+
+
+def test_several_locks(threads: LocalNamespace, in_thread: InThread) -> None:
+    """All are held or none is, in one order; a deadline is for all; it may be acquired again."""
+    both, one = threads.MultiLock(["b", "a"]), threads.RLock("b")
+    assert both.locks == (threads.RLock("a"), one)
+    with both, both:
+        assert not in_thread(one.acquire, False).result(20)
+    held, go = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with one:
+            held.set()
+            assert go.wait(20)
+
+    holding = in_thread(hold)
+    assert held.wait(20)
+    began = time.monotonic()
+    assert not both.acquire(timeout=0.2)
+    assert not both.acquire(False)
+    assert 0.2 <= time.monotonic() - began < 5
+    assert in_thread(threads.RLock("a").acquire, False).result(20)
+    go.set()
+    holding.result(20)
+    with pytest.raises(RuntimeError, match="un-acquired"):
+        both.release()
+
+
+def test_a_latch(threads: LocalNamespace, in_thread: InThread) -> None:
+    """It counts down to zero and no further; who waits goes on then; what is no count is refused."""
+    latch = threads.CountDownLatch("latch", 3)
+    assert not latch.wait(0)
+    assert not latch.wait(0.01)
+    waiting = in_thread(latch.wait)
+    latch.count_down()
+    assert latch.count == 2
+    latch.count_down(7)
+    assert waiting.result(20)
+    assert latch.count == 0
+    assert latch.wait()
+    for make in (lambda: threads.CountDownLatch("n", -1), lambda: latch.count_down(0)):
+        with pytest.raises(ValueError, match="must"):
+            make()
+    with pytest.raises(TypeError, match="must be an int"):
+        latch.count_down(1.5)  # type: ignore[arg-type]
+
+
+LOCKS: list[Callable[[LocalNamespace], Any]] = [
+    lambda threads: threads.RLock("lock"),
+    lambda threads: threads.MultiLock(["lock"]),
+    lambda threads: threads.ReadWriteLock("lock").read_lock,
+    lambda threads: threads.ReadWriteLock("lock").write_lock,
+]
+
+
+@pytest.mark.parametrize("make", LOCKS)
+@pytest.mark.parametrize(
+    ("arguments", "error"), [((False, 1), ValueError), ((True, -2), ValueError), ((True, 1e20), OverflowError)]
+)
+def test_arguments(threads: LocalNamespace, make: Any, arguments: Any, error: type[Exception]) -> None:
+    """What `threading` refuses for a timeout, all of them refuse."""
+    with pytest.raises(error):
+        make(threads).acquire(*arguments)

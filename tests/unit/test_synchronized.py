@@ -1,0 +1,428 @@
+"""Templates of paths are checked when a function is decorated, and no argument leads out of what they say."""
+
+from __future__ import annotations
+
+import datetime
+import enum
+import functools
+import inspect
+import threading
+import types
+import uuid
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import wrapt
+from hypothesis import example, given
+from hypothesis import strategies as st
+from kazoo.client import KazooClient
+
+import zkconcurrent
+from tests.conftest import InThread
+from zkconcurrent import synchronized
+from zkconcurrent._paths import check_path
+from zkconcurrent._synchronized import Template, escape
+
+client = KazooClient()  # never started: nothing is sent
+
+
+def pay(user: Any, amount: int = 1, *args: object, **options: object) -> object:
+    """Pay."""
+    return user, amount, args, options
+
+
+@pytest.mark.parametrize(
+    ("template", "told"),
+    [
+        ("/users/{id}", "pay has no argument 'id'.* it has user, amount, args, options"),
+        ("/users/{user", "expected '}'"),
+        ("/users/}", "Single '}'"),
+        ("/users/{}", "name an argument"),
+        ("/users/{0}", "name an argument"),
+        ("/users/{.id}", "name an argument"),
+        ("/users/{user.}", "Empty attribute"),
+        ("/users/{user[}", "expected|Missing"),
+        ("/users/{user!x}", "conversion|Unknown"),
+        ("/users/{user:{amount}}", "a field in the format"),
+        ("/users/{user}{amount}", "two fields in one part"),
+        ("/users/{user}-{amount}", "two fields in one part"),
+        ("users/{user}", "start with '/'"),
+        ("/users/{user}/", "at its end"),
+        ("/users//{user}", "empty part"),
+        ("/users/../{user}", "'..'"),
+        ("/zookeeper/{user}", "reserved"),
+        ("/", "root"),
+        ("", "start with '/'"),
+    ],
+)
+def test_a_bad_template_is_refused(template: str, told: str) -> None:
+    """Bad syntax, an unknown argument and a bad path are a ValueError when the function is decorated."""
+    with pytest.raises(ValueError, match=told):
+        synchronized(client, template)(pay)
+
+
+@pytest.mark.parametrize(
+    ("template", "arguments", "path"),
+    [
+        ("/pay", {}, "/pay"),
+        ("/users/{user}", {"user": 7}, "/users/7"),
+        ("/{user.real}/x{amount:03d}y/{{z}}", {"user": 7, "amount": 5}, "/7/x005y/{z}"),
+        ("/{options[to]}/{args[0]}", {"options": {"to": "you"}, "args": ("a",)}, "/you/a"),
+        ("/{user!r}", {"user": "a/b"}, "/'a%2Fb'"),
+        ("/{user:%Y-%m-%d}", {"user": datetime.date(2030, 1, 2)}, "/2030-01-02"),
+        ("/{user}", {"user": uuid.UUID(int=0)}, "/00000000-0000-0000-0000-000000000000"),
+        ("/{user}", {"user": b"a"}, "/b'a'"),
+        ("/{user.name}", {"user": enum.Enum("Color", "RED").RED}, "/RED"),  # type: ignore[attr-defined]
+        ("/x/{user}", {"user": "/etc/../.."}, "/x/%2Fetc%2F..%2F.."),
+        ("/x/{user}", {"user": ".."}, "/x/%2E%2E"),
+        ("/x/.{user}", {"user": "."}, "/x/.%2E"),
+        ("/x/{user}", {"user": "a%2Fb"}, "/x/a%252Fb"),
+        ("/x/{user}", {"user": "\0"}, "/x/%00"),
+        ("/x/{user}", {"user": "löck"}, "/x/löck"),
+        ("/x/{user}", {"user": "😀"}, "/x/%F0%9F%98%80"),
+    ],
+)
+def test_a_path(template: str, arguments: dict[str, Any], path: str) -> None:
+    """A field is its value's text, as `str.format` makes it, escaped to be one part of the path."""
+    assert Template(template).path(arguments) == path
+
+
+@pytest.mark.parametrize("value", [None, object(), set(), frozenset("a"), type, threading.Lock(), lambda: 0])
+def test_a_value_without_a_text(value: object) -> None:
+    """What has no text that is the same in all processes is a TypeError when called, and nothing is locked or run."""
+    if value is type:
+        value = type("User", (), {})()
+    ran = []
+    function = synchronized(client, "/users/{user}")(lambda user: ran.append(user))
+    with pytest.raises(TypeError, match=r"\{user\} of '/users/\{user\}' is of the type"):
+        function(value)
+    assert not ran
+
+
+def test_an_empty_value() -> None:
+    """An empty text is a ValueError when called."""
+    with pytest.raises(ValueError, match=r"\{user\} .* is empty"):
+        synchronized(client, "/users/{user}")(pay)("")
+
+
+@given(st.text(min_size=1), st.text(min_size=1))
+@example(".", "%2E")
+@example("/", "%2F")
+@example("..", "%2E%2E")
+@example("😀", "%F0%9F%98%80")
+def test_an_escape(one: str, other: str) -> None:
+    """Whatever the text, it is one part of a path that ZooKeeper takes, below the base; two texts are two parts."""
+    assert check_path(f"/base/{escape(one)}").count("/") == 2
+    assert (escape(one) == escape(other)) == (one == other)
+
+
+@given(st.tuples(st.text(min_size=1), st.text(min_size=1)), st.tuples(st.text(min_size=1), st.text(min_size=1)))
+@example(("a/b", "c"), ("a", "b/c"))
+@example(("ay/x", "c"), ("a", "x/yc"))
+def test_different_values_are_different_paths(one: tuple[str, str], other: tuple[str, str]) -> None:
+    """Two calls have one path only if all their values are the same."""
+    template = Template("/x{a}y/x{b}")
+    paths = [template.path({"a": a, "b": b}) for a, b in (one, other)]
+    assert (paths[0] == paths[1]) == (one == other)
+
+
+# -- what is decorated -----------------------------------------------------------------------------------------------
+
+local = zkconcurrent.namespace("local")
+
+
+async def coroutine(user: int) -> None:
+    """Can't be."""
+
+
+async def stream(user: int) -> AsyncIterator[int]:
+    """Can't be."""
+    yield user
+
+
+@pytest.mark.parametrize("function", [coroutine, stream, functools.partial(coroutine, 1), staticmethod(coroutine)])
+@pytest.mark.parametrize("where", [(client, "/users"), (local, "users"), (threading.Lock(),)])
+def test_async_is_refused(where: tuple[Any, ...], function: Callable[..., Any]) -> None:
+    """An `async def` is a TypeError when it is decorated, which says what to do."""
+    with pytest.raises(TypeError, match=r"async function .*asyncio.to_thread"):
+        synchronized(*where)(function)
+
+
+def test_async_in_disguise() -> None:
+    """A function that turns out to return a coroutine is a TypeError when called: nothing of that has run."""
+
+    @synchronized(local, "disguise")
+    def function() -> Any:
+        return coroutine(1)
+
+    with pytest.raises(TypeError, match="async function"):
+        function()
+    assert not local.RLock("disguise")._is_owned()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("what", [int, type("User", (), {}), 7, None])
+def test_what_is_no_function(what: Any) -> None:
+    """A class, or what can't be called, is a TypeError when it is decorated."""
+    with pytest.raises(TypeError, match="for functions and methods"):
+        synchronized(local, "users")(what)
+
+
+@pytest.mark.parametrize("where", [None, 7, "local"])
+def test_where_is_somewhere(where: Any) -> None:
+    """What is neither client, namespace, function nor lock is a TypeError at once."""
+    for arguments in ((where,), (where, "/users")):
+        with pytest.raises(TypeError, match="give a"):
+            synchronized(*arguments)
+    with pytest.raises(TypeError, match="template must be a str"):
+        synchronized(client, 7)  # type: ignore[arg-type]
+    for path in ("/users", "../{user}"):
+        with pytest.raises(ValueError, match=r"relative|bad name"):
+            synchronized(local, path)
+
+
+def held(name: str) -> bool:
+    """Return whether this thread holds the lock of that name."""
+    return bool(local.RLock(name)._is_owned())  # type: ignore[attr-defined]
+
+
+class Account:
+    """Has methods of all kinds."""
+
+    number = 7
+
+    @synchronized(local, "methods/{self.number}/{amount}")
+    def method(self, amount: int = 1) -> bool:
+        """Pay from it."""
+        return held(f"methods/{self.number}/{amount}")
+
+    @synchronized(local, "classes/{cls.number}/{amount}")
+    @classmethod
+    def above(cls, amount: int = 1) -> bool:
+        """Pay from all."""
+        return held(f"classes/{cls.number}/{amount}")
+
+    @classmethod
+    @synchronized(local, "classes/{cls.number}/{amount}")
+    def below(cls, amount: int = 1) -> bool:
+        """Pay from all."""
+        return held(f"classes/{cls.number}/{amount}")
+
+    @synchronized(local, "statics/{amount}")
+    @staticmethod
+    def static(amount: int = 1) -> bool:
+        """Pay."""
+        return held(f"statics/{amount}")
+
+    @staticmethod
+    @synchronized(local, "statics/{amount}")
+    def static_below(amount: int = 1) -> bool:
+        """Pay."""
+        return held(f"statics/{amount}")
+
+    @property
+    @synchronized(local, "property/{self.number}")
+    def balance(self) -> bool:
+        """What is left."""
+        return held(f"property/{self.number}")
+
+
+class Savings(Account):
+    """Has them by inheritance."""
+
+    number = 8
+
+
+@pytest.mark.parametrize("kind", [Account, Savings])
+def test_methods(kind: type[Account]) -> None:
+    """Each kind of method, called in each way, holds the lock that its arguments name: defaults, `self`, `cls`."""
+    account = kind()
+    for call in (account.method, functools.partial(kind.method, account), account.above, kind.above, account.below):
+        assert call()
+        assert call(amount=2)
+        assert call(3)
+    for static in (kind.below, kind.static, account.static, kind.static_below, account.static_below):
+        assert static(4)
+        assert static()
+    assert account.balance
+    assert not held("methods/7/1")
+
+
+def test_a_bound_method_and_a_partial() -> None:
+    """A method that is bound already, a partial and a callable object are functions too."""
+    account = Account()
+    plain = types.MethodType(lambda self, amount: (self, held(f"bound/{self.number}/{amount}")), account)
+    assert synchronized(local, "bound/{self.number}/{amount}")(plain)(5) == (account, True)
+    assert synchronized(local, "partial/{amount}")(functools.partial(lambda _, amount: held(f"partial/{amount}"), 1))(
+        amount=6
+    )
+
+
+def test_wrong_arguments() -> None:
+    """A call with arguments that the function does not take is a TypeError, and runs nothing."""
+    with pytest.raises(TypeError, match=r"amount|missing"):
+        synchronized(local, "x/{user}")(lambda user: user)(amount=1)
+
+
+def test_it_looks_as_before() -> None:
+    """Name, signature, docstring and annotations stay; a decorated generator function is one still."""
+    function = synchronized(client, "/users/{user}")(pay)
+    assert function.__name__ == "pay"
+    assert function.__doc__ == "Pay."
+    assert inspect.signature(function) == inspect.signature(pay)
+    assert function.__wrapped__ is pay  # type: ignore[attr-defined]
+    assert list(inspect.signature(Account().method).parameters) == ["amount"]
+    assert inspect.isgeneratorfunction(counting)
+
+
+def test_the_result_and_the_error() -> None:
+    """The result and what is raised pass, and the lock is free after either."""
+
+    def fail(user: int) -> None:
+        raise KeyError(user)
+
+    assert synchronized(local, "a/{user}")(pay)(1, 2, 3, to=4) == (1, 2, (3,), {"to": 4})
+    with pytest.raises(KeyError):
+        synchronized(local, "a/{user}")(fail)(1)
+    assert not held("a/1")
+
+
+def test_recursion(in_thread: InThread) -> None:
+    """Functions with one path may call each other; another thread's call waits."""
+
+    @synchronized(local, "recursion/{n}")
+    def outer(n: int) -> Any:
+        return inner(n), in_thread(lambda: local.RLock(f"recursion/{n}").acquire(blocking=False)).result(20)
+
+    @synchronized(local, "recursion/{m}")
+    def inner(m: int) -> bool:
+        return held(f"recursion/{m}")
+
+    assert outer(3) == (True, False)
+
+
+@synchronized(local, "generators/{name}")
+def counting(name: str, n: int = 3) -> Generator[Any, Any, str]:
+    """Count, and say whether the lock is held."""
+    for _ in range(n):
+        try:
+            sent = yield held(f"generators/{name}")
+        except KeyError as error:
+            sent = error
+        if sent is not None:
+            yield sent
+    return "end"
+
+
+def test_generators() -> None:
+    """A generator holds the lock from its first step to its last, also while it stands at a yield; not before."""
+    running = counting("a")
+    assert not held("generators/a")
+    assert next(running) is True
+    assert held("generators/a")
+    assert running.send("sent") == "sent"
+    assert next(running) is True
+    assert isinstance(running.throw(KeyError("thrown")), KeyError)
+    assert next(running) is True
+    with pytest.raises(StopIteration) as stopped:
+        next(running)
+    assert stopped.value.value == "end"
+    assert not held("generators/a")
+    assert list(counting("a")) == [True] * 3
+
+
+def test_generators_that_end_early() -> None:
+    """A generator that is closed, dropped, or raises lets go of the lock."""
+    running = counting("b")
+    next(running)
+    running.close()
+    assert not held("generators/b")
+    for _ in counting("b"):
+        assert held("generators/b")
+        break
+    assert not held("generators/b")
+    running = counting("b")
+    next(running)
+    with pytest.raises(ZeroDivisionError):
+        running.throw(ZeroDivisionError())
+    assert not held("generators/b")
+    counting("b")  # never begun
+    assert not held("generators/b")
+
+
+def test_a_generator_of_another_thread(in_thread: InThread) -> None:
+    """A generator that ends in another thread than it began in is a RuntimeError there, as is the lock's release."""
+    running = counting("c", 1)
+    next(running)
+    with pytest.raises(RuntimeError, match="un-acquired"):
+        in_thread(next, running).result(20)
+    local.RLock("generators/c").release() if held("generators/c") else None
+
+
+def test_a_context_manager() -> None:
+    """Below `contextmanager`, the block holds the lock."""
+
+    @contextmanager
+    @synchronized(local, "blocks/{name}")
+    def transaction(name: str) -> Iterator[bool]:
+        yield held(f"blocks/{name}")
+
+    with transaction("x") as got:
+        assert got
+        assert held("blocks/x")
+    assert not held("blocks/x")
+
+
+def test_a_block() -> None:
+    """A path without fields is a block too, re-entrant; one with fields has no arguments there."""
+    block = synchronized(local, "report")
+    with block as got, block:
+        assert got
+        assert held("report")
+    assert not held("report")
+    with pytest.raises(TypeError, match="no arguments for user"), synchronized(local, "users/{user}"):
+        pass
+
+
+def test_a_lock_that_is_there() -> None:
+    """A lock of any kind is held as it is, by functions, generators and blocks."""
+    for lock in (threading.Lock(), local.Lock("there"), local.ReadWriteLock("pair").write_lock):
+        locked = lock.locked
+        assert synchronized(lock)(lambda call: call())(locked)
+        with synchronized(lock):
+            assert locked()
+        assert list(synchronized(lock)(steps)(locked)) == [True]
+        assert not locked()
+
+
+def steps(locked: Callable[[], bool]) -> Iterator[bool]:
+    """Say in a generator what a function says."""
+    yield locked()
+
+
+def test_a_function_says_where() -> None:
+    """A function that returns where is asked for each call, so that a client may be made after a fork."""
+    asked = []
+
+    def where() -> zkconcurrent.LocalNamespace:
+        asked.append(1)
+        return local
+
+    function = synchronized(where, "late/{user}")(lambda user: held(f"late/{user}"))
+    assert not asked
+    assert function(1)
+    assert function(2)
+    assert len(asked) == 2
+
+
+def test_wrapt_holds_ours_too() -> None:
+    """`wrapt.synchronized` takes a local lock as it takes `threading`'s."""
+    lock = local.ReadWriteLock("wrapt").write_lock
+
+    @wrapt.synchronized(lock)
+    def function() -> bool:
+        return lock.locked()
+
+    assert function()
+    assert not lock.locked()

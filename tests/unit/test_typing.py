@@ -1,0 +1,81 @@
+"""What a type checker sees of the library, as its user: all public names, complete, and what is wrong as wrong."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import zkconcurrent
+
+ROOT = Path(__file__).parents[2]
+PROGRAMS = ROOT / "tests" / "typing"
+
+
+@pytest.fixture(scope="module")
+def errors() -> dict[str, list[int]]:
+    """The lines that mypy, strict and without settings, finds wrong in each user's program."""
+    pytest.importorskip("mypy", reason="it is installed by the extras test and lint")
+    files = [str(path) for path in sorted(PROGRAMS.glob("[a-z]*.py"))]
+    # The library's own imports are none of its user's business: kazoo has no types.
+    options = ["--strict", "--config-file=", "--follow-imports=silent", "--disable-error-code=unused-ignore"]
+    command = [sys.executable, "-m", "mypy", *options, "--no-error-summary", "--no-color-output", *files]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300, check=False)
+    assert not done.stderr
+    found: dict[str, list[int]] = {Path(file).name: [] for file in files}
+    for file, line in re.findall(r"^(.*?):(\d+): error:", done.stdout, re.MULTILINE):
+        found[Path(file).name].append(int(line))
+    return found
+
+
+def test_a_users_program(errors: dict[str, list[int]]) -> None:
+    """A program that uses every public name passes `mypy --strict`."""
+    assert errors["uses_every_name.py"] == []
+
+
+def test_wrong_uses(errors: dict[str, list[int]]) -> None:
+    """Each wrong use is an error, and nothing beside it is."""
+    lines = (PROGRAMS / "wrong_uses.py").read_text().splitlines()
+    assert sorted(set(errors["wrong_uses.py"])) == [n for n, line in enumerate(lines, 1) if line.endswith("# wrong")]
+
+
+def test_every_name_is_used() -> None:
+    """The program uses all that `__all__` lists."""
+    tree = ast.parse((PROGRAMS / "uses_every_name.py").read_text())
+    used = {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "zkconcurrent"
+    }
+    used |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert set(zkconcurrent.__all__) <= used
+
+
+def test_the_types_are_shipped() -> None:
+    """The package says that it has types."""
+    assert (Path(zkconcurrent.__file__).parent / "py.typed").is_file()
+
+
+@pytest.mark.parametrize(
+    "lock",
+    [threading.Lock(), threading.RLock(), threading.Semaphore(), threading.Condition()],
+    ids=lambda lock: type(lock).__name__,
+)
+def test_locks_of_threading_are_like_ours(lock: object) -> None:
+    """`isinstance` knows the standard library's locks as such, and an event, which can't be held, not."""
+    assert isinstance(lock, zkconcurrent.LockLike)
+    assert not isinstance(threading.Event(), zkconcurrent.LockLike)
+
+
+@pytest.mark.parametrize(
+    "name", ["Lock", "RLock", "ReadLock", "WriteLock", "Semaphore", "BoundedSemaphore", "Condition", "MultiLock"]
+)
+def test_ours_are_like_them(name: str) -> None:
+    """All that can be held has what `LockLike` asks; what can't, has not."""
+    assert issubclass(getattr(zkconcurrent, name), zkconcurrent.LockLike)
+    assert not issubclass(zkconcurrent.Barrier, zkconcurrent.LockLike)

@@ -1,0 +1,333 @@
+"""The names of a namespace on the standard library alone: for tests without a server, and for programs of one process.
+
+What `threading` has is `threading`'s own object. What it lacks is here in its smallest honest form, with the rules of
+the shared one: in order of arrival, re-entrant where that is.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any, TypeVar
+
+from ._face import check_timeout
+from ._latch import check_int
+from ._paths import ancestors, check_name, check_path
+
+T = TypeVar("T")
+
+
+class LocalNamespace:
+    """The names of `threading` for the threads of this process: see `namespace`.
+
+    What is made twice by one name is one object. It is kept for as long as somebody has it, and what others find as it
+    was left (semaphores, events, barriers, latches) for as long as the namespace. Nothing here is ever lost, so no
+    `on_lost` is ever called; nor is there anything else that `threading` does not have.
+    """
+
+    def __init__(self, path: str = "/") -> None:
+        self._path = path if path == "/" else check_path(path)
+        self._lock = threading.Lock()
+        self._objects: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
+        self._made_as: weakref.WeakKeyDictionary[Any, tuple[str, dict[str, object]]] = weakref.WeakKeyDictionary()
+        self._kept: list[object] = []
+
+    @property
+    def path(self) -> str:
+        """The path that all names lie below, as they would in ZooKeeper."""
+        return self._path
+
+    def _one(self, kind: str, name: str, make: Callable[[], T], *, keep: bool = False, **terms: object) -> T:
+        """Return the object of that name, made now if there is none.
+
+        Raises:
+            ValueError: the name is bad, nests with another, is of another kind, or was made on other terms.
+        """
+        path = check_name(self._path, name)
+        with self._lock:
+            found = self._objects.get(path)
+            if found is None:
+                live = list(self._objects)
+                if below := [each for each in live if each.startswith(f"{path}/") or each in ancestors(path)]:
+                    raise ValueError(f"{path!r} and {below[0]!r} nest; paths of different objects must not")
+                found = self._objects[path] = make()
+                self._made_as[found] = kind, terms
+                if keep:
+                    self._kept.append(found)
+            made_as, made_on = self._made_as[found]
+        if made_as != kind:
+            raise ValueError(f"{path!r} is a {made_as} of this namespace already; a {kind} needs another path")
+        for term, value in terms.items():
+            if made_on[term] is not value and made_on[term] != value:
+                raise ValueError(f"{path!r} was made with {term}={made_on[term]!r}, not {value!r}")
+        return found
+
+    def Lock(self, name: str, *, on_lost: Callable[[Any], object] | None = None) -> threading.Lock:  # noqa: ARG002, N802
+        """Return the `threading.Lock` of that name."""
+        return self._one("Lock", name, threading.Lock)
+
+    def RLock(self, name: str, *, on_lost: Callable[[Any], object] | None = None) -> threading.RLock:  # noqa: ARG002, N802
+        """Return the `threading.RLock` of that name."""
+        return self._one("RLock", name, threading.RLock)
+
+    def Condition(self, name: str, lock: Any = None) -> threading.Condition:  # noqa: N802
+        """Return the `threading.Condition` of that name; of a lock of this namespace, if one is given."""
+        if isinstance(lock, Side) and not lock._writes:
+            raise TypeError("a read lock can't be a condition's: many hold it together, so who changes nothing waits")
+        return self._one("Condition", name, lambda: threading.Condition(lock), lock=lock)
+
+    def Semaphore(  # noqa: N802
+        self,
+        name: str,
+        value: int = 1,
+        *,
+        on_lost: Callable[[Any], object] | None = None,  # noqa: ARG002
+    ) -> threading.Semaphore:
+        """Return the `threading.Semaphore` of that name."""
+        return self._one("Semaphore", name, lambda: threading.Semaphore(value), keep=True, value=value)
+
+    def BoundedSemaphore(  # noqa: N802
+        self,
+        name: str,
+        value: int = 1,
+        *,
+        on_lost: Callable[[Any], object] | None = None,  # noqa: ARG002
+    ) -> threading.BoundedSemaphore:
+        """Return the `threading.BoundedSemaphore` of that name."""
+        return self._one("BoundedSemaphore", name, lambda: threading.BoundedSemaphore(value), keep=True, value=value)
+
+    def Event(self, name: str) -> threading.Event:  # noqa: N802
+        """Return the `threading.Event` of that name."""
+        return self._one("Event", name, threading.Event, keep=True)
+
+    def Barrier(  # noqa: N802
+        self, name: str, parties: int, action: Callable[[], object] | None = None, timeout: float | None = None
+    ) -> threading.Barrier:
+        """Return the `threading.Barrier` of that name; the action and the timeout are those it was first made with."""
+        if parties < 1:
+            raise ValueError("parties must be >= 1")
+        call: Any = action  # whatever it returns is ignored
+        return self._one("Barrier", name, lambda: threading.Barrier(parties, call, timeout), keep=True, parties=parties)
+
+    def ReadWriteLock(self, name: str, *, on_lost: Callable[[Any], object] | None = None) -> ReadWriteLock:  # noqa: ARG002, N802
+        """Return the `ReadWriteLock` of that name."""
+        return self._one("ReadWriteLock", name, ReadWriteLock)
+
+    def CountDownLatch(self, name: str, count: int) -> CountDownLatch:  # noqa: N802
+        """Return the `CountDownLatch` of that name."""
+        return self._one("CountDownLatch", name, lambda: CountDownLatch(count), keep=True, count=count)
+
+    def MultiLock(self, names: Iterable[str]) -> MultiLock:  # noqa: N802
+        """Return one lock of the RLocks of those names."""
+        return MultiLock({name: self.RLock(name) for name in check_names(names)})
+
+    def __repr__(self) -> str:
+        return f"<zkconcurrent.{type(self).__name__} path={self._path!r}>"
+
+
+def check_names(names: Iterable[str]) -> list[str]:
+    """Return the names of a MultiLock's locks, sorted.
+
+    Raises:
+        TypeError: it is one string.
+        ValueError: there is none, or one is there twice.
+    """
+    if isinstance(names, str):
+        raise TypeError("a MultiLock is of several names: give a list of them")
+    found = sorted(names)
+    if not found:
+        raise ValueError("a MultiLock needs at least one lock")
+    for one, other in itertools.pairwise(found):
+        if one == other:
+            raise ValueError(f"{one!r} is twice in the MultiLock: it would wait for itself")
+    return found
+
+
+class Held:
+    """A `with` block over `acquire` and `release`."""
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Acquire it; as `threading.RLock`."""
+        raise NotImplementedError
+
+    def release(self) -> None:
+        """Release it; as `threading.RLock`."""
+        raise NotImplementedError
+
+    def __enter__(self) -> bool:
+        return self.acquire()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+class MultiLock(Held):
+    """Several RLocks as one: all are held or none is; they are taken in the order of their names."""
+
+    def __init__(self, locks: dict[str, Any]) -> None:
+        self._locks = tuple(locks.values())
+
+    @property
+    def locks(self) -> tuple[Any, ...]:
+        """The locks, in the order in which they are acquired."""
+        return self._locks
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Acquire all locks or none; `timeout` is for all together."""
+        check_timeout(blocking, timeout)
+        until = time.monotonic() + timeout
+        with ExitStack() as taken:
+            for lock in self._locks:
+                if not lock.acquire(blocking, timeout if timeout <= 0 else max(0.0, until - time.monotonic())):
+                    return False
+                taken.callback(lock.release)
+            taken.pop_all()
+        return True
+
+    def release(self) -> None:
+        """Release all locks, the last one first; each is released whatever becomes of the others."""
+        with ExitStack() as taken:
+            for lock in self._locks:
+                taken.callback(lock.release)
+
+
+class ReadWriteLock:
+    """A pair of locks: `read_lock`, which any number may hold together, and `write_lock`, which one holds alone.
+
+    Invariant:
+        A reader goes in unless somebody writes or a writer came before it; a writer, once nobody is in or came before.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._line: list[tuple[object, bool]] = []  # who waits, and whether to write, in the order of arrival
+        self._holds: tuple[dict[int, int], dict[int, int]] = {}, {}  # how often each thread reads, and writes
+        self._read_lock, self._write_lock = Side(self, False), Side(self, True)
+
+    @property
+    def read_lock(self) -> Side:
+        """The lock that any number may hold together."""
+        return self._read_lock
+
+    @property
+    def write_lock(self) -> Side:
+        """The lock that one thread holds alone."""
+        return self._write_lock
+
+    def _lets_in(self, turn: tuple[object, bool], me: int) -> bool:
+        readers, writers = self._holds
+        ahead = self._line[: self._line.index(turn)]
+        if turn[1]:
+            return not (ahead or readers or writers)
+        return me in writers or not (writers or any(writes for _, writes in ahead))
+
+
+class Side(Held):
+    """One of a pair's two locks, with the interface of `threading.RLock`."""
+
+    def __init__(self, pair: ReadWriteLock, writes: bool) -> None:
+        self._pair = pair
+        self._writes = writes
+        self._mine = pair._holds[writes]
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Acquire the lock in the order of arrival, or once more; as `threading.RLock`.
+
+        Raises:
+            RuntimeError: to write, by a thread that reads only: it would wait for itself.
+        """
+        check_timeout(blocking, timeout)
+        return self._take(1, 0.0 if not blocking else None if timeout == -1 else timeout)
+
+    def _take(self, depth: int, timeout: float | None) -> bool:
+        me, pair = threading.get_ident(), self._pair
+        with pair._changed:
+            if me in self._mine:
+                self._mine[me] += depth
+                return True
+            self._refuse_upgrade(me)
+            turn = object(), self._writes
+            pair._line.append(turn)
+            try:
+                if got := pair._changed.wait_for(lambda: pair._lets_in(turn, me), timeout):
+                    self._mine[me] = depth
+                return got
+            finally:
+                pair._line.remove(turn)
+                pair._changed.notify_all()
+
+    def _refuse_upgrade(self, me: int) -> None:
+        if self._writes and me in self._pair._holds[False]:
+            raise RuntimeError("this thread holds the read lock, and the write lock waits until all readers are gone")
+
+    def release(self) -> None:
+        """Release the lock once.
+
+        Raises:
+            RuntimeError: this thread does not hold it.
+        """
+        self._give(1)
+
+    def _give(self, levels: int) -> None:
+        me = threading.get_ident()
+        with self._pair._changed:
+            if me not in self._mine:
+                raise RuntimeError("cannot release un-acquired lock")
+            self._mine[me] -= levels
+            if not self._mine[me]:
+                del self._mine[me]
+                self._pair._changed.notify_all()
+
+    def locked(self) -> bool:
+        """Return whether anybody holds it."""
+        return bool(self._mine)
+
+    # What threading.Condition asks of a lock.
+
+    def _is_owned(self) -> bool:
+        return threading.get_ident() in self._mine
+
+    def _release_save(self) -> int:
+        me = threading.get_ident()
+        self._refuse_upgrade(me)
+        depth = self._mine.get(me, 1)
+        self._give(depth)
+        return depth
+
+    def _acquire_restore(self, depth: int) -> None:
+        self._take(depth, None)
+
+
+class CountDownLatch:
+    """A count that goes down to zero, once; whoever waits for that goes on then, and so do all who come later."""
+
+    def __init__(self, count: int) -> None:
+        if check_int("count", count) < 0:
+            raise ValueError(f"count must not be negative: {count}")
+        self._count = count
+        self._changed = threading.Condition()
+
+    @property
+    def count(self) -> int:
+        """How much is left to count down."""
+        return self._count
+
+    def count_down(self, n: int = 1) -> None:
+        """Count down by `n`; a latch that is open stays as it is."""
+        if check_int("n", n) < 1:
+            raise ValueError(f"n must be at least 1: {n}")
+        with self._changed:
+            self._count = max(0, self._count - n)
+            self._changed.notify_all()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until nothing is left to count down; return whether that is so, False at the deadline."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._count, timeout)

@@ -1,0 +1,138 @@
+"""`namespace`: the names of `threading`, for one base path of ZooKeeper or for this process alone.
+
+A program is written against the names, and told at its start which of the two it runs on. Both check the same: a name
+is a path below the base, it belongs to one kind of object, and two names do not nest.
+"""
+
+from __future__ import annotations
+
+# The classes have an underscore here, as inside of the class their names are the methods'.
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
+
+from ._barrier import Barrier as _Barrier
+from ._condition import Condition as _Condition
+from ._event import Event as _Event
+from ._kazoo import KazooClient
+from ._latch import CountDownLatch as _CountDownLatch
+from ._local import LocalNamespace, check_names
+from ._lock import Lock as _Lock
+from ._multilock import MultiLock as _MultiLock
+from ._paths import check_name, check_path
+from ._rlock import RLock as _RLock
+from ._rwlock import ReadWriteLock as _ReadWriteLock
+from ._semaphore import BoundedSemaphore as _BoundedSemaphore
+from ._semaphore import Semaphore as _Semaphore
+from ._session import Session
+
+if TYPE_CHECKING:
+    from ._connect import Client
+
+OnLost: TypeAlias = Callable[[Any], object]
+
+
+class SharedNamespace:
+    """The names of `threading` for all processes that open the same base path: see `namespace`."""
+
+    def __init__(self, client: KazooClient, path: str) -> None:
+        Session.of(client)  # refuses what is no client
+        self._client = client
+        self._path = path if path == "/" else check_path(path)
+
+    @property
+    def client(self) -> KazooClient:
+        """The kazoo client."""
+        return self._client
+
+    @property
+    def path(self) -> str:
+        """The path that all names lie below."""
+        return self._path
+
+    def _at(self, name: str) -> str:
+        return check_name(self._path, name)
+
+    def Lock(self, name: str, *, on_lost: OnLost | None = None) -> _Lock:  # noqa: N802 - as threading has it
+        """Return the `Lock` of that name."""
+        return _Lock(self._client, self._at(name), on_lost=on_lost)
+
+    def RLock(self, name: str, *, on_lost: OnLost | None = None) -> _RLock:  # noqa: N802
+        """Return the `RLock` of that name."""
+        return _RLock(self._client, self._at(name), on_lost=on_lost)
+
+    def Condition(self, name: str, lock: _Lock | _RLock | None = None) -> _Condition:  # noqa: N802
+        """Return the `Condition` of that name."""
+        return _Condition(self._client, self._at(name), lock)
+
+    def Semaphore(self, name: str, value: int = 1, *, on_lost: OnLost | None = None) -> _Semaphore:  # noqa: N802
+        """Return the `Semaphore` of that name."""
+        return _Semaphore(self._client, self._at(name), value, on_lost=on_lost)
+
+    def BoundedSemaphore(  # noqa: N802
+        self, name: str, value: int = 1, *, on_lost: OnLost | None = None
+    ) -> _BoundedSemaphore:
+        """Return the `BoundedSemaphore` of that name."""
+        return _BoundedSemaphore(self._client, self._at(name), value, on_lost=on_lost)
+
+    def Event(self, name: str) -> _Event:  # noqa: N802
+        """Return the `Event` of that name."""
+        return _Event(self._client, self._at(name))
+
+    def Barrier(  # noqa: N802
+        self, name: str, parties: int, action: Callable[[], object] | None = None, timeout: float | None = None
+    ) -> _Barrier:
+        """Return the `Barrier` of that name."""
+        return _Barrier(self._client, self._at(name), parties, action, timeout)
+
+    def ReadWriteLock(self, name: str, *, on_lost: OnLost | None = None) -> _ReadWriteLock:  # noqa: N802
+        """Return the `ReadWriteLock` of that name."""
+        return _ReadWriteLock(self._client, self._at(name), on_lost=on_lost)
+
+    def CountDownLatch(self, name: str, count: int) -> _CountDownLatch:  # noqa: N802
+        """Return the `CountDownLatch` of that name."""
+        return _CountDownLatch(self._client, self._at(name), count)
+
+    def MultiLock(self, names: Iterable[str]) -> _MultiLock:  # noqa: N802
+        """Return a `MultiLock` of the RLocks of those names."""
+        return _MultiLock([self.RLock(name) for name in check_names(names)])
+
+    def __repr__(self) -> str:
+        return f"<zkconcurrent.{type(self).__name__} path={self._path!r}>"
+
+
+Namespace: TypeAlias = SharedNamespace | LocalNamespace
+
+
+@overload  # a type checker that knows nothing of kazoo takes a Client for anything: it comes first
+def namespace(client: Client, path: str = "/") -> SharedNamespace: ...
+@overload
+def namespace(client: Literal["local"], path: str = "/") -> LocalNamespace: ...
+@overload
+def namespace(client: KazooClient, path: str = "/") -> SharedNamespace: ...
+def namespace(client: KazooClient | Literal["local"], path: str = "/") -> Namespace:
+    """Return an object with the names of `threading`, for ZooKeeper or for this process alone.
+
+    `threads = namespace(zk, "/app")` makes `threads.RLock("cart")` the RLock at `/app/cart`, and so on with `Lock`,
+    `Condition`, `Semaphore`, `BoundedSemaphore`, `Event`, `Barrier`, `ReadWriteLock` and `CountDownLatch`: the first
+    argument is a name, all others are `threading`'s. `threads.MultiLock(["cart", "stock"])` is one of RLocks.
+
+    `threads = namespace("local")` has the same, made of the standard library alone: what is made twice by one name is
+    one object. Each such namespace is a world of its own, which a test makes afresh. So a program is `threading`'s with
+    a name more, and `Namespace`, the type of either, is what it takes.
+
+    Args:
+        client: a `kazoo.client.KazooClient`, which may be started later; or "local".
+        path: what all names lie below. No name can leave it.
+
+    Raises:
+        TypeError: the client is neither.
+        ValueError: the path is bad. Of the object's methods: the name is bad, or is another kind of object already.
+
+    Source:
+        The module `threading`.
+    """
+    if isinstance(client, str) and client == "local":
+        return LocalNamespace(path)
+    if isinstance(client, str):
+        raise ValueError("a namespace is of a KazooClient, such as connect(url) returns, or 'local'")
+    return SharedNamespace(client, path)
