@@ -67,13 +67,25 @@ class LocalNamespace:
                 raise ValueError(f"{path!r} was made with {term}={made_on[term]!r}, not {value!r}")
         return found
 
-    def Lock(self, name: str, *, on_lost: Callable[[Any], object] | None = None) -> threading.Lock:  # noqa: ARG002, N802
-        """Return the `threading.Lock` of that name."""
-        return self._one("Lock", name, threading.Lock)
+    def Lock(  # noqa: N802
+        self,
+        name: str,
+        *,
+        fair: bool = True,
+        on_lost: Callable[[Any], object] | None = None,  # noqa: ARG002
+    ) -> threading.Lock:
+        """Return the `threading.Lock` of that name, which is never fair."""
+        return self._one("Lock" if fair else "Lock(fair=False)", name, threading.Lock)
 
-    def RLock(self, name: str, *, on_lost: Callable[[Any], object] | None = None) -> threading.RLock:  # noqa: ARG002, N802
-        """Return the `threading.RLock` of that name."""
-        return self._one("RLock", name, threading.RLock)
+    def RLock(  # noqa: N802
+        self,
+        name: str,
+        *,
+        fair: bool = True,
+        on_lost: Callable[[Any], object] | None = None,  # noqa: ARG002
+    ) -> threading.RLock:
+        """Return the `threading.RLock` of that name, which is never fair."""
+        return self._one("RLock" if fair else "RLock(fair=False)", name, threading.RLock)
 
     def Condition(self, name: str, lock: Any = None) -> threading.Condition:  # noqa: N802
         """Return the `threading.Condition` of that name; of a lock of this namespace, if one is given."""

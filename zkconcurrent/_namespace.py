@@ -52,13 +52,15 @@ class SharedNamespace:
     def _at(self, name: str) -> str:
         return check_name(self._path, name)
 
-    def Lock(self, name: str, *, on_lost: OnLost | None = None) -> _Lock:  # noqa: N802 - as threading has it
+    def Lock(  # noqa: N802 - as threading has it
+        self, name: str, *, fair: bool = True, on_lost: OnLost | None = None
+    ) -> _Lock:
         """Return the `Lock` of that name."""
-        return _Lock(self._client, self._at(name), on_lost=on_lost)
+        return _Lock(self._client, self._at(name), fair=fair, on_lost=on_lost)
 
-    def RLock(self, name: str, *, on_lost: OnLost | None = None) -> _RLock:  # noqa: N802
+    def RLock(self, name: str, *, fair: bool = True, on_lost: OnLost | None = None) -> _RLock:  # noqa: N802
         """Return the `RLock` of that name."""
-        return _RLock(self._client, self._at(name), on_lost=on_lost)
+        return _RLock(self._client, self._at(name), fair=fair, on_lost=on_lost)
 
     def Condition(self, name: str, lock: _Lock | _RLock | None = None) -> _Condition:  # noqa: N802
         """Return the `Condition` of that name."""

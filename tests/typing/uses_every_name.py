@@ -28,7 +28,7 @@ def with_any(lock: LockLike) -> bool:
 
 def locks(zk: zkconcurrent.Client) -> None:
     """Use all that can be held."""
-    lock: zkconcurrent.Lock = zkconcurrent.Lock(zk, "/app/lock", on_lost=told)
+    lock: zkconcurrent.Lock = zkconcurrent.Lock(zk, "/app/lock", fair=False, on_lost=told)
     rlock: zkconcurrent.RLock = zkconcurrent.RLock(zk, "/app/rlock", on_lost=told)
     pair: zkconcurrent.ReadWriteLock = zkconcurrent.ReadWriteLock(zk, "/app/pair", on_lost=told)
     read: zkconcurrent.ReadLock = pair.read_lock
