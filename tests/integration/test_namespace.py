@@ -161,7 +161,7 @@ def test_a_name_is_one_kind(threads: Namespace, make: Any) -> None:
     kept = [threads.Lock("lock"), threads.RLock("some/where/below")]
     others = [each for each in MAKE if each is not MAKE[0]]
     for other in others if make is MAKE[0] else [make]:
-        with pytest.raises(ValueError, match="/lock' is a Lock of .* already; a Lock\\(fair=False\\) needs another"):
+        with pytest.raises(ValueError, match=r"/lock' is a Lock of .* already; a Lock\(fair=False\) needs another"):
             threads.Lock("lock", fair=False)
         with pytest.raises(ValueError, match="/lock' is a Lock"):
             other(threads, "lock")
