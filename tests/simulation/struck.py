@@ -1,4 +1,7 @@
-"""Runs in which a fault strikes one certain operation of one thread, instead of at random."""
+"""Runs in which a fault strikes one certain operation of one thread, instead of at random.
+
+`StruckRun` does so with locks; mixed into the run of another primitive, with that one's threads and checks.
+"""
 
 from __future__ import annotations
 
@@ -77,9 +80,11 @@ class StruckRun(Run):
         self.before_next_request: Callable[[], None] | None = None
         self.target.process.connection.server = self.ensemble.follower
         self.world.hear = self._hear
-        self.world.requested = self._requested
-        self.ensemble.on_request = self._on_request
-        self.ensemble.on_answer = self._on_answer
+        # What a primitive's own run or checks want to know of requests, they are told still.
+        self._hooks = self.world.requested, self.ensemble.on_request, self.ensemble.on_answer
+        self.world.requested = self._note_request
+        self.ensemble.on_request = self._strike_request
+        self.ensemble.on_answer = self._strike_answer
 
     def _check_and_strike(self) -> None:
         self.checks.step()
@@ -101,9 +106,7 @@ class StruckRun(Run):
                     self._befall(strike)
             return
         index = len(self.operations)
-        holds = bool(self.checks.sections) and any(each.worker is self.target for each in self.checks.sections)
-        settled = operation in ("Release", "ReleaseOneLevel", "AcquireAgain", "Forget")
-        self.operations.append((self.situation.then if holds or settled else self.situation.recipe, operation))
+        self.operations.append((self.doing(operation), operation))
         self._answers.clear()
         self._expected = operation.count("+") + 1
         for strike in self.strikes:
@@ -114,23 +117,32 @@ class StruckRun(Run):
             else:
                 self._armed.append(strike)
 
-    def _requested(self, answer: object) -> None:
+    def doing(self, operation: str) -> str:
+        """Return the recipe that the target's operation belongs to."""
+        holds = bool(self.checks.sections) and any(each.worker is self.target for each in self.checks.sections)
+        settled = operation in ("Release", "ReleaseOneLevel", "AcquireAgain", "Forget")
+        return self.situation.then if holds or settled else self.situation.recipe
+
+    def _note_request(self, answer: object) -> None:
+        self._hooks[0](answer)
         if self.world.current is self.target.actor:
             self._answers.append(answer)
 
-    def _on_request(self, answer: object) -> bool:
+    def _strike_request(self, answer: object) -> bool:
         wire, act = self.target.process.connection.wire, self.before_next_request
         if act is not None and wire is not None and wire.requests and wire.requests[0][2] is answer:
             self.before_next_request = None
             act()
             return True
         strike = self._take("sent", answer, 0)
-        if strike is None:
-            return False
-        self._befall(strike)
-        return wire is None or not wire.open or not self.ensemble.can_serve(wire)
+        if strike is not None:
+            self._befall(strike)
+            if wire is None or not wire.open or not self.ensemble.can_serve(wire):
+                return True
+        return self._hooks[1](answer)
 
-    def _on_answer(self, wire: Wire, answer: object) -> None:
+    def _strike_answer(self, wire: Wire, answer: object) -> None:
+        self._hooks[2](wire, answer)
         act = self.after_next_answer
         if act is not None and wire is self.target.process.connection.wire:
             self.after_next_answer = None
@@ -148,6 +160,7 @@ class StruckRun(Run):
         return strike
 
     def _befall(self, strike: Strike) -> None:
+        self.struck["strike"] = self.struck.get("strike", 0) + 1
         self.happened.append(strike)  # it may not come back
         if strike.way(self) is False:
             self.happened.remove(strike)
@@ -157,6 +170,10 @@ class StruckRun(Run):
     @property
     def _acting(self) -> bool:
         return self.world.current is self.target.actor
+
+    def deadline(self) -> float:
+        """Return when the target's time is up."""
+        return 1000.0 + self.target.start + self.target.visits[0].wait
 
     def cut(self, length: float, follower: bool = False) -> bool:
         """Cut the target's connection, with what is on it."""

@@ -122,8 +122,7 @@ def predecessor_gives_up(run: StruckRun) -> bool:
 def hold_answers(run: StruckRun) -> bool:
     """Nothing is heard until the very moment at which the target's time is up."""
     wire = run.target.process.connection.wire
-    visit = run.target.visits[0]
-    deadline = 1000.0 + run.target.start + visit.wait
+    deadline = run.deadline()
     if wire is None or not wire.open or deadline <= run.world.now:
         return False
     run.stall(wire, deadline - run.world.now)
