@@ -7,6 +7,9 @@ SEED ?=
 export PYTHON
 
 BIN := .venv/bin
+# Most tests wait for a server, or for a timeout, most of the time: three files at once, each in a process and on a
+# server of its own.
+PYTEST := $(BIN)/python -m pytest --numprocesses 3 --dist loadfile
 # All but what never talks to a server: it must pass on every kind of installation.
 SERVER_TESTS := tests --ignore=tests/unit --ignore=tests/simulation
 
@@ -32,18 +35,19 @@ test: ## lint and the whole suite; what it needs is installed (by apt-get, where
 	@tools/venv test lint
 	@tools/packages
 	@$(MAKE) --no-print-directory lint
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(PYTEST) $(PYTEST_ARGS)
 
 test-servers: ## the tests that need a server, on Debian's ZooKeeper 3.8 and on pyspark's 3.9
 	@tools/venv test server
 	@tools/packages
-	ZKCONCURRENT_SERVER=debian $(BIN)/python -m pytest $(SERVER_TESTS) $(PYTEST_ARGS)
-	ZKCONCURRENT_SERVER=pyspark $(BIN)/python -m pytest $(SERVER_TESTS) $(PYTEST_ARGS)
+	ZKCONCURRENT_SERVER=debian $(PYTEST) $(SERVER_TESTS) $(PYTEST_ARGS)
+	ZKCONCURRENT_SERVER=pyspark $(PYTEST) $(SERVER_TESTS) $(PYTEST_ARGS)
 
-soak: ## random use under random faults on three servers, and the history checked: DURATION=600 SEED=7
+soak: ## random use under random faults on three servers, the history checked; then a million steps of the simulation: DURATION=600 SEED=7
 	@tools/venv test
 	@tools/packages
 	$(BIN)/python -m tests.soak --duration $(DURATION) $(if $(SEED),--seed $(SEED))
+	SIM_STEPS=1000000 $(BIN)/python -m pytest tests/simulation -k 'library or strikes'
 
 lint: ## style, format and types
 	@tools/venv lint

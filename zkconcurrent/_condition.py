@@ -34,7 +34,7 @@ class Condition(Face):
 
     Cost:
         To wait is one write and one read in two round trips, and after the notification one read and whatever it
-        costs to acquire the lock. To notify is two reads and a write for each waiter, in two round trips.
+        costs to acquire the lock. To notify is one read and a write for each waiter, in two round trips.
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.

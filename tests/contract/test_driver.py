@@ -479,7 +479,6 @@ def test_a_ticket_whose_node_a_multi_deletes(bench: Bench, path: str) -> None:
 
 def test_watching_what_changes(bench: Bench, path: str) -> None:
     """A wait ends when anything that was read with the ticket's last watch changes, in data or in children."""
-
     done: list[Any] = []
 
     def recipe(session: Any, other: Any) -> Steps:

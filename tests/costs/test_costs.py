@@ -462,14 +462,14 @@ def test_notify(
     eventually: Eventually,
     in_thread: InThread,
 ) -> None:
-    """Two reads in one round trip, and a write for each who is woken in one more; those who wait on hear nothing."""
+    """A read, and a write for each who is woken in one more round trip; those who wait on hear nothing."""
     mine, theirs = Condition(counted, zk_path), Condition(zk, zk_path)
     waiting = [in_thread(waits, theirs) for _ in range(5)]
     eventually(lambda: zk.exists(f"{zk_path}/waiters") and len(zk.get_children(f"{zk_path}/waiters")) == 5)
     with mine:
         with proxy.counting() as count:
             mine.notify(n) if n else mine.notify_all()
-        assert count.requests == {"sync": 1, "getChildren": 1, "delete": n or 5}
+        assert count.requests == {"getChildren": 1, "delete": n or 5}
         assert count.flights == 2
     eventually(lambda: sum(each.done() for each in waiting) == (n or 5))
     with mine:
@@ -478,11 +478,11 @@ def test_notify(
 
 
 def test_notify_when_nobody_waits(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
-    """Two reads in one round trip."""
+    """One read."""
     condition = Condition(counted, zk_path)
     with condition, proxy.counting() as count:
         condition.notify()
-    assert count.requests == {"sync": 1, "getChildren": 1}
+    assert count.requests == {"getChildren": 1}
     assert count.flights == 1
 
 

@@ -25,8 +25,15 @@ NODE = re.compile(r"_c_[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0
 
 
 def queued(client: KazooClient, path: str, n: int) -> Callable[[], bool]:
-    """Return a condition: n nodes are under the path."""
-    return lambda: client.exists(path) is not None and len(client.get_children(path)) == n
+    """Return a condition: n nodes are under the path; none, where the server has reaped it."""
+
+    def there() -> bool:
+        try:
+            return len(client.get_children(path)) == n
+        except NoNodeError:
+            return n == 0
+
+    return there
 
 
 @every

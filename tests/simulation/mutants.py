@@ -10,10 +10,15 @@ import importlib
 import inspect
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 from unittest.mock import patch
+
+from tests.simulation.run import Run
+from tests.simulation.world import Violation
+
+FURTHEST = 4000  # seeds
 
 
 class Edit(NamedTuple):
@@ -42,6 +47,25 @@ def seeded(mutant: Mutant) -> Iterator[None]:
             for owner, name, changed in _changed(where, changes):
                 patches.enter_context(patch.object(owner, name, changed))
         yield
+
+
+def find(mutant: Mutant, run: Callable[[int], Run]) -> None:
+    """Find a bug by random runs: by the first seed whose run it fails; the library as it is passes that one.
+
+    Which seed that is changes with the code, as any change of it gives others their turn; that there is one does not.
+
+    Raises:
+        AssertionError: no run finds it.
+    """
+    with seeded(mutant):
+        for seed in range(FURTHEST):
+            try:
+                run(seed).to_the_end()
+            except Violation:
+                break
+        else:
+            raise AssertionError(f"{FURTHEST} runs do not find it")
+    run(seed).to_the_end()
 
 
 def _changed(where: str, edits: list[Edit]) -> Iterator[tuple[Any, str, Any]]:

@@ -7,17 +7,15 @@ import os
 import pytest
 
 from tests.simulation.condition import CondRun, random_turns
-from tests.simulation.mutants import Edit, Mutant, seeded
-from tests.simulation.world import Violation
+from tests.simulation.mutants import Edit, Mutant, find
 
-RARE = (522, 906, 1437, 1664)  # where races of three are met
-SEEDS = [*RARE, *range(int(os.environ.get("SIM_CONDITION_SEEDS", "150")))]
+SEEDS = int(os.environ.get("SIM_CONDITION_SEEDS", "150"))
 
 
 def test_whatever_strikes() -> None:
     """No two hold together; who is notified wakes and says so; who waited has all its levels; nothing is left."""
     struck: dict[str, int] = {}
-    for seed in SEEDS:
+    for seed in range(SEEDS):
         schedule = random_turns(seed)
         run = CondRun(schedule)
         try:
@@ -92,14 +90,11 @@ MUTANTS = [
     _mutant("a node that is gone already counts", (NOTIFY, "each is True", "each is not None")),
     _mutant("a node that others may have deleted counts", (NOTIFY, "each is True", "each is not False")),
     _mutant("who came last is notified", (NOTIFY, "WAITER)[:n]", "WAITER)[::-1][:n]")),
-    _mutant("the listing may be old", (NOTIFY, "_, names = yield Sync(path), Children", "names = yield Children")),
     _mutant("one too many is notified", (NOTIFY, "WAITER)[:n]", "WAITER)[: n and n + 1]")),
 ]
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_seeded_bugs_are_found(mutant: Mutant) -> None:
-    """The same runs find each bug."""
-    with seeded(mutant), pytest.raises(Violation):
-        for seed in SEEDS:
-            CondRun(random_turns(seed)).to_the_end()
+    """Runs that the library passes find each bug."""
+    find(mutant, lambda seed: CondRun(random_turns(seed)))

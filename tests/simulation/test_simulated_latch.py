@@ -7,18 +7,16 @@ import os
 import pytest
 
 from tests.simulation.latch import LatchRun, random_steps
-from tests.simulation.mutants import Edit, Mutant, seeded
-from tests.simulation.world import Violation
+from tests.simulation.mutants import Edit, Mutant, find
 
-RARE = (82, 268)  # what only few find
-SEEDS = [*RARE, *range(int(os.environ.get("SIM_LATCH_SEEDS", "150")))]
+SEEDS = int(os.environ.get("SIM_LATCH_SEEDS", "150"))
 KINDS = {"cut", "turn", "late", "expire", "interrupt", "kill", "stop", "lag"}
 
 
 def test_whatever_strikes() -> None:
     """Each count is counted once, nobody who is entitled to go on sleeps, and nothing is left."""
     struck: dict[str, int] = {}
-    for seed in SEEDS:
+    for seed in range(SEEDS):
         schedule = random_steps(seed)
         run = LatchRun(schedule)
         try:
@@ -106,7 +104,5 @@ MUTANTS = [
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_seeded_bugs_are_found(mutant: Mutant) -> None:
-    """The same runs find each bug."""
-    with seeded(mutant), pytest.raises(Violation):
-        for seed in SEEDS:
-            LatchRun(random_steps(seed)).to_the_end()
+    """Runs that the library passes find each bug."""
+    find(mutant, lambda seed: LatchRun(random_steps(seed)))

@@ -262,6 +262,7 @@ class Worker:
                 lock.release()
             except LockLostError:
                 self.world.say(f"settles its loss of {lock.path}")
+                self.world.point()  # whoever does so for ever is seen to
             except KeyboardInterrupt:
                 interrupted = True
         if interrupted:

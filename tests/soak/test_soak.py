@@ -1,4 +1,4 @@
-"""Runs on real servers: a minute under faults breaks no rule, and what is broken on purpose is found."""
+"""Fault 43: runs on real servers: a minute under faults breaks no rule, and what is broken on purpose is found."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tests.soak.caller import Caller
-from tests.soak.models import Model, Mutex, ReadWrite
-from zkconcurrent import Lock, ReadWriteLock, RLock
+from tests.soak.models import Model, Mutex, Permits, ReadWrite
+from zkconcurrent import Lock, ReadWriteLock, RLock, Semaphore
 
 
 class Entry(NamedTuple):
@@ -80,6 +80,13 @@ def _pair(pair: ReadWriteLock) -> dict[str, Any]:
     return {"read": pair.read_lock, "write": pair.write_lock}
 
 
+PERMITS = 2
+
+
+def _semaphore(client: Any, path: str, **options: Any) -> Semaphore:
+    return Semaphore(client, path, PERMITS, **options)
+
+
 # Few enough for all of them to be contended; but who was killed in one queue must not hold up everybody everywhere.
 PATHS = {
     "/soak/lock-1": Entry(Mutex(), Lock, visit_lock),
@@ -88,4 +95,5 @@ PATHS = {
     "/soak/rlock-2": Entry(Mutex(reentrant=True), RLock, visit_rlock),
     "/soak/pair-1": Entry(ReadWrite(), ReadWriteLock, visit_pair, _pair),
     "/soak/pair-2": Entry(ReadWrite(), ReadWriteLock, visit_pair, _pair),
+    "/soak/permits": Entry(Permits(PERMITS), _semaphore, visit_lock),
 }

@@ -140,10 +140,12 @@ def clear(ticket: Ticket) -> Recipe[None]:
 def notify(path: str, n: int | None) -> Recipe[None]:
     """Wake the `n` longest waiters under `path`, or all of them for None.
 
-    A node that somebody else deleted, or may have, was not woken by us: the next in line is, in its place.
+    The listing needs no `sync`: our hold was granted on one that was newer than any waiter's multi, and the client
+    never goes back to an older state. A node that somebody else deleted, or may have, was not woken by us: the next in
+    line is, in its place.
     """
     while n is None or n > 0:
-        _, names = yield Sync(path), Children(path)
+        names = yield Children(path)
         line = line_up([name for name in names if WAITER.role in name], WAITER)[:n]
         if not line:
             return
