@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from tests.simulation.ensemble import Wire
 from tests.simulation.run import Run
 from tests.simulation.schedule import Schedule
-from tests.simulation.workload import Visit, Worker
+from tests.simulation.workload import Worker
 
 Way: TypeAlias = "Callable[[StruckRun], bool | None]"
 
@@ -26,7 +26,7 @@ class Strike(NamedTuple):
         fault: its number in faults.md.
         way: how, of the ways in which the fault happens; it returns False if it could not.
         moment: "before" the operation; "sent", before the server has its first request; "served", when the server has
-            answered its last; "after", where its result is taken.
+            answered its last; "between", when it has answered the first of several; "after", where its result is taken.
     """
 
     operation: int
@@ -45,7 +45,7 @@ class Situation(NamedTuple):
 
     recipe: str
     then: str
-    threads: list[list[tuple[float, list[Visit]]]]
+    threads: list[Any]
     first: Strike | None = None
 
 
@@ -71,7 +71,6 @@ class StruckRun(Run):
         self.target: Worker = self.workers[0]
         self._armed: list[Strike] = []
         self._answers: list[object] = []
-        self._expected = 0
         self.points = 0
         self._at = at
         if at is not None:
@@ -108,7 +107,6 @@ class StruckRun(Run):
         index = len(self.operations)
         self.operations.append((self.doing(operation), operation))
         self._answers.clear()
-        self._expected = operation.count("+") + 1
         for strike in self.strikes:
             if strike.operation != index:
                 continue
@@ -147,7 +145,7 @@ class StruckRun(Run):
         if act is not None and wire is self.target.process.connection.wire:
             self.after_next_answer = None
             act(wire)
-        strike = self._take("served", answer, -1)
+        strike = (self._take("between", answer, 0) if len(self._answers) > 1 else None) or self._take("served", answer, -1)
         if strike is not None:
             self._befall(strike)
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import groupby
 from typing import NamedTuple
 
 from tests.simulation.ensemble import Wire
@@ -309,43 +310,72 @@ class Cell(NamedTuple):
     fault: int
 
 
-def strikes() -> Iterator[tuple[Situation, Strike, Cell]]:
-    """Yield every strike of every situation."""
-    for situation in SITUATIONS:
-        calm = StruckRun(situation)
-        calm.to_the_end()
-        for index, (recipe, operation) in enumerate(calm.operations):
-            for fault in FAULTS:
-                if impossible(recipe, operation, fault.number):
-                    continue
-                for way, moments in fault.ways:
-                    for moment in moments:
-                        yield situation, Strike(index, fault.number, way, moment), Cell(recipe, operation, fault.number)
+class Table(NamedTuple):
+    """The table of some primitives.
+
+    Attributes:
+        name: the primitives'.
+        run: the runs in which their operations are struck.
+        situations: what the targets do in these.
+        faults: the columns.
+        impossible: returns why a fault can't befall an operation of a recipe; None if it can.
+    """
+
+    name: str
+    run: type[StruckRun]
+    situations: tuple[Situation, ...]
+    faults: tuple[Fault, ...]
+    impossible: Callable[[str, str, int], str | None]
+
+    def strikes(self) -> Iterator[tuple[Situation, Strike, Cell]]:
+        """Yield every strike of every situation."""
+        for situation in self.situations:
+            calm = self.run(situation)
+            calm.to_the_end()
+            for index, (recipe, operation) in enumerate(calm.operations):
+                for fault in self.faults:
+                    if self.impossible(recipe, operation, fault.number):
+                        continue
+                    for way, moments in fault.ways:
+                        for moment in moments:
+                            yield (
+                                situation,
+                                Strike(index, fault.number, way, moment),
+                                Cell(recipe, operation, fault.number),
+                            )
+
+    def render(self, cells: Counter[Cell]) -> str:
+        """Return the table as text: how often each fault struck each operation; a dash where it can't."""
+        rows = sorted({(cell.recipe, cell.operation) for cell in cells})
+        names = [f"{recipe}: {_shorten(operation)}" for recipe, operation in rows]
+        width = max(map(len, names))
+        lines = [" " * width + "".join(f"{fault.number:5d}" for fault in self.faults)]
+        for (recipe, operation), name in zip(rows, names, strict=True):
+            counts = (
+                "    -"
+                if self.impossible(recipe, operation, fault.number)
+                else f"{cells[Cell(recipe, operation, fault.number)]:5d}"
+                for fault in self.faults
+            )
+            lines.append(f"{name:{width}}{''.join(counts)}")
+        return "\n".join(lines)
+
+    def holes(self, cells: Counter[Cell]) -> list[Cell]:
+        """Return the cells in which nothing happened although it could."""
+        rows = {(cell.recipe, cell.operation) for cell in cells}
+        return [
+            Cell(recipe, operation, fault.number)
+            for recipe, operation in sorted(rows)
+            for fault in self.faults
+            if not self.impossible(recipe, operation, fault.number)
+            and not cells[Cell(recipe, operation, fault.number)]
+        ]
 
 
-def render(cells: Counter[Cell]) -> str:
-    """Return the table as text: how often each fault struck each operation; a dash where it can't."""
-    rows = sorted({(cell.recipe, cell.operation) for cell in cells})
-    names = [f"{recipe}: {operation}" for recipe, operation in rows]
-    width = max(map(len, names))
-    lines = [" " * width + "".join(f"{fault.number:5d}" for fault in FAULTS)]
-    for (recipe, operation), name in zip(rows, names, strict=True):
-        counts = (
-            "    -"
-            if impossible(recipe, operation, fault.number)
-            else f"{cells[Cell(recipe, operation, fault.number)]:5d}"
-            for fault in FAULTS
-        )
-        lines.append(f"{name:{width}}{''.join(counts)}")
-    return "\n".join(lines)
+def _shorten(operation: str) -> str:
+    """Return operations yielded together, with how many there are where several of a kind follow each other."""
+    runs = [(kind, len(list(each))) for kind, each in groupby(operation.split("+"))]
+    return "+".join(kind if n == 1 else f"{n} {kind}" for kind, n in runs)
 
 
-def holes(cells: Counter[Cell]) -> list[Cell]:
-    """Return the cells in which nothing happened although it could."""
-    rows = {(cell.recipe, cell.operation) for cell in cells}
-    return [
-        Cell(recipe, operation, fault.number)
-        for recipe, operation in sorted(rows)
-        for fault in FAULTS
-        if not impossible(recipe, operation, fault.number) and not cells[Cell(recipe, operation, fault.number)]
-    ]
+LOCKS = Table("Lock, RLock", StruckRun, SITUATIONS, FAULTS, impossible)
