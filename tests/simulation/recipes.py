@@ -8,6 +8,7 @@ calls that recipe. The column 37 of faults.md, never too many permits, is no fau
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -24,6 +25,7 @@ from tests.simulation.latch import Step as LatchStep
 from tests.simulation.run import CHROOT
 from tests.simulation.rwlock import PATH as RW_PATH
 from tests.simulation.rwlock import Pass, RWRun
+from tests.simulation.schedule import LAST
 from tests.simulation.semaphore import LEASES, LOCKS, PATH, VALUE, SemaphoreRun, Use, User
 from tests.simulation.struck import Situation, Strike, StruckRun, Way
 from tests.simulation.table import (
@@ -36,6 +38,7 @@ from tests.simulation.table import (
     Table,
     answer_late,
     close_session,
+    count_from,
     expire,
     expire_and_linger,
     expire_and_starve,
@@ -49,12 +52,13 @@ from tests.simulation.table import (
 from tests.simulation.world import Violation
 from zkconcurrent._barrier import Barrier
 from zkconcurrent._driver import Driver
-from zkconcurrent._errors import ZkConcurrentError
+from zkconcurrent._errors import SequenceExhaustedError, ZkConcurrentError
 from zkconcurrent._latch import CountDownLatch
 from zkconcurrent._ops import Recipe
 from zkconcurrent._semaphore import Semaphore
 
 BETWEEN = "between"
+MOST = int(os.environ.get("SIM_PLACES", "3"))
 
 
 class RecipeRun(StruckRun):
@@ -127,6 +131,10 @@ def delete_node(run: StruckRun) -> bool:
     return run.delete_node()
 
 
+def forget(_: StruckRun) -> None:
+    """The object is dropped, which the target does by itself."""
+
+
 LOST = (SENT, BETWEEN, SERVED)
 COLUMNS = (
     Fault(1, ((lose_answer, LOST),)),
@@ -142,11 +150,13 @@ COLUMNS = (
     Fault(17, ((hold_answers, (BEFORE, SENT, SERVED)), (hear_nothing, (BEFORE, SENT, SERVED)))),
     Fault(18, ((predecessor_gives_up, ANY),)),
     Fault(20, ((delete_node, ANY),)),
+    Fault(22, tuple((count_from(LAST - n, wraps), (BEFORE,)) for n in range(3) for wraps in (False, True))),
     Fault(32, ((kill, ANY),)),
     Fault(35, ((lose_answer, LOST), (expire, ANY))),
     Fault(36, ((kill, ANY), (expire, (SENT, SERVED)), (close_session, (BEFORE,)))),
     Fault(39, ((expire_and_starve, (BEFORE,)),)),
     Fault(40, ((lose_by_clock, ANY),)),
+    Fault(42, ((forget, (BEFORE,)),)),
 )
 
 
@@ -173,6 +183,10 @@ def _impossible(recipe: str, operation: str, fault: int) -> str | None:
         return "waits for nobody"
     if fault == 17 and "timed" not in recipe:
         return "has no deadline"
+    if fault == 22 and "Create" not in parts:
+        return "takes no number"
+    if fault == 42 and operation != "Forget":
+        return "the object is in use"
     return None
 
 
@@ -208,6 +222,8 @@ def _of_pair(recipe: str, operation: str, fault: int) -> str | None:
     if fault == 18 and not (recipe.startswith("timed") and operation == "WaitGone"):
         return "has no deadline, or no predecessor"
     looks = operation == "Sync+Children" and recipe.startswith("try")
+    if (recipe, operation) in (("downgrade", "Discard"), ("downgrade", "Missing")) and fault in (3, 20):
+        return "its node is gone, or was not made"
     if fault == 20 and not holds and (operation == "Begin" or operation.startswith("MakeContainer") or looks):
         return "has no node yet"
     return _impossible(recipe, operation, fault)
@@ -251,13 +267,20 @@ PAIRS = (
         "acquire",
         [[(0.5, [_write(wait=2)])], [(0, [_read(stay=1)]), (0.2, [_write(wait=9)])], [(0.3, [_read(wait=9, stay=3)])]],
     ),
+    Situation(
+        "timed read",
+        "acquire",
+        [[(0.5, [_read(wait=2)])], [(0, [_write(stay=1)]), (0.2, [_read(wait=9)])], [(0.3, [_write(wait=9, stay=3)])]],
+    ),
+    Situation("read", "acquire", [[(0, [_read(stay=1, leave="forget")])], [(0.5, [_write()])]]),
+    Situation("write", "acquire", [[(0, [_write(stay=1, leave="forget")]), (0.5, [_read()])], [(0.6, [_read()])]]),
     Situation("try to read", "try_acquire", [[(0, [_read(wait=0, stay=0.5)])], [(0.2, [_write()])]]),
     Situation("try to read", "try_acquire", [[(0.5, [_read(wait=0)])], [(0, [_write(stay=1)]), (0.6, [_read()])]]),
     Situation("try to read", "try_acquire", [[(0.5, [_read(wait=0)])], [(0, [_read(stay=1)]), (0.5, [_write()])]]),
     Situation("try to write", "try_acquire", [[(0.5, [_write(wait=0)])], [(0, [_read()]), (0.5, [_read()])]]),
     Situation("try to write", "try_acquire", [[(0.5, [_write(wait=0)])], [(0, [_read(stay=1)]), (0.6, [_read()])]]),
 )
-RW = Table("ReadWriteLock", StruckPair, PAIRS, _columns(1, 2, 3, 4, 5, 6, 7, 13, 16, 17, 18, 20, 32, 39, 40), _of_pair)
+RW = Table("ReadWriteLock", StruckPair, PAIRS, _columns(1, 2, 3, 4, 5, 6, 7, 13, 16, 17, 18, 20, 22, 32, 39, 40, 42), _of_pair, MOST)
 
 
 # -- semaphores ------------------------------------------------------------------------------------------------------
@@ -268,7 +291,12 @@ class Owner(User):
 
     def _visit(self, use: Any) -> None:
         if use.leave != "destroy":
-            super()._visit(use)
+            try:
+                super()._visit(use)
+            except SequenceExhaustedError:
+                if not self.process.ensemble.ends:
+                    raise
+                self.world.say("is told that the numbers are at their end")
             return
         checks, nodes = self.checks, self.checks.ensemble.leader
         folders = (CHROOT + LOCKS, CHROOT + LEASES)
@@ -292,6 +320,7 @@ class StruckSemaphore(RecipeRun, SemaphoreRun):
     """A struck run of a semaphore of three permits."""
 
     worker = Owner
+    queue = CHROOT + LOCKS
 
 
 def _use(permits: int = 1, wait: float = -1, stay: float = 0.0, leave: str = "all") -> Use:
@@ -307,7 +336,7 @@ def _of_semaphore(recipe: str, operation: str, fault: int) -> str | None:
         return "settles nothing"
     if fault == 18 and not (recipe.startswith("timed") and operation == "WaitGone"):
         return "has no deadline, or no predecessor"
-    if fault == 20 and (recipe in ("add", "destroy") or (recipe.startswith("try") and "Sync" in parts)):
+    if fault == 20 and (recipe in ("add", "destroy") or parts & {"Sync", "MakeContainer"}):
         return "has no node"
     return _impossible(recipe, operation, fault)
 
@@ -337,6 +366,8 @@ SEMAPHORES: tuple[Situation, ...] = (
     Situation("try", "acquire", [[(0, [_use(2, wait=0, stay=0.5)])], [(0.2, [_use(2)])]]),
     Situation("try", "acquire", [[(0.5, [_use(2, wait=0)])], [(0, [_use(2, stay=1)]), (0.6, [_use(3)])]]),
     Situation("try", "acquire", [[(0.5, [_use(1, wait=0)])], [(0, [_use(2, stay=1)]), (0.2, [_use(2, wait=1)])]]),
+    # Somebody comes between the first look and the own node.
+    Situation("try", "acquire", [[(0.5, [_use(1, wait=0)])], [(0, [_use(stay=0.1)]), (0.5, [_use(1, stay=1)])]]),
     Situation("add", "add", [[(0, [_use(2, leave="add")])], [(0.2, [_use(4, wait=3)])]]),
     Situation("destroy", "destroy", [[(1, [_use(leave="destroy")])], [(0, [_use()]), (0.5, [_use(2, leave="add")])]]),
     Situation("destroy", "destroy", [[(0.5, [_use(leave="destroy")])], [HOG, (0.2, [_use(1)])]]),
@@ -344,7 +375,7 @@ SEMAPHORES: tuple[Situation, ...] = (
     Situation("add", "add", [[(0.5, [_use(1, leave="add")])], [HOG, (0.2, [_use(1)])], [(0.3, [_use(2)])]]),
 )
 SEMAPHORE = Table(
-    "Semaphore", StruckSemaphore, SEMAPHORES, _columns(1, 2, 3, 4, 5, 6, 8, 13, 16, 17, 18, 20, 32, 39, 40), _of_semaphore
+    "Semaphore", StruckSemaphore, SEMAPHORES, _columns(1, 2, 3, 4, 5, 6, 8, 13, 16, 17, 18, 20, 22, 32, 39, 40), _of_semaphore, MOST
 )
 
 
@@ -388,14 +419,17 @@ def _of_condition(recipe: str, operation: str, fault: int) -> str | None:
     if recipe in ("acquire", "release"):
         return "is in the table of RLock"
     parts = set(operation.split("+"))
-    holds = recipe.startswith("notify") or operation in ("Leave", "Grant") or (recipe, operation) == ("queue", "Begin")
+    back = recipe == "take back"
+    holds = recipe.startswith("notify") or operation in ("Leave", "Grant") or (recipe, operation) == ("release_and_queue", "Begin")
     if fault in (39, 40) and not holds:
         return "does not hold"
+    if fault in (3, 20) and operation in ("Discard", "Gone", "Missing") or (fault == 20 and operation == "Grant" and not back):
+        return "its node is gone"
     if fault == 35 and not parts & {"Multi", "Watch", "Wait", "Delete"}:
         return "has no part in it"
     if fault == 17 and recipe == "withdraw":
         return None
-    if fault == 20 and recipe == "take back" and operation == "Begin":
+    if fault == 20 and back and operation == "Begin":
         return "has no node yet"
     return _impossible(recipe, operation, fault)
 
@@ -418,7 +452,7 @@ CONDITIONS: tuple[Situation, ...] = (
     Situation("notify nobody", "notify", [[(0.5, [_turn(notifies=1)])], [(0, [_turn()]), (0.6, [_turn(1)])]]),
 )
 CONDITION = Table(
-    "Condition", StruckCondition, CONDITIONS, _columns(1, 2, 3, 4, 6, 8, 13, 16, 17, 20, 32, 35, 39, 40), _of_condition
+    "Condition", StruckCondition, CONDITIONS, _columns(1, 2, 3, 4, 6, 8, 13, 16, 17, 20, 32, 35, 39, 40), _of_condition, MOST
 )
 
 
@@ -436,6 +470,8 @@ class StruckEvent(RecipeRun, EventRun):
 def _of_calls(recipe: str, operation: str, fault: int) -> str | None:
     if fault in (3, 4) and operation == "Discard":
         return "has no node of its own"
+    if fault == 20 and (operation == "MakeContainer" or (recipe, operation) == ("destroy", "Discard")):
+        return "there is no node"
     return _impossible(recipe, operation, fault)
 
 
@@ -460,7 +496,7 @@ EVENTS: tuple[Situation, ...] = (
     Situation("destroy", "destroy", [[(0.5, _does(("destroy",)))], [(0, _does(("set",))), (0.5, _does(("clear",)))]]),
     Situation("destroy", "destroy", [[(0.5, _does(("destroy",)))], [(0, _does(("set",), ("clear",), ("wait", 1.0)))]]),
 )
-EVENT = Table("Event", StruckEvent, EVENTS, _columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 20, 32), _of_calls)
+EVENT = Table("Event", StruckEvent, EVENTS, _columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 20, 32), _of_calls, MOST)
 
 
 # -- latches ---------------------------------------------------------------------------------------------------------
@@ -526,7 +562,7 @@ LATCHES: tuple[Situation, ...] = (
     Situation("destroy", "destroy", [[(0.5, _counts(("destroy",)))], [(0, _counts(("count_down", 2)))]]),
     Situation("destroy", "destroy", [[(0.5, _counts(("destroy",)))], [(0, _counts(("wait", 1, 3.0), ("count_down", 2)))]]),
 )
-LATCH = Table("CountDownLatch", StruckLatch, LATCHES, _columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 32), _of_latch)
+LATCH = Table("CountDownLatch", StruckLatch, LATCHES, _columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 32), _of_latch, MOST)
 
 
 # -- barriers --------------------------------------------------------------------------------------------------------
@@ -575,7 +611,7 @@ def _of_barrier(recipe: str, operation: str, fault: int) -> str | None:
     comes = "wait" in recipe or recipe in ("finish", "fail")
     if fault == 36 and not comes:
         return "is no party"
-    if fault == 20 and (not comes or parts & {"Sync", "Make", "MakeContainer", "Begin"}):
+    if fault == 20 and (not comes or parts & {"Sync", "Make", "MakeContainer", "Begin", "Gone"}):
         return "has no node yet"
     return _impossible(recipe, operation, fault)
 
@@ -606,6 +642,6 @@ BARRIERS: tuple[Situation, ...] = (
     Situation("destroy", "destroy", [_comes(0.5, do="destroy"), _comes(0, 0, 0)]),
     Situation("destroy", "destroy", [_comes(0.5, do="destroy"), _comes(0)]),
 )
-BARRIER = Table("Barrier", StruckBarrier, BARRIERS, _columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 20, 32, 36), _of_barrier)
+BARRIER = Table("Barrier", StruckBarrier, BARRIERS, _columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 20, 32, 36), _of_barrier, MOST)
 
 TABLES = (RW, SEMAPHORE, CONDITION, EVENT, LATCH, BARRIER)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 from tests.simulation.ensemble import Wire
-from tests.simulation.run import Run
+from tests.simulation.run import CHROOT, Run
 from tests.simulation.schedule import Schedule
 from tests.simulation.workload import Worker
 
@@ -172,6 +172,11 @@ class StruckRun(Run):
     def deadline(self) -> float:
         """Return when the target's time is up."""
         return 1000.0 + self.target.start + self.target.visits[0].wait
+
+    @property
+    def queue(self) -> str:
+        """The queue in which the target waits."""
+        return CHROOT + str(self.target.visits[0].path)
 
     def cut(self, length: float, follower: bool = False) -> bool:
         """Cut the target's connection, with what is on it."""

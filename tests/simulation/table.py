@@ -15,7 +15,6 @@ from itertools import groupby
 from typing import NamedTuple
 
 from tests.simulation.ensemble import Wire
-from tests.simulation.run import CHROOT
 from tests.simulation.schedule import LAST
 from tests.simulation.struck import Situation, Strike, StruckRun, Way
 from tests.simulation.workload import Visit
@@ -143,7 +142,7 @@ def count_from(number: int, wraps: bool = False) -> Way:
     """The queue's sequence numbers are near their end."""
 
     def count(run: StruckRun) -> bool:
-        path = CHROOT + run.target.visits[0].path
+        path = run.queue
         if path not in run.ensemble.leader.nodes:
             return False
         run.ensemble.wraps = wraps
@@ -319,6 +318,7 @@ class Table(NamedTuple):
         situations: what the targets do in these.
         faults: the columns.
         impossible: returns why a fault can't befall an operation of a recipe; None if it can.
+        most: in how many of the places where there is such an operation it is struck so.
     """
 
     name: str
@@ -326,23 +326,28 @@ class Table(NamedTuple):
     situations: tuple[Situation, ...]
     faults: tuple[Fault, ...]
     impossible: Callable[[str, str, int], str | None]
+    most: int = 1_000_000
 
     def strikes(self) -> Iterator[tuple[Situation, Strike, Cell]]:
         """Yield every strike of every situation."""
+        places: dict[tuple[str, str], list[tuple[Situation, int]]] = {}
         for situation in self.situations:
             calm = self.run(situation)
             calm.to_the_end()
-            for index, (recipe, operation) in enumerate(calm.operations):
-                for fault in self.faults:
-                    if self.impossible(recipe, operation, fault.number):
-                        continue
-                    for way, moments in fault.ways:
-                        for moment in moments:
-                            yield (
-                                situation,
-                                Strike(index, fault.number, way, moment),
-                                Cell(recipe, operation, fault.number),
-                            )
+            for index, row in enumerate(calm.operations):
+                places.setdefault(row, []).append((situation, index))
+        for row, there in places.items():
+            turn = 0  # of the places, others are struck each time
+            for fault in self.faults:
+                if self.impossible(*row, fault.number):
+                    continue
+                for way, moments in fault.ways:
+                    for moment in moments:
+                        n = min(len(there), self.most)
+                        for k in range(n):
+                            situation, index = there[(turn + k * len(there) // n) % len(there)]
+                            yield situation, Strike(index, fault.number, way, moment), Cell(*row, fault.number)
+                        turn += 1
 
     def render(self, cells: Counter[Cell]) -> str:
         """Return the table as text: how often each fault struck each operation; a dash where it can't."""
