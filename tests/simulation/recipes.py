@@ -58,7 +58,7 @@ from zkconcurrent._ops import Recipe
 from zkconcurrent._semaphore import Semaphore
 
 BETWEEN = "between"
-MOST = int(os.environ.get("SIM_PLACES", "3"))
+MOST = int(os.environ.get("SIM_PLACES", "2"))
 
 
 class RecipeRun(StruckRun):
@@ -124,6 +124,11 @@ def miss_it(run: StruckRun) -> bool:
 def kill(run: StruckRun) -> None:
     """The process is killed."""
     run.stop(math.inf)
+
+
+def pause(run: StruckRun) -> None:
+    """It gets no turn for a moment."""
+    run.starve(0.1)
 
 
 def delete_node(run: StruckRun) -> bool:
@@ -243,7 +248,9 @@ PAIRS = (
     Situation("read", "acquire", [[(0, [_read(stay=1, depth=2)]), (0.5, [_write(stay=3)])], [(0.6, [_read()])]]),
     Situation("downgrade", "downgrade", [[(0, [_downgrade(stay=0.5)])], [(0.2, [_write()]), (0.3, [_read()])]]),
     Situation(
-        "downgrade", "downgrade", [[(0.5, [_downgrade(stay=1)]), (1, [_write()])], [(0, [_read(stay=1)]), (0.6, [_read()])]]
+        "downgrade",
+        "downgrade",
+        [[(0.5, [_downgrade(stay=1)]), (1, [_write()])], [(0, [_read(stay=1)]), (0.6, [_read()])]],
     ),
     # A lost answer; a lease that has run out; a writer that is lost.
     Situation(
@@ -253,12 +260,17 @@ PAIRS = (
         _first(4, lose_answer, SERVED),
     ),
     Situation(
-        "downgrade", "downgrade", [[(0.5, [_downgrade(stay=0.5)])], [(0.2, [_write()])]], _first(5, lose_by_clock, BEFORE)
+        "downgrade",
+        "downgrade",
+        [[(0.5, [_downgrade(stay=0.5)])], [(0.2, [_write()])]],
+        _first(5, lose_by_clock, BEFORE),
     ),
     Situation(
         "downgrade", "downgrade", [[(0.5, [_downgrade(stay=0.5)])], [(0.2, [_write()])]], _first(3, delete_node, BEFORE)
     ),
-    Situation("timed read", "acquire", [[(0.5, [_read(wait=1, stay=0.5)])], [(0, [_write(stay=1)]), (0.6, [_write()])]]),
+    Situation(
+        "timed read", "acquire", [[(0.5, [_read(wait=1, stay=0.5)])], [(0, [_write(stay=1)]), (0.6, [_write()])]]
+    ),
     # The holder leaves just when the time is up.
     Situation("timed read", "acquire", [[(0.5, [_read(wait=0.5)])], [(0, [_write(stay=1)]), (0.6, [_read()])]]),
     Situation("timed write", "acquire", [[(0.5, [_write(wait=0.5)])], [(0, [_read(stay=1)]), (0.6, [_read()])]]),
@@ -280,7 +292,14 @@ PAIRS = (
     Situation("try to write", "try_acquire", [[(0.5, [_write(wait=0)])], [(0, [_read()]), (0.5, [_read()])]]),
     Situation("try to write", "try_acquire", [[(0.5, [_write(wait=0)])], [(0, [_read(stay=1)]), (0.6, [_read()])]]),
 )
-RW = Table("ReadWriteLock", StruckPair, PAIRS, _columns(1, 2, 3, 4, 5, 6, 7, 13, 16, 17, 18, 20, 22, 32, 39, 40, 42), _of_pair, MOST)
+RW = Table(
+    "ReadWriteLock",
+    StruckPair,
+    PAIRS,
+    _columns(1, 2, 3, 4, 5, 6, 7, 13, 16, 17, 18, 20, 22, 32, 39, 40, 42),
+    _of_pair,
+    MOST,
+)
 
 
 # -- semaphores ------------------------------------------------------------------------------------------------------
@@ -336,6 +355,8 @@ def _of_semaphore(recipe: str, operation: str, fault: int) -> str | None:
         return "settles nothing"
     if fault == 18 and not (recipe.startswith("timed") and operation == "WaitGone"):
         return "has no deadline, or no predecessor"
+    if recipe == "destroy" and fault != 20:
+        return _of_calls(recipe, operation, fault)
     if fault == 20 and (recipe in ("add", "destroy") or parts & {"Sync", "MakeContainer"}):
         return "has no node"
     return _impossible(recipe, operation, fault)
@@ -361,13 +382,20 @@ SEMAPHORES: tuple[Situation, ...] = (
     Situation("timed acquire", "acquire", [[(0.5, [_use(2, wait=0.5)])], [HOG, (0.6, [_use(1)])]]),
     Situation("timed acquire", "acquire", [[(0.5, [_use(2, wait=0.3)])], [HOG, (0.6, [_use(1)])]]),
     Situation(
-        "timed acquire", "acquire", [[(0.5, [_use(2, wait=2)])], [HOG, (0.2, [_use(2, wait=9)])], [(0.3, [_use(wait=9)])]]
+        "timed acquire",
+        "acquire",
+        [[(0.5, [_use(2, wait=2)])], [HOG, (0.2, [_use(2, wait=9)])], [(0.3, [_use(wait=9)])]],
     ),
     Situation("try", "acquire", [[(0, [_use(2, wait=0, stay=0.5)])], [(0.2, [_use(2)])]]),
     Situation("try", "acquire", [[(0.5, [_use(2, wait=0)])], [(0, [_use(2, stay=1)]), (0.6, [_use(3)])]]),
     Situation("try", "acquire", [[(0.5, [_use(1, wait=0)])], [(0, [_use(2, stay=1)]), (0.2, [_use(2, wait=1)])]]),
     # Somebody comes between the first look and the own node.
-    Situation("try", "acquire", [[(0.5, [_use(1, wait=0)])], [(0, [_use(stay=0.1)]), (0.5, [_use(1, stay=1)])]]),
+    Situation(
+        "try",
+        "acquire",
+        [[(0.5, [_use(1, wait=0)])], [(0, [_use(stay=0.1)]), (0.55, [_use(1, stay=1)])]],
+        _first(0, pause, AFTER),
+    ),
     Situation("add", "add", [[(0, [_use(2, leave="add")])], [(0.2, [_use(4, wait=3)])]]),
     Situation("destroy", "destroy", [[(1, [_use(leave="destroy")])], [(0, [_use()]), (0.5, [_use(2, leave="add")])]]),
     Situation("destroy", "destroy", [[(0.5, [_use(leave="destroy")])], [HOG, (0.2, [_use(1)])]]),
@@ -375,7 +403,12 @@ SEMAPHORES: tuple[Situation, ...] = (
     Situation("add", "add", [[(0.5, [_use(1, leave="add")])], [HOG, (0.2, [_use(1)])], [(0.3, [_use(2)])]]),
 )
 SEMAPHORE = Table(
-    "Semaphore", StruckSemaphore, SEMAPHORES, _columns(1, 2, 3, 4, 5, 6, 8, 13, 16, 17, 18, 20, 22, 32, 39, 40), _of_semaphore, MOST
+    "Semaphore",
+    StruckSemaphore,
+    SEMAPHORES,
+    _columns(1, 2, 3, 4, 5, 6, 8, 13, 16, 17, 18, 20, 22, 32, 39, 40),
+    _of_semaphore,
+    MOST,
 )
 
 
@@ -420,10 +453,16 @@ def _of_condition(recipe: str, operation: str, fault: int) -> str | None:
         return "is in the table of RLock"
     parts = set(operation.split("+"))
     back = recipe == "take back"
-    holds = recipe.startswith("notify") or operation in ("Leave", "Grant") or (recipe, operation) == ("release_and_queue", "Begin")
+    holds = (
+        recipe.startswith("notify")
+        or operation in ("Leave", "Grant")
+        or (recipe, operation) == ("release_and_queue", "Begin")
+    )
     if fault in (39, 40) and not holds:
         return "does not hold"
-    if fault in (3, 20) and operation in ("Discard", "Gone", "Missing") or (fault == 20 and operation == "Grant" and not back):
+    if (fault in (3, 20) and operation in ("Discard", "Gone", "Missing")) or (
+        fault == 20 and operation == "Grant" and not back
+    ):
         return "its node is gone"
     if fault == 35 and not parts & {"Multi", "Watch", "Wait", "Delete"}:
         return "has no part in it"
@@ -437,7 +476,11 @@ def _of_condition(recipe: str, operation: str, fault: int) -> str | None:
 NOTIFIER = (1, [_turn(notifies=1)])
 CONDITIONS: tuple[Situation, ...] = (
     Situation("wait", "outwait", [[(0, [_turn(20)])], [NOTIFIER]]),
-    Situation("wait", "outwait", [[(0.2, [_turn(20, depth=2)]), (0.5, [_turn(stay=3)])], [(0, [_turn(20)]), (1, [_turn(None, -1)])]]),
+    Situation(
+        "wait",
+        "outwait",
+        [[(0.2, [_turn(20, depth=2)]), (0.5, [_turn(stay=3)])], [(0, [_turn(20)]), (1, [_turn(None, -1)])]],
+    ),
     Situation("timed wait", "outwait", [[(0, [_turn(1)])], [(0.5, [_turn(notifies=0)])]]),
     # The notification comes just when the time is up; what is taken back is held.
     Situation("timed wait", "outwait", [[(0, [_turn(1)])], [NOTIFIER, (0.5, [_turn(20)]), (5, [_turn(None, -1)])]]),
@@ -446,13 +489,36 @@ CONDITIONS: tuple[Situation, ...] = (
     Situation("wait", "outwait", [[(0, [_turn(20)])], [NOTIFIER]], _first(7, lose_answer, SERVED)),
     Situation("wait", "outwait", [[(0, [_turn(3)])], [NOTIFIER]], _first(7, lose_answer, SENT)),
     Situation("wait", "outwait", [[(0, [_turn(3)])], [NOTIFIER]], _first(7, delete_node, SENT)),
-    Situation("notify", "notify", [[(0.5, [_turn(notifies=1)]), (0.6, [_turn(stay=3)])], [(0, [_turn(20)]), (0.2, [_turn(3)]), (4, [_turn(None, -1)])]]),
-    Situation("notify", "notify", [[(0.5, [_turn(notifies=2)])], [(0, [_turn(20)]), (0.2, [_turn(0.3)]), (0.1, [_turn(20)]), (4, [_turn(None, -1)])]]),
-    Situation("notify_all", "notify", [[(0.5, [_turn(notifies=-1)])], [(0, [_turn(20)]), (0.2, [_turn(20)]), (4, [_turn(None, -1)])]]),
+    Situation(
+        "notify",
+        "notify",
+        [
+            [(0.5, [_turn(notifies=1)]), (0.6, [_turn(stay=3)])],
+            [(0, [_turn(20)]), (0.2, [_turn(3)]), (4, [_turn(None, -1)])],
+        ],
+    ),
+    Situation(
+        "notify",
+        "notify",
+        [
+            [(0.5, [_turn(notifies=2)])],
+            [(0, [_turn(20)]), (0.2, [_turn(0.3)]), (0.1, [_turn(20)]), (4, [_turn(None, -1)])],
+        ],
+    ),
+    Situation(
+        "notify_all",
+        "notify",
+        [[(0.5, [_turn(notifies=-1)])], [(0, [_turn(20)]), (0.2, [_turn(20)]), (4, [_turn(None, -1)])]],
+    ),
     Situation("notify nobody", "notify", [[(0.5, [_turn(notifies=1)])], [(0, [_turn()]), (0.6, [_turn(1)])]]),
 )
 CONDITION = Table(
-    "Condition", StruckCondition, CONDITIONS, _columns(1, 2, 3, 4, 6, 8, 13, 16, 17, 20, 32, 35, 39, 40), _of_condition, MOST
+    "Condition",
+    StruckCondition,
+    CONDITIONS,
+    _columns(1, 2, 3, 4, 6, 8, 13, 16, 17, 20, 32, 35, 39, 40),
+    _of_condition,
+    MOST,
 )
 
 
@@ -470,6 +536,8 @@ class StruckEvent(RecipeRun, EventRun):
 def _of_calls(recipe: str, operation: str, fault: int) -> str | None:
     if fault in (3, 4) and operation == "Discard":
         return "has no node of its own"
+    if fault in (6, 18, 39, 40):
+        return "holds nothing"
     if fault == 20 and (operation == "MakeContainer" or (recipe, operation) == ("destroy", "Discard")):
         return "there is no node"
     return _impossible(recipe, operation, fault)
@@ -485,7 +553,9 @@ EVENTS: tuple[Situation, ...] = (
     Situation("set", "turn", [[(0.5, _does(("set",)))], WAITERS]),
     Situation("set", "turn", [[(0.5, _does(("set",)))], [(0, _does(("set",), ("clear",))), (0.5, _does(("pulse",)))]]),
     Situation("clear", "turn", [[(0.5, _does(("clear",)))], [(0, _does(("set",))), (0.6, _does(("wait", 1.0)))]]),
-    Situation("clear", "turn", [[(0.5, _does(("clear",)))], [(0, _does(("set",))), (0.5, _does(("clear",), ("set",)))]]),
+    Situation(
+        "clear", "turn", [[(0.5, _does(("clear",)))], [(0, _does(("set",))), (0.5, _does(("clear",), ("set",)))]]
+    ),
     Situation("wait", "wait", [[(0, _does(("wait",)))], [(1, _does(("set",)))]]),
     # It is set, and cleared at once; by two.
     Situation("wait", "wait", [[(0.5, _does(("wait",)))], [(0, _does(("set",), ("clear",))), (1, _does(("pulse",)))]]),
@@ -560,7 +630,9 @@ LATCHES: tuple[Situation, ...] = (
     ),
     Situation("count", "look", [[(0.5, _counts(("count",)))], [(0, _counts(("count_down", 2), ("count_down", 1)))]]),
     Situation("destroy", "destroy", [[(0.5, _counts(("destroy",)))], [(0, _counts(("count_down", 2)))]]),
-    Situation("destroy", "destroy", [[(0.5, _counts(("destroy",)))], [(0, _counts(("wait", 1, 3.0), ("count_down", 2)))]]),
+    Situation(
+        "destroy", "destroy", [[(0.5, _counts(("destroy",)))], [(0, _counts(("wait", 1, 3.0), ("count_down", 2)))]]
+    ),
 )
 LATCH = Table("CountDownLatch", StruckLatch, LATCHES, _columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 32), _of_latch, MOST)
 
@@ -609,8 +681,8 @@ def _meets(
 def _of_barrier(recipe: str, operation: str, fault: int) -> str | None:
     parts = set(operation.split("+"))
     comes = "wait" in recipe or recipe in ("finish", "fail")
-    if fault == 36 and not comes:
-        return "is no party"
+    if fault == (32 if comes else 36):
+        return "is no party" if fault == 36 else "is fault 36"
     if fault == 20 and (not comes or parts & {"Sync", "Make", "MakeContainer", "Begin", "Gone"}):
         return "has no node yet"
     return _impossible(recipe, operation, fault)
@@ -625,7 +697,11 @@ BARRIERS: tuple[Situation, ...] = (
     Situation("wait as middle", "wait", [_comes(0.5), _comes(0, 1.0)]),
     Situation("wait as last", "wait", [_comes(0.5), _comes(0, 0.2)]),
     # Again, and again.
-    Situation("wait as last", "wait", [[(0.5, [_meets(), _meets()])], [(0, [_meets(), _meets()]), (0.2, [_meets(), _meets()])]]),
+    Situation(
+        "wait as last",
+        "wait",
+        [[(0.5, [_meets(), _meets()])], [(0, [_meets(), _meets()]), (0.2, [_meets(), _meets()])]],
+    ),
     Situation("wait as first", "wait", [_comes(0, action=0.5), _comes(0.5, 1.0, action=0.5)]),
     Situation("wait to act", "wait", [_comes(0.5, action=0.5), _comes(0, 0.2, action=0.5)]),
     Situation("wait to act", "wait", [_comes(0.5, action=0.5, fails=True), _comes(0, 0.2, action=0.5)]),
@@ -642,6 +718,8 @@ BARRIERS: tuple[Situation, ...] = (
     Situation("destroy", "destroy", [_comes(0.5, do="destroy"), _comes(0, 0, 0)]),
     Situation("destroy", "destroy", [_comes(0.5, do="destroy"), _comes(0)]),
 )
-BARRIER = Table("Barrier", StruckBarrier, BARRIERS, _columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 20, 32, 36), _of_barrier, MOST)
+BARRIER = Table(
+    "Barrier", StruckBarrier, BARRIERS, _columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 20, 32, 36), _of_barrier, MOST
+)
 
 TABLES = (RW, SEMAPHORE, CONDITION, EVENT, LATCH, BARRIER)

@@ -145,7 +145,9 @@ class StruckRun(Run):
         if act is not None and wire is self.target.process.connection.wire:
             self.after_next_answer = None
             act(wire)
-        strike = (self._take("between", answer, 0) if len(self._answers) > 1 else None) or self._take("served", answer, -1)
+        strike = (self._take("between", answer, 0) if len(self._answers) > 1 else None) or self._take(
+            "served", answer, -1
+        )
         if strike is not None:
             self._befall(strike)
 

@@ -372,8 +372,7 @@ class Table(NamedTuple):
             Cell(recipe, operation, fault.number)
             for recipe, operation in sorted(rows)
             for fault in self.faults
-            if not self.impossible(recipe, operation, fault.number)
-            and not cells[Cell(recipe, operation, fault.number)]
+            if not self.impossible(recipe, operation, fault.number) and not cells[Cell(recipe, operation, fault.number)]
         ]
 
 
