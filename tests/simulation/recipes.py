@@ -393,7 +393,7 @@ SEMAPHORES: tuple[Situation, ...] = (
     Situation(
         "try",
         "acquire",
-        [[(0.5, [_use(1, wait=0)])], [(0, [_use(stay=0.1)]), (0.55, [_use(1, stay=1)])]],
+        [[(0.5, [_use(1, wait=0)])], [(0, [_use(2, stay=1)]), (0.55, [_use(2, wait=2)])]],
         _first(0, pause, AFTER),
     ),
     Situation("add", "add", [[(0, [_use(2, leave="add")])], [(0.2, [_use(4, wait=3)])]]),
