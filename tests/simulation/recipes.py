@@ -157,7 +157,7 @@ COLUMNS = (
     Fault(20, ((delete_node, ANY),)),
     Fault(22, tuple((count_from(LAST - n, wraps), (BEFORE,)) for n in range(3) for wraps in (False, True))),
     Fault(32, ((kill, ANY),)),
-    Fault(35, ((lose_answer, LOST), (expire, ANY))),
+    Fault(35, ((lose_answer, LOST), (miss_it, LOST), (expire, ANY))),
     Fault(36, ((kill, ANY), (expire, (SENT, SERVED)), (close_session, (BEFORE,)))),
     Fault(39, ((expire_and_starve, (BEFORE,)),)),
     Fault(40, ((lose_by_clock, ANY),)),
@@ -375,6 +375,8 @@ SEMAPHORES: tuple[Situation, ...] = (
     Situation("acquire 2", "acquire", [[(0.5, [_use(2)])], [(0, [_use(2, stay=1)]), (0, [_use(1, stay=1.3)])]]),
     # A hold that is lost as another thread of the process waits to hold.
     Situation("acquire 2", "acquire", [[(0, [_use(2, stay=1)]), (0.5, [_use(3, stay=3)])], [(0.6, [_use()])]]),
+    # Both threads of a process hold, and lose.
+    Situation("acquire 1", "acquire", [[(0, [_use(stay=1)]), (0, [_use(stay=3)])], [(0.6, [_use(2)])]]),
     # A lost answer; a lease that has run out.
     Situation("acquire 2", "acquire", [[(0.5, [_use(2)])], [(0.6, [_use(3)])]], _first(4, lose_answer, SERVED)),
     Situation("acquire 2", "acquire", [[(0.5, [_use(2)])], [(0.6, [_use(3)])]], _first(5, lose_by_clock, BEFORE)),
@@ -494,7 +496,7 @@ CONDITIONS: tuple[Situation, ...] = (
         "notify",
         [
             [(0.5, [_turn(notifies=1)]), (0.6, [_turn(stay=3)])],
-            [(0, [_turn(20)]), (0.2, [_turn(3)]), (4, [_turn(None, -1)])],
+            [(0, [_turn(1.5)]), (0.2, [_turn(20)]), (4, [_turn(None, -1)])],
         ],
     ),
     Situation(
@@ -552,6 +554,7 @@ EVENTS: tuple[Situation, ...] = (
     Situation("set", "turn", [[(0, _does(("set",)))], [(0.2, _does(("wait", 1.0)))]]),
     Situation("set", "turn", [[(0.5, _does(("set",)))], WAITERS]),
     Situation("set", "turn", [[(0.5, _does(("set",)))], [(0, _does(("set",), ("clear",))), (0.5, _does(("pulse",)))]]),
+    Situation("set", "turn", [[(0.5, _does(("set",)))], [(0, _does(("set",), ("clear",))), (1, _does(("clear",)))]]),
     Situation("clear", "turn", [[(0.5, _does(("clear",)))], [(0, _does(("set",))), (0.6, _does(("wait", 1.0)))]]),
     Situation(
         "clear", "turn", [[(0.5, _does(("clear",)))], [(0, _does(("set",))), (0.5, _does(("clear",), ("set",)))]]
