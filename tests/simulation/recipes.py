@@ -569,7 +569,7 @@ EVENTS: tuple[Situation, ...] = (
     Situation("destroy", "destroy", [[(0.5, _does(("destroy",)))], [(0, _does(("set",))), (0.5, _does(("clear",)))]]),
     Situation("destroy", "destroy", [[(0.5, _does(("destroy",)))], [(0, _does(("set",), ("clear",), ("wait", 1.0)))]]),
 )
-EVENT = Table("Event", StruckEvent, EVENTS, _columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 20, 32), _of_calls, MOST)
+EVENT = Table("Event", StruckEvent, EVENTS, _columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 20, 32), _of_calls)
 
 
 # -- latches ---------------------------------------------------------------------------------------------------------
@@ -637,7 +637,7 @@ LATCHES: tuple[Situation, ...] = (
         "destroy", "destroy", [[(0.5, _counts(("destroy",)))], [(0, _counts(("wait", 1, 3.0), ("count_down", 2)))]]
     ),
 )
-LATCH = Table("CountDownLatch", StruckLatch, LATCHES, _columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 32), _of_latch, MOST)
+LATCH = Table("CountDownLatch", StruckLatch, LATCHES, _columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 32), _of_latch)
 
 
 # -- barriers --------------------------------------------------------------------------------------------------------
