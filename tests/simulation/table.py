@@ -330,24 +330,26 @@ class Table(NamedTuple):
 
     def strikes(self) -> Iterator[tuple[Situation, Strike, Cell]]:
         """Yield every strike of every situation."""
-        places: dict[tuple[str, str], list[tuple[Situation, int]]] = {}
-        for situation in self.situations:
-            calm = self.run(situation)
-            calm.to_the_end()
-            for index, row in enumerate(calm.operations):
-                places.setdefault(row, []).append((situation, index))
-        for row, there in places.items():
-            turn = 0  # of the places, others are struck each time
-            for fault in self.faults:
-                if self.impossible(*row, fault.number):
-                    continue
+        calm = [self.run(situation) for situation in self.situations]
+        for run in calm:
+            run.to_the_end()
+        places = Counter(row for run in calm for row in run.operations)
+        seen: Counter[tuple[str, str]] = Counter()
+        for run in calm:
+            for index, row in enumerate(run.operations):
+                here, there = seen[row], places[row]
+                seen[row] += 1
+                n = min(there, self.most)
+                for turn, (fault, way, moment) in enumerate(self._ways(*row)):
+                    if here in {(turn + k * there // n) % there for k in range(n)}:  # another place each time
+                        yield run.situation, Strike(index, fault, way, moment), Cell(*row, fault)
+
+    def _ways(self, recipe: str, operation: str) -> Iterator[tuple[int, Way, str]]:
+        for fault in self.faults:
+            if not self.impossible(recipe, operation, fault.number):
                 for way, moments in fault.ways:
                     for moment in moments:
-                        n = min(len(there), self.most)
-                        for k in range(n):
-                            situation, index = there[(turn + k * len(there) // n) % len(there)]
-                            yield situation, Strike(index, fault.number, way, moment), Cell(*row, fault.number)
-                        turn += 1
+                        yield fault.number, way, moment
 
     def render(self, cells: Counter[Cell]) -> str:
         """Return the table as text: how often each fault struck each operation; a dash where it can't."""
