@@ -47,7 +47,7 @@ soak: ## random use under random faults on three servers, the history checked; t
 	@tools/venv test
 	@tools/packages
 	$(BIN)/python -m tests.soak --duration $(DURATION) $(if $(SEED),--seed $(SEED))
-	SIM_STEPS=1000000 $(BIN)/python -m pytest tests/simulation -k 'library or strikes'
+	SIM_STEPS=1000000 SIM_PLACES=1000 $(BIN)/python -m pytest tests/simulation -k 'library or strikes'
 
 lint: ## style, format and types
 	@tools/venv lint

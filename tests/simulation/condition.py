@@ -175,7 +175,7 @@ class CondChecks(Checks):
             if ticket.prefix not in registry.tickets:
                 raise Violation(f"{section.worker.name} has a hold that nobody watches over: {ticket}")
             other = inside.setdefault(ticket.path, section)
-            if other is not section:
+            if other is not section and not self.excused(other.ticket) and not self.excused(ticket):
                 raise Violation(f"{section.worker.name} and {other.worker.name} are inside of {ticket.path}")
 
     def _lost(self, process: Process, ticket: Ticket) -> None:
@@ -274,12 +274,13 @@ class CondWorker(Worker):
         by = checks.deleted.get(waiting.node or "")
         if not notified and by != self.actor.ident:
             raise Violation(f"{self.name} was notified by {by}, and says that it was not")
-        again = self._enter(lock)
-        early = world.now < began + turn.waits and again.ticket.session == section.ticket.session
-        # kazoo takes an interrupt that strikes as it sends for the end of the connection.
-        if notified and not waiting.interrupted and (early or checks.calm) and by not in checks.notifiers:
+        early = hold is not None and world.now < began + turn.waits and hold.ticket.session == section.ticket.session
+        # kazoo takes an interrupt that strikes as it sends for the end of the connection. And where an operator has
+        # deleted the lock's node, who gets no answer takes itself for queued, and notified.
+        known = not waiting.interrupted and waiting.lock not in checks.struck
+        if notified and known and (early or checks.calm) and by not in checks.notifiers:
             raise Violation(f"{self.name} was woken by nobody")
-        return again
+        return self._enter(lock)
 
     def _notify(self, condition: Condition, n: int) -> None:
         checks, me = self.checks, self.actor.ident

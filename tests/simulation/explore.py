@@ -19,7 +19,7 @@ from tests.simulation.run import Run
 from tests.simulation.schedule import Schedule, random_schedule
 from tests.simulation.shrink import shrink
 from tests.simulation.struck import StruckRun, Way
-from tests.simulation.table import EVERYWHERE, SITUATIONS, Cell, strikes
+from tests.simulation.table import EVERYWHERE, LOCKS, SITUATIONS, Cell, Table
 from tests.simulation.world import Violation
 
 RANDOM = 400
@@ -64,11 +64,13 @@ def random_case(seed: int) -> Case:
     return Case(f"random schedule {seed}", partial(Run, schedule), schedule)
 
 
-def _strikes() -> Iterator[Case]:
-    for situation, strike, cell in strikes():
+def struck(table: Table) -> Iterator[Case]:
+    """Yield every strike of a table."""
+    for situation, strike, cell in table.strikes():
         where = f"{cell.recipe}, operation {strike.operation} ({cell.operation})"
-        name = f"situation {SITUATIONS.index(situation)}, {where}: fault {strike.fault}, {strike.moment}"
-        yield Case(name, partial(StruckRun, situation, strike), cell=cell)
+        how = f"fault {strike.fault}, {strike.way.__name__}, {strike.moment}"
+        name = f"situation {table.situations.index(situation)}, {where}: {how}"
+        yield Case(name, partial(table.run, situation, strike), cell=cell)
 
 
 def _points(way: Way) -> Iterator[Case]:
@@ -105,7 +107,7 @@ def prepared() -> list[Case]:
     """Return all cases, to be called while the library is as it is: what can be struck is seen in runs."""
     kinds = [
         [random_case(seed) for seed in range(RANDOM)],
-        list(_strikes()),
+        list(struck(LOCKS)),
         *(list(_points(way)) for way in EVERYWHERE),
     ]
     for kind in kinds[1:]:
@@ -134,7 +136,7 @@ def explore(enough: Callable[[int, int], bool]) -> Found:
         except Exception as error:
             return Found(steps + run.world.steps, tried, cells, (case, error))
         steps += run.world.steps
-        if isinstance(run, StruckRun) and case.cell is not None and run.happened:
+        if isinstance(run, StruckRun) and case.cell is not None and run.strikes[-1] in run.happened:
             cells[case.cell] += 1
     return Found(steps, tried, cells, None)
 

@@ -122,8 +122,10 @@ class User(Worker):
             first = semaphore._mine()
             lost = first is not None and (first.ticket.state is State.LOST or self.world.now >= lease_end)
             self.world.say(f"releases {n}")
+            self.world.hear("Release")
             try:
                 semaphore.release(n)
+                self.world.hear("")
             except LockLostError:
                 self._told(sections)
                 continue

@@ -1,16 +1,19 @@
-"""Runs in which a fault strikes one certain operation of one thread, instead of at random."""
+"""Runs in which a fault strikes one certain operation of one thread, instead of at random.
+
+`StruckRun` does so with locks; mixed into the run of another primitive, with that one's threads and checks.
+"""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from tests.simulation.ensemble import Wire
-from tests.simulation.run import Run
+from tests.simulation.run import CHROOT, Run
 from tests.simulation.schedule import Schedule
-from tests.simulation.workload import Visit, Worker
+from tests.simulation.workload import Worker
 
 Way: TypeAlias = "Callable[[StruckRun], bool | None]"
 
@@ -23,7 +26,7 @@ class Strike(NamedTuple):
         fault: its number in faults.md.
         way: how, of the ways in which the fault happens; it returns False if it could not.
         moment: "before" the operation; "sent", before the server has its first request; "served", when the server has
-            answered its last; "after", where its result is taken.
+            answered its last; "between", when it has answered the first of several; "after", where its result is taken.
     """
 
     operation: int
@@ -42,7 +45,7 @@ class Situation(NamedTuple):
 
     recipe: str
     then: str
-    threads: list[list[tuple[float, list[Visit]]]]
+    threads: list[Any]
     first: Strike | None = None
 
 
@@ -68,7 +71,6 @@ class StruckRun(Run):
         self.target: Worker = self.workers[0]
         self._armed: list[Strike] = []
         self._answers: list[object] = []
-        self._expected = 0
         self.points = 0
         self._at = at
         if at is not None:
@@ -77,9 +79,11 @@ class StruckRun(Run):
         self.before_next_request: Callable[[], None] | None = None
         self.target.process.connection.server = self.ensemble.follower
         self.world.hear = self._hear
-        self.world.requested = self._requested
-        self.ensemble.on_request = self._on_request
-        self.ensemble.on_answer = self._on_answer
+        # What a primitive's own run or checks want to know of requests, they are told still.
+        self._hooks = self.world.requested, self.ensemble.on_request, self.ensemble.on_answer
+        self.world.requested = self._note_request
+        self.ensemble.on_request = self._strike_request
+        self.ensemble.on_answer = self._strike_answer
 
     def _check_and_strike(self) -> None:
         self.checks.step()
@@ -101,11 +105,8 @@ class StruckRun(Run):
                     self._befall(strike)
             return
         index = len(self.operations)
-        holds = bool(self.checks.sections) and any(each.worker is self.target for each in self.checks.sections)
-        settled = operation in ("Release", "ReleaseOneLevel", "AcquireAgain", "Forget")
-        self.operations.append((self.situation.then if holds or settled else self.situation.recipe, operation))
+        self.operations.append((self.doing(operation), operation))
         self._answers.clear()
-        self._expected = operation.count("+") + 1
         for strike in self.strikes:
             if strike.operation != index:
                 continue
@@ -114,28 +115,39 @@ class StruckRun(Run):
             else:
                 self._armed.append(strike)
 
-    def _requested(self, answer: object) -> None:
+    def doing(self, operation: str) -> str:
+        """Return the recipe that the target's operation belongs to."""
+        holds = bool(self.checks.sections) and any(each.worker is self.target for each in self.checks.sections)
+        settled = operation in ("Release", "ReleaseOneLevel", "AcquireAgain", "Forget")
+        return self.situation.then if holds or settled else self.situation.recipe
+
+    def _note_request(self, answer: object) -> None:
+        self._hooks[0](answer)
         if self.world.current is self.target.actor:
             self._answers.append(answer)
 
-    def _on_request(self, answer: object) -> bool:
+    def _strike_request(self, answer: object) -> bool:
         wire, act = self.target.process.connection.wire, self.before_next_request
         if act is not None and wire is not None and wire.requests and wire.requests[0][2] is answer:
             self.before_next_request = None
             act()
             return True
         strike = self._take("sent", answer, 0)
-        if strike is None:
-            return False
-        self._befall(strike)
-        return wire is None or not wire.open or not self.ensemble.can_serve(wire)
+        if strike is not None:
+            self._befall(strike)
+            if wire is None or not wire.open or not self.ensemble.can_serve(wire):
+                return True
+        return self._hooks[1](answer)
 
-    def _on_answer(self, wire: Wire, answer: object) -> None:
+    def _strike_answer(self, wire: Wire, answer: object) -> None:
+        self._hooks[2](wire, answer)
         act = self.after_next_answer
         if act is not None and wire is self.target.process.connection.wire:
             self.after_next_answer = None
             act(wire)
-        strike = self._take("served", answer, -1)
+        strike = (self._take("between", answer, 0) if len(self._answers) > 1 else None) or self._take(
+            "served", answer, -1
+        )
         if strike is not None:
             self._befall(strike)
 
@@ -148,6 +160,7 @@ class StruckRun(Run):
         return strike
 
     def _befall(self, strike: Strike) -> None:
+        self.struck["strike"] = self.struck.get("strike", 0) + 1
         self.happened.append(strike)  # it may not come back
         if strike.way(self) is False:
             self.happened.remove(strike)
@@ -157,6 +170,15 @@ class StruckRun(Run):
     @property
     def _acting(self) -> bool:
         return self.world.current is self.target.actor
+
+    def deadline(self) -> float:
+        """Return when the target's time is up."""
+        return 1000.0 + self.target.start + self.target.visits[0].wait
+
+    @property
+    def queue(self) -> str:
+        """The queue in which the target waits."""
+        return CHROOT + str(self.target.visits[0].path)
 
     def cut(self, length: float, follower: bool = False) -> bool:
         """Cut the target's connection, with what is on it."""

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import groupby
 from typing import NamedTuple
 
 from tests.simulation.ensemble import Wire
-from tests.simulation.run import CHROOT
 from tests.simulation.schedule import LAST
 from tests.simulation.struck import Situation, Strike, StruckRun, Way
 from tests.simulation.workload import Visit
@@ -122,8 +122,7 @@ def predecessor_gives_up(run: StruckRun) -> bool:
 def hold_answers(run: StruckRun) -> bool:
     """Nothing is heard until the very moment at which the target's time is up."""
     wire = run.target.process.connection.wire
-    visit = run.target.visits[0]
-    deadline = 1000.0 + run.target.start + visit.wait
+    deadline = run.deadline()
     if wire is None or not wire.open or deadline <= run.world.now:
         return False
     run.stall(wire, deadline - run.world.now)
@@ -143,7 +142,7 @@ def count_from(number: int, wraps: bool = False) -> Way:
     """The queue's sequence numbers are near their end."""
 
     def count(run: StruckRun) -> bool:
-        path = CHROOT + run.target.visits[0].path
+        path = run.queue
         if path not in run.ensemble.leader.nodes:
             return False
         run.ensemble.wraps = wraps
@@ -310,43 +309,79 @@ class Cell(NamedTuple):
     fault: int
 
 
-def strikes() -> Iterator[tuple[Situation, Strike, Cell]]:
-    """Yield every strike of every situation."""
-    for situation in SITUATIONS:
-        calm = StruckRun(situation)
-        calm.to_the_end()
-        for index, (recipe, operation) in enumerate(calm.operations):
-            for fault in FAULTS:
-                if impossible(recipe, operation, fault.number):
-                    continue
+class Table(NamedTuple):
+    """The table of some primitives.
+
+    Attributes:
+        name: the primitives'.
+        run: the runs in which their operations are struck.
+        situations: what the targets do in these.
+        faults: the columns.
+        impossible: returns why a fault can't befall an operation of a recipe; None if it can.
+        most: in how many of the places where there is such an operation it is struck so.
+    """
+
+    name: str
+    run: type[StruckRun]
+    situations: tuple[Situation, ...]
+    faults: tuple[Fault, ...]
+    impossible: Callable[[str, str, int], str | None]
+    most: int = 1_000_000
+
+    def strikes(self) -> Iterator[tuple[Situation, Strike, Cell]]:
+        """Yield every strike of every situation."""
+        calm = [self.run(situation) for situation in self.situations]
+        for run in calm:
+            run.to_the_end()
+        places = Counter(row for run in calm for row in run.operations)
+        seen: Counter[tuple[str, str]] = Counter()
+        for run in calm:
+            for index, row in enumerate(run.operations):
+                here, there = seen[row], places[row]
+                seen[row] += 1
+                n = min(there, self.most)
+                for turn, (fault, way, moment) in enumerate(self._ways(*row)):
+                    if here in {(turn + k * there // n) % there for k in range(n)}:  # another place each time
+                        yield run.situation, Strike(index, fault, way, moment), Cell(*row, fault)
+
+    def _ways(self, recipe: str, operation: str) -> Iterator[tuple[int, Way, str]]:
+        for fault in self.faults:
+            if not self.impossible(recipe, operation, fault.number):
                 for way, moments in fault.ways:
                     for moment in moments:
-                        yield situation, Strike(index, fault.number, way, moment), Cell(recipe, operation, fault.number)
+                        yield fault.number, way, moment
+
+    def render(self, cells: Counter[Cell]) -> str:
+        """Return the table as text: how often each fault struck each operation; a dash where it can't."""
+        rows = sorted({(cell.recipe, cell.operation) for cell in cells})
+        names = [f"{recipe}: {_shorten(operation)}" for recipe, operation in rows]
+        width = max(map(len, names))
+        lines = [" " * width + "".join(f"{fault.number:5d}" for fault in self.faults)]
+        for (recipe, operation), name in zip(rows, names, strict=True):
+            counts = (
+                "    -"
+                if self.impossible(recipe, operation, fault.number)
+                else f"{cells[Cell(recipe, operation, fault.number)]:5d}"
+                for fault in self.faults
+            )
+            lines.append(f"{name:{width}}{''.join(counts)}")
+        return "\n".join(lines)
+
+    def holes(self, cells: Counter[Cell]) -> list[Cell]:
+        """Return the cells in which nothing happened although it could."""
+        rows = {(cell.recipe, cell.operation) for cell in cells}
+        return [
+            Cell(recipe, operation, fault.number)
+            for recipe, operation in sorted(rows)
+            for fault in self.faults
+            if not self.impossible(recipe, operation, fault.number) and not cells[Cell(recipe, operation, fault.number)]
+        ]
 
 
-def render(cells: Counter[Cell]) -> str:
-    """Return the table as text: how often each fault struck each operation; a dash where it can't."""
-    rows = sorted({(cell.recipe, cell.operation) for cell in cells})
-    names = [f"{recipe}: {operation}" for recipe, operation in rows]
-    width = max(map(len, names))
-    lines = [" " * width + "".join(f"{fault.number:5d}" for fault in FAULTS)]
-    for (recipe, operation), name in zip(rows, names, strict=True):
-        counts = (
-            "    -"
-            if impossible(recipe, operation, fault.number)
-            else f"{cells[Cell(recipe, operation, fault.number)]:5d}"
-            for fault in FAULTS
-        )
-        lines.append(f"{name:{width}}{''.join(counts)}")
-    return "\n".join(lines)
+def _shorten(operation: str) -> str:
+    """Return operations yielded together, with how many there are where several of a kind follow each other."""
+    runs = [(kind, len(list(each))) for kind, each in groupby(operation.split("+"))]
+    return "+".join(kind if n == 1 else f"{n} {kind}" for kind, n in runs)
 
 
-def holes(cells: Counter[Cell]) -> list[Cell]:
-    """Return the cells in which nothing happened although it could."""
-    rows = {(cell.recipe, cell.operation) for cell in cells}
-    return [
-        Cell(recipe, operation, fault.number)
-        for recipe, operation in sorted(rows)
-        for fault in FAULTS
-        if not impossible(recipe, operation, fault.number) and not cells[Cell(recipe, operation, fault.number)]
-    ]
+LOCKS = Table("Lock, RLock", StruckRun, SITUATIONS, FAULTS, impossible)

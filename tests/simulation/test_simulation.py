@@ -9,7 +9,7 @@ import pytest
 
 from tests.simulation.explore import explore, prepared, tell
 from tests.simulation.mutants import MUTANTS, Mutant, seeded
-from tests.simulation.table import holes, render
+from tests.simulation.table import LOCKS
 
 STEPS = int(os.environ.get("SIM_STEPS", "20000"))
 Report = list[str]
@@ -33,6 +33,6 @@ def test_simulation(mutant: Mutant | None, simulated: Report) -> None:
     assert found.failed is None, tell(*found.failed)
     speed = found.steps / (time.perf_counter() - began)
     simulated.insert(0, f"{found.cases:,} cases, {found.steps:,} steps, {speed:,.0f} a second; operations x faults:")
-    simulated.insert(1, render(found.cells))
+    simulated.insert(1, LOCKS.render(found.cells))
     assert found.steps >= 20_000
-    assert not holes(found.cells)
+    assert not LOCKS.holes(found.cells)

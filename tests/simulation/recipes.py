@@ -1,0 +1,728 @@
+"""The tables of operations x faults of every primitive but the locks: what each of its recipes has met.
+
+Each primitive is struck in runs of its own, with its own threads and checks, so that every strike is followed by all
+that is looked at in its random runs. An operation is told by the recipe that it belongs to, or by what the situation
+calls that recipe. The column 37 of faults.md, never too many permits, is no fault: it is looked at after every step.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from tests.simulation.barrier import PATH as BARRIER_PATH
+from tests.simulation.barrier import BarrierRun, BarrierWorker, Meeting
+from tests.simulation.condition import OF_AN_RLOCK, CondChecks, CondRun, Turn
+from tests.simulation.event import EventRun
+from tests.simulation.event import Step as EventStep
+from tests.simulation.latch import COUNT, LatchChecks, LatchRun, LatchWorker
+from tests.simulation.latch import PATH as LATCH_PATH
+from tests.simulation.latch import Step as LatchStep
+from tests.simulation.run import CHROOT
+from tests.simulation.rwlock import PATH as RW_PATH
+from tests.simulation.rwlock import Pass, RWRun
+from tests.simulation.schedule import LAST
+from tests.simulation.semaphore import LEASES, LOCKS, PATH, VALUE, SemaphoreRun, Use, User
+from tests.simulation.struck import Situation, Strike, StruckRun, Way
+from tests.simulation.table import (
+    AFTER,
+    ANY,
+    BEFORE,
+    SENT,
+    SERVED,
+    Fault,
+    Table,
+    answer_late,
+    close_session,
+    count_from,
+    expire,
+    expire_and_linger,
+    expire_and_starve,
+    hear_nothing,
+    hold_answers,
+    interrupt,
+    isolate,
+    lose_by_clock,
+    predecessor_gives_up,
+)
+from tests.simulation.world import Violation
+from zkconcurrent._barrier import Barrier
+from zkconcurrent._driver import Driver
+from zkconcurrent._errors import SequenceExhaustedError, ZkConcurrentError
+from zkconcurrent._latch import CountDownLatch
+from zkconcurrent._ops import Recipe
+from zkconcurrent._semaphore import Semaphore
+
+BETWEEN = "between"
+MOST = int(os.environ.get("SIM_PLACES", "2"))
+
+
+class RecipeRun(StruckRun):
+    """A struck run that tells operations by their recipes.
+
+    The situation's `then` names the recipe that it calls `recipe`.
+
+    Attributes:
+        driver: the one that runs the target's present recipe.
+        present: that recipe's name.
+    """
+
+    driver: Driver | None = None
+    present = ""
+
+    def to_the_end(self) -> int:
+        """Run until everybody has finished and all is at rest; return the steps it took."""
+        with _told(self):
+            return super().to_the_end()
+
+    def doing(self, operation: str) -> str:
+        """Return the recipe that the target's operation belongs to."""
+        if operation in SETTLES:
+            return "release"
+        return self.situation.recipe if self.present == self.situation.then else self.present
+
+    def deadline(self) -> float:
+        """Return when the target's time is up."""
+        return 0.0 if self.driver is None else self.driver.deadline or 0.0
+
+
+@contextmanager
+def _told(run: RecipeRun) -> Iterator[None]:
+    perform = Driver.run
+
+    def performed(driver: Driver, recipe: Recipe[Any]) -> Any:
+        if run.world.current is run.target.actor:
+            run.driver, run.present = driver, recipe.__name__
+        return perform(driver, recipe)
+
+    with patch.object(Driver, "run", performed):
+        yield
+
+
+# -- the faults ------------------------------------------------------------------------------------------------------
+
+
+def lose_answer(run: StruckRun) -> bool:
+    """The connection is cut, with what is on it."""
+    return run.cut(0)
+
+
+def stay_away(run: StruckRun) -> bool:
+    """The connection is cut for a while, and the next one is to a follower."""
+    return run.cut(1, follower=True)
+
+
+def miss_it(run: StruckRun) -> bool:
+    """The connection is cut for so long that what is waited for happens in the gap."""
+    return run.cut(2.5)
+
+
+def kill(run: StruckRun) -> None:
+    """The process is killed."""
+    run.stop(math.inf)
+
+
+def pause(run: StruckRun) -> None:
+    """It gets no turn for a moment."""
+    run.starve(0.1)
+
+
+def delete_node(run: StruckRun) -> bool:
+    """An operator deletes the target's newest node."""
+    return run.delete_node()
+
+
+def forget(_: StruckRun) -> None:
+    """The object is dropped, which the target does by itself."""
+
+
+LOST = (SENT, BETWEEN, SERVED)
+COLUMNS = (
+    Fault(1, ((lose_answer, LOST),)),
+    Fault(2, ((expire, (SENT, SERVED)), (expire_and_linger, (SENT, SERVED)))),
+    Fault(3, ((lose_answer, (SENT, SERVED)),)),
+    Fault(4, ((lose_answer, (BEFORE, *LOST, AFTER)), (stay_away, LOST))),
+    Fault(5, ((expire, ANY),)),
+    Fault(6, ((expire, ANY), (isolate, (BEFORE,)), (answer_late, (BEFORE,)), (close_session, (BEFORE,)))),
+    Fault(7, ((miss_it, ANY),)),
+    Fault(8, ((miss_it, ANY),)),
+    Fault(13, ((expire_and_linger, (BEFORE, AFTER)),)),
+    Fault(16, ((interrupt, ANY),)),
+    Fault(17, ((hold_answers, (BEFORE, SENT, SERVED)), (hear_nothing, (BEFORE, SENT, SERVED)))),
+    Fault(18, ((predecessor_gives_up, ANY),)),
+    Fault(20, ((delete_node, ANY),)),
+    Fault(22, tuple((count_from(LAST - n, wraps), (BEFORE,)) for n in range(3) for wraps in (False, True))),
+    Fault(32, ((kill, ANY),)),
+    Fault(35, ((lose_answer, LOST), (miss_it, LOST), (expire, ANY))),
+    Fault(36, ((kill, ANY), (expire, (SENT, SERVED)), (close_session, (BEFORE,)))),
+    Fault(39, ((expire_and_starve, (BEFORE,)),)),
+    Fault(40, ((lose_by_clock, ANY),)),
+    Fault(42, ((forget, (BEFORE,)),)),
+)
+
+
+def _columns(*numbers: int) -> tuple[Fault, ...]:
+    return tuple(fault for fault in COLUMNS if fault.number in numbers)
+
+
+SETTLES = {"Release", "ReleaseOneLevel", "AcquireAgain", "Forget"}
+SILENT = {"Begin", "Grant", "Leave", "Gone", "Missing", "AcquireAgain", "ReleaseOneLevel", "Forget"}
+WRITES = {"Create", "Multi", "Make", "Set", "MakeContainer"}
+WAITS = {"WaitGone", "Watch", "Wait"}
+
+
+def _impossible(recipe: str, operation: str, fault: int) -> str | None:
+    """Return why the fault can't befall the operation, whatever the primitive; None if it may."""
+    parts = set(operation.split("+"))
+    if fault in (1, 2) and not parts & WRITES:
+        return "makes and writes nothing"
+    if fault == 3 and not parts & {"Release", "Discard", "Delete"}:
+        return "deletes nothing"
+    if fault == 4 and parts & SILENT and operation != "Begin":
+        return "sends nothing"
+    if fault in (5, 7, 8) and not parts & WAITS:
+        return "waits for nobody"
+    if fault == 17 and "timed" not in recipe:
+        return "has no deadline"
+    if fault == 22 and "Create" not in parts:
+        return "takes no number"
+    if fault == 42 and operation != "Forget":
+        return "the object is in use"
+    return None
+
+
+def _first(index: int, way: Way, moment: str) -> Strike:
+    return Strike(index, 0, way, moment)
+
+
+# -- read-write locks ------------------------------------------------------------------------------------------------
+
+
+class StruckPair(RecipeRun, RWRun):
+    """A struck run of a read-write lock."""
+
+
+def _read(wait: float = -1, stay: float = 0.0, leave: str = "release", depth: int = 1) -> Pass:
+    return Pass(RW_PATH, True, wait, depth, stay, leave, None, "read")
+
+
+def _write(wait: float = -1, stay: float = 0.0, leave: str = "release", depth: int = 1) -> Pass:
+    return _read(wait, stay, leave, depth)._replace(role="write")
+
+
+def _downgrade(wait: float = -1, stay: float = 0.0) -> Pass:
+    return _read(wait, stay)._replace(role="downgrade")
+
+
+def _of_pair(recipe: str, operation: str, fault: int) -> str | None:
+    holds = recipe in ("release", "downgrade", "then read")
+    if fault in (6, 40) and not (holds or (fault == 40 and operation == "Grant")):
+        return "does not hold"
+    if fault == 39 and recipe != "release":
+        return "settles nothing"
+    if fault == 18 and not (recipe.startswith("timed") and operation == "WaitGone"):
+        return "has no deadline, or no predecessor"
+    looks = operation == "Sync+Children" and recipe.startswith("try")
+    if (recipe, operation) in (("downgrade", "Discard"), ("downgrade", "Missing")) and fault in (3, 20):
+        return "its node is gone, or was not made"
+    if fault == 20 and not holds and (operation == "Begin" or operation.startswith("MakeContainer") or looks):
+        return "has no node yet"
+    return _impossible(recipe, operation, fault)
+
+
+PAIRS = (
+    Situation("read", "acquire", [[(0, [_read(stay=0.5)])], [(0.2, [_write()])]]),
+    Situation("read", "acquire", [[(0.5, [_read(leave="with")])], [(0, [_write(stay=1)]), (0.6, [_write()])]]),
+    Situation("read", "acquire", [[(0.5, [_read(stay=1)])], [(0, [_read(stay=3)]), (0.6, [_write()])]]),
+    Situation("read", "acquire", [[(0.5, [_read()]), (0, [_write(stay=1)])], [(0.6, [_write()]), (0.6, [_read()])]]),
+    Situation("write", "acquire", [[(0, [_write(stay=0.5)])], [(0.2, [_read()])]]),
+    Situation(
+        "write", "acquire", [[(0.5, [_write()])], [(0, [_read(stay=1)]), (0.2, [_read(stay=1.2)])], [(0.6, [_read()])]]
+    ),
+    # A hold that is lost as another thread of the process waits to hold.
+    Situation("write", "acquire", [[(0, [_write(stay=1)]), (0.5, [_read(stay=3)])], [(0.6, [_write()])]]),
+    Situation("read", "acquire", [[(0, [_read(stay=1, depth=2)]), (0.5, [_write(stay=3)])], [(0.6, [_read()])]]),
+    Situation("downgrade", "downgrade", [[(0, [_downgrade(stay=0.5)])], [(0.2, [_write()]), (0.3, [_read()])]]),
+    Situation(
+        "downgrade",
+        "downgrade",
+        [[(0.5, [_downgrade(stay=1)]), (1, [_write()])], [(0, [_read(stay=1)]), (0.6, [_read()])]],
+    ),
+    # A lost answer; a lease that has run out; a writer that is lost.
+    Situation(
+        "downgrade",
+        "downgrade",
+        [[(0.5, [_downgrade(stay=0.5)])], [(0.2, [_write()]), (0.6, [_write()])]],
+        _first(4, lose_answer, SERVED),
+    ),
+    Situation(
+        "downgrade",
+        "downgrade",
+        [[(0.5, [_downgrade(stay=0.5)])], [(0.2, [_write()])]],
+        _first(5, lose_by_clock, BEFORE),
+    ),
+    Situation(
+        "downgrade", "downgrade", [[(0.5, [_downgrade(stay=0.5)])], [(0.2, [_write()])]], _first(3, delete_node, BEFORE)
+    ),
+    Situation(
+        "timed read", "acquire", [[(0.5, [_read(wait=1, stay=0.5)])], [(0, [_write(stay=1)]), (0.6, [_write()])]]
+    ),
+    # The holder leaves just when the time is up.
+    Situation("timed read", "acquire", [[(0.5, [_read(wait=0.5)])], [(0, [_write(stay=1)]), (0.6, [_read()])]]),
+    Situation("timed write", "acquire", [[(0.5, [_write(wait=0.5)])], [(0, [_read(stay=1)]), (0.6, [_read()])]]),
+    Situation(
+        "timed write",
+        "acquire",
+        [[(0.5, [_write(wait=2)])], [(0, [_read(stay=1)]), (0.2, [_write(wait=9)])], [(0.3, [_read(wait=9, stay=3)])]],
+    ),
+    Situation(
+        "timed read",
+        "acquire",
+        [[(0.5, [_read(wait=2)])], [(0, [_write(stay=1)]), (0.2, [_read(wait=9)])], [(0.3, [_write(wait=9, stay=3)])]],
+    ),
+    Situation("read", "acquire", [[(0, [_read(stay=1, leave="forget")])], [(0.5, [_write()])]]),
+    Situation("write", "acquire", [[(0, [_write(stay=1, leave="forget")]), (0.5, [_read()])], [(0.6, [_read()])]]),
+    Situation("try to read", "try_acquire", [[(0, [_read(wait=0, stay=0.5)])], [(0.2, [_write()])]]),
+    Situation("try to read", "try_acquire", [[(0.5, [_read(wait=0)])], [(0, [_write(stay=1)]), (0.6, [_read()])]]),
+    Situation("try to read", "try_acquire", [[(0.5, [_read(wait=0)])], [(0, [_read(stay=1)]), (0.5, [_write()])]]),
+    Situation("try to write", "try_acquire", [[(0.5, [_write(wait=0)])], [(0, [_read()]), (0.5, [_read()])]]),
+    Situation("try to write", "try_acquire", [[(0.5, [_write(wait=0)])], [(0, [_read(stay=1)]), (0.6, [_read()])]]),
+)
+RW = Table(
+    "ReadWriteLock",
+    StruckPair,
+    PAIRS,
+    _columns(1, 2, 3, 4, 5, 6, 7, 13, 16, 17, 18, 20, 22, 32, 39, 40, 42),
+    _of_pair,
+    MOST,
+)
+
+
+# -- semaphores ------------------------------------------------------------------------------------------------------
+
+
+class Owner(User):
+    """A thread that uses the semaphore, and destroys it (as it leaves a use by "destroy")."""
+
+    def _visit(self, use: Any) -> None:
+        if use.leave != "destroy":
+            try:
+                super()._visit(use)
+            except SequenceExhaustedError:
+                if not self.process.ensemble.ends:
+                    raise
+                self.world.say("is told that the numbers are at their end")
+            return
+        checks, nodes = self.checks, self.checks.ensemble.leader
+        folders = (CHROOT + LOCKS, CHROOT + LEASES)
+        begun, used = len(checks.ensemble.log), {name for path in folders for name in nodes.children(path)}
+        checks.at_least = 0
+        self.world.say("destroys the semaphore")
+        try:
+            Semaphore(self.process.client, PATH, VALUE).destroy()
+        except RuntimeError as error:
+            if isinstance(error, ZkConcurrentError):
+                raise
+            came = any(each[0] == "create" and each[1].startswith(folders) for each in checks.ensemble.log[begun:])
+            if not used and not came:
+                raise Violation("the semaphore is said to be in use, and is not") from None
+            return
+        if used.intersection(name for path in folders for name in nodes.children(path)):
+            raise Violation("the semaphore was destroyed, and is in use")
+
+
+class StruckSemaphore(RecipeRun, SemaphoreRun):
+    """A struck run of a semaphore of three permits."""
+
+    worker = Owner
+    queue = CHROOT + LOCKS
+
+
+def _use(permits: int = 1, wait: float = -1, stay: float = 0.0, leave: str = "all") -> Use:
+    return Use(permits, wait, stay, leave)
+
+
+def _of_semaphore(recipe: str, operation: str, fault: int) -> str | None:
+    parts = set(operation.split("+"))
+    holds = recipe == "release"
+    if fault in (6, 40) and not (holds or (fault == 40 and operation == "Grant")):
+        return "does not hold"
+    if fault == 39 and recipe != "release":
+        return "settles nothing"
+    if fault == 18 and not (recipe.startswith("timed") and operation == "WaitGone"):
+        return "has no deadline, or no predecessor"
+    if recipe == "destroy" and fault != 20:
+        return _of_calls(recipe, operation, fault)
+    if fault == 20 and (recipe in ("add", "destroy") or parts & {"Sync", "MakeContainer"}):
+        return "has no node"
+    return _impossible(recipe, operation, fault)
+
+
+HOG = (0, [_use(3, stay=1)])
+SEMAPHORES: tuple[Situation, ...] = (
+    Situation("acquire 1", "acquire", [[(0, [_use(stay=0.5, leave="release")])], [(0.2, [_use(3)])]]),
+    # Waiting for the turn; for permits; for both.
+    Situation("acquire 1", "acquire", [[(0.5, [_use()])], [HOG, (0.2, [_use(2, stay=1)])], [(0.6, [_use(3)])]]),
+    Situation("acquire 1", "acquire", [[(0.5, [_use(leave="with")])], [HOG], [(0.6, [_use(2)])]]),
+    Situation("acquire 2", "acquire", [[(0, [_use(2, stay=0.5, leave="release")])], [(0.2, [_use(2)])]]),
+    Situation("acquire 2", "acquire", [[(0.5, [_use(2)])], [HOG, (0.6, [_use()])]]),
+    # Permits are added, or come one by one.
+    Situation("acquire 2", "acquire", [[(0.5, [_use(2)])], [(0, [_use(2, stay=3)])], [(1, [_use(1, leave="add")])]]),
+    Situation("acquire 2", "acquire", [[(0.5, [_use(2)])], [(0, [_use(2, stay=1)]), (0, [_use(1, stay=1.3)])]]),
+    # A hold that is lost as another thread of the process waits to hold.
+    Situation("acquire 2", "acquire", [[(0, [_use(2, stay=1)]), (0.5, [_use(3, stay=3)])], [(0.6, [_use()])]]),
+    # Both threads of a process hold, and lose.
+    Situation("acquire 1", "acquire", [[(0, [_use(stay=1)]), (0, [_use(stay=3)])], [(0.6, [_use(2)])]]),
+    # A lost answer; a lease that has run out.
+    Situation("acquire 2", "acquire", [[(0.5, [_use(2)])], [(0.6, [_use(3)])]], _first(4, lose_answer, SERVED)),
+    Situation("acquire 2", "acquire", [[(0.5, [_use(2)])], [(0.6, [_use(3)])]], _first(5, lose_by_clock, BEFORE)),
+    Situation("timed acquire", "acquire", [[(0.5, [_use(2, wait=1)])], [HOG, (0.6, [_use(3)])]]),
+    Situation("timed acquire", "acquire", [[(0.5, [_use(2, wait=0.5)])], [HOG, (0.6, [_use(1)])]]),
+    Situation("timed acquire", "acquire", [[(0.5, [_use(2, wait=0.3)])], [HOG, (0.6, [_use(1)])]]),
+    Situation(
+        "timed acquire",
+        "acquire",
+        [[(0.5, [_use(2, wait=2)])], [HOG, (0.2, [_use(2, wait=9)])], [(0.3, [_use(wait=9)])]],
+    ),
+    Situation("try", "acquire", [[(0, [_use(2, wait=0, stay=0.5)])], [(0.2, [_use(2)])]]),
+    Situation("try", "acquire", [[(0.5, [_use(2, wait=0)])], [(0, [_use(2, stay=1)]), (0.6, [_use(3)])]]),
+    Situation("try", "acquire", [[(0.5, [_use(1, wait=0)])], [(0, [_use(2, stay=1)]), (0.2, [_use(2, wait=1)])]]),
+    # Somebody comes between the first look and the own node.
+    Situation(
+        "try",
+        "acquire",
+        [[(0.5, [_use(1, wait=0)])], [(0, [_use(2, stay=1)]), (0.55, [_use(2, wait=2)])]],
+        _first(0, pause, AFTER),
+    ),
+    Situation("add", "add", [[(0, [_use(2, leave="add")])], [(0.2, [_use(4, wait=3)])]]),
+    Situation("destroy", "destroy", [[(1, [_use(leave="destroy")])], [(0, [_use()]), (0.5, [_use(2, leave="add")])]]),
+    Situation("destroy", "destroy", [[(0.5, [_use(leave="destroy")])], [HOG, (0.2, [_use(1)])]]),
+    Situation("destroy", "destroy", [[(0.5, [_use(leave="destroy")])], [(0, [_use(stay=0.501)]), (0.501, [_use(1)])]]),
+    Situation("add", "add", [[(0.5, [_use(1, leave="add")])], [HOG, (0.2, [_use(1)])], [(0.3, [_use(2)])]]),
+)
+SEMAPHORE = Table(
+    "Semaphore",
+    StruckSemaphore,
+    SEMAPHORES,
+    _columns(1, 2, 3, 4, 5, 6, 8, 13, 16, 17, 18, 20, 22, 32, 39, 40),
+    _of_semaphore,
+    MOST,
+)
+
+
+# -- conditions ------------------------------------------------------------------------------------------------------
+
+
+class StruckCondition(RecipeRun, CondRun):
+    """A struck run of a condition over its RLock."""
+
+    checks: CondChecks
+
+    def doing(self, operation: str) -> str:
+        """Return the recipe that the target's operation belongs to."""
+        back = self.present == "acquire" and self.target.actor.ident in self.checks.waiting
+        return "take back" if back else super().doing(operation)
+
+    def interrupt(self) -> None:
+        """Interrupt the target."""
+        waiting = self.checks.waiting.get(self.target.actor.ident)
+        if waiting is not None:
+            waiting.interrupted = True
+        super().interrupt()
+
+    def delete_node(self) -> bool:
+        """Have an operator delete the target's newest node; if it waits, it is notified."""
+        before = set(self.ensemble.leader.nodes)
+        found = super().delete_node()
+        self.checks.notifiers.add(OPERATOR)
+        self.checks.deleted.update((path, OPERATOR) for path in before.difference(self.ensemble.leader.nodes))
+        return found
+
+
+OPERATOR = 0
+
+
+def _turn(waits: float | None = None, notifies: int | None = None, depth: int = 1, stay: float = 0.0) -> Turn:
+    return Turn(OF_AN_RLOCK, True, -1, depth, stay, "release", None, waits, notifies)
+
+
+def _of_condition(recipe: str, operation: str, fault: int) -> str | None:
+    if recipe in ("acquire", "release"):
+        return "is in the table of RLock"
+    parts = set(operation.split("+"))
+    back = recipe == "take back"
+    holds = (
+        recipe.startswith("notify")
+        or operation in ("Leave", "Grant")
+        or (recipe, operation) == ("release_and_queue", "Begin")
+    )
+    if fault in (39, 40) and not holds:
+        return "does not hold"
+    if (fault in (3, 20) and operation in ("Discard", "Gone", "Missing")) or (
+        fault == 20 and operation == "Grant" and not back
+    ):
+        return "its node is gone"
+    if fault == 35 and not parts & {"Multi", "Watch", "Wait", "Delete"}:
+        return "has no part in it"
+    if fault == 17 and recipe == "withdraw":
+        return None
+    if fault == 20 and back and operation == "Begin":
+        return "has no node yet"
+    return _impossible(recipe, operation, fault)
+
+
+NOTIFIER = (1, [_turn(notifies=1)])
+CONDITIONS: tuple[Situation, ...] = (
+    Situation("wait", "outwait", [[(0, [_turn(20)])], [NOTIFIER]]),
+    Situation(
+        "wait",
+        "outwait",
+        [[(0.2, [_turn(20, depth=2)]), (0.5, [_turn(stay=3)])], [(0, [_turn(20)]), (1, [_turn(None, -1)])]],
+    ),
+    Situation("timed wait", "outwait", [[(0, [_turn(1)])], [(0.5, [_turn(notifies=0)])]]),
+    # The notification comes just when the time is up; what is taken back is held.
+    Situation("timed wait", "outwait", [[(0, [_turn(1)])], [NOTIFIER, (0.5, [_turn(20)]), (5, [_turn(None, -1)])]]),
+    Situation("timed wait", "outwait", [[(0, [_turn(1)])], [(0.5, [_turn(None, 1, stay=1)])]]),
+    # A lost answer, of what was applied, or not.
+    Situation("wait", "outwait", [[(0, [_turn(20)])], [NOTIFIER]], _first(7, lose_answer, SERVED)),
+    Situation("wait", "outwait", [[(0, [_turn(3)])], [NOTIFIER]], _first(7, lose_answer, SENT)),
+    Situation("wait", "outwait", [[(0, [_turn(3)])], [NOTIFIER]], _first(7, delete_node, SENT)),
+    Situation(
+        "notify",
+        "notify",
+        [
+            [(0.5, [_turn(notifies=1)]), (0.6, [_turn(stay=3)])],
+            [(0, [_turn(1.5)]), (0.2, [_turn(20)]), (4, [_turn(None, -1)])],
+        ],
+    ),
+    Situation(
+        "notify",
+        "notify",
+        [
+            [(0.5, [_turn(notifies=2)])],
+            [(0, [_turn(20)]), (0.2, [_turn(0.3)]), (0.1, [_turn(20)]), (4, [_turn(None, -1)])],
+        ],
+    ),
+    Situation(
+        "notify_all",
+        "notify",
+        [[(0.5, [_turn(notifies=-1)])], [(0, [_turn(20)]), (0.2, [_turn(20)]), (4, [_turn(None, -1)])]],
+    ),
+    Situation("notify nobody", "notify", [[(0.5, [_turn(notifies=1)])], [(0, [_turn()]), (0.6, [_turn(1)])]]),
+)
+CONDITION = Table(
+    "Condition",
+    StruckCondition,
+    CONDITIONS,
+    _columns(1, 2, 3, 4, 6, 8, 13, 16, 17, 20, 32, 35, 39, 40),
+    _of_condition,
+    MOST,
+)
+
+
+# -- events ----------------------------------------------------------------------------------------------------------
+
+
+class StruckEvent(RecipeRun, EventRun):
+    """A struck run of an event."""
+
+    def delete_node(self) -> bool:
+        """Have an operator delete the event's node."""
+        return self._strike(None) is not False
+
+
+def _of_calls(recipe: str, operation: str, fault: int) -> str | None:
+    if fault in (3, 4) and operation == "Discard":
+        return "has no node of its own"
+    if fault in (6, 18, 39, 40):
+        return "holds nothing"
+    if fault == 20 and (operation == "MakeContainer" or (recipe, operation) == ("destroy", "Discard")):
+        return "there is no node"
+    return _impossible(recipe, operation, fault)
+
+
+def _does(*steps: tuple[Any, ...]) -> list[EventStep]:
+    return [EventStep(*step) for step in steps]
+
+
+WAITERS = [(0, _does(("wait",))), (0.2, _does(("wait", 3.0)))]
+EVENTS: tuple[Situation, ...] = (
+    Situation("set", "turn", [[(0, _does(("set",)))], [(0.2, _does(("wait", 1.0)))]]),
+    Situation("set", "turn", [[(0.5, _does(("set",)))], WAITERS]),
+    Situation("set", "turn", [[(0.5, _does(("set",)))], [(0, _does(("set",), ("clear",))), (0.5, _does(("pulse",)))]]),
+    Situation("set", "turn", [[(0.5, _does(("set",)))], [(0, _does(("set",), ("clear",))), (1, _does(("clear",)))]]),
+    Situation("clear", "turn", [[(0.5, _does(("clear",)))], [(0, _does(("set",))), (0.6, _does(("wait", 1.0)))]]),
+    Situation(
+        "clear", "turn", [[(0.5, _does(("clear",)))], [(0, _does(("set",))), (0.5, _does(("clear",), ("set",)))]]
+    ),
+    Situation("wait", "wait", [[(0, _does(("wait",)))], [(1, _does(("set",)))]]),
+    # It is set, and cleared at once; by two.
+    Situation("wait", "wait", [[(0.5, _does(("wait",)))], [(0, _does(("set",), ("clear",))), (1, _does(("pulse",)))]]),
+    Situation("wait", "wait", [[(0.5, _does(("wait",)))], [(0, _does(("set",)))]]),
+    Situation("timed wait", "wait", [[(0.5, _does(("wait", 0.5)))], [(0, _does(("clear",)))]]),
+    Situation("timed wait", "wait", [[(0.5, _does(("wait", 0.5)))], [(0, _does(("pulse",))), (1, _does(("pulse",)))]]),
+    Situation("is_set", "look", [[(0.5, _does(("is_set",)))], [(0, _does(("set",))), (0.5, _does(("clear",)))]]),
+    Situation("destroy", "destroy", [[(0.5, _does(("destroy",)))], [(0, _does(("set",))), (0.5, _does(("clear",)))]]),
+    Situation("destroy", "destroy", [[(0.5, _does(("destroy",)))], [(0, _does(("set",), ("clear",), ("wait", 1.0)))]]),
+)
+EVENT = Table("Event", StruckEvent, EVENTS, _columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 20, 32), _of_calls)
+
+
+# -- latches ---------------------------------------------------------------------------------------------------------
+
+
+class OwnedLatchChecks(LatchChecks):
+    """What must be true of a latch that may be destroyed."""
+
+    def state(self, before: int | None, change: tuple[Any, ...]) -> int | None:
+        """Return what was counted, after a change."""
+        return None if change == ("delete", self.path) else super().state(before, change)
+
+
+class LatchOwner(LatchWorker):
+    """A thread that uses the latch, and destroys it."""
+
+    def _visit(self, step: LatchStep) -> None:  # type: ignore[override]
+        if step.what != "destroy":
+            super()._visit(step)
+            return
+        with self.calling("destroy") as call:
+            CountDownLatch(self.process.client, LATCH_PATH, COUNT).destroy()
+            ensemble, gone = self.checks.ensemble, ("delete", self.checks.path)
+            if self.checks.path in ensemble.leader.nodes and gone not in ensemble.log[call.begun :]:
+                raise Violation("destroy() has returned, and nothing was destroyed")
+
+
+class StruckLatch(RecipeRun, LatchRun):
+    """A struck run of a latch of four."""
+
+    worker = LatchOwner
+    invariants = OwnedLatchChecks
+
+
+def _of_latch(recipe: str, operation: str, fault: int) -> str | None:
+    return _of_calls(recipe, operation, fault)
+
+
+def _counts(*steps: tuple[Any, ...]) -> list[LatchStep]:
+    return [LatchStep(*step) for step in steps]
+
+
+LATCHES: tuple[Situation, ...] = (
+    Situation("count_down", "count_down", [[(0, _counts(("count_down", 2)))], [(0.2, _counts(("count_down", 2)))]]),
+    Situation(
+        "count_down", "count_down", [[(0.5, _counts(("count_down",)))], [(0, _counts(("count_down", 3), ("wait",)))]]
+    ),
+    Situation("count_down", "count_down", [[(0.5, _counts(("count_down",)))], [(0, _counts(("count_down", 4)))]]),
+    Situation("wait", "wait", [[(0, _counts(("wait",)))], [(1, _counts(("count_down", 4)))]]),
+    Situation(
+        "wait",
+        "wait",
+        [[(0.5, _counts(("wait",)))], [(0, _counts(("count_down", 2))), (1, _counts(("count_down", 2)))]],
+    ),
+    Situation("wait", "wait", [[(0.5, _counts(("wait",)))], [(0, _counts(("count_down", 4)))]]),
+    Situation("timed wait", "wait", [[(0.5, _counts(("wait", 1, 0.5)))], [(0, _counts(("count_down", 2)))]]),
+    Situation(
+        "timed wait",
+        "wait",
+        [[(0.5, _counts(("wait", 1, 0.5)))], [(0, _counts(("count_down", 2))), (1, _counts(("count_down", 2)))]],
+    ),
+    Situation("count", "look", [[(0.5, _counts(("count",)))], [(0, _counts(("count_down", 2), ("count_down", 1)))]]),
+    Situation("destroy", "destroy", [[(0.5, _counts(("destroy",)))], [(0, _counts(("count_down", 2)))]]),
+    Situation(
+        "destroy", "destroy", [[(0.5, _counts(("destroy",)))], [(0, _counts(("wait", 1, 3.0), ("count_down", 2)))]]
+    ),
+)
+LATCH = Table("CountDownLatch", StruckLatch, LATCHES, _columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 32), _of_latch)
+
+
+# -- barriers --------------------------------------------------------------------------------------------------------
+
+
+class BarrierOwner(BarrierWorker):
+    """A party that may destroy the barrier."""
+
+    def _visit(self, visit: Any) -> None:
+        if visit.do != "destroy":
+            super()._visit(visit)
+            return
+        nodes = self.checks.ensemble.leader.ephemerals
+        used = {path for paths in nodes.values() for path in paths}
+        try:
+            Barrier(self.process.client, BARRIER_PATH, visit.parties).destroy()
+        except RuntimeError as error:
+            if isinstance(error, ZkConcurrentError):
+                raise
+            if not used:
+                raise Violation("the barrier is said to be in use, and is not") from None
+        else:
+            if used.intersection(path for paths in nodes.values() for path in paths):
+                raise Violation("the barrier was destroyed, and is in use")
+
+
+class StruckBarrier(RecipeRun, BarrierRun):
+    """A struck run of a barrier."""
+
+    worker = BarrierOwner
+
+
+def _meets(
+    do: str = "wait",
+    timeout: float = 8.0,
+    action: float | None = None,
+    fails: bool = False,
+    parties: int = 3,
+    mends: bool = False,
+) -> Meeting:
+    return Meeting(parties, do, timeout, action, fails, 0.0, mends)
+
+
+def _of_barrier(recipe: str, operation: str, fault: int) -> str | None:
+    parts = set(operation.split("+"))
+    comes = "wait" in recipe or recipe in ("finish", "fail")
+    if fault == (32 if comes else 36):
+        return "is no party" if fault == 36 else "is fault 36"
+    if fault == 20 and (not comes or parts & {"Sync", "Make", "MakeContainer", "Begin", "Gone"}):
+        return "has no node yet"
+    return _impossible(recipe, operation, fault)
+
+
+def _comes(*starts: float, **what: Any) -> list[tuple[float, list[Meeting]]]:
+    return [(start, [_meets(**what)]) for start in starts]
+
+
+BARRIERS: tuple[Situation, ...] = (
+    Situation("wait as first", "wait", [_comes(0), _comes(0.5, 1.0)]),
+    Situation("wait as middle", "wait", [_comes(0.5), _comes(0, 1.0)]),
+    Situation("wait as last", "wait", [_comes(0.5), _comes(0, 0.2)]),
+    # Again, and again.
+    Situation(
+        "wait as last",
+        "wait",
+        [[(0.5, [_meets(), _meets()])], [(0, [_meets(), _meets()]), (0.2, [_meets(), _meets()])]],
+    ),
+    Situation("wait as first", "wait", [_comes(0, action=0.5), _comes(0.5, 1.0, action=0.5)]),
+    Situation("wait to act", "wait", [_comes(0.5, action=0.5), _comes(0, 0.2, action=0.5)]),
+    Situation("wait to act", "wait", [_comes(0.5, action=0.5, fails=True), _comes(0, 0.2, action=0.5)]),
+    # The time is up: nobody comes, the last comes just then, the action is not over.
+    Situation("timed wait", "wait", [_comes(0.5, timeout=1.0), _comes(0, timeout=3.0)]),
+    Situation("timed wait", "wait", [_comes(0.5, timeout=0.5), _comes(0, 1.0)]),
+    Situation("timed wait", "wait", [_comes(0, timeout=1), _comes(0.5, 0.6, action=1.0)]),
+    Situation("try", "wait", [_comes(0.5, timeout=0), _comes(0, 0.2)]),
+    Situation("try", "wait", [_comes(0.5, timeout=0), _comes(0)]),
+    Situation("abort", "abort", [_comes(0.5, do="abort"), _comes(0, 0.2)]),
+    Situation("reset", "reset", [_comes(0.5, do="reset"), [*_comes(0, 0.2), *_comes(1, 1, 1)]]),
+    Situation("reset", "reset", [_comes(0.5, do="reset"), [*_comes(0, timeout=0.3), *_comes(0.5, do="reset")]]),
+    Situation("look", "glance", [_comes(0.5, do="look"), _comes(0, 0.5, 0.5)]),
+    Situation("destroy", "destroy", [_comes(0.5, do="destroy"), _comes(0, 0, 0)]),
+    Situation("destroy", "destroy", [_comes(0.5, do="destroy"), _comes(0)]),
+)
+BARRIER = Table(
+    "Barrier", StruckBarrier, BARRIERS, _columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 20, 32, 36), _of_barrier, MOST
+)
+
+TABLES = (RW, SEMAPHORE, CONDITION, EVENT, LATCH, BARRIER)

@@ -1,0 +1,35 @@
+"""Every operation of every recipe has met every fault that can befall it, with all that is checked in random runs."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+
+import pytest
+
+from tests.simulation.explore import struck, tell
+from tests.simulation.recipes import TABLES
+from tests.simulation.struck import StruckRun
+from tests.simulation.table import Cell, Table
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+def test_whatever_strikes_wherever(table: Table, simulated: list[str]) -> None:
+    """Whatever strikes at whichever operation, all holds that always must; no fault is left out."""
+    cells: Counter[Cell] = Counter()
+    runs = steps = 0
+    began = time.perf_counter()
+    for case in struck(table):
+        run = case.make()
+        assert isinstance(run, StruckRun)
+        assert case.cell is not None
+        try:
+            run.to_the_end()
+        except Exception as error:
+            pytest.fail(tell(case, error))
+        runs, steps = runs + 1, steps + run.world.steps
+        cells[case.cell] += run.strikes[-1] in run.happened
+    seconds = time.perf_counter() - began
+    simulated.append(f"{table.name}: {runs:,} struck runs, {steps:,} steps, {seconds:.0f} s; operations x faults:")
+    simulated.append(table.render(cells))
+    assert not table.holes(cells)
