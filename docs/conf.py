@@ -7,9 +7,14 @@ from docstrings.
 from __future__ import annotations
 
 import re
+import sys
+from pathlib import Path
 from typing import Any
 
 import zkconcurrent
+
+sys.path.insert(0, str(Path(__file__).parent))
+import diagrams
 
 project = "zkconcurrent"
 author = "The zkconcurrent developers"
@@ -55,5 +60,6 @@ def _to_rst(_app: Any, _what: str, _name: str, _obj: object, _options: Any, line
 
 
 def setup(app: Any) -> None:
-    """Have docstrings read before napoleon reads them."""
+    """Have docstrings read before napoleon reads them, and the diagrams drawn before they are shown."""
+    diagrams.draw_all()
     app.connect("autodoc-process-docstring", _to_rst, priority=400)

@@ -73,7 +73,8 @@ def test_a_good_page_passes(tmp_path: Path, zookeeper: Server) -> None:
     page = tmp_path / "page.md"
     page.write_text(
         "```python\nx = 1\n```\n```python\nassert x == 1\n```\n"
-        "```python\n# it.py\nprint('127.0.0.1:2181', [1])\n```\n```console\n$ python it.py  # so\n127.0.0.1:... [1]\n```\n"
+        "```python\n# it.py\nprint('127.0.0.1:2181', [1])\n```\n"
+        "```console\n$ python it.py  # so\n127.0.0.1:... [1]\n```\n"
     )
     done = run_page(page, tmp_path, zookeeper)
     assert done.returncode == 0, done.stderr
