@@ -56,7 +56,8 @@ docs: ## these pages as HTML, in build/docs; a warning is an error
 
 package: ## wheel and sdist, in dist; each is installed into an empty environment and used on a server
 	@tools/venv package
-	tools/package
+	@tools/packages
+	@tools/package
 
 lint: ## style, format and types
 	@tools/venv lint

@@ -17,7 +17,7 @@ from zkconcurrent._rules import MUTEX, READ, Rule, blockers, holders, line_up
 FOLDER = Path(__file__).parent / "explanation" / "diagrams"
 
 _BOX, _GAP, _MARGIN = 96, 28, 16
-_ARCS, _HEIGHT = 84, 44
+_ARCS, _HEIGHT = 60, 44
 _HELD, _WAITS, _INK, _ARROW = "#bfe5c7", "#e8eaee", "#1f2430", "#b4552d"
 
 
