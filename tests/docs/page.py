@@ -103,7 +103,7 @@ def run(page: Path, hosts: str) -> None:
             if not _OURS.search(command) or command.startswith(_SERVER):
                 continue
             done = subprocess.run(
-                ["bash", "-c", command], capture_output=True, text=True, env=environment, timeout=60, check=False
+                ["bash", "-c", command], capture_output=True, text=True, env=environment, timeout=120, check=False
             )
             said = f"{where}: $ {command}\n{done.stdout}{done.stderr}"
             assert done.returncode == 0, said

@@ -26,7 +26,7 @@ def run_page(page: Path, folder: Path, server: Server) -> subprocess.CompletedPr
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         check=False,
     )
