@@ -13,7 +13,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses 3 --dist loadfile
 # All but what never talks to a server: it must pass on every kind of installation.
 SERVER_TESTS := tests --ignore=tests/unit --ignore=tests/simulation
 
-.PHONY: help demo test test-servers soak lint clean
+.PHONY: help demo test test-servers soak docs package lint clean
 .NOTPARALLEL:
 
 help: ## this list
@@ -49,6 +49,16 @@ soak: ## random use under random faults on three servers, the history checked; t
 	$(BIN)/python -m tests.soak --duration $(DURATION) $(if $(SEED),--seed $(SEED))
 	SIM_STEPS=1000000 SIM_PLACES=1000 $(BIN)/python -m pytest tests/simulation -k 'library or strikes'
 
+docs: ## these pages as HTML, in build/docs; a warning is an error
+	@tools/venv docs
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --fresh-env --quiet docs build/docs
+	@echo 'Open build/docs/index.html'
+
+package: ## wheel and sdist, in dist; each is installed into an empty environment and used on a server
+	@tools/venv package
+	@tools/packages
+	@tools/package
+
 lint: ## style, format and types
 	@tools/venv lint
 	$(BIN)/ruff check .
@@ -56,4 +66,4 @@ lint: ## style, format and types
 	$(BIN)/mypy zkconcurrent examples/demo
 
 clean: ## removes the environment, caches and the pictures
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info demo-timeline.svg soak-timeline.svg
+	rm -rf build dist .tox .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info demo-timeline.svg soak-timeline.svg

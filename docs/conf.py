@@ -1,0 +1,65 @@
+"""How Sphinx builds these pages: MyST for the text, autodoc and napoleon for the reference, furo for the looks.
+
+`make docs` runs it with warnings as errors. The pages also read well as plain Markdown, except for the reference made
+from docstrings.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import zkconcurrent
+
+sys.path.insert(0, str(Path(__file__).parent))
+import diagrams
+
+project = "zkconcurrent"
+author = "The zkconcurrent developers"
+release = zkconcurrent.__version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+exclude_patterns = ["_build"]
+html_theme = "furo"
+html_title = f"zkconcurrent {release}"
+html_static_path = ["_static"]
+html_css_files = ["tables.css"]
+html_show_copyright = False
+html_copy_source = False
+
+myst_heading_anchors = 3
+suppress_warnings = ["myst.xref_missing_download"]
+pygments_style = "friendly"
+
+autodoc_member_order = "bysource"
+autodoc_class_signature = "mixed"
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 100
+
+napoleon_numpy_docstring = False
+napoleon_use_ivar = True
+napoleon_use_rtype = False
+napoleon_custom_sections = ["Layout", "Invariant", "Cost", "Source"]
+
+_QUOTED = re.compile(r"(?<![`:\w])`([^`]+)`(?!`)")
+_NAME = re.compile(r"[A-Za-z_][\w.]*")
+
+
+def _to_rst(_app: Any, _what: str, _name: str, _obj: object, _options: Any, lines: list[str]) -> None:
+    """Make reStructuredText of docstrings, which quote code as Markdown does: `a name` is a link where there is one."""
+
+    def quoted(found: re.Match[str]) -> str:
+        text = found[1]
+        return f":py:obj:`{text}`" if _NAME.fullmatch(text.removesuffix("()")) else f"``{text}``"
+
+    lines[:] = _QUOTED.sub(quoted, "\n".join(lines)).split("\n")
+
+
+def setup(app: Any) -> None:
+    """Have docstrings read before napoleon reads them, and the diagrams drawn before they are shown."""
+    diagrams.draw_all()
+    app.connect("autodoc-process-docstring", _to_rst, priority=400)

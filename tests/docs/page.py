@@ -1,0 +1,116 @@
+"""A page of the docs as a program: every ```python block runs, and so does what ```console blocks tell to type.
+
+    python -m tests.docs.page README.md HOSTS
+
+It runs in the present folder, top to bottom, as a reader would who copies:
+
+* the `python` blocks of a page share one namespace, which begins empty;
+* a block whose first line is `# <name>.py` is that file, and must be run by a command further down;
+* of a `console` block, the lines after `$` run in bash if they call `python` or `pytest`; what is shown below a command
+  is its output, where `...` stands for anything; a command that starts the server is the fixture's part;
+* a block whose first line begins with `# Not run:` says why, and is only compiled. `test_pages` counts them.
+
+One thing is replaced: the address 127.0.0.1:2181 by that of the server at hand.
+"""
+
+from __future__ import annotations
+
+import ast
+import fnmatch
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ADDRESS = "127.0.0.1:2181"
+_FENCE = re.compile(r"^(?P<indent> *)```(?P<kind>\w+)\n(?P<text>.*?)^(?P=indent)```$", re.DOTALL | re.MULTILINE)
+_FILE = re.compile(r"# (\w+\.py)\n")
+_NOT_RUN = "# Not run: "
+_OURS = re.compile(r"\b(python|pytest)\b")
+_SERVER = "python -m zkconcurrent.testing"
+
+
+class Block(NamedTuple):
+    """A fenced block, and the line of its page that it begins at."""
+
+    kind: str
+    text: str
+    line: int
+
+    @property
+    def runs(self) -> bool:
+        """Whether it is not said to be only for reading."""
+        return not self.text.startswith(_NOT_RUN)
+
+
+def blocks(page: str) -> Iterator[Block]:
+    """Find the blocks that are to run."""
+    for found in _FENCE.finditer(page):
+        indent = found["indent"]
+        text = "".join(line.removeprefix(indent) for line in found["text"].splitlines(keepends=True))
+        if found["kind"] in ("python", "console"):
+            yield Block(found["kind"], text, page.count("\n", 0, found.start()) + 2)
+
+
+def commands(text: str) -> list[tuple[str, str]]:
+    """Split what a terminal shows into what was typed and what came of it."""
+    parts = re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]
+    typed = []
+    for part in parts:
+        command, _, output = part.partition("\n")
+        while command.endswith("\\"):
+            more, _, output = output.partition("\n")
+            command = f"{command[:-1]}{more}"
+        typed.append((re.sub(r"\s+# .*", "", command), output))
+    return typed
+
+
+def matches(shown: str, output: str) -> bool:
+    """Return whether the output is what the page shows; a page that shows nothing says nothing."""
+    pattern = re.sub(r"[\[*?]", lambda found: f"[{found[0]}]", shown.strip()).replace("...", "*")
+    return not shown.strip() or fnmatch.fnmatchcase(output.strip(), pattern)
+
+
+def run(page: Path, hosts: str) -> None:
+    """Run a page.
+
+    Raises:
+        AssertionError: a command fails, or says something else than the page; or a file is never run.
+        Exception: what a block raises.
+    """
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    not_run_yet: set[str] = set()
+    # What `python` and `pytest` are; nothing that a page's command prints is held back.
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    environment = {**os.environ, "PATH": path, "PYTHONUNBUFFERED": "1"}
+    for block in blocks(page.read_text()):
+        text = block.text.replace(ADDRESS, hosts)
+        where = f"{page}:{block.line}"
+        if block.kind == "python":
+            tree = ast.parse("\n" * (block.line - 1) + text, str(page))
+            if not block.runs:
+                continue
+            if named := _FILE.match(text):
+                Path(named[1]).write_text(text)
+                not_run_yet.add(named[1])
+            else:
+                exec(compile(tree, str(page), "exec"), namespace)
+            continue
+        for command, shown in commands(text):
+            if not _OURS.search(command) or command.startswith(_SERVER):
+                continue
+            done = subprocess.run(
+                ["bash", "-c", command], capture_output=True, text=True, env=environment, timeout=120, check=False
+            )
+            said = f"{where}: $ {command}\n{done.stdout}{done.stderr}"
+            assert done.returncode == 0, said
+            assert matches(shown, done.stdout), f"{said}\nThe page shows:\n{shown}"
+            not_run_yet -= {name for name in not_run_yet if name.removesuffix(".py") in command}
+    assert not not_run_yet, f"{page}: no command runs {not_run_yet}"
+
+
+if __name__ == "__main__":
+    run(Path(sys.argv[1]), sys.argv[2])

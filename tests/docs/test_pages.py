@@ -1,0 +1,80 @@
+"""Every block of code in the README and the docs runs, against a server; see `tests.docs.page` for how."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.page import blocks
+from zkconcurrent.testing import Server
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+WITH_CODE = [page for page in PAGES if any(block.kind == "python" for block in blocks(page.read_text()))]
+# What can't run here, by page; each such block says why.
+NOT_RUN = {"docs/how-to/operate.md": 1, "docs/how-to/workers.md": 3}
+
+
+def run_page(page: Path, folder: Path, server: Server) -> subprocess.CompletedProcess[str]:
+    """Run a page in a process of its own, in an empty folder."""
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-m", "tests.docs.page", page, server.hosts],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_runs(page: Path, tmp_path: Path) -> None:
+    """Whoever copies the blocks of a page one after the other, to an empty folder and server, gets what it says."""
+    with Server() as server:
+        done = run_page(page, tmp_path, server)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr, done.stderr
+
+
+def test_what_does_not_run_is_counted() -> None:
+    """A block that can't run says why, and there are no more of them than are known."""
+    found = {str(page.relative_to(ROOT)): sum(not block.runs for block in blocks(page.read_text())) for page in PAGES}
+    assert {page: count for page, count in found.items() if count} == NOT_RUN
+
+
+BROKEN = {
+    "a block raises": "```python\nx = 1\n```\n\n```python\nassert x == 2, 'no'\n```\n",
+    "a name of another page": "```python\nlock.acquire()\n```\n",
+    "a block in a list": "1. so\n\n   ```python\n   1 / 0\n   ```\n",
+    "no Python": "```python\n# Not run: it can't be read either\nlock lock\n```\n",
+    "a file that fails": "```python\n# it.py\n1 / 0\n```\n\n```console\n$ python it.py\n```\n",
+    "other output": "```python\n# it.py\nprint(1)\n```\n\n```console\n$ python it.py\n2\n```\n",
+    "a file never run": "```python\n# it.py\nprint(1)\n```\n",
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_a_broken_page_fails(what: str, tmp_path: Path, zookeeper: Server) -> None:
+    """A page with a broken block fails, and says where."""
+    page = tmp_path / "page.md"
+    page.write_text(BROKEN[what])
+    done = run_page(page, tmp_path, zookeeper)
+    assert done.returncode == 1
+    assert "page.md" in done.stderr
+
+
+def test_a_good_page_passes(tmp_path: Path, zookeeper: Server) -> None:
+    """Blocks share a namespace, files are run, output may leave things out, and the address is the server's."""
+    page = tmp_path / "page.md"
+    page.write_text(
+        "```python\nx = 1\n```\n```python\nassert x == 1\n```\n"
+        "```python\n# it.py\nprint('127.0.0.1:2181', [1])\n```\n"
+        "```console\n$ python it.py  # so\n127.0.0.1:... [1]\n```\n"
+    )
+    done = run_page(page, tmp_path, zookeeper)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,32 @@
+"""The reference leaves nothing out, and the pages are found."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import zkconcurrent
+import zkconcurrent.testing
+
+DOCS = Path(__file__).parents[2] / "docs"
+PUBLIC = [*(f"zkconcurrent.{name}" for name in zkconcurrent.__all__ if name != "__version__")] + [
+    f"zkconcurrent.testing.{name}" for name in zkconcurrent.testing.__all__
+]
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_public_name_is_in_the_reference(name: str) -> None:
+    """What may be imported is made from its docstring somewhere in docs/reference."""
+    pages = "".join(page.read_text() for page in (DOCS / "reference").glob("*.md"))
+    assert re.search(rf"^\.\. auto\w+:: {re.escape(name)}$", pages, re.MULTILINE)
+
+
+def test_every_page_is_linked() -> None:
+    """The index names each page twice: as a link for who reads the source, and in a tree for what is built."""
+    index = (DOCS / "index.md").read_text()
+    pages = {str(page.relative_to(DOCS).with_suffix("")) for page in DOCS.rglob("*.md")} - {"index"}
+    trees = {line for tree in re.findall(r"```{toctree}\n(.*?)```", index, re.DOTALL) for line in tree.splitlines()}
+    assert pages <= trees
+    assert {name for name in pages if f"({name}.md)" in index} == pages

@@ -1,0 +1,88 @@
+"""The page on parity with `threading` against the real one: no name is left out, and each is as the page says."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import zkconcurrent
+
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "parity.md").read_text()
+CLASSES = ["Lock", "RLock", "Condition", "Semaphore", "BoundedSemaphore", "Event", "Barrier"]
+# Written in C, without a signature; theirs in Python has one.
+IN_PYTHON = {"Lock": threading._RLock, "RLock": threading._RLock}  # type: ignore[attr-defined]
+
+
+def rows(section: str) -> Iterator[tuple[str, str, str, str]]:
+    """Return the lines of a table: each name, its parameters as the page has them, what it says of it, and the note."""
+    text = PAGE.split(f"\n## {section}\n")[1].split("\n## ")[0]
+    for line in re.findall(r"^\| `.*\|$", text, re.MULTILINE):
+        names, said, note = (cell.strip() for cell in line.strip("|").split("|"))
+        for name, parameters in re.findall(r"`(\w+)(\(.*?\))?`", names):
+            yield name, parameters, said, note
+
+
+def names_of(cls: str) -> set[str]:
+    """Return what a class of `threading` has, and `object` has not; slots that all classes fill are not listed."""
+    theirs = getattr(threading, cls)
+    theirs = theirs if isinstance(theirs, type) else type(theirs())
+    return {name for name in dir(theirs) if not name.startswith("__")} | ({"__enter__", "__exit__"} & set(dir(theirs)))
+
+
+def parameters_of(cls: type, name: str) -> str:
+    """Return the parameters that may be given by position, as the page writes them."""
+    given = [
+        f"{each.name}={each.default}" if each.default is not each.empty else each.name
+        for each in inspect.signature(getattr(cls, name)).parameters.values()
+        if each.name != "self" and each.kind is each.POSITIONAL_OR_KEYWORD
+    ]
+    return f"({', '.join(given)})"
+
+
+def check(name: str, said: str, note: str, *, there: bool, here: bool) -> None:
+    """Hold a row against both libraries."""
+    assert there or re.search(r"since 3\.\d+", note), f"{name} is not in threading"
+    assert said in ("same", "differs", "absent")
+    assert here is (said != "absent"), f"{name} is said to be {said}"
+    assert said == "same" or note, f"{name} {said}: the page must say how, or why"
+
+
+def test_the_module() -> None:
+    """Every public name of the module has a row, and each row is true."""
+    listed = {name: (said, note) for name, _, said, note in rows("The module")}
+    assert set(threading.__all__) <= set(listed)
+    for name, (said, note) in listed.items():
+        ours = name in zkconcurrent.__all__ or "the standard library's own" in note or "`RuntimeError`" in note
+        check(name, said, note, there=name in threading.__all__, here=ours)
+    assert threading.ThreadError is RuntimeError
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_a_class(cls: str) -> None:
+    """Every method of the class has a row, and each row is true: it is there or not, with those parameters."""
+    theirs, ours = IN_PYTHON.get(cls, getattr(threading, cls)), getattr(zkconcurrent, cls)
+    listed = {name: (parameters, said, note) for name, parameters, said, note in rows(cls)}
+    # What `threading.Condition` takes over from its lock, it makes in its constructor.
+    instance = set(vars(threading.Condition())) if cls == "Condition" else set()
+    there = names_of(cls) | {name for name in instance if name in ("acquire", "release")}
+    assert there <= set(listed)
+    for name, (parameters, said, note) in listed.items():
+        check(name, said, note, there=name in there, here=hasattr(ours, name))
+        if parameters:
+            assert parameters == parameters_of(ours, name)
+            if hasattr(theirs, name):
+                assert parameters == parameters_of(theirs, name)
+
+
+def test_what_threading_has_not() -> None:
+    """What the page calls ours is, and is nowhere in `threading`."""
+    text = PAGE.split("\n## What threading has not\n")[1]
+    ours = [getattr(zkconcurrent, name) for name in zkconcurrent.__all__ if name[0].isupper()]
+    for name in re.findall(r"`(\w+)(?:\(\))?`", text):
+        assert name in zkconcurrent.__all__ or any(hasattr(cls, name) for cls in ours)
+        assert not hasattr(threading, name)
