@@ -13,6 +13,9 @@ import threading
 import time
 from collections import deque
 from contextlib import suppress
+from typing import TypeAlias
+
+Parcels: TypeAlias = "deque[tuple[float, bytes]]"  # when each is due, and what it is
 
 
 def main() -> None:
@@ -32,13 +35,15 @@ def accept(listener: socket.socket, target: tuple[str, int], delay: float) -> No
         far = socket.create_connection(target)
         for source, sink in ((near, far), (far, near)):
             source.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            parcels: deque[tuple[float, bytes]] = deque()
+            parcels: Parcels = deque()
             ready = threading.Semaphore(0)
             threading.Thread(target=receive, args=(source, parcels, ready, delay), daemon=True).start()
             threading.Thread(target=deliver, args=(sink, parcels, ready), daemon=True).start()
 
 
-def receive(source: socket.socket, parcels: deque[tuple[float, bytes]], ready: threading.Semaphore, delay: float) -> None:
+def receive(
+    source: socket.socket, parcels: deque[tuple[float, bytes]], ready: threading.Semaphore, delay: float
+) -> None:
     """Note when each piece is due; the last, an empty one, is the end."""
     data = b"?"
     while data:
@@ -49,7 +54,7 @@ def receive(source: socket.socket, parcels: deque[tuple[float, bytes]], ready: t
         ready.release()
 
 
-def deliver(sink: socket.socket, parcels: deque[tuple[float, bytes]], ready: threading.Semaphore) -> None:
+def deliver(sink: socket.socket, parcels: Parcels, ready: threading.Semaphore) -> None:
     """Pass each piece on when it is due."""
     with suppress(OSError):
         while True:

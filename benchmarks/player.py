@@ -31,20 +31,17 @@ SESSION_TIMEOUT = 60.0  # so long that pings and heartbeats hardly count
 clock = time.monotonic_ns
 
 
-class Standard:
-    """The locks of the standard library, to be as near to as can be."""
-
-    KINDS: dict[str, Maker] = {
-        "rlock": lambda _client, _path: threading.RLock(),
-        "python rlock": lambda _client, _path: threading._PyRLock(),  # type: ignore[attr-defined]
-    }
+STANDARD: dict[str, Maker] = {  # the locks of the standard library, to be as near to as can be
+    "rlock": lambda _client, _path: threading.RLock(),
+    "python rlock": lambda _client, _path: threading._PyRLock(),  # type: ignore[attr-defined]
+}
 
 
 class Player:
     """What the commands do; each is a method."""
 
     def __init__(self, contestant: str) -> None:
-        self._makers = Standard.KINDS if contestant == "standard" else CONTESTANTS[contestant]
+        self._makers = STANDARD if contestant == "standard" else CONTESTANTS[contestant]
         self._hosts = ""
         self._clients: list[KazooClient] = []
         self._objects: dict[tuple[str, str], Acquirable] = {}
@@ -53,9 +50,11 @@ class Player:
         self._closing = False
 
     def clock(self) -> int:
+        """Tell the time."""
         return clock()
 
     def open(self, hosts: str) -> None:
+        """Begin, with one session."""
         self._hosts, self._closing = hosts, False
         self._connect()
 
@@ -66,6 +65,7 @@ class Player:
         return client
 
     def close(self) -> None:
+        """End all sessions, and with them the threads."""
         clients, self._clients, self._closing = self._clients, [], True
         if clients:
             with ThreadPoolExecutor(8) as pool:
@@ -82,6 +82,7 @@ class Player:
         return self._objects[kind, path]
 
     def time(self, kind: str, path: str, count: str) -> str:
+        """Acquire and release, again and again."""
         lock = self._make(kind, path)
         taken = []
         for _ in range(int(count)):
@@ -92,6 +93,7 @@ class Player:
         return " ".join(map(str, taken))
 
     def again(self, kind: str, path: str, count: str) -> int:
+        """Do it while it is held."""
         lock = self._make(kind, path)
         acquire, release, n = lock.acquire, lock.release, range(int(count))
         acquire()
@@ -104,9 +106,11 @@ class Player:
         return taken
 
     def hold(self, kind: str, path: str) -> None:
+        """Acquire for good."""
         self._make(kind, path).acquire()
 
     def tries(self, kind: str, path: str, count: str) -> str:
+        """Fail to acquire, again and again."""
         lock = self._make(kind, path)
         taken = []
         for _ in range(int(count)):
@@ -117,15 +121,14 @@ class Player:
         return " ".join(map(str, taken))
 
     def join(self, kind: str, path: str, hold: str, count: str, own: str) -> None:
+        """Send more threads."""
         for _ in range(int(count)):
             client = self._connect() if own == "1" else self._clients[0]
             lock = self._makers[kind](client, path)
             arguments = (lock, int(hold) / 1e6, self._go, self._log)
             threading.Thread(target=self._take_turns, args=arguments, daemon=True).start()
 
-    def _take_turns(
-        self, lock: Acquirable, hold: float, go: threading.Event, log: list[tuple[int, int, int]]
-    ) -> None:
+    def _take_turns(self, lock: Acquirable, hold: float, go: threading.Event, log: list[tuple[int, int, int]]) -> None:
         with suppress(Exception):  # closed
             while not self._closing:
                 asked = clock()
@@ -139,12 +142,15 @@ class Player:
                 lock.release()
 
     def go(self) -> None:
+        """Let them run."""
         self._go.set()
 
     def pause(self) -> None:
+        """Have whoever gets it next keep it."""
         self._go.clear()
 
     def log(self) -> str:
+        """Tell of the turns since the last time."""
         told = " ".join(f"{asked}:{acquired}:{released}" for asked, acquired, released in self._log)
         self._log.clear()
         return told

@@ -15,17 +15,18 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, NamedTuple, final
 
-from zkconcurrent.testing import Server
+from zkconcurrent.testing import Server, find_installation
 from zkconcurrent.testing._java import find_java
 
 ROOT = Path(__file__).parents[1]
 PATIENCE = 180.0  # seconds that anything may take
 JAVA = "CuratorPlayer"
-WARM = {"kind": ("lock", "semaphore", "read", "write"), "cycles": 1000}
+KINDS = ("lock", "read", "write", "semaphore")
+WARM_UP = 600  # cycles of each kind
 
 
 class BenchmarkError(Exception):
@@ -49,7 +50,8 @@ class Player:
             start_new_session=True,
         )
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
-        threading.Thread(target=self._read, daemon=True).start()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
 
     def _read(self) -> None:
         assert self._process.stdout is not None
@@ -95,10 +97,10 @@ class Player:
         """End the process."""
         self._process.kill()
         self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None and pipe is not self._process.stdout:
-                pipe.close()
-        self._errors.close()
+        self._reader.join()
+        for pipe in (self._process.stdin, self._process.stdout, self._errors):
+            with suppress(BrokenPipeError):
+                pipe.close()  # type: ignore[union-attr]
 
 
 class Turn(NamedTuple):
@@ -111,17 +113,20 @@ class Turn(NamedTuple):
 
 
 class Counters(NamedTuple):
-    """What the server has counted: requests that it received, and watch events that it sent."""
+    """What the server has counted: requests that it received, watch events that it sent, and watches that are left."""
 
     requests: int
     events: int
+    watches: int
 
 
+@final
 class Stage:
     """The server, and whoever is on it.
 
     Attributes:
         hosts: the server.
+        installation: the ZooKeeper that it runs, with its jars.
     """
 
     def __init__(self) -> None:
@@ -130,7 +135,8 @@ class Stage:
         self._networks: dict[float, str] = {}
         self._paths = itertools.count(1)
         self._words = 0  # that were asked of the server: it counts them as requests
-        self.server = Server(tick_time=2.0)
+        self.installation = find_installation()
+        self.server = Server(tick_time=2.0, installation=self.installation)
         self._classes: Path | None = None
 
     def __enter__(self) -> Stage:
@@ -158,14 +164,22 @@ class Stage:
         for player in fresh:
             _check_clock(player)
         if contestant == "curator" and fresh:  # a JVM is slow until it has compiled what it runs
-            everyone(fresh, "open", self.hosts)
-            for kind in WARM["kind"]:
-                for player in fresh:
-                    player.tell("time", kind, self.path(), WARM["cycles"])
-                for player in fresh:
-                    player.answer()
-            everyone(fresh, "close")
+            with sessions(fresh, self.hosts):
+                for kind in KINDS:
+                    for player in fresh:
+                        player.tell("time", kind, self.path(), WARM_UP)
+                    for player in fresh:
+                        player.answer()
         return team[:size]
+
+    @contextmanager
+    def guest(self, contestant: str) -> Iterator[Player]:
+        """Have a process of a contestant that has done nothing yet, with a session, for a while."""
+        player = self._start(contestant)
+        player.ask("open", self.hosts)
+        yield player
+        player.ask("close")
+        player.end()
 
     def _start(self, contestant: str) -> Player:
         if contestant == "curator":
@@ -183,7 +197,7 @@ class Stage:
         return [str(find_java()), "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"]
 
     def _class_path(self) -> str:
-        jars = self.server_installation.curator_class_path
+        jars = self.installation.curator_class_path
         if not jars:
             raise BenchmarkError("there is no Curator here: Debian's package is libcurator-recipes-java")
         path = os.pathsep.join(map(str, jars))
@@ -197,11 +211,6 @@ class Stage:
                 raise BenchmarkError(f"{source.name} does not compile; a JDK is needed\n{compiled.stderr}")
             self._classes = self._folder
         return f"{self._classes}{os.pathsep}{path}"
-
-    @property
-    def server_installation(self):  # type: ignore[no-untyped-def]
-        """The ZooKeeper that runs, and its jars."""
-        return self.server._installation
 
     def network(self, delay: float) -> str:
         """Return the address of the server behind a network that takes `delay` seconds each way."""
@@ -221,29 +230,33 @@ class Stage:
         lines = dict(line.split("\t", 1) for line in self._word("mntr").splitlines() if "\t" in line)
         changes = ("created", "deleted", "changed", "children")
         events = sum(int(lines[f"zk_sum_node_{change}_watch_count"]) for change in changes)
-        return Counters(int(lines["zk_packets_received"]) - self._words, events)
+        requests, watches = int(lines["zk_packets_received"]) - self._words, int(lines["zk_watch_count"])
+        return Counters(requests, events, watches)
 
-    def watches(self) -> int:
-        """Return how many watches there are."""
+    def watched_nodes(self) -> int:
+        """Return how many watches there are on nodes, not on lists of children; quicker to ask."""
         return int(self._word("wchs").rpartition(":")[2])
 
-    def wait_for_watches(self, count: int) -> None:
-        """Wait until there are so many: each waiter leaves one."""
+    def wait_for_waiters(self, count: int) -> None:
+        """Wait until so many wait, each for another node."""
         until = time.monotonic() + PATIENCE
-        while self.watches() < count:
+        while self.watched_nodes() < count:
             if time.monotonic() > until:
-                raise BenchmarkError(f"{self.watches()} watches instead of {count}: somebody does not wait")
+                raise BenchmarkError(f"{self.watched_nodes()} watches instead of {count}: somebody does not wait")
             time.sleep(0.0005)
 
     def settle(self, watches: int) -> Counters:
-        """Wait until everybody waits, and nothing is sent any more; return the counters."""
-        self.wait_for_watches(watches)
+        """Wait until there are so many watches, of all who wait, and nothing is sent any more; return the counters."""
+        until = time.monotonic() + PATIENCE
         before = self.counters()
         while True:
             time.sleep(0.05)
             now = self.counters()
-            if now == before:
+            quiet = now.events == before.events and now.requests - before.requests <= 2  # but for a ping
+            if quiet and now.watches >= watches:
                 return now
+            if time.monotonic() > until:
+                raise BenchmarkError(f"the queue does not come to rest: {now}; {watches} watches are to be")
             before = now
 
 
@@ -275,12 +288,10 @@ def everyone(team: Sequence[Player], *words: object) -> list[str]:
 
 @contextmanager
 def sessions(team: Sequence[Player], hosts: str) -> Iterator[None]:
-    """Have everyone open a session, and close it."""
+    """Have everyone open a session, and close it; after an error nobody is asked, as the stage ends with it."""
     everyone(team, "open", hosts)
-    try:
-        yield
-    finally:
-        everyone(team, "close")
+    yield
+    everyone(team, "close")
 
 
 def compete(
@@ -311,12 +322,12 @@ def compete(
     """
     path = stage.path()
     with sessions(team, stage.hosts):
-        base = stage.watches()
+        base, nodes = stage.counters().watches, stage.watched_nodes()
         join = ("join", kind, path, round(hold * 1e6))
         if one_by_one:
             for number in range(contenders):
                 team[number % len(team)].ask(*join, 1, int(own))
-                stage.wait_for_watches(base + number)
+                stage.wait_for_waiters(nodes + number)
         else:
             shares = [len(range(at, contenders, len(team))) for at in range(len(team))]
             for player, share in zip(team, shares, strict=True):
@@ -332,7 +343,9 @@ def compete(
         after = stage.settle(base + contenders - 1)
         turns = []
         for number, entries in enumerate(everyone(team, "log")):
-            turns += [Turn(*map(int, entry.split(":")), number) for entry in entries.split()]
+            for entry in entries.split():
+                asked, acquired, released = map(int, entry.split(":"))
+                turns.append(Turn(asked, acquired, released, number))
     turns.sort(key=lambda turn: turn.acquired)
     count = max(len(turns), 1)
     # Whoever keeps it when all are told to pause ends the stretch; a turn takes longer than the order with a herd.
@@ -341,9 +354,7 @@ def compete(
     return Queue(turns, requests / count, events / count, (last - start) / 1e9)
 
 
-def share(
-    stage: Stage, team: Sequence[Player], kind: str, contenders: int, seconds: float
-) -> float:
+def share(stage: Stage, team: Sequence[Player], kind: str, contenders: int, seconds: float) -> float:
     """Let contenders who need not wait for each other come and go for a while; return cycles per second."""
     with sessions(team, stage.hosts):
         path = stage.path()
