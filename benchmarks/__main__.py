@@ -97,7 +97,7 @@ def main() -> int:
             machine, quick, figures = run["machine"], run["quick"], from_json(run)
         else:
             quick = options.quick
-            with Stage() as stage:
+            with Stage(warm_up=100 if quick else 600) as stage:
                 machine = describe(stage)
                 progress = Progress(sum(PARTS[name].seconds for name in names))
                 figures = measure(stage, names, quick, progress)

@@ -20,7 +20,7 @@ sys.path.append(str(ROOT / "examples" / "demo"))
 
 from panel import INK, PALE, RULE, WIDTH, line, rect, svg, text
 
-MARGIN, NAMES = 28, 330  # where text begins, and bars
+MARGIN, NAMES = 28, 400  # where text begins, and bars
 BAR, GAP = 20, 14
 COLORS = {
     OURS: "#0072b2",
@@ -100,7 +100,7 @@ def curves(
         }
         values = [figure.median for series in found.values() for _, figure in series]
         low = math.floor(math.log10(max(min(values), 0.1)))
-        high = max(math.ceil(math.log10(max(values))), low + 1)
+        high = math.floor(math.log10(max(values))) + 1
         last = math.log10(counts[-1])
 
         def at(
@@ -120,7 +120,7 @@ def curves(
             x, _ = at(count, 1)
             body += [
                 line(x, top, x, top + height, RULE),
-                text(x, top + height + 18, f"{count}", "middle", PALE),
+                text(x, top + height + 18, f"{count}" if count < 1000 else "1k", "middle", PALE),
             ]
         body.append(text(left + width / 2, top + height + 38, "waiters", "middle", PALE))
         for name, series in found.items():

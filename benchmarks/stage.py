@@ -26,7 +26,6 @@ ROOT = Path(__file__).parents[1]
 PATIENCE = 180.0  # seconds that anything may take
 JAVA = "CuratorPlayer"
 KINDS = ("lock", "read", "write", "semaphore")
-WARM_UP = 600  # cycles of each kind
 
 
 class BenchmarkError(Exception):
@@ -124,12 +123,17 @@ class Counters(NamedTuple):
 class Stage:
     """The server, and whoever is on it.
 
+    Args:
+        warm_up: how many cycles of each kind a JVM does before it is measured.
+
     Attributes:
         hosts: the server.
         installation: the ZooKeeper that it runs, with its jars.
+        folder: for what is made on the way.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, warm_up: int = 600) -> None:
+        self._warm_up = warm_up
         self._open = ExitStack()
         self._teams: dict[str, list[Player]] = {}
         self._networks: dict[float, str] = {}
@@ -137,12 +141,12 @@ class Stage:
         self._words = 0  # that were asked of the server: it counts them as requests
         self.installation = find_installation()
         self.server = Server(tick_time=2.0, installation=self.installation)
-        self._classes: Path | None = None
+        self._is_compiled = False
 
     def __enter__(self) -> Stage:
         try:
             self._open.enter_context(self.server)
-            self._folder = Path(self._open.enter_context(tempfile.TemporaryDirectory(prefix="zkconcurrent-bench-")))
+            self.folder = Path(self._open.enter_context(tempfile.TemporaryDirectory(prefix="zkconcurrent-bench-")))
         except BaseException:
             self._open.close()
             raise
@@ -167,7 +171,7 @@ class Stage:
             with sessions(fresh, self.hosts):
                 for kind in KINDS:
                     for player in fresh:
-                        player.tell("time", kind, self.path(), WARM_UP)
+                        player.tell("time", kind, self.path(), self._warm_up)
                     for player in fresh:
                         player.answer()
         return team[:size]
@@ -201,16 +205,16 @@ class Stage:
         if not jars:
             raise BenchmarkError("there is no Curator here: Debian's package is libcurator-recipes-java")
         path = os.pathsep.join(map(str, jars))
-        if self._classes is None:
+        if not self._is_compiled:
             source = Path(__file__).with_name(f"{JAVA}.java")
             compiler = [str(find_java()), "-m", "jdk.compiler/com.sun.tools.javac.Main"]
             compiled = subprocess.run(
-                [*compiler, "-cp", path, "-d", str(self._folder), str(source)], capture_output=True, text=True
+                [*compiler, "-cp", path, "-d", str(self.folder), str(source)], capture_output=True, text=True
             )
             if compiled.returncode:
                 raise BenchmarkError(f"{source.name} does not compile; a JDK is needed\n{compiled.stderr}")
-            self._classes = self._folder
-        return f"{self._classes}{os.pathsep}{path}"
+            self._is_compiled = True
+        return f"{self.folder}{os.pathsep}{path}"
 
     def network(self, delay: float) -> str:
         """Return the address of the server behind a network that takes `delay` seconds each way."""
