@@ -1,5 +1,7 @@
 """All contestants on one server in one run: tables, targets, JSON and charts.
 
+A run that is interrupted, or fails, shows what it has measured until then.
+
 python -m benchmarks                          everything, some 15 minutes
 python -m benchmarks uncontended network      some parts
 python -m benchmarks --quick                  everything in small: whether it works, rather than how fast
@@ -32,9 +34,9 @@ def say(words: str = "") -> None:
     sys.stdout.flush()
 
 
-def measure(stage: Stage, names: Sequence[str], quick: bool, progress: Progress) -> list[Figure]:
-    """Run the parts, and return what was measured."""
-    figures: list[Figure] = []
+def measure(stage: Stage, names: Sequence[str], quick: bool, figures: list[Figure]) -> None:
+    """Run the parts, and add what is measured to the figures."""
+    progress = Progress(sum(PARTS[name].seconds for name in names))
     before = 0.0
     for name in names:
         part = PARTS[name]
@@ -50,7 +52,6 @@ def measure(stage: Stage, names: Sequence[str], quick: bool, progress: Progress)
                         note(figures, name, lane, measured)
         before += part.seconds
     progress.clear()
-    return figures
 
 
 def _turns(lanes: Sequence[Lane], rounds: int, warm_up: bool) -> list[tuple[int, Lane]]:
@@ -91,22 +92,23 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+    quick, machine, figures, ended = options.quick, {}, [], 0
     try:
         if options.earlier:
             run = json.loads(options.earlier.read_text(encoding="utf-8"))
             machine, quick, figures = run["machine"], run["quick"], from_json(run)
         else:
-            quick = options.quick
             with Stage(warm_up=100 if quick else 600) as stage:
                 machine = describe(stage)
-                progress = Progress(sum(PARTS[name].seconds for name in names))
-                figures = measure(stage, names, quick, progress)
+                measure(stage, names, quick, figures)
     except (BenchmarkError, NoServerError) as error:
         say(f"\nFAILED: {error}")
-        return 2
+        ended = 2
     except KeyboardInterrupt:
         say("\nInterrupted.")
-        return 130
+        ended = 130
+    if ended and not figures:
+        return ended
 
     for what, words in machine.items():
         say(f"{what:13} {words}")
@@ -114,13 +116,13 @@ def main() -> int:
         say(line)
     if options.json:
         options.json.write_text(json.dumps(as_json(machine, quick, figures), indent=1) + "\n", encoding="utf-8")
-    folder = options.charts or (None if quick else ROOT / "docs" / "charts")
+    folder = options.charts or (None if quick or ended else ROOT / "docs" / "charts")
     if folder:
         folder.mkdir(parents=True, exist_ok=True)
         for name, picture in charts(figures, machine):
             (folder / name).write_text(picture, encoding="utf-8")
             say(f"chart: {name}")
-    return 0
+    return ended
 
 
 if __name__ == "__main__":
