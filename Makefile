@@ -4,6 +4,7 @@ PYTHON ?=
 PYTEST_ARGS ?=
 DURATION ?= 60
 SEED ?=
+BENCH ?=
 export PYTHON
 
 BIN := .venv/bin
@@ -13,7 +14,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses 3 --dist loadfile
 # All but what never talks to a server: it must pass on every kind of installation.
 SERVER_TESTS := tests --ignore=tests/unit --ignore=tests/simulation
 
-.PHONY: help demo test test-servers soak docs package lint clean
+.PHONY: help demo test test-servers soak bench docs package lint clean
 .NOTPARALLEL:
 
 help: ## this list
@@ -21,7 +22,7 @@ help: ## this list
 	  case $$line in [a-z]*': ## '*) printf 'make %-14s %s\n' "$${line%%:*}" "$${line##*: ## }" ;; esac; \
 	done <Makefile
 	@printf '\n%s\n%s\n' 'PYTHON=... names the interpreter to use, PYTEST_ARGS=... passes more to pytest;' \
-	  'DURATION=... (seconds) and SEED=... are for soak.'
+	  'DURATION=... (seconds) and SEED=... are for soak, BENCH=... for bench.'
 
 demo: ## threads of several processes share a lock while some of them die: is the count still right?
 	@tools/venv
@@ -58,6 +59,11 @@ package: ## wheel and sdist, in dist; each is installed into an empty environmen
 	@tools/venv package
 	@tools/packages
 	@tools/package
+
+bench: ## ours, kazoo's recipes and Curator side by side, 15 minutes: BENCH='--quick', BENCH='uncontended handover'
+	@tools/venv test
+	@tools/packages
+	$(BIN)/python -m benchmarks $(BENCH)
 
 lint: ## style, format and types
 	@tools/venv lint

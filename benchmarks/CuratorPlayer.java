@@ -1,0 +1,251 @@
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import org.apache.curator.framework.CuratorFramework;
+import org.apache.curator.framework.CuratorFrameworkFactory;
+import org.apache.curator.framework.recipes.locks.InterProcessMutex;
+import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
+import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreV2;
+import org.apache.curator.framework.recipes.locks.Lease;
+import org.apache.curator.retry.ExponentialBackoffRetry;
+
+/**
+ * Curator as a contestant: a process that is told what to do by lines, each answered by a line.
+ *
+ * <p>The commands are those of {@code player.py}, and are described there; the work in each is the same.
+ */
+public final class CuratorPlayer {
+    private static final int SESSION_TIMEOUT = 60_000;
+    private static final PrintStream OUT = System.out;
+
+    private String hosts;
+    private final List<CuratorFramework> clients = new ArrayList<>();
+    private final Map<String, Lock> locks = new ConcurrentHashMap<>();
+    private final List<Thread> threads = new ArrayList<>();
+    private volatile CountDownLatch running = new CountDownLatch(1);
+    private volatile boolean closing;
+    private ConcurrentLinkedQueue<String> log = new ConcurrentLinkedQueue<>();
+
+    public static void main(String[] arguments) throws Exception {
+        System.setOut(System.err); // a library that prints must not be taken for an answer
+        CuratorPlayer player = new CuratorPlayer();
+        BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
+        for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+            String answer;
+            try {
+                answer = "ok\t" + player.obey(line.split("\t", -1));
+            } catch (Throwable error) {
+                answer = "error\t" + String.valueOf(error).replaceAll("\\s", " ");
+            }
+            OUT.println(answer);
+        }
+        player.close();
+        Runtime.getRuntime().halt(0);
+    }
+
+    private String obey(String[] words) throws Exception {
+        switch (words[0]) {
+            case "clock":
+                return String.valueOf(System.nanoTime());
+            case "open":
+                hosts = words[1];
+                closing = false;
+                connect();
+                return "";
+            case "close":
+                close();
+                return "";
+            case "time":
+                return time(lock(words[1], words[2]), Integer.parseInt(words[3]));
+            case "again":
+                return again(lock(words[1], words[2]), Integer.parseInt(words[3]));
+            case "hold":
+                lock(words[1], words[2]).acquire();
+                return "";
+            case "try":
+                return tries(lock(words[1], words[2]), Integer.parseInt(words[3]));
+            case "join":
+                for (int left = Integer.parseInt(words[4]); left > 0; left--) {
+                    CuratorFramework client = words[5].equals("1") ? connect() : clients.get(0);
+                    Lock lock = words[5].equals("1") ? make(client, words[1], words[2]) : lock(words[1], words[2]);
+                    join(lock, Integer.parseInt(words[3]));
+                }
+                return "";
+            case "go":
+                running.countDown();
+                return "";
+            case "pause":
+                running = new CountDownLatch(1);
+                return "";
+            case "log":
+                List<String> told = new ArrayList<>();
+                for (String entry = log.poll(); entry != null; entry = log.poll()) {
+                    told.add(entry);
+                }
+                return String.join(" ", told);
+            default:
+                throw new IllegalArgumentException(words[0]);
+        }
+    }
+
+    private CuratorFramework connect() throws Exception {
+        CuratorFramework client =
+                CuratorFrameworkFactory.newClient(hosts, SESSION_TIMEOUT, 15_000, new ExponentialBackoffRetry(50, 5));
+        client.start();
+        clients.add(client);
+        if (!client.blockUntilConnected(30, TimeUnit.SECONDS)) {
+            throw new IllegalStateException("not connected within 30 s");
+        }
+        return client;
+    }
+
+    private void close() {
+        closing = true;
+        threads.forEach(Thread::interrupt);
+        threads.clear();
+        running.countDown();
+        clients.forEach(CuratorFramework::close);
+        clients.clear();
+        locks.clear();
+        running = new CountDownLatch(1);
+        log = new ConcurrentLinkedQueue<>();
+    }
+
+    private static String time(Lock lock, int count) throws Exception {
+        StringBuilder taken = new StringBuilder();
+        for (int left = count; left > 0; left--) {
+            long start = System.nanoTime();
+            lock.acquire();
+            lock.release();
+            taken.append(System.nanoTime() - start).append(' ');
+        }
+        return taken.toString().trim();
+    }
+
+    private static String again(Lock lock, int count) throws Exception {
+        lock.acquire();
+        long start = System.nanoTime();
+        for (int left = count; left > 0; left--) {
+            lock.acquire();
+            lock.release();
+        }
+        long taken = System.nanoTime() - start;
+        lock.release();
+        return String.valueOf(taken);
+    }
+
+    private static String tries(Lock lock, int count) throws Exception {
+        StringBuilder taken = new StringBuilder();
+        for (int left = count; left > 0; left--) {
+            long start = System.nanoTime();
+            if (lock.tryAcquire()) {
+                throw new IllegalStateException("a try succeeded, though somebody holds");
+            }
+            taken.append(System.nanoTime() - start).append(' ');
+        }
+        return taken.toString().trim();
+    }
+
+    private void join(Lock lock, int hold) {
+        ConcurrentLinkedQueue<String> log = this.log;
+        Thread thread = new Thread(() -> {
+            try {
+                while (!closing) {
+                    long asked = System.nanoTime();
+                    lock.acquire();
+                    long acquired = System.nanoTime();
+                    if (hold > 0) {
+                        TimeUnit.MICROSECONDS.sleep(hold);
+                    }
+                    running.await();
+                    long released = System.nanoTime();
+                    log.add(asked + ":" + acquired + ":" + released);
+                    lock.release();
+                }
+            } catch (Exception closed) {
+                // its session is gone, or it was interrupted, which is how it ends
+            }
+        });
+        thread.setDaemon(true);
+        threads.add(thread);
+        thread.start();
+    }
+
+    private Lock lock(String kind, String path) {
+        return locks.computeIfAbsent(kind + path, key -> make(clients.get(0), kind, path));
+    }
+
+    private static Lock make(CuratorFramework client, String kind, String path) {
+        switch (kind) {
+            case "lock":
+            case "rlock":
+                return new Mutex(new InterProcessMutex(client, path));
+            case "read":
+                return new Mutex(new InterProcessReadWriteLock(client, path).readLock());
+            case "write":
+                return new Mutex(new InterProcessReadWriteLock(client, path).writeLock());
+            case "semaphore":
+                return new Permit(new InterProcessSemaphoreV2(client, path, 1));
+            default:
+                throw new IllegalArgumentException(kind);
+        }
+    }
+
+    private interface Lock {
+        void acquire() throws Exception;
+
+        boolean tryAcquire() throws Exception;
+
+        void release() throws Exception;
+    }
+
+    private static final class Mutex implements Lock {
+        private final InterProcessMutex mutex;
+
+        Mutex(InterProcessMutex mutex) {
+            this.mutex = mutex;
+        }
+
+        public void acquire() throws Exception {
+            mutex.acquire();
+        }
+
+        public boolean tryAcquire() throws Exception {
+            return mutex.acquire(0, TimeUnit.MILLISECONDS);
+        }
+
+        public void release() throws Exception {
+            mutex.release();
+        }
+    }
+
+    private static final class Permit implements Lock {
+        private final InterProcessSemaphoreV2 semaphore;
+        private final ThreadLocal<Lease> own = new ThreadLocal<>();
+
+        Permit(InterProcessSemaphoreV2 semaphore) {
+            this.semaphore = semaphore;
+        }
+
+        public void acquire() throws Exception {
+            own.set(semaphore.acquire());
+        }
+
+        public boolean tryAcquire() throws Exception {
+            Lease lease = semaphore.acquire(0, TimeUnit.MILLISECONDS);
+            own.set(lease);
+            return lease != null;
+        }
+
+        public void release() {
+            semaphore.returnLease(own.get());
+        }
+    }
+}

@@ -1,0 +1,254 @@
+"""What is measured. Each part sets a stage for its contestants, and gives the lanes that take turns there.
+
+A lane is one contestant at one case: every call of its `measure` is one round, and returns quantities by name. A part
+yields its lanes in groups; those of a group are on the stage together, and alternate.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from statistics import median
+from typing import NamedTuple
+
+from benchmarks.contestants import HAS_UNFAIR
+from benchmarks.figures import OURS
+from benchmarks.stage import ROOT, BenchmarkError, Player, Queue, Stage, compete, resident, sessions, share
+
+PEERS = ("kazoo", "curator", OURS)
+STRATEGIES = ("one node", "everyone", OURS)
+CROWDS = (1, 10, 100, 500, 1000)
+HERDS = (1, 3, 10, 30, 100, 300)
+PROCESSES = 4  # of a crowd or herd
+BEHIND = 3.0  # milliseconds after which a waiter is surely in the queue
+TIME, REQUESTS, EVENTS = "ms per hand-over", "requests per hand-over", "watch events per release"
+KINDS = {
+    "Lock": {"raw": "lock", "kazoo": "lock", "curator": "lock", OURS: "lock"},
+    "RLock": {"curator": "rlock", OURS: "rlock"},
+    "read": {"kazoo": "read", "curator": "read", OURS: "read"},
+    "write": {"kazoo": "write", "curator": "write", OURS: "write"},
+    "semaphore": {"kazoo": "semaphore", "curator": "semaphore", OURS: "semaphore"},
+}
+
+
+class Lane(NamedTuple):
+    """One contestant at one case; `rounds` is set where fewer are bearable."""
+
+    case: str
+    contestant: str
+    measure: Callable[[], dict[str, float]]
+    rounds: int | None = None
+
+
+Groups = Iterator[list[Lane]]
+
+
+class Part(NamedTuple):
+    """A part of the benchmark.
+
+    Attributes:
+        title: what is measured.
+        groups: sets the stage; told whether the run is a quick one.
+        sets: how many groups there are.
+        rounds: in a full run, and in a quick one.
+        seconds: what a full run takes, about; the progress bar's measure.
+        warm_up: whether there is a round before the first, which does not count.
+    """
+
+    title: str
+    groups: Callable[[Stage, bool], Groups]
+    sets: int
+    rounds: tuple[int, int]
+    seconds: int
+    warm_up: bool = True
+
+
+def uncontended(stage: Stage, quick: bool) -> Groups:
+    """Acquire and release what nobody else wants."""
+    yield from _alone(stage, stage.hosts, "{}", 50 if quick else 100)
+
+
+def network(stage: Stage, quick: bool) -> Groups:
+    """The same, with a network between."""
+    for delay, cycles in ((1, 14), (5, 6)):
+        yield from _alone(stage, stage.network(delay / 1000), f"{{}}, {delay} ms each way", cycles // (1 + quick))
+
+
+def _alone(stage: Stage, hosts: str, case: str, cycles: int) -> Groups:
+    players = {name: stage.team(name, 1)[0] for name in ("raw", *PEERS)}
+    with sessions(list(players.values()), hosts):
+        yield [
+            Lane(case.format(kind), name, partial(_cycles, players[name], "time", word, stage.path(), cycles))
+            for kind, words in KINDS.items()
+            for name, word in words.items()
+        ]
+
+
+def _cycles(player: Player, order: str, kind: str, path: str, cycles: int) -> dict[str, float]:
+    return {"ms": median(map(int, player.ask(order, kind, path, cycles).split())) / 1e6}
+
+
+def reentrant(stage: Stage, quick: bool) -> Groups:
+    """Acquire once more what the thread holds, and release that."""
+    pairs = 5_000 if quick else 50_000
+    ours, standard, curator = (stage.team(name, 1)[0] for name in (OURS, "standard", "curator"))
+    path = stage.path()
+
+    def again(player: Player, kind: str) -> dict[str, float]:
+        return {"µs": int(player.ask("again", kind, path, pairs)) / pairs / 1000}
+
+    def counted() -> dict[str, float]:
+        at = [stage.counters().requests]
+        found = again(ours, "rlock")
+        at.append(stage.counters().requests)
+        ours.ask("again", "rlock", path, 0)
+        at.append(stage.counters().requests)
+        return {**found, "requests": (at[1] - at[0]) - (at[2] - at[1])}
+
+    with sessions([ours, curator], stage.hosts):
+        yield [
+            Lane("RLock", "threading.RLock", partial(again, standard, "rlock")),
+            Lane("RLock", "threading._PyRLock", partial(again, standard, "python rlock")),
+            Lane("RLock", "curator", partial(again, curator, "rlock")),
+            Lane("RLock", OURS, counted),
+        ]
+
+
+def tries(stage: Stage, quick: bool) -> Groups:
+    """Try to get what somebody else holds, without waiting."""
+    paths = {name: stage.path() for name in PEERS}
+    teams = {name: stage.team(name, 2) for name in PEERS}
+    with sessions([player for team in teams.values() for player in team], stage.hosts):
+        for name, (holder, _) in teams.items():
+            holder.ask("hold", "lock", paths[name])
+        yield [
+            Lane("Lock", name, partial(_cycles, other, "try", "lock", paths[name], 25 if quick else 100))
+            for name, (_, other) in teams.items()
+        ]
+
+
+def threads(stage: Stage, quick: bool) -> Groups:
+    """Eight threads of one process on one lock, as fast as they can."""
+
+    def cycles(name: str) -> dict[str, float]:
+        queue = compete(stage, stage.team(name, 1), "lock", 8, 0.5 if quick else 1.0)
+        return {"cycles/s": len(queue.turns) / queue.seconds}
+
+    names = (*PEERS, "unfair") if HAS_UNFAIR else PEERS
+    yield [Lane("8 threads", name, partial(cycles, name)) for name in names]
+
+
+def handover(stage: Stage, quick: bool) -> Groups:
+    """From release called in one process to acquired in another, that waits; each keeps the lock for 6 ms."""
+
+    def hand_over(name: str, processes: int) -> dict[str, float]:
+        queue = compete(stage, stage.team(name, processes), "lock", processes, 0.5 if quick else 1.0, hold=0.006)
+        return {"ms": median(queue.hand_overs(waited=BEHIND))}
+
+    yield [Lane(f"{count} processes", name, partial(hand_over, name, count)) for count in (2, 8) for name in PEERS]
+
+
+def crowd(stage: Stage, quick: bool) -> Groups:
+    """So many threads of four processes wait, one session for each process; nobody keeps the lock."""
+
+    def one_by_one(name: str, waiters: int) -> dict[str, float]:
+        return _quantities(compete(stage, stage.team(name, PROCESSES), "lock", waiters + 1, 0.5 if quick else 1.5))
+
+    yield [
+        Lane(f"{waiters} waiting", name, partial(one_by_one, name, waiters), _fewer(name, waiters))
+        for waiters in CROWDS
+        for name in PEERS
+        if not quick or waiters <= (100 if name == "curator" else 500)
+    ]
+
+
+def _fewer(name: str, waiters: int) -> int | None:
+    return 1 if name == "curator" and waiters > 500 else None
+
+
+def herd(stage: Stage, quick: bool) -> Groups:
+    """So many sessions wait, by three strategies; nobody keeps the lock."""
+
+    def all_at_once(name: str, waiters: int) -> dict[str, float]:
+        team = stage.team(name, PROCESSES)
+        seconds = 0.5 if quick else 1.5
+        return _quantities(compete(stage, team, "lock", waiters + 1, seconds, own=True, one_by_one=False))
+
+    yield [
+        Lane(f"{waiters} waiting", name, partial(all_at_once, name, waiters))
+        for waiters in HERDS
+        for name in STRATEGIES
+        if not quick or waiters <= 30
+    ]
+
+
+def _quantities(queue: Queue) -> dict[str, float]:
+    if not queue.turns:
+        raise BenchmarkError("nobody got the lock")
+    per_turn = queue.seconds / len(queue.turns) * 1000
+    return {TIME: per_turn, REQUESTS: queue.requests, EVENTS: queue.events}
+
+
+def readers(stage: Stage, quick: bool) -> Groups:
+    """Eight readers in four processes come and go."""
+
+    def cycles(name: str) -> dict[str, float]:
+        return {"cycles/s": share(stage, stage.team(name, PROCESSES), "read", 8, 0.5 if quick else 1.0)}
+
+    yield [Lane("8 readers", name, partial(cycles, name)) for name in PEERS]
+
+
+IMPORT = """\
+import time; start = time.perf_counter()
+import kazoo.client; kazoo = time.perf_counter()
+import zkconcurrent
+for name in zkconcurrent.__all__: getattr(zkconcurrent, name)
+print(kazoo - start, time.perf_counter() - kazoo)
+"""
+
+
+def imports(stage: Stage, _quick: bool) -> Groups:
+    """Import everything of zkconcurrent, in an interpreter that has imported kazoo; and kazoo before."""
+    # As after an installation: compiled already.
+    env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(stage.folder / "pycache")}
+
+    def fresh(which: int) -> dict[str, float]:
+        command = [sys.executable, "-c", IMPORT]
+        done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=True)
+        return {"ms": float(done.stdout.split()[which]) * 1000}
+
+    yield [Lane("import", "kazoo", partial(fresh, 0)), Lane("import", OURS, partial(fresh, 1))]
+
+
+def memory(stage: Stage, quick: bool) -> Groups:
+    """By how much a process grows with each thread that waits, the thread included."""
+    waiters = 50 if quick else 200
+
+    def growth(name: str) -> dict[str, float]:
+        with stage.guest(name) as player:
+            path, base = stage.path(), stage.counters().watches
+            player.ask("join", "lock", path, 0, 1, 0)
+            before = resident(player)
+            player.ask("join", "lock", path, 0, waiters, 0)
+            stage.settle(base + waiters)
+            return {"kB per waiter": (resident(player) - before) / waiters}
+
+    yield [Lane(f"{waiters} waiting", name, partial(growth, name)) for name in ("kazoo", OURS)]
+
+
+PARTS = {
+    "uncontended": Part("acquire + release, nobody else there", uncontended, 1, (15, 3), 55),
+    "network": Part("the same, with a network between", network, 2, (7, 2), 60),
+    "reentrant": Part("acquire + release of what the thread holds already", reentrant, 1, (15, 3), 15),
+    "try": Part("a try that fails, as another process holds", tries, 1, (15, 3), 10),
+    "threads": Part("threads of one process on one lock", threads, 1, (9, 2), 40),
+    "handover": Part("from release called in one process to acquired in another", handover, 1, (9, 2), 100),
+    "crowd": Part("a crowd waits, in four processes", crowd, 1, (3, 1), 200, False),
+    "readers": Part("readers share", readers, 1, (9, 2), 45),
+    "import": Part("import zkconcurrent beyond importing kazoo", imports, 1, (15, 3), 10),
+    "memory": Part("memory of a thread that waits", memory, 1, (3, 1), 10, False),
+    "herd": Part("three strategies, each waiter in a session of its own", herd, 1, (3, 1), 120, False),
+}

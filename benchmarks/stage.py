@@ -1,0 +1,389 @@
+"""The stage: one server, the contestants' processes, and networks; all of it ends with the `with` block.
+
+Every process reads its orders from a pipe, and ends when that does: also when this one is killed. They are in sessions
+of their own, so that Ctrl-C in a terminal reaches this process alone, which ends them in order.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import queue
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import IO, NamedTuple, final
+
+from zkconcurrent.testing import Server, find_installation
+from zkconcurrent.testing._java import find_java
+
+ROOT = Path(__file__).parents[1]
+PATIENCE = 180.0  # seconds that anything may take
+JAVA = "CuratorPlayer"
+KINDS = ("lock", "read", "write", "semaphore")
+
+
+class BenchmarkError(Exception):
+    """A contestant failed at what it was told to do, or has ended."""
+
+
+class Player:
+    """A contestant's process."""
+
+    def __init__(self, name: str, command: Sequence[str]) -> None:
+        self.name = name
+        self._errors: IO[str] = tempfile.TemporaryFile("w+")  # noqa: SIM115
+        self._process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            start_new_session=True,
+        )
+        self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._lines.put(line)
+        self._lines.put("")
+
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        return self._process.pid
+
+    def line(self) -> str:
+        """Return the next line that it prints."""
+        try:
+            line = self._lines.get(timeout=PATIENCE)
+        except queue.Empty:
+            raise BenchmarkError(f"{self.name} does not answer") from None
+        if not line:
+            self._errors.seek(0)
+            raise BenchmarkError(f"{self.name} has ended:\n{self._errors.read()[-3000:]}")
+        return line.rstrip("\n")
+
+    def tell(self, *words: object) -> None:
+        """Send an order; `answer` has what came of it."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("\t".join(map(str, words)) + "\n")
+        self._process.stdin.flush()
+
+    def answer(self) -> str:
+        """Return what the oldest order that was told came to."""
+        outcome, _, answer = self.line().partition("\t")
+        if outcome != "ok":
+            raise BenchmarkError(f"{self.name}: {answer}")
+        return answer
+
+    def ask(self, *words: object) -> str:
+        """Send an order, and wait for its answer."""
+        self.tell(*words)
+        return self.answer()
+
+    def end(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.wait()
+        self._reader.join()
+        for pipe in (self._process.stdin, self._process.stdout, self._errors):
+            with suppress(BrokenPipeError):
+                pipe.close()  # type: ignore[union-attr]
+
+
+class Turn(NamedTuple):
+    """One time that somebody had the lock, in nanoseconds of the machine's clock."""
+
+    asked: int
+    acquired: int
+    released: int
+    player: int
+
+
+class Counters(NamedTuple):
+    """What the server has counted: requests that it received, watch events that it sent, and watches that are left."""
+
+    requests: int
+    events: int
+    watches: int
+
+
+@final
+class Stage:
+    """The server, and whoever is on it.
+
+    Args:
+        warm_up: how many cycles of each kind a JVM does before it is measured.
+
+    Attributes:
+        hosts: the server.
+        installation: the ZooKeeper that it runs, with its jars.
+        folder: for what is made on the way.
+    """
+
+    def __init__(self, warm_up: int = 600) -> None:
+        self._warm_up = warm_up
+        self._open = ExitStack()
+        self._teams: dict[str, list[Player]] = {}
+        self._networks: dict[float, str] = {}
+        self._paths = itertools.count(1)
+        self._words = 0  # that were asked of the server: it counts them as requests
+        self.installation = find_installation()
+        self.server = Server(tick_time=2.0, installation=self.installation)
+        self._is_compiled = False
+
+    def __enter__(self) -> Stage:
+        try:
+            self._open.enter_context(self.server)
+            self.folder = Path(self._open.enter_context(tempfile.TemporaryDirectory(prefix="zkconcurrent-bench-")))
+        except BaseException:
+            self._open.close()
+            raise
+        self.hosts = self.server.hosts
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._open.close()
+
+    def path(self) -> str:
+        """Return a path that nobody has used."""
+        return f"/bench/p{next(self._paths)}"
+
+    def team(self, contestant: str, size: int) -> list[Player]:
+        """Return so many processes of a contestant, without sessions, warmed up; they are kept for the next."""
+        team = self._teams.setdefault(contestant, [])
+        fresh = [self._start(contestant) for _ in range(size - len(team))]
+        team += fresh
+        for player in fresh:
+            _check_clock(player)
+        if contestant == "curator" and fresh:  # a JVM is slow until it has compiled what it runs
+            with sessions(fresh, self.hosts):
+                for kind in KINDS:
+                    for player in fresh:
+                        player.tell("time", kind, self.path(), self._warm_up)
+                    for player in fresh:
+                        player.answer()
+        return team[:size]
+
+    @contextmanager
+    def guest(self, contestant: str) -> Iterator[Player]:
+        """Have a process of a contestant that has done nothing yet, with a session, for a while."""
+        player = self._start(contestant)
+        player.ask("open", self.hosts)
+        yield player
+        player.ask("close")
+        player.end()
+
+    def _start(self, contestant: str) -> Player:
+        if contestant == "curator":
+            command = [*self._java(), "-Xmx512m", "-cp", self._class_path(), JAVA]
+        else:
+            command = [sys.executable, "-m", "benchmarks.player", contestant]
+        return self._hire(contestant, command)
+
+    def _hire(self, name: str, command: Sequence[str]) -> Player:
+        player = Player(name, command)
+        self._open.callback(player.end)
+        return player
+
+    def _java(self) -> list[str]:
+        return [str(find_java()), "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"]
+
+    def _class_path(self) -> str:
+        jars = self.installation.curator_class_path
+        if not jars:
+            raise BenchmarkError("there is no Curator here: Debian's package is libcurator-recipes-java")
+        path = os.pathsep.join(map(str, jars))
+        if not self._is_compiled:
+            source = Path(__file__).with_name(f"{JAVA}.java")
+            compiler = [str(find_java()), "-m", "jdk.compiler/com.sun.tools.javac.Main"]
+            compiled = subprocess.run(
+                [*compiler, "-cp", path, "-d", str(self.folder), str(source)], capture_output=True, text=True
+            )
+            if compiled.returncode:
+                raise BenchmarkError(f"{source.name} does not compile; a JDK is needed\n{compiled.stderr}")
+            self._is_compiled = True
+        return f"{self.folder}{os.pathsep}{path}"
+
+    def network(self, delay: float) -> str:
+        """Return the address of the server behind a network that takes `delay` seconds each way."""
+        if delay not in self._networks:
+            command = [sys.executable, "-m", "benchmarks.network", self.hosts, str(delay)]
+            self._networks[delay] = self._hire("the network", command).line()
+        return self._networks[delay]
+
+    # -- what the server counts ----------------------------------------------------------------------------------
+
+    def _word(self, word: str) -> str:
+        self._words += 1
+        return self.server.command(word)
+
+    def counters(self) -> Counters:
+        """Return the counters, without what was asked for them."""
+        lines = dict(line.split("\t", 1) for line in self._word("mntr").splitlines() if "\t" in line)
+        changes = ("created", "deleted", "changed", "children")
+        events = sum(int(lines[f"zk_sum_node_{change}_watch_count"]) for change in changes)
+        requests, watches = int(lines["zk_packets_received"]) - self._words, int(lines["zk_watch_count"])
+        return Counters(requests, events, watches)
+
+    def watched_nodes(self) -> int:
+        """Return how many watches there are on nodes, not on lists of children; quicker to ask."""
+        return int(self._word("wchs").rpartition(":")[2])
+
+    def wait_for_waiters(self, count: int) -> None:
+        """Wait until so many wait, each for another node."""
+        until = time.monotonic() + PATIENCE
+        while self.watched_nodes() < count:
+            if time.monotonic() > until:
+                raise BenchmarkError(f"{self.watched_nodes()} watches instead of {count}: somebody does not wait")
+            time.sleep(0.0005)
+
+    def settle(self, watches: int) -> Counters:
+        """Wait until there are so many watches, of all who wait, and nothing is sent any more; return the counters."""
+        until = time.monotonic() + PATIENCE
+        before = self.counters()
+        while True:
+            time.sleep(0.05)
+            now = self.counters()
+            quiet = now.events == before.events and now.requests - before.requests <= 2  # but for a ping
+            if quiet and now.watches >= watches:
+                return now
+            if time.monotonic() > until:
+                raise BenchmarkError(f"the queue does not come to rest: {now}; {watches} watches are to be")
+            before = now
+
+
+class Queue(NamedTuple):
+    """What came of a crowd's turns: from a queue at rest to a queue at rest."""
+
+    turns: list[Turn]
+    requests: float
+    events: float
+    seconds: float
+
+    def hand_overs(self, waited: float = 0.0) -> Iterator[float]:
+        """Yield how long each hand-over between processes took, in milliseconds.
+
+        Args:
+            waited: how long, in milliseconds, the next must have waited then.
+        """
+        for before, after in itertools.pairwise(self.turns):
+            if before.player != after.player and before.released - after.asked >= waited * 1e6:
+                yield (after.acquired - before.released) / 1e6
+
+
+def everyone(team: Sequence[Player], *words: object) -> list[str]:
+    """Give all the same order at once; return their answers."""
+    for player in team:
+        player.tell(*words)
+    return [player.answer() for player in team]
+
+
+@contextmanager
+def sessions(team: Sequence[Player], hosts: str) -> Iterator[None]:
+    """Have everyone open a session, and close it; after an error nobody is asked, as the stage ends with it."""
+    everyone(team, "open", hosts)
+    yield
+    everyone(team, "close")
+
+
+def compete(
+    stage: Stage,
+    team: Sequence[Player],
+    kind: str,
+    contenders: int,
+    seconds: float,
+    *,
+    hold: float = 0.0,
+    own: bool = False,
+    one_by_one: bool = True,
+) -> Queue:
+    """Let contenders, spread over the processes, take turns for a while.
+
+    It begins and ends with one who has the lock and all others waiting, so that what the server has counted belongs to
+    just these turns.
+
+    Args:
+        stage: where.
+        team: whose processes.
+        kind: of lock.
+        contenders: how many threads in all.
+        seconds: how long.
+        hold: how many seconds each keeps it.
+        own: whether each thread has a session of its own.
+        one_by_one: whether they come in turns, so that neighbours in the queue are of different processes.
+    """
+    path = stage.path()
+    with sessions(team, stage.hosts):
+        base, nodes = stage.counters().watches, stage.watched_nodes()
+        join = ("join", kind, path, round(hold * 1e6))
+        if one_by_one:
+            for number in range(contenders):
+                team[number % len(team)].ask(*join, 1, int(own))
+                stage.wait_for_waiters(nodes + number)
+        else:
+            shares = [len(range(at, contenders, len(team))) for at in range(len(team))]
+            for player, share in zip(team, shares, strict=True):
+                player.tell(*join, share, int(own))
+            for player in team:
+                player.answer()
+        before = stage.settle(base + contenders - 1)
+        start = time.monotonic_ns()
+        everyone(team, "go")
+        time.sleep(seconds)
+        everyone(team, "pause")
+        end = time.monotonic_ns()
+        after = stage.settle(base + contenders - 1)
+        turns = []
+        for number, entries in enumerate(everyone(team, "log")):
+            for entry in entries.split():
+                asked, acquired, released = map(int, entry.split(":"))
+                turns.append(Turn(asked, acquired, released, number))
+    turns.sort(key=lambda turn: turn.acquired)
+    count = max(len(turns), 1)
+    # Whoever keeps it when all are told to pause ends the stretch; a turn takes longer than the order with a herd.
+    last = max([end, *(turn.released for turn in turns)])
+    requests, events = after.requests - before.requests, after.events - before.events
+    return Queue(turns, requests / count, events / count, (last - start) / 1e9)
+
+
+def share(stage: Stage, team: Sequence[Player], kind: str, contenders: int, seconds: float) -> float:
+    """Let contenders who need not wait for each other come and go for a while; return cycles per second."""
+    with sessions(team, stage.hosts):
+        path = stage.path()
+        for number in range(contenders):
+            team[number % len(team)].ask("join", kind, path, 0, 1, 0)
+        time.sleep(0.3)
+        start = time.monotonic_ns()
+        everyone(team, "go")
+        time.sleep(seconds)
+        everyone(team, "pause")
+        end = time.monotonic_ns()
+        time.sleep(0.2)
+        count = sum(len(entries.split()) for entries in everyone(team, "log"))
+    return count / (end - start) * 1e9
+
+
+def resident(player: Player) -> float:
+    """Return how much memory a process has, in kilobytes."""
+    words = Path(f"/proc/{player.pid}/statm").read_text().split()
+    return int(words[1]) * os.sysconf("SC_PAGE_SIZE") / 1024
+
+
+def _check_clock(player: Player) -> None:
+    """Refuse a process whose clock is not ours: hand-overs are measured from one process to another."""
+    before = time.monotonic_ns()
+    theirs = int(player.ask("clock"))
+    if not before <= theirs <= time.monotonic_ns():
+        raise BenchmarkError(f"the clock of {player.name} is not CLOCK_MONOTONIC")

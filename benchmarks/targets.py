@@ -1,0 +1,82 @@
+"""What the project has set itself to reach, and whether a run reached it. Nothing fails here: figures are reported."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from benchmarks.figures import OURS, Figure, find
+from benchmarks.parts import CROWDS, EVENTS, REQUESTS, TIME
+
+BUDGET = (
+    5  # requests of a hand-over and of queueing again: delete; list; create with list, get: docs/reference/costs.md
+)
+
+
+class Target(NamedTuple):
+    """A bound on a ratio to a peer, or on a figure itself.
+
+    Attributes:
+        words: what it is about.
+        part: where it was measured, with the case and the quantity.
+        case: see there; one that ends with `*` is about the greatest of all cases that begin so.
+        quantity: see there.
+        peer: whom ours is compared to; None: nobody.
+        bound: at most, or at least, this.
+        at_least: which of the two.
+        ours: the contestant that is compared.
+        digits: how exact it is; a heartbeat now and then is among the requests.
+    """
+
+    words: str
+    part: str
+    case: str
+    quantity: str
+    peer: str | None
+    bound: float
+    at_least: bool = False
+    ours: str = OURS
+    digits: int = 2
+
+    def measured(self, figures: Sequence[Figure]) -> float | None:
+        """Return what a run says, if it says anything."""
+        if self.case.endswith("*"):
+            every = [find(figures, self.part, f"{count} waiting", self.quantity, self.ours) for count in CROWDS]
+            return max((each.median for each in every if each is not None), default=None)
+        mine = find(figures, self.part, self.case, self.quantity, self.ours)
+        if mine is None:
+            return None
+        if self.peer is None:
+            return mine.median
+        other = find(figures, self.part, self.case, self.quantity, self.peer)
+        return None if other is None else mine.ratio(other)
+
+    def is_reached(self, measured: float) -> bool:
+        """Whether that is within the bound."""
+        shown = round(measured, self.digits)
+        return shown >= self.bound if self.at_least else shown <= self.bound
+
+
+TARGETS = [
+    Target("uncontended Lock, against kazoo's Lock", "uncontended", "Lock", "ms", "kazoo", 0.65),
+    Target("against kazoo's raw create + delete", "uncontended", "Lock", "ms", "raw", 1.0),
+    Target("against Curator's InterProcessMutex", "uncontended", "Lock", "ms", "curator", 1.1),
+    Target("the same, 1 ms of network each way", "network", "Lock, 1 ms each way", "ms", "curator", 0.75),
+    Target("semaphore, against kazoo's Semaphore", "uncontended", "semaphore", "ms", "kazoo", 0.45),
+    Target("re-entrant, against threading._PyRLock", "reentrant", "RLock", "µs", "threading._PyRLock", 4),
+    Target("requests of that", "reentrant", "RLock", "requests", None, 0),
+    Target("failing try, against kazoo's", "try", "Lock", "ms", "kazoo", 0.35),
+    Target("eight threads, against kazoo", "threads", "8 threads", "cycles/s", "kazoo", 1.7, True),
+    Target("eight threads, against Curator", "threads", "8 threads", "cycles/s", "curator", 1.8, True),
+    Target("eight threads, fair=False, against kazoo", "threads", "8 threads", "cycles/s", "kazoo", 50, True, "unfair"),
+    Target("the same, against Curator", "threads", "8 threads", "cycles/s", "curator", 50, True, "unfair"),
+    *(
+        Target(f"hand-over, {count} processes, against {name}", "handover", f"{count} processes", "ms", peer, bound)
+        for count in (2, 8)
+        for name, peer, bound in (("kazoo", "kazoo", 0.85), ("Curator", "curator", 1.15))
+    ),
+    Target("clients woken per release, 1 to 1000 waiters", "crowd", "*", EVENTS, None, 1),
+    Target("hand-over, 500 waiters, against Curator", "crowd", "500 waiting", TIME, "curator", 0.15),
+    Target("requests per cycle, 1 to 1000 waiters", "crowd", "*", REQUESTS, None, BUDGET, digits=1),
+    Target("import beyond importing kazoo, ms", "import", "import", "ms", None, 30),
+]

@@ -1,0 +1,81 @@
+"""A run works, and ends what it started, however it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.conftest import Eventually
+
+ROOT = Path(__file__).parents[2]
+MARK = "ZKCONCURRENT_BENCHMARK_TEST"
+
+
+def start(*arguments: object) -> tuple[subprocess.Popen[str], str]:
+    """Start a quick run whose processes can be found by a mark in their environment."""
+    mark = f"{os.getpid()}-{time.monotonic_ns()}"
+    command = [sys.executable, "-m", "benchmarks", "--quick", *map(str, arguments)]
+    run = subprocess.Popen(
+        command, cwd=ROOT, env={**os.environ, MARK: mark}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    return run, mark
+
+
+def marked(mark: str) -> list[bytes]:
+    """Return the commands of the processes that carry a mark."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if f"{MARK}={mark}".encode() in (process / "environ").read_bytes():
+                found.append((process / "cmdline").read_bytes())
+        except OSError:
+            continue
+    return found
+
+
+def test_a_quick_run(tmp_path: Path, eventually: Eventually) -> None:
+    """Two parts, with Java and without, end well and leave JSON and charts, and no process."""
+    run, mark = start("import", "reentrant", "--json", tmp_path / "run.json", "--charts", tmp_path / "charts")
+    with run:
+        said = run.communicate(timeout=60)[0]
+    assert run.returncode == 0, said
+    assert "zkconcurrent" in said
+    written = json.loads((tmp_path / "run.json").read_text(encoding="utf-8"))
+    assert {figure["part"] for figure in written["figures"]} == {"import", "reentrant"}
+    assert all(len(figure["rounds"]) == 3 for figure in written["figures"])
+    requests = next(figure for figure in written["figures"] if figure["quantity"] == "requests")
+    assert min(requests["rounds"]) <= 0  # a heartbeat may have been among the others
+    charts = list((tmp_path / "charts").glob("*.svg"))
+    assert [chart.name for chart in charts] == ["reentrant.svg"]
+    assert ElementTree.parse(charts[0]).getroot().tag.endswith("svg")
+    eventually(lambda: not marked(mark), "the end of all it started")
+
+
+@pytest.mark.parametrize("way", [signal.SIGINT, signal.SIGKILL])
+def test_nothing_is_left_running(way: int, eventually: Eventually) -> None:
+    """However a run ends, its server and its contestants end with it."""
+    run, mark = start("threads")
+    try:
+        eventually(lambda: any(b"benchmarks.player" in command for command in marked(mark)), patience=60)
+        run.send_signal(way)
+        assert run.wait(40) == (130 if way == signal.SIGINT else -way)
+    finally:
+        run.kill()
+        run.communicate()
+        eventually(lambda: not marked(mark), "the end of all it started")
+
+
+def test_a_part_that_is_none() -> None:
+    """It is refused, with the names of those there are."""
+    run, _ = start("nonsense")
+    with run:
+        assert "no such part: nonsense; there are uncontended, network" in run.communicate(timeout=20)[0]
+    assert run.returncode == 2
