@@ -6,7 +6,6 @@ time (of two threads that share one, the second polls), so each thread has its o
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -27,7 +26,6 @@ class Acquirable(Protocol):
 
 
 Maker = Callable[[KazooClient, str], Acquirable]
-HAS_UNFAIR = "fair" in inspect.signature(zkconcurrent.Lock.__init__).parameters
 
 
 class RawNode:
@@ -62,7 +60,7 @@ CONTESTANTS: dict[str, dict[str, Maker]] = {
         "write": lambda client, path: zkconcurrent.ReadWriteLock(client, path).write_lock,
         "semaphore": zkconcurrent.Semaphore,
     },
-    "unfair": {"lock": lambda client, path: zkconcurrent.Lock(client, path, fair=False)},  # type: ignore[call-arg]
+    "unfair": {"lock": lambda client, path: zkconcurrent.Lock(client, path, fair=False)},
     "one node": {"lock": OneNode},
     "everyone": {"lock": EveryoneWatches},
 }

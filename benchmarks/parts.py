@@ -14,7 +14,6 @@ from functools import partial
 from statistics import median
 from typing import NamedTuple
 
-from benchmarks.contestants import HAS_UNFAIR
 from benchmarks.figures import OURS
 from benchmarks.stage import ROOT, BenchmarkError, Player, Queue, Stage, compete, resident, sessions, share
 
@@ -134,11 +133,9 @@ def threads(stage: Stage, quick: bool) -> Groups:
     """Eight threads of one process on one lock, as fast as they can."""
 
     def cycles(name: str) -> dict[str, float]:
-        queue = compete(stage, stage.team(name, 1), "lock", 8, 0.5 if quick else 1.0)
-        return {"cycles/s": len(queue.turns) / queue.seconds}
+        return {"cycles/s": share(stage, stage.team(name, 1), "lock", 8, 0.5 if quick else 1.0)}
 
-    names = (*PEERS, "unfair") if HAS_UNFAIR else PEERS
-    yield [Lane("8 threads", name, partial(cycles, name)) for name in names]
+    yield [Lane("8 threads", name, partial(cycles, name)) for name in (*PEERS, "unfair")]
 
 
 def handover(stage: Stage, quick: bool) -> Groups:

@@ -359,7 +359,7 @@ def compete(
 
 
 def share(stage: Stage, team: Sequence[Player], kind: str, contenders: int, seconds: float) -> float:
-    """Let contenders who need not wait for each other come and go for a while; return cycles per second."""
+    """Let contenders come and go for a while, whether or not the server sees who waits; return cycles per second."""
     with sessions(team, stage.hosts):
         path = stage.path()
         for number in range(contenders):
