@@ -78,5 +78,5 @@ TARGETS = [
     Target("clients woken per release, 1 to 1000 waiters", "crowd", "*", EVENTS, None, 1),
     Target("hand-over, 500 waiters, against Curator", "crowd", "500 waiting", TIME, "curator", 0.15),
     Target("requests per cycle, 1 to 1000 waiters", "crowd", "*", REQUESTS, None, BUDGET, digits=1),
-    Target("import beyond importing kazoo, ms", "import", "import", "ms", None, 30),
+    Target("import with a lock, beyond importing kazoo, ms", "import", "with RLock", "ms", None, 30),
 ]
