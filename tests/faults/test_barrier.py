@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from concurrent import futures
 from threading import BrokenBarrierError
 
 import pytest
@@ -62,7 +63,7 @@ def test_a_party_killed_while_it_acts(
     eventually(came(zk, zk_path, 1))
     tell(victim)
     assert heard(victim) == "acting"
-    with pytest.raises(TimeoutError):
+    with pytest.raises(futures.TimeoutError):
         waiting.result(5)
     victim.kill()
     with pytest.raises(BrokenBarrierError):

@@ -6,6 +6,7 @@ import json
 import pickle
 import threading
 from collections.abc import Callable
+from concurrent import futures
 from threading import BrokenBarrierError
 
 import pytest
@@ -218,7 +219,7 @@ def test_a_time_out_waits_for_the_action(
     acting = in_thread(mine.wait, 20)
     assert begun.wait(10)
     assert state(zk, zk_path)["acting"] is True
-    with pytest.raises(TimeoutError):
+    with pytest.raises(futures.TimeoutError):
         late.result(4)
     assert not mine.broken
     go.set()
