@@ -7,6 +7,7 @@ import itertools
 from kazoo.client import KazooClient
 
 from tests.conftest import Connect, Eventually, InThread
+from tests.integration.test_locks import queued
 from tests.tools.proxy import Proxy
 from zkconcurrent import Lock
 from zkconcurrent.testing import Server
@@ -27,7 +28,7 @@ def test_hundreds_of_threads_on_one_client(zk: KazooClient, zk_path: str, in_thr
 
     futures = [in_thread(work, number) for number in range(THREADS)]
     assert [future.result(60) for future in futures] == list(range(THREADS))
-    assert sum(len(zk.get_children(f"{zk_path}/{number}")) for number in range(THREADS)) == 0
+    assert all(queued(zk, f"{zk_path}/{number}", 0)() for number in range(THREADS))
 
 
 def test_a_thousand_waiters(
