@@ -125,7 +125,7 @@ def meet(parties: str, action: str = "") -> None:
 
 def leave(waiters: str = "0", stop: str = "") -> None:
     """End while holding, with daemon threads that wait; never released."""
-    # Before 3.12 an interpreter that ends while a daemon thread writes of its error may abort.
+    # An interpreter that ends while a daemon thread writes of its error may abort, as 3.10 did.
     threading.excepthook = lambda _: None
     zk = client()
     lock = Lock(zk, PATH)
