@@ -102,6 +102,8 @@ class Gate:
 
     def keep(self, ticket: Ticket) -> bool:
         """Keep the ticket of a hold that ends for the next thread, if there is one; return whether it is kept."""
+        if self._asks is not None and self._asks() is not None:
+            return False  # it waits in the queue for just this node: the hold was put back while the gate was open
         if not self._waiting or self._times >= MOST or not self._is_early():
             return False
         self._times += 1

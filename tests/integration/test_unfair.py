@@ -260,3 +260,30 @@ def test_a_path_is_one_or_the_other(zk: KazooClient, zk_path: str) -> None:
         Lock(zk, f"{zk_path}-fair", fair=False)
     assert not lock.locked()
     assert not fair.locked()
+
+
+@unfair
+def test_a_hold_put_back_while_another_thread_asks(
+    kind: Kind,
+    zk: KazooClient,
+    zk_path: str,
+    in_thread: InThread,
+    eventually: Eventually,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A wait that was refused has its hold again, and others have entered: they get in when it is released."""
+    monkeypatch.setattr(_gate, "LONGEST", 1000.0)
+    lock = kind(zk, zk_path)
+    lock.acquire()
+    hold = lock._own()
+    assert hold is not None
+    lock._place.claim(hold)
+    lock._place.drop(hold)  # as Condition.wait does
+    asking = in_thread(visit, lock)
+    eventually(queued(zk, zk_path, 2))
+    lock._place.put_back(hold)
+    waiting = in_thread(visit, lock)
+    eventually(at_the_gate(lock, 1))
+    lock.release()
+    assert asking.result(20) > 0
+    assert waiting.result(20) > 0

@@ -20,7 +20,6 @@ PROGRAMS = ROOT / "tests" / "typing"
 @pytest.fixture(scope="module")
 def errors() -> dict[str, list[int]]:
     """The lines that mypy, strict and without settings, finds wrong in each user's program."""
-    pytest.importorskip("mypy", reason="it is installed by the extras test and lint")
     files = [str(path) for path in sorted(PROGRAMS.glob("[a-z]*.py"))]
     # The library's own imports are none of its user's business: kazoo has no types.
     options = ["--strict", "--config-file=", "--follow-imports=silent", "--disable-error-code=unused-ignore"]
