@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import faulthandler
+import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -24,9 +26,45 @@ settings.load_profile("untimed")
 
 T = TypeVar("T")
 PATIENCE = 20.0
+# A test that hangs ends its whole process after so long, with the stack of each thread. The longest one takes a minute.
+HANGS = 300.0
+STDERR = pytest.StashKey[int]()
 Connect = Callable[..., KazooClient]
 Eventually = Callable[..., Any]
 InThread = Callable[..., "Future[Any]"]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep the real standard error: while a test runs, its file descriptor is one of pytest's."""
+    config.stash[STDERR] = os.dup(2)
+
+
+# Not pytest's own faulthandler_timeout, which looks away once a test has failed: its threads may make its end hang.
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
+    """What a test needs is had in time."""
+    return (yield from ends(item))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
+    """A test ends in time."""
+    return (yield from ends(item))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
+    """What a test leaves is gone in time."""
+    return (yield from ends(item))
+
+
+def ends(item: pytest.Item) -> Generator[None]:
+    """Let a phase of a test run, and end the process if it does not end."""
+    faulthandler.dump_traceback_later(HANGS, exit=True, file=item.config.stash[STDERR])
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 @pytest.fixture
