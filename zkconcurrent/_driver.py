@@ -63,6 +63,7 @@ class Driver:
 
     Attributes:
         tickets: those begun in this run; what the caller does not keep, it must `abandon`.
+        over: it was abandoned.
     """
 
     def __init__(self, session: Session, path: str, deadline: float | None = None) -> None:
@@ -70,6 +71,7 @@ class Driver:
         self.path = path
         self.deadline = deadline
         self.tickets: list[Ticket] = []
+        self.over = False
         self._until = deadline  # the deadline, and a moment more once it has passed
         self._refused: str | None = None
         self._event = session.link.handler.event_object()
@@ -106,6 +108,7 @@ class Driver:
 
     def abandon(self) -> None:
         """Give up whatever the run left, without waiting: it was interrupted where no recipe could see it."""
+        self.over = True  # first: the next interrupt may be on its way
         self.session.parked.discard(self._wake)
         self.session.drop("", self.tickets)
 
@@ -175,11 +178,12 @@ class Driver:
         # Answers come in the order of the requests: whoever waits for the last one has them all.
         wake = self._wake if last else _nobody
         answer = Answer(wake)
-        link = self.session.link
+        session = self.session  # all that an answer may keep alive
+        link = session.link
         if isinstance(step, Create):
 
             def made(answer: Callback) -> None:
-                self.session.made(step.ticket, answer.value, answer.error)
+                session.made(step.ticket, answer.value, answer.error)
                 wake()
 
             answer = Callback(made)
@@ -191,9 +195,9 @@ class Driver:
             def done(answer: Callback) -> None:
                 for part, node in zip(operations, answer.value or [None] * len(operations), strict=True):
                     if isinstance(part, Create):
-                        self.session.made(part.ticket, node, answer.error)
+                        session.made(part.ticket, node, answer.error)
                     elif isinstance(part, Delete) and part.ticket is not None and answer.error is None:
-                        self.session.gone(part.ticket)
+                        session.gone(part.ticket)
                 wake()
 
             answer = Callback(done)

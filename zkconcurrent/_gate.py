@@ -36,9 +36,10 @@ class Gate:
     def __init__(self, session: Session, holds: dict[Any, Hold]) -> None:
         self._session = session
         self._holds = holds
-        # Weak, as is all that can be derived: an interrupt in the wrong place must not leave the gate closed.
+        # Weak, and over when it is abandoned: an interrupt in the wrong place must not leave the gate closed.
         self._asks: weakref.ref[Driver] | None = None
-        self._waiting: dict[Driver, Any] = {}  # their events, in the order in which they came
+        # Their events, in the order in which they came.
+        self._waiting: weakref.WeakKeyDictionary[Driver, Any] = weakref.WeakKeyDictionary()
         self._kept: Ticket | None = None
         self._since = 0.0  # when ZooKeeper granted it
         self._times = 0  # how often it was handed on since
@@ -77,7 +78,14 @@ class Gate:
             event.clear()
 
     def _open(self) -> bool:
-        return (self._asks is None or self._asks() is None) and not any(hold.alive for hold in self._holds.values())
+        return not self._asked() and not any(hold.alive for hold in self._holds.values())
+
+    def _asked(self) -> bool:
+        driver = None if self._asks is None else self._asks()
+        return driver is not None and not driver.over
+
+    def _next(self) -> Any:
+        return next((event for driver, event in self._waiting.items() if not driver.over), None)
 
     def _take(self, driver: Driver) -> Ticket | None:
         """Return what was left inside, if it is good still."""
@@ -102,9 +110,9 @@ class Gate:
 
     def keep(self, ticket: Ticket) -> bool:
         """Keep the ticket of a hold that ends for the next thread, if there is one; return whether it is kept."""
-        if self._asks is not None and self._asks() is not None:
+        if self._asked():
             return False  # it waits in the queue for just this node: the hold was put back while the gate was open
-        if not self._waiting or self._times >= MOST or not self._is_early():
+        if self._next() is None or self._times >= MOST or not self._is_early():
             return False
         self._times += 1
         self._kept = ticket
@@ -122,8 +130,8 @@ class Gate:
         """If it is open, let the first who waits in; if there is nobody, leave nothing inside."""
         if not self._open():
             return
-        if self._waiting:
-            next(iter(self._waiting.values())).set()
+        if (event := self._next()) is not None:
+            event.set()
         elif self._kept is not None:
             self._session.discard(self._kept)
             self._kept = None

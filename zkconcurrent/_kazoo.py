@@ -1,8 +1,8 @@
 """The link to kazoo: requests and answers, and every fact of kazoo's that we lean on, in one file.
 
-Requests go the direct way, by `client._call`, with an answer object that is completed on kazoo's connection thread:
-no hop through its completion thread. That is private, as is the way to the negotiated session timeout; the contract
-tests fail loudly where a new kazoo changes it. And the connection thread waits by a cheaper call than kazoo's own.
+Requests go the direct way, into the client's queue, with an answer object that is completed on kazoo's connection
+thread: no hop through its completion thread. That is private, as is the way to the negotiated session timeout; the
+contract tests fail loudly where a new kazoo changes it. And the connection thread waits by a cheaper call than kazoo's.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from kazoo.protocol.serialization import (
 )
 from kazoo.protocol.serialization import Create as CreateRequest
 from kazoo.protocol.serialization import Delete as DeleteRequest
-from kazoo.protocol.states import KazooState, ZnodeStat
+from kazoo.protocol.states import KazooState, KeeperState, ZnodeStat
 from kazoo.security import OPEN_ACL_UNSAFE
 
 from ._errors import RefusedError
@@ -279,11 +279,20 @@ class Link:
         return self.client.default_acl or OPEN_ACL_UNSAFE  # type: ignore[no-any-return]
 
     def _call(self, request: Any, answer: Answer) -> None:
-        connection = self.client._connection
+        """Queue a request as kazoo's `_call` does, whose bare `except` would take a Ctrl-C for a closed connection."""
+        client, connection = self.client, self.client._connection
         pipe = connection._write_sock
-        if pipe is not None and not isinstance(pipe, Pipe):
-            connection._write_sock = Pipe(pipe, self.handler)
-        self.client._call(request, answer)
+        refusal = _REFUSALS.get(client._state)
+        if refusal is not None or pipe is None:
+            answer.set_exception((refusal or kazoo_errors.ConnectionClosedError)())
+            return
+        if not isinstance(pipe, Pipe):
+            pipe = connection._write_sock = Pipe(pipe, self.handler)
+        client._queue.append((request, answer))
+        try:
+            pipe.send(b"\0")
+        except OSError:  # the client is being closed
+            answer.set_exception(kazoo_errors.ConnectionClosedError())
 
     def nudge(self) -> None:
         """Wake kazoo's connection thread if requests wait.
@@ -415,6 +424,12 @@ def failure(error: Exception, path: str) -> Exception:
     return error
 
 
+# A client in one of these states answers no request.
+_REFUSALS = {
+    KeeperState.AUTH_FAILED: kazoo_errors.AuthFailedError,
+    KeeperState.CLOSED: kazoo_errors.ConnectionClosedError,
+    KeeperState.EXPIRED_SESSION: kazoo_errors.SessionExpiredError,
+}
 # What a failed multi answers for those of its operations that did not fail themselves.
 _NOT_THE_CAUSE = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
 _TRY_AGAIN = (

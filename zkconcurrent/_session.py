@@ -474,6 +474,9 @@ class Session:
                 path, tickets = self.dropped[0]
                 for ticket in tickets:
                     self.discard(ticket)
+                for place in list(self.places.values()):
+                    if place.gate is not None:
+                        place.gate.look()
                 self.dropped.popleft()  # only now: who is interrupted before leaves it to the next
                 for above in ancestors(path):
                     self.interior[above] -= 1

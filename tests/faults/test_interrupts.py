@@ -6,6 +6,7 @@ A trace function raises KeyboardInterrupt at the n-th line that the library runs
 from __future__ import annotations
 
 import contextlib
+import itertools
 import linecache
 import signal
 import sys
@@ -22,6 +23,7 @@ from kazoo.exceptions import NoNodeError
 import zkconcurrent
 from tests.conftest import Connect, Eventually, InThread
 from tests.integration.test_locks import queued
+from tests.integration.test_unfair import at_the_gate
 from tests.kinds import Kind, against, every
 from zkconcurrent import Condition, Lock, ReadWriteLock, RLock, Semaphore
 
@@ -40,7 +42,7 @@ def _signals_come_here(line: str) -> bool:
 class InterruptAt:
     """Raise KeyboardInterrupt at the n-th line run below the first frame of the library; count the lines.
 
-    With a `file`, only its lines count.
+    With a `file`, only its lines count. An interrupt that somebody swallows is an error.
     """
 
     def __init__(self, line: int, file: str = "") -> None:
@@ -51,8 +53,9 @@ class InterruptAt:
     def __enter__(self) -> None:
         sys.settrace(self._trace)
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         sys.settrace(None)
+        assert not self.where or kind is not None, f"the interrupt at {self.where} was swallowed"
 
     def _trace(self, frame: FrameType, event: str, _arg: Any) -> Any:
         if not frame.f_code.co_filename.startswith(PACKAGE):
@@ -68,6 +71,18 @@ class InterruptAt:
                 self.where = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} {frame.f_code.co_name}"
                 raise KeyboardInterrupt
         return self._trace
+
+
+class InterruptAgainAt(InterruptAt):
+    """Raise it at the n-th line of the library that is run once something else was raised."""
+
+    counts_from_here = False
+
+    def _trace(self, frame: FrameType, event: str, arg: Any) -> Any:
+        self.counts_from_here = self.counts_from_here or (event == "exception" and arg[0] is KeyboardInterrupt)
+        if self.counts_from_here:
+            return super()._trace(frame, event, arg)
+        return self._trace if frame.f_code.co_filename.startswith(PACKAGE) else None
 
 
 def lines_of(call: Callable[[], object], file: str = "") -> int:
@@ -120,6 +135,41 @@ def test_a_waiter_interrupted_at_every_line(
                 pass
             eventually(queued(zk, zk_path, 1), f"interrupted at line {line}: {hook.where}")
     with lock:
+        pass
+
+
+@every
+def test_a_waiter_interrupted_twice(
+    kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually, in_thread: InThread
+) -> None:
+    """Ctrl-C, and again at every line of what the first one has to do: nothing of the waiter is left for anybody."""
+    client = connect(timeout=2)
+    lock, held = kind(client, zk_path), against(kind)(client, zk_path)
+
+    def hold(until: threading.Event) -> None:
+        with held:
+            assert until.wait(20)
+
+    def interrupt() -> None:
+        eventually(lambda: at_the_gate(lock, 1)() or queued(zk, zk_path, 2)())
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+    for line in itertools.count(1):
+        until = threading.Event()
+        holding = in_thread(hold, until)
+        eventually(queued(zk, zk_path, 1))
+        interrupting = in_thread(interrupt)
+        hook = InterruptAgainAt(line)
+        with pytest.raises(KeyboardInterrupt), hook:
+            lock.acquire()
+        until.set()
+        holding.result(20)
+        interrupting.result(20)
+        eventually(queued(zk, zk_path, 0), f"interrupted again at line {line}: {hook.where}")
+        if not hook.where:
+            break
+    assert line > 10
+    with held:
         pass
 
 
@@ -354,7 +404,7 @@ def test_permits_interrupted_at_every_line_of_acquire(
         eventually(idle(zk, zk_path), f"interrupted at line {line}: {hook.where}")
     assert total > 200
     assert other.acquire(permits=2)
-    assert zk.get_children(f"{zk_path}/permits") == []
+    assert queued(zk, f"{zk_path}/permits", 0)()
     other.release(2)
 
 
@@ -395,7 +445,7 @@ def test_release_of_permits_interrupted_at_every_line(
             if "value=0" in repr(semaphore):
                 semaphore.release(2)
         eventually(idle(zk, zk_path), f"interrupted at line {line}: {hook.where}")
-    assert zk.get_children(f"{zk_path}/permits") == []
+    assert queued(zk, f"{zk_path}/permits", 0)()
 
 
 @pytest.mark.parametrize("kind", [Lock, RLock])
@@ -417,14 +467,14 @@ def test_a_wait_interrupted_at_every_line(
         hook = InterruptAt(line)
         try:
             with hook:
-                condition.wait(0.002)  # kazoo takes an interrupt that strikes as it sends for a lost connection
+                condition.wait(0.002)
         except KeyboardInterrupt:
             pass
         hold = lock._mine()
         assert hold is not None, hook.where
         assert hold.alive, hook.where
         assert hold.depth == levels, hook.where
-        assert zk.get_children(f"{zk_path}/condition/waiters") == [], hook.where
+        assert queued(zk, f"{zk_path}/condition/waiters", 0)(), hook.where
         eventually(queued(zk, lock.path, 1), f"interrupted at line {line}: {hook.where}")
     assert total > 200
     for _ in range(levels):

@@ -190,7 +190,7 @@ def test_an_interpreter_that_exits(waiters: int, stop: str, party: Spawn, zk: Ka
     assert time.monotonic() - began < QUICK
     lock.release()
     assert process.wait(20) == 0
-    assert zk.get_children(zk_path) == []
+    assert queued(zk, zk_path, 0)()
 
 
 def test_os_exit(party: Spawn, zk: KazooClient, zk_path: str) -> None:
@@ -270,7 +270,7 @@ def test_an_owner_of_permits_is_killed(
     assert taking.result(20)
     assert semaphore.fencing_token > token
     semaphore.release(3)
-    assert zk.get_children(f"{zk_path}/permits") == []
+    assert queued(zk, f"{zk_path}/permits", 0)()
 
 
 def test_a_waiter_for_permits_is_killed(
@@ -302,5 +302,5 @@ def test_a_stopped_owner_of_permits(party: Spawn, zk: KazooClient, zk_path: str)
     assert heard(owner) == "lost"
     assert owner.wait(20) == 0
     assert out(zk, zk_path, 2)()
-    assert zk.get_children(f"{zk_path}/permits") == []
+    assert queued(zk, f"{zk_path}/permits", 0)()
     semaphore.release(2)

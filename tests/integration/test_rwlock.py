@@ -42,7 +42,7 @@ def test_readers_share(zk: KazooClient, connect: Connect, zk_path: str, in_threa
 
     tokens = [future.result(20) for future in [in_thread(read, pairs[n % 2]) for n in range(6)]]
     assert len(set(tokens)) == 6
-    assert zk.get_children(zk_path) == []
+    assert queued(zk, zk_path, 0)()
 
 
 def test_a_writer_is_alone(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
@@ -142,7 +142,7 @@ def test_both_may_be_acquired_again(zk: KazooClient, connect: Connect, zk_path: 
         assert not waiting.done()
         mine.read_lock.release()
     waiting.result(10)
-    assert zk.get_children(zk_path) == []
+    assert queued(zk, zk_path, 0)()
 
 
 @pytest.mark.parametrize("how", [{}, {"blocking": False}, {"timeout": 5}, {"timeout": 0}], ids=str)
@@ -215,7 +215,7 @@ def test_downgrades_under_rivalry(zk: KazooClient, connect: Connect, zk_path: st
     other = connect()
     for future in [in_thread(work, client) for client in (zk, zk, other, other)]:
         future.result(60)
-    assert zk.get_children(zk_path) == []
+    assert queued(zk, zk_path, 0)()
 
 
 def test_reading_ends_before_writing(zk: KazooClient, connect: Connect, zk_path: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.conftest import Connect, Eventually, InThread
-from tests.integration.test_locks import NODE
+from tests.integration.test_locks import NODE, queued
 from zkconcurrent import BoundedSemaphore, ForeignNodeError, Lock, LockLostError, Semaphore
 from zkconcurrent._ops import StartAgain
 from zkconcurrent._recipes.semaphore import Layout, take
@@ -75,12 +75,12 @@ def test_the_znodes_are_curators(kind: type[Semaphore], zk: KazooClient, zk_path
     stats = [zk.get(f"{zk_path}/leases/{name}")[1] for name in names]
     assert {stat.ephemeralOwner for stat in stats} == {zk.client_id[0]}
     assert {stat.czxid for stat in stats} == {semaphore.fencing_token}
-    assert zk.get_children(f"{zk_path}/locks") == []
+    assert queued(zk, f"{zk_path}/locks", 0)()
     data, stat = zk.get(f"{zk_path}/permits")
     assert (data, stat.ephemeralOwner) == (b"3", 0)
     semaphore.release(2)
     assert sorted(zk.get_children(zk_path)) == ["leases", "locks", "permits"]
-    assert zk.get_children(f"{zk_path}/leases") == []
+    assert queued(zk, f"{zk_path}/leases", 0)()
 
 
 @both
@@ -236,7 +236,7 @@ def test_a_mismatch_of_values(zk: KazooClient, connect: Connect, zk_path: str) -
         with pytest.raises(ValueError, match="value=3"):
             other.locked()
         assert waiting(zk, zk_path, 0)()
-        assert zk.get_children(f"{zk_path}/permits") == []
+        assert queued(zk, f"{zk_path}/permits", 0)()
 
 
 def test_signals(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
@@ -516,7 +516,7 @@ def test_releases_at_the_same_time(zk: KazooClient, zk_path: str, in_thread: InT
         for future in [in_thread(release) for _ in range(n)]:
             future.result(10)
         assert out(zk, zk_path, 0)()
-    assert zk.get_children(f"{zk_path}/permits") == []
+    assert queued(zk, f"{zk_path}/permits", 0)()
 
 
 def test_parents_are_made_again(zk: KazooClient, zk_path: str) -> None:

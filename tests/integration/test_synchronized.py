@@ -13,6 +13,7 @@ from kazoo.client import KazooClient
 
 import zkconcurrent
 from tests.conftest import Connect, Eventually, InThread
+from tests.integration.test_locks import queued
 from zkconcurrent import RLock, synchronized
 
 
@@ -35,7 +36,8 @@ def test_exclusion(zk: KazooClient, connect: Connect, zk_path: str, in_thread: I
         each.result(60)
     assert counted == {"a": 40, "b/..": 40}
     assert sorted(zk.get_children(zk_path)) == ["a", "b%2F.."]
-    assert zk.get_children(f"{zk_path}/a") == zk.get_children(f"{zk_path}/b%2F..") == []
+    assert queued(zk, f"{zk_path}/a", 0)()
+    assert queued(zk, f"{zk_path}/b%2F..", 0)()
 
 
 def test_other_values_do_not_wait(zk: KazooClient, connect: Connect, zk_path: str) -> None:

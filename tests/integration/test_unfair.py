@@ -247,7 +247,7 @@ def test_a_condition_of_it(zk: KazooClient, zk_path: str, in_thread: InThread, e
     with condition:
         condition.notify_all()
     assert [each.result(20) for each in waiting] == [2, 2, 2]
-    assert zk.get_children(f"{zk_path}/lock") == []
+    assert queued(zk, f"{zk_path}/lock", 0)()
 
 
 def test_a_path_is_one_or_the_other(zk: KazooClient, zk_path: str) -> None:

@@ -73,19 +73,31 @@ class Client(KazooClient):  # type: ignore[misc]
     """kazoo's client, on a simulated connection."""
 
     def __init__(self, process: Process, timeout: float) -> None:
-        super().__init__(hosts="simulated:1/root", timeout=timeout, handler=Handler(process))
         self._world = process.world
+        super().__init__(hosts="simulated:1/root", timeout=timeout, handler=Handler(process))
         self._connection = Connection(self, process)
 
-    def _call(self, request: Any, async_object: Any) -> Any:
-        self._world.point()
-        self._world.say(f"sends {told(request)}")
-        self._world.requested(async_object)
-        return super()._call(request, async_object)
+    def _reset(self) -> None:
+        super()._reset()
+        self._queue = Requests(self._world)
 
     def _notify_pending(self, state: str) -> None:
         super()._notify_pending(state)
         self._world.point()  # a request that is made now is forgotten by the reset that follows
+
+
+class Requests(deque[tuple[Any, Any]]):
+    """The requests that wait to be sent."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self._world = world
+
+    def append(self, request: tuple[Any, Any], /) -> None:
+        """Queue a request."""
+        self._world.say(f"sends {told(request[0])}")
+        self._world.requested(request[1])
+        super().append(request)
 
 
 class Pipe:
@@ -134,12 +146,22 @@ class Connection:
         self.wire: Wire | None = None
         self.down_until = 0.0
         self.pipe = Pipe(self)
-        self._write_sock: object = self.pipe
+        self._sender: object = self.pipe
         self._socket = self
         self._connection_routine = process.world.spawn(f"{process.name}.connection", self._run, process)
         self._xid = 0
 
-    # What the link calls, and the pipe.
+    # What the link uses, and the pipe.
+
+    @property
+    def _write_sock(self) -> object:
+        """The pipe, which the link looks up before anything else when it makes a request."""
+        self.world.point()
+        return self._sender
+
+    @_write_sock.setter
+    def _write_sock(self, pipe: object) -> None:
+        self._sender = pipe
 
     def flush(self) -> None:
         """Send what is queued."""

@@ -263,6 +263,11 @@ class Worker:
             except LockLostError:
                 self.world.say(f"settles its loss of {lock.path}")
                 self.world.point()  # whoever does so for ever is seen to
+            except RuntimeError:
+                hold = lock._mine()
+                if hold is not None and hold.claimant == self.actor.ident:
+                    raise
+                self.world.sleep(0.01)  # whom it was lent to is releasing it
             except KeyboardInterrupt:
                 interrupted = True
         if interrupted:
