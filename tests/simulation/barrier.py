@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from tests.simulation.checks import Checks
+from tests.simulation.client import Process
 from tests.simulation.run import CHROOT, Run
 from tests.simulation.schedule import TIMEOUT, Schedule, random_schedule
 from tests.simulation.workload import Worker
@@ -18,6 +19,7 @@ from zkconcurrent._barrier import Barrier
 from zkconcurrent._driver import UNANSWERED
 from zkconcurrent._recipes import barrier as recipes
 from zkconcurrent._recipes.barrier import Party, State
+from zkconcurrent._registry import Ticket
 
 PATH = "/app/b"
 # There are no numbers to bring to an end.
@@ -68,7 +70,8 @@ class BarrierChecks(Checks):
         broken_until: when the barrier was broken last.
         failed_at: when a generation was broken or reset last.
         passed: of each generation, the indices that were told.
-        acted: the generations whose action has begun; `done`: those whose action has ended.
+        acted: the generations whose action has begun; `done`: those whose action has ended; `acting`: those of which
+            the state said that it begins.
         breaking: how many are just now aborting, or resetting.
     """
 
@@ -82,6 +85,7 @@ class BarrierChecks(Checks):
         self.passed: dict[int, set[int]] = {}
         self.acted: set[int] = set()
         self.done: set[int] = set()
+        self.acting: set[int] = set()
         self.breaking = 0
         self.waiting: dict[BarrierWorker, None] = {}
         commit = self.ensemble._commit
@@ -116,6 +120,8 @@ class BarrierChecks(Checks):
             self.failed_at = self.world.now
         self.failed.update(new.failed)
         acts = old.acting or new.acting
+        if new.acting:
+            self.acting.add(new.generation)
         if new.generation > old.generation and old.generation not in new.failed:
             if not whole:
                 raise Violation(f"generation {old.generation} trips without all of its parties: {there}")
@@ -126,6 +132,9 @@ class BarrierChecks(Checks):
             raise Violation(f"generation {old.generation} acts without all of its parties: {there}")
         elif whole and not new.acting and not self.breaking and old.generation in self.acted - self.done:
             raise Violation(f"generation {old.generation} is broken while its action runs, and nobody has left")
+
+    def _notice(self, process: Process, ticket: Ticket, began: float) -> None:
+        """Whose node is taken away can do nothing: it is for the first to miss it, and `quiet` sees to that."""
 
     def quiet(self) -> None:
         """Nobody sleeps who is entitled to go on, or who must tell the others that one is missing."""
@@ -239,8 +248,8 @@ class BarrierWorker(Worker):
             self._check_passed(index)
         finally:
             checks.waiting.pop(self, None)
-        acted = self.came and self.came[-1].generation in checks.acted
-        if self._ran_since(began) and not acted and world.now > began + at_most + SLACK:
+        acting = self.came and self.came[-1].generation in checks.acting  # then its end is waited for
+        if self._ran_since(began) and not acting and world.now > began + at_most + SLACK:
             raise Violation(f"wait({limit:g}) took {world.now - began:g} s")
         if broken and visit.mends:
             checks.breaking += 1
