@@ -109,8 +109,6 @@ class LockFace(Face, ABC):
             driver.abandon()
             if hold is not None:
                 self._place.drop(hold)
-            if gate is not None:
-                gate.leave(driver)
             raise
 
     def _recipe(self, wait: bool, data: bytes) -> Recipe[Ticket | None]:

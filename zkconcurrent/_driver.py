@@ -63,7 +63,7 @@ class Driver:
 
     Attributes:
         tickets: those begun in this run; what the caller does not keep, it must `abandon`.
-        over: it was abandoned.
+        over: it was abandoned, or wants nothing of a gate any more.
     """
 
     def __init__(self, session: Session, path: str, deadline: float | None = None) -> None:
@@ -74,6 +74,7 @@ class Driver:
         self.over = False
         self._until = deadline  # the deadline, and a moment more once it has passed
         self._refused: str | None = None
+        self._early: tuple[tuple[Operation, ...], list[Answer]] = (), []  # what was sent before it was asked for
         self._event = session.link.handler.event_object()
         self._wake: Callable[[], None] = self._event.set
 
@@ -123,7 +124,7 @@ class Driver:
             self._discard(step.ticket)
             return None
         if isinstance(step, WaitGone):
-            return self._wait_gone(step.ticket, step.ahead)
+            return self._wait_gone(step.ticket, step.ahead, step.then)
         if isinstance(step, Watch):
             return self._watch(step.ticket, step.reads)
         if isinstance(step, Wait):
@@ -150,11 +151,15 @@ class Driver:
         results: list[Any] = [None] * len(steps)
         left = list(range(len(steps)))
         again: list[int] = []
+        (asked, early), self._early = self._early, ((), [])
+        if asked != steps:
+            early = []
         while left:
             ticket: Ticket | None = getattr(steps[left[0]], "ticket", None)
             self._connected(ticket)
             sent = self.session.clock()
-            answers = [self._send(steps[i], watcher, last=i == left[-1]) for i in left]
+            answers = early or [self._send(steps[i], watcher, last=i == left[-1]) for i in left]
+            early = []
             last = answers[-1]
             bound = self._bound()
             while not last.done:
@@ -284,9 +289,18 @@ class Driver:
     def _no_chroot(self) -> RefusedError:
         return RefusedError(self.path, f"the client's chroot {self.session.link.full('')!r} does not exist")
 
-    def _wait_gone(self, ticket: Ticket, ahead: str) -> bool:
+    def _wait_gone(self, ticket: Ticket, ahead: str, then: tuple[Operation, ...]) -> bool:
         session = self.session
-        ticket.wake = self._wake
+        early: list[Answer] = []
+        self._early = then, early
+
+        def gone() -> None:  # with the session's lock held, on a thread of kazoo's, or that of the holder before us
+            if early or ticket.handed or not then or not session.link.connected:
+                self._wake()
+            else:
+                early.extend([self._send(step, None, last=step is then[-1]) for step in then])
+
+        ticket.wake = gone
         with session.lock:
             session.registry.wait(ticket, f"{ticket.path}/{ahead}")
         try:
@@ -303,11 +317,12 @@ class Driver:
                     raise failed
             else:
                 while not ticket.stirred:
-                    self._park()
+                    self._park(self._bound())  # an answer to what is read then may be lost inside kazoo
             return ticket.handed
         finally:
             with session.lock:
                 session.registry.stop_waiting(ticket)
+                ticket.wake = self._wake
 
     def _watch(self, ticket: Ticket, reads: tuple[Operation, ...]) -> list[Any]:
         session = self.session

@@ -120,10 +120,8 @@ class Gate:
 
     def leave(self, driver: Driver) -> None:
         """Ask no more, and wait no more."""
+        driver.over = True
         with self._session.lock:
-            self._waiting.pop(driver, None)
-            if self._asks is not None and self._asks() is driver:
-                self._asks = None
             self.look()
 
     def look(self) -> None:

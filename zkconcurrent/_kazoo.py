@@ -8,6 +8,7 @@ contract tests fail loudly where a new kazoo changes it. And the connection thre
 from __future__ import annotations
 
 import contextlib
+import logging
 import select
 import socket
 import sys
@@ -41,6 +42,8 @@ from kazoo.security import OPEN_ACL_UNSAFE
 
 from ._errors import RefusedError
 from ._ops import BadVersion, Check, ConnectionLost, Create, Delete, NoNode, NotEmpty, SessionExpired, Set
+
+log = logging.getLogger("zkconcurrent")
 
 EPHEMERAL = 1
 EPHEMERAL_SEQUENTIAL = 3
@@ -195,9 +198,32 @@ def wait_for_files(
     return [each for each in found if each in readers], [each for each in found if each in writers], []
 
 
+def at_once(watcher: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
+    """Have a watcher, which must not wait, called on the connection thread itself: see `quicken`."""
+    watcher.at_once = True  # type: ignore[attr-defined]
+    return watcher
+
+
 def quicken(handler: Any) -> None:
-    """Have the client's connection thread wait by `wait_for_files`, unless somebody has seen to that."""
-    if type(handler) is SequentialThreadingHandler and hasattr(select, "poll") and "select" not in vars(handler):
+    """Have the client's connection thread wait by `wait_for_files`, and call our watcher, unless it is done already.
+
+    kazoo has a thread of its own for watchers, to be woken for each event, as any of them may take its time.
+    """
+    if type(handler) is not SequentialThreadingHandler or "dispatch_callback" in vars(handler):
+        return
+
+    def dispatch(callback: Any) -> None:
+        if callback.args[0].path is None or not getattr(callback.func, "at_once", False):
+            its_own(callback)
+            return
+        try:
+            callback.func(*callback.args)
+        except Exception:  # the connection must go on
+            log.exception("a watch event was not taken: %r", callback.args)
+
+    its_own = handler.dispatch_callback
+    handler.dispatch_callback = dispatch
+    if hasattr(select, "poll"):
         handler.select = wait_for_files
 
 

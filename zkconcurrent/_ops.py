@@ -106,10 +106,15 @@ class Get(NamedTuple):
 
 
 class WaitGone(NamedTuple):
-    """Wait until the node ahead is gone, or may be; answer True if its holder, a thread of ours, handed over."""
+    """Wait until the node ahead is gone, or may be; answer True if its holder, a thread of ours, handed over.
+
+    What the recipe will read `then`, by one yield, is sent as soon as the node goes, by whoever sees that: the thread
+    that waits is woken once, by the answers.
+    """
 
     ticket: Ticket
     ahead: str
+    then: tuple[Children | Get, ...] = ()
 
 
 class Watch(NamedTuple):

@@ -24,7 +24,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ._errors import ClientError
-from ._kazoo import Callback, KazooClient, KazooState, Link, Made, ZnodeStat, failure, kazoo_errors
+from ._kazoo import Callback, KazooClient, KazooState, Link, Made, ZnodeStat, at_once, failure, kazoo_errors
 from ._ops import ConnectionLost
 from ._paths import ancestors
 from ._registry import Registry, State, Ticket
@@ -178,6 +178,7 @@ class Session:
             self._beat_sent = None
             self._in_flight.clear()
 
+    @at_once
     def on_event(self, event: Any) -> None:
         """Take a watch event; this one watcher, left on any node, is left there once."""
         with self.lock:

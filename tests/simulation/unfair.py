@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
+from unittest.mock import patch
 
 from tests.simulation.checks import Checks
 from tests.simulation.run import Run
@@ -10,8 +12,9 @@ from tests.simulation.schedule import Schedule, random_schedule
 from tests.simulation.workload import Section, Visit, Worker
 from tests.simulation.world import Violation
 from zkconcurrent._base import LockFace
+from zkconcurrent._driver import Driver
 from zkconcurrent._lock import Lock
-from zkconcurrent._registry import State
+from zkconcurrent._registry import State, Ticket
 from zkconcurrent._rlock import RLock
 
 
@@ -20,13 +23,22 @@ class UnfairChecks(Checks):
 
     Attributes:
         handed: how often a thread came in by the ticket of another.
+        stale: what was lost while it was kept for the next thread.
     """
 
     handed = 0
 
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.stale: set[Ticket] = set()
+
     def step(self) -> None:
         """No two threads are in by one ticket."""
         super().step()
+        for process in self.processes:
+            for place in process.session.places.values():
+                if place.gate is not None and (kept := place.gate._kept) is not None and kept.state is State.LOST:
+                    self.stale.add(kept)
         inside: dict[object, Section] = {}
         for section in self.sections:
             if section.worker.process.alive and section.ticket.state is State.HELD:
@@ -45,7 +57,7 @@ class UnfairChecks(Checks):
         super().end()
         for process in self.processes:
             for place in list(process.session.places.values()) if process.alive else ():
-                if place.gate is not None and (place.gate._waiting or not place.gate._open()):
+                if place.gate is not None and (place.gate._next() or not place.gate._open()):
                     raise Violation(f"left in {process.name}: the gate of {place.path} is closed")
 
     def quiet(self) -> None:
@@ -54,10 +66,12 @@ class UnfairChecks(Checks):
         if self.faults():
             return
         for process in self.processes:
-            for place in list(process.session.places.values()) if process.alive else ():
+            if not process.alive or process.client._queue:
+                continue
+            for place in list(process.session.places.values()):
                 tickets = process.session.registry.tickets.values()
                 gate, there = place.gate, any(ticket.path == place.path for ticket in tickets)
-                if gate is not None and gate._waiting and not there and process.client.connected:
+                if gate is not None and gate._next() and not there and process.client.connected:
                     raise Violation(f"{process.name}: threads wait for each other at {place.path}, and nobody asks")
                 if gate is not None and gate._kept is not None and gate._kept.state is State.HELD:
                     raise Violation(f"{process.name}: {gate._kept} is kept, and nobody takes it")
@@ -74,8 +88,7 @@ class UnfairWorker(Worker):
 
     def _enter(self, lock: LockFace) -> Section:
         section = super()._enter(lock)
-        lost = self.checks.lost.get(section.ticket)
-        if lost is not None and lost < self.world.now and self._ran_since(lost):
+        if section.ticket in self.checks.stale:
             raise Violation(f"{self.name} was given {section.ticket}")
         if any(each.ticket is section.ticket for each in self.checks.past):
             self.checks.handed += 1
@@ -83,11 +96,23 @@ class UnfairWorker(Worker):
 
 
 class UnfairRun(Run):
-    """A run of such workers."""
+    """A run of such workers, in which somebody keeps every traceback, and with it every driver."""
 
     worker = UnfairWorker
     invariants = UnfairChecks
     checks: UnfairChecks
+
+    def to_the_end(self) -> int:
+        """Run until all is done; see `Run`."""
+        begin = Driver.__init__
+        kept = []
+
+        def begun(driver: Driver, *arguments: Any) -> None:
+            kept.append(driver)
+            begin(driver, *arguments)
+
+        with patch.object(Driver, "__init__", begun):
+            return super().to_the_end()
 
 
 def random_unfair(seed: int) -> Schedule:

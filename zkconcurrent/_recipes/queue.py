@@ -36,6 +36,7 @@ def acquire(path: str, rule: Rule, data: bytes) -> Recipe[Ticket]:
     """
     while True:
         ticket: Ticket = yield Begin(path)
+        listing = Children(path, ticket)
         try:
             names = yield from join(ticket, rule, data)
             while True:
@@ -44,9 +45,9 @@ def acquire(path: str, rule: Rule, data: bytes) -> Recipe[Ticket]:
                     if (yield Grant(ticket)):
                         return ticket
                     yield Sync(path, ticket)  # renews the lease, or tells that the session is over
-                elif (yield WaitGone(ticket, ahead[0])) and rule.hands_over and (yield Grant(ticket)):
+                elif (yield WaitGone(ticket, ahead[0], (listing,))) and rule.hands_over and (yield Grant(ticket)):
                     return ticket  # handed over by a thread of ours that was the first
-                names = yield Children(path, ticket)
+                names = yield listing
                 check(ticket, names)
         except StartAgain:
             yield Discard(ticket)

@@ -112,7 +112,7 @@ def acquire(at: Layout, permits: int, data: bytes, *, wait: bool) -> Recipe[tupl
                         yield Discard(ticket)
                         return None
                 if ahead:
-                    yield WaitGone(ticket, ahead[0])
+                    yield WaitGone(ticket, ahead[0], reads(at, ticket))
                 elif sight.free >= permits:
                     yield from take(ticket, leases, at, permits, data)
                     leases[0].late = ticket.late
@@ -153,6 +153,12 @@ def join(ticket: Ticket, at: Layout, data: bytes) -> Recipe[Sight]:
     return sight
 
 
+def reads(at: Layout, ticket: Ticket | None) -> tuple[Children | Get, ...]:
+    """Return what reads all there is of a semaphore."""
+    permits = Get(at.permits, ticket), Children(at.permits, ticket)
+    return (Children(at.locks, ticket), Children(at.leases, ticket), *permits)
+
+
 def look(at: Layout, ticket: Ticket | None, *before: Operation) -> Recipe[Sight]:
     """Read all there is of a semaphore, behind other operations, if any.
 
@@ -160,13 +166,7 @@ def look(at: Layout, ticket: Ticket | None, *before: Operation) -> Recipe[Sight]
         ValueError: it has another value.
     """
     while True:
-        *_, queue, leases, node, added = yield (
-            *before,
-            Children(at.locks, ticket),
-            Children(at.leases, ticket),
-            Get(at.permits, ticket),
-            Children(at.permits, ticket),
-        )
+        *_, queue, leases, node, added = yield (*before, *reads(at, ticket))
         check_value(at, node)
         if node is not None or ticket is None:
             return Sight(queue, leases, at.value, count(added))
