@@ -22,8 +22,6 @@ from ._registry import State, Ticket
 from ._rules import Rule, holders
 from ._session import log
 
-_HELD = State.HELD
-
 
 class Contender(NamedTuple):
     """One node in a queue, and whose it is; fields that its maker did not tell are None.
@@ -74,6 +72,7 @@ class LockFace(Face, ABC):
         self._role = self._rule.role
         self._holds = self._place.holds
         self._identity = self._session.identity
+        self._registry = self._session.registry
         self._on_lost = on_lost
         with self._session.lock:
             if on_lost is not None:  # under the lock: else a loss told meanwhile trips over the set that grows
@@ -208,16 +207,6 @@ class LockFace(Face, ABC):
     def _own(self) -> Hold | None:
         """Return the hold that `release` and the extras speak of."""
         return self._mine()
-
-    def _surely_mine(self) -> Hold | None:
-        """Return the calling thread's hold if that is beyond doubt: by one look at the clock, and without a lock.
-
-        It is for what is done most often. Where it says None, somebody must look closer.
-        """
-        hold = self._holds.get((self._role, self._identity(), ""))
-        if hold is not None and hold.ticket.state is _HELD and self._session.clock() < self._session.registry.lease_end:
-            return hold
-        return None
 
     def _must_hold(self) -> Hold:
         self._session.check_lease()

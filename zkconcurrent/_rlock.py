@@ -5,7 +5,10 @@ from __future__ import annotations
 from ._base import LockFace
 from ._face import check_timeout
 from ._place import Hold
+from ._registry import State
 from ._rules import MUTEX
+
+_HELD = State.HELD  # an enum's members are slow to come by
 
 
 class RLock(LockFace):
@@ -41,8 +44,14 @@ class RLock(LockFace):
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Acquire the lock, once more if this thread holds it; arguments and errors as `Lock.acquire`."""
-        hold = self._surely_mine()
-        if hold is not None and timeout == -1:
+        # What is done most often goes without a lock, and without a call: a look at the clock says that the hold lives.
+        hold = self._holds.get((self._role, self._identity(), ""))
+        if (
+            hold is not None
+            and timeout == -1
+            and hold.ticket.state is _HELD
+            and self._session.clock() < self._registry.lease_end
+        ):
             hold.depth += 1
             return True
         hold = self._own()
@@ -61,8 +70,13 @@ class RLock(LockFace):
             RuntimeError: this thread does not hold the lock.
             ClientError: the process was forked, and the hold is its parent's.
         """
-        hold = self._surely_mine()
-        if hold is not None and hold.depth > 1:
+        hold = self._holds.get((self._role, self._identity(), ""))
+        if (  # as in `acquire`
+            hold is not None
+            and hold.depth > 1
+            and hold.ticket.state is _HELD
+            and self._session.clock() < self._registry.lease_end
+        ):
             hold.depth -= 1
             return
         hold = self._own()

@@ -7,6 +7,7 @@ from collections.abc import Generator
 from typing import Any
 
 import pytest
+from kazoo.exceptions import ConnectionLoss
 
 from tests.contract.bench import Bench, ask, wait
 from zkconcurrent import _driver
@@ -157,6 +158,48 @@ def test_a_wait_ends_with_the_node(bench: Bench, path: str) -> None:
 
     def test() -> object:
         return Driver(bench.session(), path).run(recipe(bench.session()))
+
+    assert bench.run(test) == "done"
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_what_is_read_then(bench: Bench, path: str, lost: bool) -> None:
+    """It is sent once, by whoever sees the node go, and by the waiting thread only if that was in vain."""
+    callers = []
+
+    def recipe(session: Any, other: Any) -> Steps:
+        children = session.link.children
+
+        def noted(path: str, answer: Any, *watcher: Any) -> None:
+            callers.append(session.identity())
+            if lost and len(callers) == 1:
+                answer.set_exception(ConnectionLoss())
+            else:
+                children(path, answer, *watcher)
+
+        def delete_once_watched() -> None:
+            wait(other, lambda: any(session.link.client._data_watchers.values()))
+            ask(other, ("delete", f"{path}/{name}"))
+
+        yield MakeContainer(path)
+        me = yield Begin(path)
+        yield Create(me, ROLE, b"")
+        ((theirs, _),) = ask(other, ("create", f"{path}/theirs-", b""))
+        name = theirs.rpartition("/")[2]
+        listing = Children(path, me)
+        session.link.children = noted
+        other.link.handler.spawn(delete_once_watched)
+        assert not (yield WaitGone(me, name, (listing,)))
+        assert (yield listing) == [me.name]
+        assert [caller == session.identity() for caller in callers] == [False, True][: 1 + lost]
+        assert (yield listing) == [me.name]
+        assert callers[1 + lost :] == [session.identity()]
+        yield Discard(me)
+        return "done"
+
+    def test() -> object:
+        session = bench.session()
+        return Driver(session, path).run(recipe(session, bench.session()))
 
     assert bench.run(test) == "done"
 

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import socket
+import threading
 import uuid
+from collections.abc import Callable
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from kazoo import exceptions as kazoo_errors
+from kazoo.client import KazooClient
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.handlers.utils import selector_select
 from kazoo.security import OPEN_ACL_UNSAFE, make_acl
 
+from tests.conftest import Eventually
 from tests.contract.bench import Bench, Real, Simulated, ask, wait
-from zkconcurrent._kazoo import quicken, wait_for_files
+from zkconcurrent._kazoo import at_once, quicken, wait_for_files
 from zkconcurrent._ops import Check, Create, Delete, Set
 from zkconcurrent._registry import Ticket
 from zkconcurrent._session import Session
@@ -394,4 +398,29 @@ def test_the_wait_is_in_use(zookeeper: Server) -> None:
 
     handler = Own()
     quicken(handler)
-    assert "select" not in vars(handler)
+    assert vars(handler).keys().isdisjoint({"select", "dispatch_callback"})
+
+
+def test_a_watcher_is_called_at_once(
+    zookeeper: Server, zk_path: str, eventually: Eventually, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Ours, on the connection thread, which survives its errors; others on kazoo's, where they may wait."""
+    called: list[tuple[str, bool]] = []
+
+    def watcher(name: str, client: KazooClient) -> Callable[[Any], None]:
+        def watch(_: Any) -> None:
+            called.append((name, threading.current_thread() is client._connection._connection_routine))
+            raise ValueError(name)
+
+        return watch
+
+    with zookeeper.client() as client:
+        session = Session.of(client)
+        client.create(zk_path)
+        client.get(zk_path, watcher("theirs", client))
+        assert not isinstance(ask(session, ("get", zk_path, at_once(watcher("ours", client))))[0], Exception)
+        client.set(zk_path, b"changed")
+        eventually(lambda: len(called) == 2)
+        assert sorted(called) == [("ours", True), ("theirs", False)]
+        assert client.get(zk_path)[0] == b"changed"
+    assert "a watch event was not taken" in caplog.text
