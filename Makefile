@@ -48,7 +48,7 @@ soak: ## random use under random faults on three servers, the history checked; t
 	@tools/venv test
 	@tools/packages
 	$(BIN)/python -m tests.soak --duration $(DURATION) $(if $(SEED),--seed $(SEED))
-	SIM_STEPS=1000000 SIM_PLACES=1000 $(BIN)/python -m pytest tests/simulation -k 'library or strikes'
+	SIM_STEPS=1000000 SIM_PLACES=1000 SIM_TIMES=10 $(BIN)/python -m pytest tests/simulation -k 'library or strikes'
 
 docs: ## these pages as HTML, in build/docs; a warning is an error
 	@tools/venv docs

@@ -544,10 +544,12 @@ def test_watching_what_changes(bench: Bench, path: str) -> None:
         in_background(bench.cut)
         yield Wait(me)  # watches are dropped with the connection
         assert (yield Watch(me, reads))[1] == ["y"]
+        wait(session, lambda: done == [bench.cut])
         in_background(bench.expire)
         with pytest.raises(SessionExpired):
-            yield Wait(me)
-            yield Watch(me, reads)
+            while True:  # a wait may end early
+                yield Wait(me)
+                yield Watch(me, reads)
         yield Discard(me)
         wait(session, lambda: done == [bench.cut, bench.expire])
         return session.registry._awaiting

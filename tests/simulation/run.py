@@ -5,10 +5,11 @@ from __future__ import annotations
 import gc
 import logging
 import math
+import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Any
+from typing import Any, TypeVar
 from unittest.mock import patch
 
 from tests.simulation.checks import Checks
@@ -24,7 +25,9 @@ from zkconcurrent._ops import Children
 from zkconcurrent._registry import State
 from zkconcurrent._rlock import RLock
 
+R = TypeVar("R", bound="Run")
 CHROOT = "/root"
+TIMES = int(os.environ.get("SIM_TIMES", "1"))  # as many random runs
 PATIENCE = 400.0
 REST = 4 * TIMEOUT
 
@@ -321,6 +324,32 @@ class Run:
         self.ensemble.wraps = it.which >= 4
         self.ensemble.count_from(path, number)
         return None
+
+
+def runs(make: Callable[[Any], R], schedule_of: Callable[[int], Any], seeds: int, strikes: str) -> Iterator[R]:
+    """Run the schedules of so many seeds, times `SIM_TIMES`, to their end; yield each run.
+
+    Args:
+        make: makes a run of a schedule.
+        schedule_of: makes the schedule of a seed.
+        seeds: how many.
+        strikes: the kinds of deviation that must have taken effect, with spaces in between.
+
+    Raises:
+        AssertionError: one of them has not. Also what a run raises, with its seed and schedule.
+    """
+    struck: set[str] = set()
+    for seed in range(seeds * TIMES):
+        schedule = schedule_of(seed)
+        run = make(schedule)
+        try:
+            run.to_the_end()
+        except BaseException as error:
+            error.add_note(f"seed {seed}\n{schedule}")
+            raise
+        struck.update(run.struck)
+        yield run
+    assert struck.issuperset(strikes.split()), f"never struck: {set(strikes.split()) - struck}"
 
 
 @contextmanager

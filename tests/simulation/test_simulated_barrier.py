@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from tests.simulation.barrier import BarrierRun, random_meetings
 from tests.simulation.mutants import Edit, Mutant, find
-
-SEEDS = int(os.environ.get("SIM_BARRIER_SEEDS", "220"))
+from tests.simulation.run import runs
 
 
 def test_whatever_strikes() -> None:
     """All living parties of a generation pass or none does; nobody is forgotten; nothing is left."""
-    struck: dict[str, int] = {}
-    trips = failures = actions = 0
-    for seed in range(SEEDS):
-        schedule = random_meetings(seed)
-        run = BarrierRun(schedule)
-        try:
-            run.to_the_end()
-        except BaseException as error:
-            error.add_note(f"seed {seed}\n{schedule}")
-            raise
+    trips = failures = actions = meetings = 0
+    for run in runs(BarrierRun, random_meetings, 220, "cut turn late expire interrupt kill stop lag strike close"):
+        meetings += 1
         trips, failures = trips + len(run.checks.trips), failures + len(run.checks.failed)
         actions += len(run.checks.acted)
-        for kind, times in run.struck.items():
-            struck[kind] = struck.get(kind, 0) + times
-    assert {"cut", "turn", "late", "expire", "interrupt", "kill", "stop", "lag", "strike", "close"} <= struck.keys()
-    assert min(trips, failures, actions) > SEEDS / 3
+    assert min(trips, failures, actions) > meetings / 3
 
 
 def _one(name: str, where: str, old: str, new: str) -> Mutant:

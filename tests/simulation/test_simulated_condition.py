@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from tests.simulation.condition import CondRun, random_turns
 from tests.simulation.mutants import Edit, Mutant, find
-
-SEEDS = int(os.environ.get("SIM_CONDITION_SEEDS", "150"))
+from tests.simulation.run import runs
 
 
 def test_whatever_strikes() -> None:
     """No two hold together; who is notified wakes and says so; who waited has all its levels; nothing is left."""
-    struck: dict[str, int] = {}
-    for seed in range(SEEDS):
-        schedule = random_turns(seed)
-        run = CondRun(schedule)
-        try:
-            run.to_the_end()
-        except BaseException as error:
-            error.add_note(f"seed {seed}\n{schedule}")
-            raise
-        for kind, times in run.struck.items():
-            struck[kind] = struck.get(kind, 0) + times
-    assert {"lose", "cut", "turn", "late", "expire", "interrupt", "kill", "stop", "lag"} <= struck.keys()
+    for _ in runs(CondRun, random_turns, 150, "cut turn late expire interrupt kill stop lag lose"):
+        pass
 
 
 QUEUE = "_recipes.condition:release_and_queue"

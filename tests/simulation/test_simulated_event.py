@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from tests.simulation.event import EventRun, random_steps
 from tests.simulation.mutants import Edit, Mutant, find
-
-SEEDS = int(os.environ.get("SIM_EVENT_SEEDS", "150"))
-KINDS = {"cut", "turn", "late", "expire", "interrupt", "kill", "stop", "lag", "strike"}
+from tests.simulation.run import runs
 
 
 def test_whatever_strikes() -> None:
     """No set is missed, none is doubled, nobody who is entitled to go on sleeps, and nothing is left."""
-    struck: dict[str, int] = {}
-    for seed in range(SEEDS):
-        schedule = random_steps(seed)
-        run = EventRun(schedule)
-        try:
-            run.to_the_end()
-        except BaseException as error:
-            error.add_note(f"seed {seed}\n{schedule}")
-            raise
-        for kind, times in run.struck.items():
-            struck[kind] = struck.get(kind, 0) + times
-    assert struck.keys() >= KINDS
+    for _ in runs(EventRun, random_steps, 150, "cut turn late expire interrupt kill stop lag strike"):
+        pass
 
 
 TURN, WAIT = "_recipes.event:turn", "_recipes.event:wait"

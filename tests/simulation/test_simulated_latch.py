@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from tests.simulation.latch import LatchRun, random_steps
 from tests.simulation.mutants import Edit, Mutant, find
-
-SEEDS = int(os.environ.get("SIM_LATCH_SEEDS", "150"))
-KINDS = {"cut", "turn", "late", "expire", "interrupt", "kill", "stop", "lag"}
+from tests.simulation.run import runs
 
 
 def test_whatever_strikes() -> None:
     """Each count is counted once, nobody who is entitled to go on sleeps, and nothing is left."""
-    struck: dict[str, int] = {}
-    for seed in range(SEEDS):
-        schedule = random_steps(seed)
-        run = LatchRun(schedule)
-        try:
-            run.to_the_end()
-        except BaseException as error:
-            error.add_note(f"seed {seed}\n{schedule}")
-            raise
-        for kind, times in run.struck.items():
-            struck[kind] = struck.get(kind, 0) + times
-    assert struck.keys() >= KINDS
+    for _ in runs(LatchRun, random_steps, 150, "cut turn late expire interrupt kill stop lag"):
+        pass
 
 
 DOWN, WAIT, LOOK = (f"_recipes.latch:{name}" for name in ("count_down", "wait", "look"))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from unittest.mock import patch
 
 import pytest
 
+from tests.simulation.mutants import FURTHEST
+from tests.simulation.run import runs
 from tests.simulation.rwlock import RWRun, random_passes
 from tests.simulation.world import Violation
 from zkconcurrent import _rwlock
@@ -15,23 +16,11 @@ from zkconcurrent._ops import Create, Multi
 from zkconcurrent._recipes.queue import acquire, downgrade
 from zkconcurrent._rules import READ, WRITE
 
-SEEDS = int(os.environ.get("SIM_RW_SEEDS", "250"))
-
 
 def test_whatever_strikes() -> None:
     """No reader and writer, and no two writers, hold together; nobody is forgotten; nothing is left."""
-    struck: dict[str, int] = {}
-    for seed in range(SEEDS):
-        schedule = random_passes(seed)
-        run = RWRun(schedule)
-        try:
-            run.to_the_end()
-        except BaseException as error:
-            error.add_note(f"seed {seed}\n{schedule}")
-            raise
-        for kind, times in run.struck.items():
-            struck[kind] = struck.get(kind, 0) + times
-    assert {"cut", "turn", "late", "expire", "interrupt", "kill", "stop", "lag"} <= struck.keys()
+    for _ in runs(RWRun, random_passes, 250, "cut turn late expire interrupt kill stop lag"):
+        pass
 
 
 def _hands_over() -> list[object]:
@@ -83,7 +72,7 @@ def test_seeded_bugs_are_found(name: str) -> None:
         each.start()  # type: ignore[attr-defined]
     try:
         with pytest.raises(Violation):
-            for seed in range(20 * SEEDS):
+            for seed in range(FURTHEST):
                 RWRun(random_passes(seed)).to_the_end()
     finally:
         for each in patches:

@@ -2,42 +2,17 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from tests.simulation.mutants import Mutant, _one, find
+from tests.simulation.run import runs
 from tests.simulation.semaphore import SemaphoreRun, random_uses
-
-SEEDS = int(os.environ.get("SIM_SEMAPHORE_SEEDS", "150"))
 
 
 def test_whatever_strikes() -> None:
     """No more permits are out than there are; nobody is forgotten; nothing is left, and nothing added twice."""
-    struck: dict[str, int] = {}
-    for seed in range(SEEDS):
-        schedule = random_uses(seed)
-        run = SemaphoreRun(schedule)
-        try:
-            run.to_the_end()
-        except BaseException as error:
-            error.add_note(f"seed {seed}\n{schedule}")
-            raise
-        for kind, times in run.struck.items():
-            struck[kind] = struck.get(kind, 0) + times
-    assert {
-        "cut",
-        "turn",
-        "late",
-        "expire",
-        "interrupt",
-        "kill",
-        "stop",
-        "lag",
-        "strike",
-        "reap",
-        "lose",
-    } <= struck.keys()
+    for _ in runs(SemaphoreRun, random_uses, 150, "cut turn late expire interrupt kill stop lag strike reap lose"):
+        pass
 
 
 ACQUIRE, TAKE = "_recipes.semaphore:acquire", "_recipes.semaphore:take"

@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from tests.simulation.mutants import Edit, Mutant, find
+from tests.simulation.run import runs
 from tests.simulation.unfair import UnfairRun, random_unfair
-
-SEEDS = int(os.environ.get("SIM_UNFAIR_SEEDS", "150"))
 
 
 def test_whatever_strikes() -> None:
     """No two hold together, by one ticket or two; nobody waits at an open gate; nothing is left, there or in it."""
-    struck: dict[str, int] = {}
-    handed = 0
-    for seed in range(SEEDS):
-        schedule = random_unfair(seed)
-        run = UnfairRun(schedule)
-        try:
-            run.to_the_end()
-        except BaseException as error:
-            error.add_note(f"seed {seed}\n{schedule}")
-            raise
-        handed += run.checks.handed
-        for kind, times in run.struck.items():
-            struck[kind] = struck.get(kind, 0) + times
-    assert {"cut", "turn", "late", "expire", "interrupt", "kill", "stop", "lag", "strike", "close"} <= struck.keys()
-    assert handed > SEEDS / 2
+    handed = [
+        run.checks.handed
+        for run in runs(UnfairRun, random_unfair, 150, "cut turn late expire interrupt kill stop lag strike close")
+    ]
+    assert sum(handed) > len(handed) / 2
 
 
 TAKE_KEPT, LEAVE, LOOK = "_gate:Gate._take", "_gate:Gate.leave", "_gate:Gate.look"
