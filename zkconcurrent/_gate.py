@@ -47,7 +47,8 @@ class Gate:
     def run(self, driver: Driver, recipe: Callable[[], Recipe[Ticket | None]], wait: bool) -> Ticket | None:
         """Enter, and take what was left there, or else run the recipe; None when the deadline passed before.
 
-        Whoever has it, or goes without, must `leave`. Who does not want to wait enters only if the gate is open.
+        Whoever has it, or goes without, must `leave`, or abandon the driver. Who does not want to wait enters only if
+        the gate is open.
         """
         self._session.check_usable(driver.path)
         if not self._enter(driver, wait):

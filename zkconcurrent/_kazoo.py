@@ -181,21 +181,29 @@ def wait_for_files(
     the ordinary is left to kazoo. What TLS has decrypted already is ready too, of which the socket says nothing: kazoo
     would leave the second of two answers that came in one record until something else comes.
     """
-    decrypted = [file for file in readers if getattr(file, "pending", int)()]
-    if decrypted:
-        return decrypted, [], []
     poll, files = select.poll(), {}
-    for file in (*readers, *writers):
+    for file in readers:
+        if (pending := getattr(file, "pending", None)) is not None and pending():
+            return [each for each in readers if getattr(each, "pending", int)()], [], []
         fd = file.fileno()
         if fd < 0 or fd in files:
             return selector_select(readers, writers, others, timeout)  # type: ignore[no-any-return]
         files[fd] = file
-        poll.register(fd, select.POLLOUT if len(files) > len(readers) else select.POLLIN)
-    ready = poll.poll(None if timeout is None else max(timeout, 0.0) * 1000)
-    if any(event & select.POLLNVAL for _, event in ready):
-        return selector_select(readers, writers, others, timeout)  # type: ignore[no-any-return]
-    found = [files[fd] for fd, _ in ready]
-    return [each for each in found if each in readers], [each for each in found if each in writers], []
+        poll.register(fd, select.POLLIN)
+    for file in writers:
+        fd = file.fileno()
+        if fd < 0 or fd in files:
+            return selector_select(readers, writers, others, timeout)  # type: ignore[no-any-return]
+        files[fd] = file
+        poll.register(fd, select.POLLOUT)
+    readable: list[Any] = []
+    writable: list[Any] = []
+    for fd, event in poll.poll(None if timeout is None else max(timeout, 0.0) * 1000):
+        if event & select.POLLNVAL:
+            return selector_select(readers, writers, others, timeout)  # type: ignore[no-any-return]
+        file = files[fd]
+        (readable if file in readers else writable).append(file)
+    return readable, writable, []
 
 
 def at_once(watcher: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:

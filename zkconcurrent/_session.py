@@ -475,7 +475,8 @@ class Session:
                 path, tickets = self.dropped[0]
                 for ticket in tickets:
                     self.discard(ticket)
-                for place in list(self.places.values()):
+                # What an interrupted driver left may be what others of its process wait for.
+                for place in list(self.places.values()) if not path else ():
                     if place.gate is not None:
                         place.gate.look()
                 self.dropped.popleft()  # only now: who is interrupted before leaves it to the next
