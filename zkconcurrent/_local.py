@@ -10,6 +10,7 @@ import itertools
 import threading
 import time
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from types import TracebackType
@@ -160,16 +161,16 @@ def check_names(names: Iterable[str]) -> list[str]:
     return found
 
 
-class Held:
+class Held(ABC):
     """A `with` block over `acquire` and `release`."""
 
+    @abstractmethod
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Acquire it; as `threading.RLock`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def release(self) -> None:
         """Release it; as `threading.RLock`."""
-        raise NotImplementedError
 
     def __enter__(self) -> bool:
         return self.acquire()
