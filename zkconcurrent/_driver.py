@@ -300,9 +300,9 @@ class Driver:
             else:
                 early.extend([self._send(step, None, last=step is then[-1]) for step in then])
 
-        ticket.wake = gone
-        with session.lock:
+        with session.lock:  # both: what is read before the wait has begun would be taken for what was read after it
             session.registry.wait(ticket, f"{ticket.path}/{ahead}")
+            ticket.wake = gone
         try:
             self._connected(ticket)
             answer = Answer(self._wake)
