@@ -10,7 +10,7 @@ export PYTHON
 BIN := .venv/bin
 # Most tests wait for a server, or for a timeout, most of the time: three files at once, each in a process and on a
 # server of its own.
-PYTEST := $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --max-worker-restart 1
+PYTEST := $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --max-worker-restart 0
 # All but what never talks to a server: it must pass on every kind of installation.
 SERVER_TESTS := tests --ignore=tests/unit --ignore=tests/simulation
 

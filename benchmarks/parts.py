@@ -245,7 +245,7 @@ PARTS = {
     "reentrant": Part("acquire + release of what the thread holds already", reentrant, 1, (15, 3), 15),
     "try": Part("a try that fails, as another process holds", tries, 1, (15, 3), 10),
     "threads": Part("threads of one process on one lock", threads, 1, (9, 2), 40),
-    "handover": Part("from release called in one process to acquired in another", handover, 1, (9, 2), 100),
+    "handover": Part("from release called in one process to acquired in another", handover, 1, (15, 2), 165),
     "crowd": Part("a crowd waits, in four processes", crowd, 1, (3, 1), 200, False),
     "readers": Part("readers share", readers, 1, (9, 2), 45),
     "import": Part("import zkconcurrent beyond importing kazoo", imports, 1, (15, 3), 10),

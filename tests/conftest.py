@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import gc
 import os
 import signal
 import threading
@@ -96,6 +97,14 @@ def eventually() -> Eventually:
         return result
 
     return wait_for
+
+
+@pytest.fixture
+def uncollected() -> Iterator[None]:
+    """Collect no garbage: an interrupt that strikes in a finalizer, or in hypothesis's callback there, is ignored."""
+    gc.disable()
+    yield
+    gc.enable()
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from ._driver import Driver
+from ._driver import Driver, release
 from ._errors import LockLostError
 from ._face import Face, deadline, who_i_am
 from ._gate import Gate
@@ -69,12 +69,11 @@ class LockFace(Face, ABC):
         if not fair:
             self._kind = f"{self._kind}(fair=False)"
         super().__init__(client, path)
-        self._role = self._rule.role
-        self._holds = self._place.holds
         self._identity = self._session.identity
         self._registry = self._session.registry
         self._on_lost = on_lost
         with self._session.lock:
+            self._holds = self._place.holds[self._rule.role]
             if on_lost is not None:  # under the lock: else a loss told meanwhile trips over the set that grows
                 self._place.faces.add(self)
             if not fair and self._place.gate is None:
@@ -145,12 +144,12 @@ class LockFace(Face, ABC):
         Raises:
             RuntimeError: another thread is doing so.
         """
-        log.debug("releasing %s", hold.ticket.node)
         try:
             if not self._place.claim(hold):
                 raise RuntimeError("release unlocked lock")
             if not self._place.hand_on(hold):
-                Driver(self._session, self._path).release(hold.ticket)
+                release(self._session, hold.ticket)
+            log.debug("released %s", hold.ticket.node)
         finally:
             if self._place.claim(hold) and self._place.has(hold):
                 if hold.alive:  # interrupted before anything was done
@@ -231,7 +230,7 @@ class LockFace(Face, ABC):
         """Set when the present hold is lost; a fresh one with the next hold."""
         with self._session.lock:
             hold = self._own() or self._newest()
-            return self._place.idle[self._rule.role] if hold is None else hold.lost
+            return (self._place.idle[self._rule.role] if hold is None else hold.loss).event
 
     @property
     def suspect(self) -> bool:

@@ -16,10 +16,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, unquote_plus
 
-from ._kazoo import KazooClient, Link, failure, hang_up, kazoo_errors
+from ._kazoo import KazooClient, Link, failure, kazoo_errors
 from ._ops import ConnectionLost, SessionExpired
 from ._paths import check_path
 from ._session import at_exit
+from ._wire import hang_up
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -15,7 +15,6 @@ What it promises, and the contract tests check:
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -53,7 +52,7 @@ from ._registry import State, Ticket
 from ._session import Session
 
 T = TypeVar("T")
-CLEAN_UP_PATIENCE = 0.1
+CLEAN_UP_PATIENCE = 0.1  # seconds
 UNANSWERED = 10.0
 LOOK_AGAIN = 0.5
 
@@ -75,7 +74,7 @@ class Driver:
         self._until = deadline  # the deadline, and a moment more once it has passed
         self._refused: str | None = None
         self._early: tuple[tuple[Operation, ...], list[Answer]] = (), []  # what was sent before it was asked for
-        self._event = session.link.handler.event_object()
+        self._event = session.link.signal()
         self._wake: Callable[[], None] = self._event.set
 
     def run(self, recipe: Recipe[T]) -> T | None:
@@ -100,13 +99,6 @@ class Driver:
         finally:
             self.session.parked.discard(self._wake)
 
-    def release(self, ticket: Ticket) -> None:
-        """Delete the holder's node: whoever watches it is next. Returns although the service is out of reach."""
-        if self.session.link.on_own_thread():
-            self.session.discard(ticket)
-        else:
-            self._discard(ticket)
-
     def abandon(self) -> None:
         """Give up whatever the run left, without waiting: it was interrupted where no recipe could see it."""
         self.over = True  # first: the next interrupt may be on its way
@@ -116,12 +108,14 @@ class Driver:
     # -- one step ------------------------------------------------------------------------------------------------
 
     def _perform(self, step: Operation | tuple[Operation, ...]) -> Any:
+        if isinstance(step, Request):
+            return self._request((step,))[0]
         if isinstance(step, Begin):
             return self._begin(step.path)
         if isinstance(step, Grant):
             return self.session.grant(step.ticket)
         if isinstance(step, Discard):
-            self._discard(step.ticket)
+            release(self.session, step.ticket, self.deadline)
             return None
         if isinstance(step, WaitGone):
             return self._wait_gone(step.ticket, step.ahead, step.then)
@@ -135,8 +129,6 @@ class Driver:
             return self.session.gone(step.ticket)
         if isinstance(step, Missing):
             return self.session.missing(step.ticket)
-        if isinstance(step, Request):
-            return self._request((step,))[0]
         return self._request(step)
 
     def _begin(self, path: str) -> Ticket:
@@ -155,13 +147,16 @@ class Driver:
         if asked != steps:
             early = []
         while left:
-            ticket: Ticket | None = getattr(steps[left[0]], "ticket", None)
-            self._connected(ticket)
-            sent = self.session.clock()
-            answers = early or [self._send(steps[i], watcher, last=i == left[-1]) for i in left]
-            early = []
+            if early:
+                answers, early = early, []
+                sent = 0.0  # not known here, nor needed: reads renew no lease
+            else:
+                ticket: Ticket | None = getattr(steps[left[0]], "ticket", None)
+                self._connected(ticket)
+                sent = self.session.clock()
+                answers = [self._send(steps[i], watcher, last=i == left[-1]) for i in left]
             last = answers[-1]
-            bound = self._bound()
+            bound = None if last.done else self._bound()
             while not last.done:
                 if not self._park(bound):
                     last.set_exception(kazoo_errors.ConnectionLoss())  # the request was lost inside kazoo
@@ -317,7 +312,7 @@ class Driver:
                     raise failed
             else:
                 while not ticket.stirred:
-                    self._park(self._bound())  # an answer to what is read then may be lost inside kazoo
+                    self._park()
             return ticket.handed
         finally:
             with session.lock:
@@ -339,21 +334,6 @@ class Driver:
             with self.session.lock:
                 self.session.registry.stop_waiting(ticket)
 
-    def _discard(self, ticket: Ticket) -> None:
-        patience = self.session.timeout / 6
-        if ticket.state is not State.HELD:
-            patience = min(patience, CLEAN_UP_PATIENCE)
-        if not self.session.discard(ticket, self._wake):
-            return
-        begun = self.session.now() if self.deadline is None else min(self.session.now(), self.deadline)
-        until = begun + patience
-        while not self.session.is_discarded(ticket) and self.session.link.connected:
-            left = until - self.session.now()
-            if left <= 0:
-                return  # the keeper goes on
-            self._event.wait(left)
-            self._event.clear()
-
     # -- waiting -------------------------------------------------------------------------------------------------
 
     def _connected(self, ticket: Ticket | None) -> None:
@@ -373,18 +353,47 @@ class Driver:
         return self.session.now() + (self.session.timeout or UNANSWERED)
 
     def _park(self, bound: float | None = None) -> bool:
-        """Wait to be woken; False when that did not happen before `bound`.
+        """Wait to be woken; False when that did not happen before `bound`, which is `_bound()` unless given.
+
+        No wait is without one: an answer may be lost inside kazoo; and an interrupt that comes just before the system
+        call that waits is seen by CPython when that call ends.
 
         Raises:
             DeadlinePassed: the run's time is up.
         """
-        until = min((at for at in (bound, self._until) if at is not None), default=None)
-        left = None if until is None else min(max(0.0, until - self.session.now()), threading.TIMEOUT_MAX)
-        woken = bool(self._event.wait(left))
+        until = self._bound() if bound is None else bound
+        if self._until is not None:
+            until = min(until, self._until)
+        woken = bool(self._event.wait(max(0.0, until - self.session.now())))
         self._event.clear()
         if not woken and self._until is not None and self.session.now() >= self._until:
             raise DeadlinePassed
         return woken
+
+
+def release(session: Session, ticket: Ticket, deadline: float | None = None) -> None:
+    """Delete the ticket's node: whoever watches it is next. Returns although the service is out of reach.
+
+    Args:
+        session: the ticket's.
+        ticket: what holds, or gives up waiting.
+        deadline: what is done after it is to take no more than a moment.
+    """
+    held = ticket.state is State.HELD
+    if not session.discard(ticket) or session.link.on_own_thread():
+        return
+    # The rest only once it is sent, as somebody waits for that.
+    event = session.link.signal()
+    ticket.wake = event.set
+    now = session.now()
+    until = now if deadline is None else min(now, deadline)
+    until += session.timeout / 6 if held else min(session.timeout / 6, CLEAN_UP_PATIENCE)
+    while not session.is_discarded(ticket) and session.link.connected:
+        left = until - session.now()
+        if left <= 0:
+            return  # the keeper goes on
+        event.wait(left)
+        event.clear()
 
 
 def _nobody() -> None:

@@ -1,16 +1,12 @@
-"""The link to kazoo: requests and answers, and every fact of kazoo's that we lean on, in one file.
+"""The link to kazoo: its requests, answers, states and errors in the library's own terms.
 
-Requests go the direct way, into the client's queue, with an answer object that is completed on kazoo's connection
-thread: no hop through its completion thread. That is private, as is the way to the negotiated session timeout; the
-contract tests fail loudly where a new kazoo changes it. And the connection thread waits by a cheaper call than kazoo's.
+Answers are completed on kazoo's connection thread: no hop through its completion thread. That is private, as are the
+way to the negotiated session timeout, and all that `_wire.py` leans on; the contract tests fail loudly where a new
+kazoo changes it.
 """
 
 from __future__ import annotations
 
-import contextlib
-import logging
-import select
-import socket
 import sys
 import threading
 import time
@@ -21,10 +17,8 @@ from typing import Any, NamedTuple
 from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import SequentialThreadingHandler
-from kazoo.handlers.utils import selector_select
 from kazoo.protocol.serialization import (
     CheckVersion,
-    CloseInstance,
     Create2,
     GetChildren,
     GetData,
@@ -37,18 +31,16 @@ from kazoo.protocol.serialization import (
 )
 from kazoo.protocol.serialization import Create as CreateRequest
 from kazoo.protocol.serialization import Delete as DeleteRequest
-from kazoo.protocol.states import KazooState, KeeperState, ZnodeStat
+from kazoo.protocol.states import KazooState, ZnodeStat
 from kazoo.security import OPEN_ACL_UNSAFE
 
 from ._errors import RefusedError
 from ._ops import BadVersion, Check, ConnectionLost, Create, Delete, NoNode, NotEmpty, SessionExpired, Set
-
-log = logging.getLogger("zkconcurrent")
+from ._wire import Wire
 
 EPHEMERAL = 1
 EPHEMERAL_SEQUENTIAL = 3
 CONTAINER = 4
-_DONT_WAIT = getattr(socket, "MSG_DONTWAIT", 0)
 
 __all__ = [
     "Answer",
@@ -59,7 +51,6 @@ __all__ = [
     "Made",
     "ZnodeStat",
     "failure",
-    "hang_up",
     "kazoo_errors",
 ]
 
@@ -132,107 +123,29 @@ class Callback(Answer):
         super().__init__(lambda: then(self))
 
 
-class Pipe:
-    """The socket that wakes kazoo's connection thread with a byte for each request, made so that no caller waits.
+class Signal:
+    """A `threading.Event` for one thread that waits, and looks again whenever it is woken; made of a single lock."""
 
-    It has room for few bytes (278 on Linux). Whoever waits for room with a lock that an answer needs, or on the
-    connection thread, which alone empties the pipe, waits for ever.
-    """
+    __slots__ = ("_lock",)
 
-    def __init__(self, sock: Any, handler: Any) -> None:
-        self._sock = sock
-        self._direct = getattr(sock, "_sock", sock)  # gevent's own would wait
-        self._spawn = handler.spawn
-        self._lock = handler.lock_object()
-        self._owed = 0  # bytes that had no room
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
 
-    def close(self) -> None:
-        """Close the socket."""
-        self._sock.close()
+    def set(self) -> None:
+        """Wake whoever waits, or else the next wait at once."""
+        try:  # noqa: SIM105 - who is woken waits for this
+            self._lock.release()
+        except RuntimeError:  # it was set before
+            pass
 
-    def send(self, byte: bytes) -> None:
-        """Send a byte; what has no room is sent by a thread that may wait."""
-        try:
-            self._direct.send(byte, _DONT_WAIT)
-        except BlockingIOError:
-            with self._lock:
-                if not self._owed:
-                    self._spawn(self._send_owed, byte)
-                self._owed += 1
+    def wait(self, timeout: float) -> bool:
+        """Wait until it is set; return whether it was in so many seconds. It is not any more."""
+        return self._lock.acquire(True, timeout)
 
-    def _send_owed(self, byte: bytes) -> None:
-        with contextlib.suppress(OSError):  # closed
-            while True:
-                with self._lock:
-                    if not self._owed:
-                        return
-                self._sock.send(byte)
-                with self._lock:
-                    self._owed -= 1
-
-
-def wait_for_files(
-    readers: Sequence[Any], writers: Sequence[Any], others: Sequence[Any], timeout: float | None = None
-) -> tuple[list[Any], list[Any], list[Any]]:
-    """Wait as `handler.select` of kazoo's threads does, by one system call.
-
-    For each request the connection thread waits five times, and kazoo makes, fills and closes a selector each time:
-    a third of the processor time of a request, while everybody else waits for the interpreter's lock. What is out of
-    the ordinary is left to kazoo. What TLS has decrypted already is ready too, of which the socket says nothing: kazoo
-    would leave the second of two answers that came in one record until something else comes.
-    """
-    poll, files = select.poll(), {}
-    for file in readers:
-        if (pending := getattr(file, "pending", None)) is not None and pending():
-            return [each for each in readers if getattr(each, "pending", int)()], [], []
-        fd = file.fileno()
-        if fd < 0 or fd in files:
-            return selector_select(readers, writers, others, timeout)  # type: ignore[no-any-return]
-        files[fd] = file
-        poll.register(fd, select.POLLIN)
-    for file in writers:
-        fd = file.fileno()
-        if fd < 0 or fd in files:
-            return selector_select(readers, writers, others, timeout)  # type: ignore[no-any-return]
-        files[fd] = file
-        poll.register(fd, select.POLLOUT)
-    readable: list[Any] = []
-    writable: list[Any] = []
-    for fd, event in poll.poll(None if timeout is None else max(timeout, 0.0) * 1000):
-        if event & select.POLLNVAL:
-            return selector_select(readers, writers, others, timeout)  # type: ignore[no-any-return]
-        file = files[fd]
-        (readable if file in readers else writable).append(file)
-    return readable, writable, []
-
-
-def at_once(watcher: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
-    """Have a watcher, which must not wait, called on the connection thread itself: see `quicken`."""
-    watcher.at_once = True  # type: ignore[attr-defined]
-    return watcher
-
-
-def quicken(handler: Any) -> None:
-    """Have the client's connection thread wait by `wait_for_files`, and call our watcher, unless it is done already.
-
-    kazoo has a thread of its own for watchers, to be woken for each event, as any of them may take its time.
-    """
-    if type(handler) is not SequentialThreadingHandler or "dispatch_callback" in vars(handler):
-        return
-
-    def dispatch(callback: Any) -> None:
-        if callback.args[0].path is None or not getattr(callback.func, "at_once", False):
-            its_own(callback)
-            return
-        try:
-            callback.func(*callback.args)
-        except Exception:  # the connection must go on
-            log.exception("a watch event was not taken: %r", callback.args)
-
-    its_own = handler.dispatch_callback
-    handler.dispatch_callback = dispatch
-    if hasattr(select, "poll"):
-        handler.select = wait_for_files
+    def clear(self) -> None:
+        """Forget that it was set since."""
+        self._lock.acquire(False)
 
 
 class Link:
@@ -244,8 +157,11 @@ class Link:
     def __init__(self, client: KazooClient) -> None:
         self.client = client
         self.handler = client.handler
-        quicken(client.handler)
+        self.wire = Wire.of(client)
+        self._send = self.wire.send
         self.identity = identity(client.handler)
+        # What one thread waits with, often: half the work of kazoo's.
+        self.signal = Signal if type(client.handler) is SequentialThreadingHandler else client.handler.event_object
         self.containers = True  # until the server says otherwise, as of the next
         self.lists_ephemerals = True
 
@@ -288,16 +204,13 @@ class Link:
                 time.sleep(0.001)
         return found or float(self.client._session_timeout) / 1000.0
 
-    def drop(self) -> None:
-        """Cut a connection that does not answer, so that kazoo connects anew."""
-        with contextlib.suppress(AttributeError, OSError):  # it may be down already
-            self.client._connection._socket.shutdown(socket.SHUT_RDWR)
-
     def on_own_thread(self) -> bool:
         """Whether the caller runs on one of kazoo's threads, where waiting for an answer waits for ever."""
-        workers = [*self.handler._workers, self.client._connection._connection_routine]
         me = self.identity()
-        return any(getattr(worker, "ident", None) == me or id(worker) == me for worker in workers)
+        for worker in (self.client._connection._connection_routine, *self.handler._workers):
+            if getattr(worker, "ident", None) == me or id(worker) == me:
+                return True
+        return False
 
     # -- requests ------------------------------------------------------------------------------------------------
 
@@ -312,35 +225,9 @@ class Link:
     def _acl(self) -> Sequence[Any]:
         return self.client.default_acl or OPEN_ACL_UNSAFE  # type: ignore[no-any-return]
 
-    def _call(self, request: Any, answer: Answer) -> None:
-        """Queue a request as kazoo's `_call` does, whose bare `except` would take a Ctrl-C for a closed connection."""
-        client, connection = self.client, self.client._connection
-        pipe = connection._write_sock
-        refusal = _REFUSALS.get(client._state)
-        if refusal is not None or pipe is None:
-            answer.set_exception((refusal or kazoo_errors.ConnectionClosedError)())
-            return
-        if not isinstance(pipe, Pipe):
-            pipe = connection._write_sock = Pipe(pipe, self.handler)
-        client._queue.append((request, answer))
-        try:
-            pipe.send(b"\0")
-        except OSError:  # the client is being closed
-            answer.set_exception(kazoo_errors.ConnectionClosedError())
-
-    def nudge(self) -> None:
-        """Wake kazoo's connection thread if requests wait.
-
-        It sends one request for each byte in its pipe: one byte too few, kept back by an interrupt, and every last
-        request would wait for the next one. A byte too many does no harm.
-        """
-        pipe = self.client._connection._write_sock
-        if self.client._queue and pipe is not None:
-            pipe.send(b"\0")
-
     def create(self, prefix: str, data: bytes, answer: Answer) -> None:
         """Make an EPHEMERAL_SEQUENTIAL node; the answer is its full path and its stat."""
-        self._call(Create2(self.full(prefix), data, self._acl(), EPHEMERAL_SEQUENTIAL), answer)
+        self._send(Create2(self.full(prefix), data, self._acl(), EPHEMERAL_SEQUENTIAL), answer)
 
     def multi(self, operations: Sequence[Create | Delete | Set | Check], answer: Answer) -> None:
         """Do all or nothing; the answer is each operation's, as if it came alone, or why nothing was done."""
@@ -355,7 +242,7 @@ class Link:
             made = Made(self.client.last_zxid, self.session() or 0)
             answer.set([(each, made) if isinstance(each, str) else each for each in whole.value])
 
-        self._call(Transaction([self._part(each) for each in operations]), Callback(answered))
+        self._send(Transaction([self._part(each) for each in operations]), Callback(answered))
 
     def _part(self, step: Create | Delete | Set | Check) -> Any:
         if isinstance(step, Check):
@@ -370,37 +257,37 @@ class Link:
     def make_container(self, path: str, answer: Answer) -> None:
         """Make a container, or a persistent node where the server has no containers."""
         if self.containers:
-            self._call(CreateContainer(self.full(path), b"", self._acl(), CONTAINER), answer)
+            self._send(CreateContainer(self.full(path), b"", self._acl(), CONTAINER), answer)
         else:
-            self._call(Create2(self.full(path), b"", self._acl(), 0), answer)
+            self._send(Create2(self.full(path), b"", self._acl(), 0), answer)
 
     def make(self, path: str, data: bytes, answer: Answer) -> None:
         """Make a PERSISTENT node."""
-        self._call(CreateRequest(self.full(path), data, self._acl(), 0), answer)
+        self._send(CreateRequest(self.full(path), data, self._acl(), 0), answer)
 
     def set(self, path: str, data: bytes, version: int, answer: Answer) -> None:
         """Write a node's data, if it has that version."""
-        self._call(SetData(self.full(path), data, version), answer)
+        self._send(SetData(self.full(path), data, version), answer)
 
     def children(self, path: str, answer: Answer, watcher: Callable[[Any], None] | None = None) -> None:
         """List the children's names, and leave a watch there if the node exists."""
-        self._call(GetChildren(self.full(path), watcher), answer)
+        self._send(GetChildren(self.full(path), watcher), answer)
 
     def sync(self, path: str, answer: Answer) -> None:
         """Have the server catch up with its leader."""
-        self._call(Sync(self.full(path)), answer)
+        self._send(Sync(self.full(path)), answer)
 
     def get(self, path: str, answer: Answer, watcher: Callable[[Any], None] | None = None) -> None:
         """Read a node's data and stat, and leave a watch there if it exists."""
-        self._call(GetData(self.full(path), watcher), answer)
+        self._send(GetData(self.full(path), watcher), answer)
 
     def delete(self, path: str, answer: Answer) -> None:
         """Delete a node, whatever its version."""
-        self._call(DeleteRequest(self.full(path), -1), answer)
+        self._send(DeleteRequest(self.full(path), -1), answer)
 
     def ephemerals(self, answer: Answer) -> None:
         """List the full paths of the session's ephemeral nodes, this client's chroot or another's."""
-        self._call(GetEphemerals(self.full("") or "/"), answer)
+        self._send(GetEphemerals(self.full("") or "/"), answer)
 
     def own(self, paths: Sequence[str]) -> list[str]:
         """Take the chroot off full paths, leaving out what lies outside it."""
@@ -417,17 +304,6 @@ def _negotiated(frame: FrameType | None) -> float | None:
             return float(frame.f_locals["read_timeout"]) * 1.5 if "last_send" in frame.f_locals else 0.0
         frame = frame.f_back
     return None
-
-
-def hang_up(client: KazooClient) -> Any:
-    """Ask for the end of the session, as `client.stop()` does, which waits ten seconds for it; return the event."""
-    stopped = client._connection.connection_stopped
-    if not client._stopped.is_set():
-        client._stopped.set()
-        client._queue.append((CloseInstance, None))
-        with contextlib.suppress(AttributeError, OSError):  # it is down
-            client._connection._write_sock.send(b"\0")
-    return stopped
 
 
 def identity(handler: Any) -> Callable[[], int]:
@@ -458,12 +334,6 @@ def failure(error: Exception, path: str) -> Exception:
     return error
 
 
-# A client in one of these states answers no request.
-_REFUSALS = {
-    KeeperState.AUTH_FAILED: kazoo_errors.AuthFailedError,
-    KeeperState.CLOSED: kazoo_errors.ConnectionClosedError,
-    KeeperState.EXPIRED_SESSION: kazoo_errors.SessionExpiredError,
-}
 # What a failed multi answers for those of its operations that did not fail themselves.
 _NOT_THE_CAUSE = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
 _TRY_AGAIN = (

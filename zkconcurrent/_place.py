@@ -10,8 +10,8 @@ import threading
 import warnings
 import weakref
 from collections import defaultdict
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ._errors import LockLostError
 from ._registry import State, Ticket
@@ -20,6 +20,35 @@ from ._session import Session, log
 if TYPE_CHECKING:
     from ._base import LockFace
     from ._gate import Gate
+
+
+class Loss:
+    """Whether what was acquired in one call is lost, and the event that says so, made for whoever asks.
+
+    All is done with the session's lock held.
+    """
+
+    __slots__ = ("_event", "_make_event", "told")
+
+    def __init__(self, make_event: Callable[[], threading.Event]) -> None:
+        self._make_event = make_event
+        self._event: threading.Event | None = None
+        self.told = False
+
+    @property
+    def event(self) -> threading.Event:
+        """Set when it is lost."""
+        if self._event is None:
+            self._event = self._make_event()
+            if self.told:
+                self._event.set()
+        return self._event
+
+    def tell(self) -> None:
+        """Say so."""
+        self.told = True
+        if self._event is not None:
+            self._event.set()
 
 
 class Hold:
@@ -31,19 +60,19 @@ class Hold:
         owner: the thread that acquired it.
         path: the path of the primitive.
         depth: how often it was acquired and not released.
-        lost: set when it is lost.
+        loss: whether it is lost, once that was told.
         claimant: the thread that is giving it up.
     """
 
-    __slots__ = ("claimant", "depth", "lost", "owner", "path", "role", "ticket")
+    __slots__ = ("claimant", "depth", "loss", "owner", "path", "role", "ticket")
 
-    def __init__(self, path: str, ticket: Ticket, role: str, owner: int, lost: threading.Event, depth: int = 1) -> None:
+    def __init__(self, path: str, ticket: Ticket, role: str, owner: int, loss: Loss, depth: int = 1) -> None:
         self.path = path
         self.ticket = ticket
         self.role = role
         self.owner = owner
         self.depth = depth
-        self.lost = lost
+        self.loss = loss
         self.claimant: int | None = None
 
     @property
@@ -52,13 +81,16 @@ class Hold:
         return self.ticket.state is State.HELD
 
 
+Holds: TypeAlias = "defaultdict[str, dict[int | str, Hold]]"
+
+
 class Place:
     """What this process holds at one path of one client: the state behind every object made for the two.
 
     Attributes:
-        holds: by role, owner and, where a thread may have several, the ticket's prefix; held ones, and lost ones that
-            their thread has not settled.
-        idle: the `lost` of the hold to come, by role.
+        holds: held ones, and lost ones that their thread has not settled: for each role a dictionary by owner or, where
+            a thread may have several, by the tickets' prefixes.
+        idle: the loss of the hold to come, by role.
         gate: what threads of this process pass one after the other, if the lock is not fair.
         part: what of it, below its path, is a primitive of its own.
         faces: the objects that want to be told of losses.
@@ -72,20 +104,21 @@ class Place:
         self.gate: Gate | None = None
         self.part = ""
         self.known: Any = None
-        self.holds: dict[tuple[str, int, str], Hold] = {}
+        self.holds: Holds = defaultdict(dict)
         self.faces: weakref.WeakSet[LockFace] = weakref.WeakSet()
-        self.idle: defaultdict[str, threading.Event] = defaultdict(session.link.handler.event_object)
+        make_event = session.link.handler.event_object
+        self.idle: defaultdict[str, Loss] = defaultdict(lambda: Loss(make_event))
         weakref.finalize(self, _drop, session.dropped, path, self.holds).atexit = False
 
     def own(self, role: str, owner: int) -> Hold | None:
         """Return the hold of `owner`, alive or lost."""
-        hold = self.holds.get((role, owner, ""))
+        hold = self.holds[role].get(owner)
         return None if hold is None or hold.ticket.state is State.DISCARDED else hold
 
     def all(self, role: str) -> list[Hold]:
         """Return the holds of the process in that role, alive or lost."""
-        holds = list(self.holds.values())
-        return [hold for hold in holds if hold.role == role and hold.ticket.state is not State.DISCARDED]
+        holds = list(self.holds[role].values())
+        return [hold for hold in holds if hold.ticket.state is not State.DISCARDED]
 
     def newest(self, role: str) -> Hold | None:
         """Return the newest hold of the process; one that lives before one that is lost."""
@@ -94,10 +127,10 @@ class Place:
     def take(self, ticket: Ticket, role: str, owner: int, depth: int = 1) -> Hold:
         """Make the granted ticket a hold of `owner`."""
         with self.session.lock:
-            before = self.holds.get((role, owner, ""))
+            before = self.holds[role].get(owner)
             if before is not None and before.ticket.state is State.LOST:
                 raise lost_error(before)
-            hold = self.holds[role, owner, ""] = Hold(self.path, ticket, role, owner, self.idle[role], depth)
+            hold = self.holds[role][owner] = Hold(self.path, ticket, role, owner, self.idle[role], depth)
             del self.idle[role]
         if ticket.state is State.LOST:
             self.tell_lost(ticket)
@@ -111,7 +144,7 @@ class Place:
                     raise lost_error(before)
             for ticket in tickets:
                 hold = Hold(self.path, ticket, role, owner, self.idle[role])
-                self.holds[role, owner, ticket.prefix] = hold
+                self.holds[role][ticket.prefix] = hold
             del self.idle[role]
         for ticket in tickets:
             if ticket.state is State.LOST:
@@ -129,7 +162,7 @@ class Place:
         """Have a hold again that was claimed and, it turned out, was not given up."""
         with self.session.lock:
             hold.claimant = None
-            self.holds[hold.role, hold.owner, ""] = hold
+            self.holds[hold.role][hold.owner] = hold
         if hold.ticket.state is State.LOST:
             self.tell_lost(hold.ticket)
 
@@ -146,31 +179,32 @@ class Place:
 
     def has(self, hold: Hold) -> bool:
         """Whether the hold was not dropped yet."""
-        return hold in list(self.holds.values())
+        return hold in list(self.holds[hold.role].values())
 
     def drop(self, hold: Hold) -> None:
         """Forget a hold that was released or settled."""
         with self.session.lock:
-            for key in ((hold.role, hold.owner, ""), (hold.role, hold.owner, hold.ticket.prefix)):
-                if self.holds.get(key) is hold:
-                    del self.holds[key]
+            holds = self.holds[hold.role]
+            for key in (hold.owner, hold.ticket.prefix):
+                if holds.get(key) is hold:
+                    del holds[key]
             if self.gate is not None:
                 self.gate.look()
 
     def drop_discarded(self) -> None:
         """Forget the holds whose tickets were given up by somebody who was interrupted."""
         with self.session.lock:
-            for hold in list(self.holds.values()):
+            for hold in every(self.holds):
                 if hold.ticket.state is State.DISCARDED:
                     self.drop(hold)
 
     def tell_lost(self, ticket: Ticket) -> None:
         """Tell whoever wants to know that the ticket's hold is lost; once, and on no thread of kazoo's."""
         with self.session.lock:
-            hold = next((hold for hold in self.holds.values() if hold.ticket is ticket), None)
-            if hold is None or hold.lost.is_set():
+            hold = next((hold for hold in every(self.holds) if hold.ticket is ticket), None)
+            if hold is None or hold.loss.told:
                 return
-            hold.lost.set()
+            hold.loss.tell()
             if self.gate is not None:
                 self.gate.look()
             faces = [face for face in self.faces if face._rule.role == hold.role]
@@ -179,12 +213,18 @@ class Place:
 
     def forget(self) -> None:
         """Forget all holds, in a forked child: they are the parent's."""
-        self.holds.clear()
+        for holds in self.holds.values():
+            holds.clear()
 
 
-def _drop(dropped: Any, path: str, holds: dict[tuple[str, int, str], Hold]) -> None:
+def every(holds: Holds) -> list[Hold]:
+    """Return all holds of a place."""
+    return [hold for of_role in list(holds.values()) for hold in list(of_role.values())]
+
+
+def _drop(dropped: Any, path: str, holds: Holds) -> None:
     """Finalize a place: only queue the work, as this may run anywhere."""
-    held = [hold.ticket for hold in holds.values() if hold.alive]
+    held = [hold.ticket for hold in every(holds) if hold.alive]
     dropped.append((path, held))
     if held:
         warnings.warn(f"the last object of {path!r} was garbage collected while held", ResourceWarning, stacklevel=2)

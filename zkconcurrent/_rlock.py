@@ -45,7 +45,7 @@ class RLock(LockFace):
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Acquire the lock, once more if this thread holds it; arguments and errors as `Lock.acquire`."""
         # What is done most often goes without a lock, and without a call: a look at the clock says that the hold lives.
-        hold = self._holds.get((self._role, self._identity(), ""))
+        hold = self._holds.get(self._identity())
         if (
             hold is not None
             and timeout == -1
@@ -70,7 +70,7 @@ class RLock(LockFace):
             RuntimeError: this thread does not hold the lock.
             ClientError: the process was forked, and the hold is its parent's.
         """
-        hold = self._holds.get((self._role, self._identity(), ""))
+        hold = self._holds.get(self._identity())
         if (  # as in `acquire`
             hold is not None
             and hold.depth > 1

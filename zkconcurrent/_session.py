@@ -3,8 +3,8 @@
 The state is in the registry; here are the threads, the clock and the connection around it:
 
 * a listener takes kazoo's word on the connection, and one watcher serves all watches;
-* the keeper, a thread of our own, sends the heartbeat, ends holds whose lease ran out, repeats deletes until they are
-  done or their session is over, and tells of losses;
+* the keeper, a thread of our own, sends the heartbeat (`_heartbeat.py`), ends holds whose lease ran out, repeats
+  deletes until they are done or their session is over (`_deletes.py`), and tells of losses;
 * a forked child gets nothing of it, and the interpreter's exit deletes our nodes.
 """
 
@@ -23,11 +23,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ._deletes import Deletes
 from ._errors import ClientError
-from ._kazoo import Callback, KazooClient, KazooState, Link, Made, ZnodeStat, at_once, failure, kazoo_errors
+from ._heartbeat import Heartbeat
+from ._kazoo import KazooClient, KazooState, Link, Made, ZnodeStat, failure
 from ._ops import ConnectionLost
 from ._paths import ancestors
 from ._registry import Registry, State, Ticket
+from ._wire import at_once
 
 if TYPE_CHECKING:
     from ._place import Place
@@ -40,8 +43,7 @@ boot_clock: Callable[[], float] = (
 )
 IDLE_BEAT = 1.0
 EXIT_PATIENCE = 1.0
-SLOW_DELETE = 5.0
-LINGER = 10  # session timeouts
+EXIT_LOOKS = 0.005
 
 
 class Session:
@@ -54,6 +56,7 @@ class Session:
         lock: re-entrant, as kazoo may answer a request in the thread that makes it; never held while waiting.
         places: the live primitives, by path.
         timeout: the negotiated session timeout, in seconds; 0 before the first connection.
+        deletes: what is being deleted in the background.
         forked: this is a child's copy, of no use.
         exiting: the interpreter exits; nothing is acquired any more.
     """
@@ -80,12 +83,8 @@ class Session:
         self.forked = False
         self.exiting = False
         self._wake = self.link.handler.event_object()
-        self._beat_sent: float | None = None  # the heartbeat that is not answered yet
-        self._beat_last = 0.0
-        self._lease_at_beat = 0.0
-        self._in_doubt_until = 0.0
-        self._in_flight: dict[str, float] = {}  # when the deletes that are not answered were sent, by prefix
-        self._first_try: dict[str, float] = {}  # when the keeper first tried a delete, by prefix
+        self.deletes = Deletes(self, self._wake.set)
+        self._heartbeat = Heartbeat(self, self._wake.set)
         self._suspect = False
         client.add_listener(self._on_state)  # keeps the session alive for as long as its client
         if self.link.connected:
@@ -163,7 +162,7 @@ class Session:
         elif state == KazooState.LOST:
             with self.lock:
                 self.registry.ended()
-                self._in_flight.clear()
+                self.deletes.in_flight.clear()
         self.unpark()
         self._wake.set()
         return None
@@ -175,8 +174,8 @@ class Session:
                 return
             self.timeout = self.link.timeout()
             self.registry.opened(session, self.timeout)
-            self._beat_sent = None
-            self._in_flight.clear()
+            self._heartbeat.begin()
+            self.deletes.in_flight.clear()
 
     @at_once
     def on_event(self, event: Any) -> None:
@@ -210,8 +209,7 @@ class Session:
                 slipped_into = stat.ephemeralOwner
             elif error is not None and isinstance(failure(error, ticket.path), ConnectionLost):
                 slipped_into = self.registry.session  # if at all
-                # It may linger on the way, and be applied after its recipe has looked: have the heartbeat find it.
-                self._in_doubt_until = self.clock() + LINGER * self.timeout
+                self._heartbeat.doubt()
             else:
                 return
             if slipped_into != ticket.session:
@@ -258,98 +256,28 @@ class Session:
         """Return the primitive that a hold belongs to: its queue is the primitive's path, or a part of that."""
         return self.places.get(ticket.path) or self.places.get(ticket.path.rpartition("/")[0])
 
-    def discard(self, ticket: Ticket, wake: Callable[[], None] | None = None) -> bool:
+    def discard(self, ticket: Ticket) -> bool:
         """Give the ticket up and delete its node, for as long as it takes; return whether there is any to wait for.
 
-        Args:
-            ticket: what waits or holds.
-            wake: called when the node is gone.
+        Its `wake` is called when the node is gone.
         """
         with self.lock:
             held = ticket.state is State.HELD
             if not self.registry.discard(ticket):
                 return False
-            if wake is not None:
-                ticket.wake = wake
-            if ticket.name is None or not self.link.connected or ticket.prefix in self._in_flight:
-                self._wake.set()  # for the keeper
-            else:
-                self._send_delete(ticket)
-                if held:
-                    self.registry.hand_over(ticket)
+            if self.deletes.send(ticket) and held:
+                self.registry.hand_over(ticket)
             return True
 
     def is_discarded(self, ticket: Ticket) -> bool:
         """Return whether nothing of a ticket given up is left on the server."""
         return ticket.prefix not in self.registry.deletes
 
-    # -- background deletes -------------------------------------------------------------------------------------------
-
-    def _send_delete(self, ticket: Ticket) -> None:
-        """Delete a node whose name is known."""
-        sent = self.clock()
-
-        def answered(answer: Callback) -> None:
-            with self.lock:
-                if answer.error is None:
-                    self.registry.renewed(sent)
-                if answer.error is None or isinstance(answer.error, kazoo_errors.NoNodeError):
-                    self._gone(ticket)
-                else:
-                    self._try_again(ticket, answer.error)
-
-        self.link.delete(ticket.node, Callback(answered))
-        self._in_flight[ticket.prefix] = sent  # not before: an interrupt in between must not look like a delete sent
-
-    def _find_and_delete(self, ticket: Ticket) -> None:
-        """Delete a node that may have been made: its create was sent before, so a listing behind a sync tells."""
-
-        def answered(answer: Callback) -> None:
-            with self.lock:
-                if answer.error is not None and not isinstance(answer.error, kazoo_errors.NoNodeError):
-                    self._try_again(ticket, answer.error)
-                    return
-                ticket.name = next((name for name in answer.value or () if name.startswith(ticket.prefix)), None)
-                if ticket.name is None:
-                    self._gone(ticket)
-                else:
-                    self._send_delete(ticket)
-
-        self.link.sync(ticket.path, Callback(lambda _: None))
-        self.link.children(ticket.path, Callback(answered))
-        self._in_flight[ticket.prefix] = self.clock()
-
-    def _gone(self, ticket: Ticket) -> None:
-        self._in_flight.pop(ticket.prefix, None)
-        self.registry.gone(ticket)
-        ticket.wake()
-
-    def _try_again(self, ticket: Ticket, error: Exception) -> None:
-        """Leave a delete that failed to the keeper; one that was refused waits a while."""
-        if isinstance(failure(error, ticket.path), ConnectionLost):
-            self._in_flight.pop(ticket.prefix, None)
-        self._wake.set()
-        ticket.wake()  # whoever releases need not wait for a connection that is lost
-
-    def _clean_up(self, now: float) -> None:
-        """Send every delete that is due; one whose answer is overdue is sent again."""
-        self._first_try = {prefix: at for prefix, at in self._first_try.items() if prefix in self.registry.deletes}
-        for prefix, ticket in list(self.registry.deletes.items()):
-            if now - self._in_flight.get(prefix, float("-inf")) < self.timeout:
-                continue
-            first = self._first_try.setdefault(prefix, now)
-            if now - first > SLOW_DELETE:
-                log.warning("%s could not be deleted in %.0f s; still trying", ticket.node, now - first)
-            if ticket.name is None:
-                self._find_and_delete(ticket)
-            else:
-                self._send_delete(ticket)
-
     # -- the keeper ---------------------------------------------------------------------------------------------------
 
     def tick(self) -> float:
         """Do what is due; return the seconds until there is more. On the keeper's thread."""
-        self.link.nudge()
+        self.link.wire.nudge()
         self.sweep()
         self.check_lease()
         with self.lock:
@@ -357,12 +285,9 @@ class Session:
             held = any(ticket.state is State.HELD for ticket in self.registry.tickets.values())
             if self.link.connected and self.timeout:
                 if self.registry.deletes:
-                    self._clean_up(now)
-                if self.registry.tickets or now < self._in_doubt_until:
-                    self._beat(now)
-                else:
-                    self._beat_sent = None
-            overdue = self._beat_sent is not None and now - self._beat_sent > self.timeout / 6
+                    self.deletes.repeat(now)
+                self._heartbeat.beat(now)
+            overdue = self._heartbeat.overdue(now)
             suspect, self._suspect = self._suspect, held and (overdue or not self.link.connected)
             pause = self.timeout / 6 if self.timeout else IDLE_BEAT
             if held:
@@ -370,62 +295,6 @@ class Session:
         if self._suspect and not suspect:
             log.warning("ZooKeeper is out of reach; what is held is suspect until it answers or the lease runs out")
         return pause
-
-    def _beat(self, now: float) -> None:
-        """Send the heartbeat when it is due; cut the connection when the last one is not answered in time."""
-        if self._beat_sent is not None:
-            if now - self._beat_sent > self.timeout / 3:
-                log.warning("no answer to the heartbeat of %.1f s ago; connecting anew", now - self._beat_sent)
-                self._beat_sent = None
-                self.link.drop()
-            return
-        busy = self.registry.lease_end > self._lease_at_beat  # a write was answered meanwhile
-        if now - self._beat_last < self.timeout / (3 if busy else 6) * 0.9:
-            return
-        known = self.registry.known()
-        session = self.registry.session
-
-        def synced(answer: Callback) -> None:
-            if not self.link.lists_ephemerals:
-                self._beat_sent = None
-            if answer.error is None:
-                with self.lock:
-                    self.registry.renewed(now)
-                    self._lease_at_beat = self.registry.lease_end
-
-        def listed(answer: Callback) -> None:
-            with self.lock:
-                self._beat_sent = None
-                if self.registry.session != session:
-                    return
-                if answer.error is None:
-                    self._compare(known, answer.value)
-                elif isinstance(answer.error, kazoo_errors.UnimplementedError):
-                    self.link.lists_ephemerals = False  # asked again, the server would close the connection again
-            self._wake.set()
-
-        self._beat_sent = self._beat_last = now
-        self._lease_at_beat = self.registry.lease_end
-        self.link.sync("/", Callback(synced))
-        if self.link.lists_ephemerals:
-            self.link.ephemerals(Callback(listed))
-        else:
-            self._ask_each(known)
-
-    def _compare(self, known: list[Ticket], nodes: list[str]) -> None:
-        for node in self.registry.compare(known, self.link.own(nodes)):
-            log.warning("deleting a node of ours that nobody waits or holds with: %s", node)
-            self.link.delete(node, Callback(lambda _: None))
-
-    def _ask_each(self, known: list[Ticket]) -> None:
-        """Compare on a server too old to list a session's nodes (before 3.6)."""
-        for ticket in known:
-
-            def answered(answer: Callback, ticket: Ticket = ticket) -> None:
-                if isinstance(answer.error, kazoo_errors.NoNodeError):
-                    self.missing(ticket)
-
-            self.link.get(ticket.node, Callback(answered))
 
     # -- objects that come and go -------------------------------------------------------------------------------------
 
@@ -487,20 +356,17 @@ class Session:
 
     def abandon_all(self) -> Callable[[float], None]:
         """Delete every node of ours, at the interpreter's exit; return how to wait until then for that to be done."""
-        event = self.link.handler.event_object()
         self.sweep()
         with self.lock:
             self.exiting = True
             # Who waits goes first: none of them shall be handed what is given up here.
             for ticket in sorted(self.registry.tickets.values(), key=lambda ticket: ticket.state is State.HELD):
                 self.discard(ticket)
-            for ticket in self.registry.deletes.values():
-                ticket.wake = event.set
 
         def wait(until: float) -> None:
-            while self.registry.deletes and self.link.connected and (left := until - self.now()) > 0:
-                event.wait(left)
-                event.clear()
+            # Not by what a delete wakes: a thread that releases just now may be the one.
+            while self.registry.deletes and self.link.connected and self.now() < until:
+                self.link.handler.sleep_func(EXIT_LOOKS)
 
         return wait
 

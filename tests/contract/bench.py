@@ -6,8 +6,8 @@ bench runs. What it asks, it asks through the library's own `Link`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any, Protocol, TypeVar
 
 from kazoo.client import KazooClient
@@ -45,6 +45,9 @@ class Bench(Protocol):
     def lose(self, session: Session, request: str, *, applied: bool) -> None:
         """Lose the answer to the client's next request of that kind, or the request, with the connection."""
 
+    def unanswered(self, session: Session) -> AbstractContextManager[None]:
+        """Have nothing come from the server within the block, however long it takes, nor the end of the connection."""
+
     def reap(self) -> None:
         """Have the server look for empty containers soon."""
 
@@ -55,15 +58,16 @@ class Bench(Protocol):
         """Let go of it all."""
 
 
-def ask(session: Session, *requests: tuple[Any, ...]) -> list[Any]:
+def ask(session: Session, *requests: tuple[Any, ...], sending: AbstractContextManager[None] | None = None) -> list[Any]:
     """Send requests together, each the name of a method of `Link` and its arguments; return values, or errors."""
     event = session.link.handler.event_object()
     answers = []
-    for name, *arguments in requests:
-        answer = Answer(event.set)
-        watcher = [arguments.pop()] if arguments and callable(arguments[-1]) else []
-        getattr(session.link, name)(*arguments, answer, *watcher)
-        answers.append(answer)
+    with sending or nullcontext():
+        for name, *arguments in requests:
+            answer = Answer(event.set)
+            watcher = [arguments.pop()] if arguments and callable(arguments[-1]) else []
+            getattr(session.link, name)(*arguments, answer, *watcher)
+            answers.append(answer)
     wait(session, lambda: all(answer.done for answer in answers))
     return [answer.value if answer.error is None else answer.error for answer in answers]
 
@@ -112,15 +116,23 @@ class Real:
         """Cut the connection as the library itself does with one that is dead."""
         states: list[str] = []
         session.link.client.add_listener(states.append)
-        session.link.drop()
-        wait(session, lambda: states[-1:] == ["CONNECTED"])
-        assert states == ["SUSPENDED", "CONNECTED"]
+        session.link.wire.drop()
+        wait(session, lambda: "CONNECTED" in states)
+        assert states[:2] == ["SUSPENDED", "CONNECTED"]
 
     def lose(self, session: Session, request: str, *, applied: bool) -> None:
         """Have the proxy lose it."""
         proxy = self._proxies[id(session)]
         strike = proxy.lose_answer if applied else proxy.lose_request
         strike(request)
+
+    @contextmanager
+    def unanswered(self, session: Session) -> Iterator[None]:
+        """Have the proxy keep it back."""
+        proxy = self._proxies[id(session)]
+        proxy.stall(to_server=False)
+        yield
+        proxy.resume()
 
     def reap(self) -> None:
         """It does so now and then."""
@@ -181,7 +193,7 @@ class Simulated:
     def cut(self, session: Session) -> None:
         """Cut the connection."""
         wire = self._process(session).connection.wire
-        session.link.drop()
+        session.link.wire.drop()
         wait(session, lambda: session.link.connected and self._process(session).connection.wire is not wire)
 
     def lose(self, session: Session, request: str, *, applied: bool) -> None:
@@ -201,6 +213,10 @@ class Simulated:
             return True
 
         ensemble.on_request = lambda _: strike(1 if applied else 0)
+
+    def unanswered(self, _session: Session) -> AbstractContextManager[None]:
+        """Nothing comes while the one actor runs."""
+        return nullcontext()
 
     def reap(self) -> None:
         """Do it."""

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import socket
-import threading
 import uuid
-from collections.abc import Callable
 from contextlib import nullcontext
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from kazoo import exceptions as kazoo_errors
-from kazoo.client import KazooClient
-from kazoo.handlers.threading import SequentialThreadingHandler
-from kazoo.handlers.utils import selector_select
 from kazoo.security import OPEN_ACL_UNSAFE, make_acl
 
-from tests.conftest import Eventually
 from tests.contract.bench import Bench, Real, Simulated, ask, wait
-from zkconcurrent._kazoo import at_once, quicken, wait_for_files
 from zkconcurrent._ops import Check, Create, Delete, Set
 from zkconcurrent._registry import Ticket
 from zkconcurrent._session import Session
@@ -268,7 +259,8 @@ def test_a_lost_create(bench: Bench, path: str, applied: bool) -> None:
         container(session, path)
         before = session.registry.session
         bench.lose(session, "create2", applied=applied)
-        create, behind = ask(session, ("create", f"{path}/x-", b""), ("children", path))
+        requests = ("create", f"{path}/x-", b""), ("children", path)
+        create, behind = ask(session, *requests, sending=bench.unanswered(session))
         assert isinstance(create, kazoo_errors.ConnectionLoss)
         assert isinstance(behind, kazoo_errors.ConnectionLoss)
         _, names = ask(session, ("sync", path), ("children", path))
@@ -351,76 +343,3 @@ def test_what_a_multi_can_do(bench: Bench, path: str) -> None:
         assert sorted(ask(session, ("children", path))[0])[-1] == "state"
 
     bench.run(test)
-
-
-def test_waiting_for_files() -> None:
-    """The connection thread's wait answers as kazoo's own: what is ready, in time, and what can't be waited for."""
-    near, far = socket.socketpair()
-    other, gone = socket.socketpair()
-    gone.close()
-    closed = socket.socket()
-    closed.close()
-    cases: list[tuple[Any, ...]] = [
-        ([near], [], [], 0),
-        ([], [near], [], 0),
-        ([near, other], [], [], 0),
-        ([near], [far], [], 0),
-        ([other], [], [], None),
-        ([near], [near], [], 0),
-        ([near], [], [], 0.001),
-    ]
-    with near, far, other:
-        for sent in (b"", b"x"):
-            near.send(sent)
-            far.send(sent)
-            for case in cases:
-                assert wait_for_files(*case) == selector_select(*case)
-        for bad in ([closed], [near, closed]):
-            with pytest.raises(TypeError):
-                wait_for_files(bad, [], [], 0)
-        number = near.fileno()
-        decrypted = SimpleNamespace(fileno=other.fileno, pending=lambda: 1)
-        assert wait_for_files([decrypted, other], [], [], None)[0] == [decrypted]
-        near.close()
-        with pytest.raises(ValueError, match="fd"):
-            wait_for_files([SimpleNamespace(fileno=lambda: number)], [], [], 0)
-
-
-def test_the_wait_is_in_use(zookeeper: Server) -> None:
-    """A client's handler waits so once the library uses it; a handler of one's own is left alone."""
-    with zookeeper.client() as client:
-        Session.of(client)
-        assert client.handler.select is wait_for_files
-        assert client.exists("/zookeeper")
-
-    class Own(SequentialThreadingHandler):  # type: ignore[misc]
-        pass
-
-    handler = Own()
-    quicken(handler)
-    assert vars(handler).keys().isdisjoint({"select", "dispatch_callback"})
-
-
-def test_a_watcher_is_called_at_once(
-    zookeeper: Server, zk_path: str, eventually: Eventually, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Ours, on the connection thread, which survives its errors; others on kazoo's, where they may wait."""
-    called: list[tuple[str, bool]] = []
-
-    def watcher(name: str, client: KazooClient) -> Callable[[Any], None]:
-        def watch(_: Any) -> None:
-            called.append((name, threading.current_thread() is client._connection._connection_routine))
-            raise ValueError(name)
-
-        return watch
-
-    with zookeeper.client() as client:
-        session = Session.of(client)
-        client.create(zk_path)
-        client.get(zk_path, watcher("theirs", client))
-        assert not isinstance(ask(session, ("get", zk_path, at_once(watcher("ours", client))))[0], Exception)
-        client.set(zk_path, b"changed")
-        eventually(lambda: len(called) == 2)
-        assert sorted(called) == [("ours", True), ("theirs", False)]
-        assert client.get(zk_path)[0] == b"changed"
-    assert "a watch event was not taken" in caplog.text

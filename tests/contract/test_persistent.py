@@ -162,7 +162,7 @@ def test_a_wait_ends_with_the_deadline(bench: Bench, path: str) -> None:
     def test() -> Any:
         session = bench.session()
         wait(session, lambda: session.registry.session is not None)
-        assert Driver(session, path, session.now() + 0.3).run(recipe()) is None
+        assert Driver(session, path, session.now() + 1.0).run(recipe()) is None
         return session.registry.tickets, session.registry.deletes, session.registry._awaiting
 
     assert bench.run(test) == ({}, {}, {})

@@ -34,9 +34,9 @@ from zkconcurrent.testing import Server
 
 @pytest.fixture
 def proxy(zookeeper: Server) -> Iterator[Proxy]:
-    """A proxy that delays by 3 ms each way."""
+    """A proxy that delays by 20 ms each way: no thread is kept from sending the next request for as long."""
     with Proxy(zookeeper.hosts) as proxy:
-        proxy.delay(0.003)
+        proxy.delay(0.02)
         yield proxy
 
 
@@ -448,7 +448,7 @@ def test_a_wait_that_times_out(counted: KazooClient, proxy: Proxy, zk_path: str)
     condition = Condition(counted, zk_path)
     waits(condition, 0)
     with condition, proxy.counting() as count:
-        assert not condition.wait(0.1)
+        assert not condition.wait(1.0)
     assert count.requests == {"multi": 1, "getData": 1, "delete": 1, "create2": 1, "getChildren": 1}
     assert count.flights == 4
 

@@ -278,6 +278,7 @@ def test_a_waiter_interrupted_at_every_line(
     assert not barrier._session.registry.tickets
 
 
+@pytest.mark.usefixtures("uncollected")
 def test_an_interrupted_party_is_missed(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from kazoo.client import KazooClient
@@ -15,9 +18,34 @@ from tests.integration.test_semaphore import out, waiting
 from tests.kinds import Kind, every
 from tests.tools.proxy import Proxy
 from zkconcurrent import Lock, LockLostError, ReadWriteLock, Semaphore
+from zkconcurrent._kazoo import Answer
 from zkconcurrent.testing import Server
 
 FAST = {"connection_retry": {"max_tries": -1, "delay": 0.05, "max_delay": 0.2}}
+
+
+def take_turn(lock: Lock) -> None:
+    """Acquire and release."""
+    with lock:
+        pass
+
+
+@contextmanager
+def traffic(client: KazooClient) -> Iterator[None]:
+    """Have a client ask 20 questions a second, whether they are answered or not."""
+    stop = threading.Event()
+
+    def ask() -> None:
+        while not stop.wait(0.05):
+            client.exists_async("/")
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        asking.join()
 
 
 @pytest.mark.parametrize("strike", ["lose_answer", "lose_request"])
@@ -192,31 +220,64 @@ def test_a_black_hole(
     mine.release()
 
 
-def test_a_dead_link_under_steady_traffic(
-    connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually, in_thread: InThread
-) -> None:
+def test_a_dead_link_under_steady_traffic(connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually) -> None:
     """Fault 9: a link that dies while requests go on is noticed by the heartbeat, and replaced."""
     client = connect(hosts=proxy.hosts, timeout=6, **FAST)
     lock = Lock(client, zk_path)
     lock.acquire()
     proxy.stall(to_server=False)
-    stop: list[bool] = []
-
-    def traffic() -> None:
-        while not stop:
-            client.exists_async("/")
-            time.sleep(0.05)  # the rate of the traffic
-
-    busy = in_thread(traffic)
-    try:
+    with traffic(client):
         eventually(lambda: client.state == KazooState.SUSPENDED)
         proxy.resume()
         eventually(lambda: client.connected)
-    finally:
-        stop.append(True)
-        busy.result(10)
     assert not lock.lost.is_set()
     lock.release()
+
+
+def test_a_slow_link_under_steady_traffic(
+    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually, in_thread: InThread
+) -> None:
+    """One that answers late, but answers, is kept: all that waits for an answer would begin anew with another."""
+    client = connect(hosts=proxy.hosts, timeout=6, **FAST)
+    states: list[str] = []
+
+    with Lock(zk, zk_path):
+        waiting = in_thread(take_turn, Lock(client, zk_path))
+        eventually(queued(zk, zk_path, 2))
+        client.add_listener(states.append)
+        with traffic(client), proxy.counting() as count:
+            for seconds in (0.3, 0.6, 0.9, 1.2):  # at last a heartbeat takes more than the third of the timeout
+                proxy.delay(seconds)
+                client.exists("/")
+            eventually(lambda: count.heartbeats >= 3)
+            proxy.resume()
+        assert not states
+    waiting.result(20)
+
+
+def test_a_heartbeat_that_is_never_answered(
+    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually, in_thread: InThread
+) -> None:
+    """Although all else is: another one is sent, and the connection stays."""
+    client = connect(timeout=4)
+    lock = Lock(client, zk_path)
+    link = lock._session.link
+    ephemerals = link.ephemerals
+    asked: list[Answer] = []
+    states: list[str] = []
+
+    def swallowed_once(answer: Answer) -> None:
+        asked.append(answer)
+        if len(asked) > 1:
+            ephemerals(answer)
+
+    link.ephemerals = swallowed_once
+    client.add_listener(states.append)
+    with Lock(zk, zk_path), traffic(client):
+        waiting = in_thread(take_turn, lock)
+        eventually(lambda: len(asked) > 2)
+    assert not states
+    waiting.result(20)
 
 
 def test_a_frozen_server(zookeeper: Server, connect: Connect, zk_path: str) -> None:

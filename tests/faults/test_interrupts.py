@@ -6,6 +6,7 @@ A trace function raises KeyboardInterrupt at the n-th line that the library runs
 from __future__ import annotations
 
 import contextlib
+import gc
 import itertools
 import linecache
 import signal
@@ -51,10 +52,12 @@ class InterruptAt:
         self.where = ""
 
     def __enter__(self) -> None:
+        gc.disable()  # an interrupt in a generator of the call before, which is being collected, is ignored
         sys.settrace(self._trace)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         sys.settrace(None)
+        gc.enable()
         assert not self.where or kind is not None, f"the interrupt at {self.where} was swallowed"
 
     def _trace(self, frame: FrameType, event: str, _arg: Any) -> Any:
@@ -74,9 +77,25 @@ class InterruptAt:
 
 
 class InterruptAgainAt(InterruptAt):
-    """Raise it at the n-th line of the library that is run once something else was raised."""
+    """Raise it at the n-th line of the library that is run once Ctrl-C has raised it."""
 
     counts_from_here = False
+
+    def __enter__(self) -> None:
+        self._handler = signal.signal(signal.SIGINT, self._interrupt)
+        super().__enter__()
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        signal.signal(signal.SIGINT, self._handler)
+        super().__exit__(kind, *rest)
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        while frame is not None:
+            if frame.f_code is InterruptAgainAt._trace.__code__:  # what is raised there ends the tracing
+                threading.Timer(0.01, signal.pthread_kill, (threading.main_thread().ident, number)).start()
+                return
+            frame = frame.f_back
+        raise KeyboardInterrupt
 
     def _trace(self, frame: FrameType, event: str, arg: Any) -> Any:
         self.counts_from_here = self.counts_from_here or (event == "exception" and arg[0] is KeyboardInterrupt)
@@ -173,12 +192,8 @@ def test_a_waiter_interrupted_twice(
         pass
 
 
-@every
-def test_release_interrupted_at_every_line(
-    kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
-) -> None:
-    """Either the lock is held still, and can be released again, or it is free; leaving a with block always frees it."""
-    lock = kind(connect(timeout=2), zk_path)
+def interrupt_releases(lock: Any, free: Callable[[], bool], eventually: Eventually) -> int:
+    """Interrupt a release at every line; release again what is held still. Return how many lines there are."""
     lock.acquire()
     total = lines_of(lock.release)
     for line in range(1, total + 20):
@@ -190,9 +205,19 @@ def test_release_interrupted_at_every_line(
         except KeyboardInterrupt:
             if "<locked" in repr(lock):
                 lock.release()
-        eventually(queued(zk, zk_path, 0), f"interrupted at line {line}: {hook.where}")
+        eventually(free, f"interrupted at line {line}: {hook.where}")
+    return total
 
 
+@every
+def test_release_interrupted_at_every_line(
+    kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
+    """Either the lock is held still, and can be released again, or it is free; leaving a with block always frees it."""
+    assert interrupt_releases(kind(connect(timeout=2), zk_path), queued(zk, zk_path, 0), eventually) > 20
+
+
+@pytest.mark.usefixtures("uncollected")
 def test_an_interrupted_waiter_holds_nobody_up(
     zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually, in_thread: InThread
 ) -> None:
@@ -363,19 +388,7 @@ def test_a_multilocks_release_interrupted_at_every_line(
     """Either it is held still, as a whole, and can be released again, or all is free."""
     client, paths = connect(timeout=2), [f"{zk_path}/{name}" for name in "ab"]
     lock = zkconcurrent.MultiLock([Lock(client, path) for path in paths])
-    lock.acquire()
-    total = lines_of(lock.release)
-    for line in range(1, total + 10):
-        hook = InterruptAt(line)
-        lock.acquire()
-        try:
-            with hook:
-                lock.release()
-        except KeyboardInterrupt:
-            if "<locked" in repr(lock):
-                lock.release()
-        eventually(lambda: left(zk, paths) == 0, f"interrupted at line {line}: {hook.where}")
-    assert total > 40
+    assert interrupt_releases(lock, lambda: left(zk, paths) == 0, eventually) > 40
 
 
 def idle(client: KazooClient, path: str, leases: int = 0, locks: int = 0) -> Callable[[], bool]:

@@ -58,7 +58,7 @@ def test_cycles(kind: type[Lock], zk: KazooClient, zookeeper: Server, zk_path: s
     eventually(lambda: not more(left(zk, zookeeper), before), str(before))
     assert sys.getallocatedblocks() - blocks < SOME
     session = lock._session
-    assert not any((session.registry.tickets, session.registry.deletes, session._in_flight))
+    assert not any((session.registry.tickets, session.registry.deletes, session.deletes.in_flight))
 
 
 def test_cycles_of_those_who_wait(

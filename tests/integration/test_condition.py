@@ -15,9 +15,9 @@ from tests.conftest import Connect, Eventually, InThread
 from tests.integration.test_locks import queued
 from tests.integration.test_losses import expire, operate, run_out
 from tests.kinds import AnyLock, read_lock, write_lock
-from zkconcurrent import ClientError, Condition, Lock, LockLostError, ReadWriteLock, RLock, _condition
-from zkconcurrent._driver import Driver
+from zkconcurrent import ClientError, Condition, Lock, LockLostError, ReadWriteLock, RLock, _base, _condition
 from zkconcurrent._registry import Ticket
+from zkconcurrent._session import Session
 from zkconcurrent.testing import Server
 
 every = pytest.mark.parametrize("kind", [Lock, RLock, write_lock])
@@ -332,10 +332,11 @@ def test_an_interrupted_waiter_is_notified_no_more(
             send(ticket)
 
     condition = Condition(zk, zk_path)
-    session, send = condition._session, condition._session._send_delete
+    deletes = condition._session.deletes
+    send = deletes._delete
     monkeypatch.setattr(_condition, "outwait", interrupted)
     with condition:
-        monkeypatch.setattr(session, "_send_delete", late)
+        monkeypatch.setattr(deletes, "_delete", late)
         with pytest.raises(KeyboardInterrupt):
             condition.wait()
         assert nodes(zk, zk_path) == []
@@ -348,15 +349,15 @@ def test_two_releases_of_one_hold(
     """Of two threads that release one Lock in the same instant, one is told that it is not locked."""
     lock = Lock(zk, zk_path)
     begun, go_on = threading.Event(), threading.Event()
-    give_up = Driver.release
+    give_up = _base.release
 
-    def slowly(driver: Driver, ticket: Ticket) -> None:
+    def slowly(session: Session, ticket: Ticket) -> None:
         if not begun.is_set():
             begun.set()
             assert go_on.wait(20)
-        give_up(driver, ticket)
+        give_up(session, ticket)
 
-    monkeypatch.setattr(Driver, "release", slowly)
+    monkeypatch.setattr(_base, "release", slowly)
     lock.acquire()
     first = in_thread(lock.release)
     assert begun.wait(10)

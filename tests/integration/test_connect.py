@@ -239,6 +239,7 @@ def test_a_session_alone_is_no_answer(zookeeper: Server) -> None:
 
 
 @clean
+@pytest.mark.usefixtures("uncollected")
 def test_an_interrupt() -> None:
     """Ctrl-C ends the wait for an answer, and nothing is left of the client."""
     (port,) = free_ports(1)

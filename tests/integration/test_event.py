@@ -15,12 +15,12 @@ from tests.tools.proxy import Proxy
 from zkconcurrent import ClientError, Event, ForeignNodeError, RefusedError
 
 
-def waits(event: Event) -> bool:
-    """Whether a thread of the event's client waits for it, with a watch."""
+def waits(event: Event, n: int = 1) -> bool:
+    """Whether n threads of the event's client wait for it, with a watch."""
     session = event._session
     with session.lock:
-        awaited = any(ticket.awaits and not ticket.stirred for ticket in session.registry.tickets.values())
-    return awaited and any(event.client._data_watchers.values())
+        awaited = sum(bool(ticket.awaits) and not ticket.stirred for ticket in session.registry.tickets.values())
+    return awaited >= n and any(event.client._data_watchers.values())
 
 
 def data(client: KazooClient, event: Event) -> str:
@@ -54,8 +54,7 @@ def test_everybody_goes_on(
     others = [Event(connect(), zk_path) for _ in range(2)]
     for _ in range(3):
         waiting = [in_thread(other.wait) for other in [*others, *others, event]]
-        for other in [*others, event]:
-            eventually(lambda other=other: waits(other))
+        eventually(lambda: all(waits(other, 2) for other in others) and waits(event))
         assert not any(each.done() for each in waiting)
         event.set()
         event.clear()

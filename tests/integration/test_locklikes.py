@@ -125,6 +125,7 @@ def test_with(make: Make, against: Make, zk: KazooClient, zk_path: str) -> None:
 
 
 @every
+@pytest.mark.usefixtures("uncollected")
 def test_an_interrupted_waiter(
     make: Make,
     against: Make,

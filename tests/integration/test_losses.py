@@ -13,20 +13,20 @@ from kazoo.client import KazooClient
 from tests.conftest import Connect, Eventually, InThread
 from tests.integration.test_locks import queued
 from tests.kinds import AnyLock, Kind, against, every, reentrant
-from zkconcurrent import Lock, LockLostError, RLock
+from zkconcurrent import Lock, LockLostError, RLock, Semaphore
 from zkconcurrent.testing import Server
 
 Lose: TypeAlias = Callable[[AnyLock], None]
 
 
-def expire(server: Server, lock: AnyLock) -> None:
+def expire(server: Server, lock: AnyLock | Semaphore) -> None:
     """Expire the session of the lock's client, and wait until the loss is told."""
     lost = lock.lost
     server.expire(lock.client)
     assert lost.wait(20)
 
 
-def run_out(_server: Server, lock: AnyLock) -> None:
+def run_out(_server: Server, lock: AnyLock | Semaphore) -> None:
     """Let the lease run out on our own clock, as if the machine had slept, while the session lives on."""
     session, lost = lock._session, lock.lost
     before = session.clock
@@ -141,7 +141,7 @@ def test_a_newer_hold_is_untouched(
     eventually: Eventually,
 ) -> None:
     """Fault 39: the loser's release, with exit and re-acquire leave alone what another thread of the process holds."""
-    lock = kind(connect(timeout=4), zk_path)
+    lock = kind(connect(timeout=10), zk_path)
     done = threading.Event()
 
     def newer() -> bool:

@@ -13,6 +13,7 @@ from kazoo.client import KazooClient
 
 from tests.conftest import Connect, Eventually, InThread
 from tests.integration.test_locks import NODE, queued
+from tests.integration.test_losses import expire, run_out
 from zkconcurrent import BoundedSemaphore, ForeignNodeError, Lock, LockLostError, Semaphore
 from zkconcurrent._ops import StartAgain
 from zkconcurrent._recipes.semaphore import Layout, take
@@ -21,22 +22,6 @@ from zkconcurrent.testing import Server
 
 both = pytest.mark.parametrize("kind", [Semaphore, BoundedSemaphore])
 Lose = Callable[[Server, Semaphore], None]
-
-
-def expire(server: Server, semaphore: Semaphore) -> None:
-    """Expire the session of the semaphore's client, and wait until the loss is told."""
-    lost = semaphore.lost
-    server.expire(semaphore.client)
-    assert lost.wait(20)
-
-
-def run_out(_server: Server, semaphore: Semaphore) -> None:
-    """Let the lease of our own clock run out, while the session lives on."""
-    session, lost = semaphore._session, semaphore.lost
-    before = session.clock
-    session.clock = lambda: before() + session.timeout
-    session._wake.set()
-    assert lost.wait(20)
 
 
 def operate(_server: Server, semaphore: Semaphore) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.ensemble import Ensemble, SessionState, Wire
 from tests.simulation.world import Violation, World
+from zkconcurrent._place import every
 from zkconcurrent._registry import State, Ticket
 from zkconcurrent._rules import MUTEX, READ, WRITE, blockers
 
@@ -226,7 +227,7 @@ class Checks:
                     for path, watchers in client._data_watchers.items()
                     if len(watchers) > 1 or (watchers and path not in self.ensemble.leader.nodes)
                 ],
-                "in flight": session._in_flight,
+                "in flight": session.deletes.in_flight,
             }
             for what, there in left.items():
                 if there:
@@ -235,9 +236,9 @@ class Checks:
                 ticket = section.ticket
                 if section.worker.process is not process or section.left or ticket.state is not State.LOST:
                     continue
-                if not section.hold.lost.is_set():
+                if not section.hold.loss.told:
                     raise Violation(f"{section.worker.name}: `lost` of {ticket} was never set")
             for place in list(session.places.values()):
-                for hold in place.holds.values():
+                for hold in every(place.holds):
                     if hold.ticket.state is not State.DISCARDED:
                         raise Violation(f"left in {process.name}: a hold with {hold.ticket}")

@@ -139,7 +139,7 @@ MUTANTS = [
         "slipped_into = self.registry.session  # if at all",
         "slipped_into = ticket.session",
         # Either of the two finds it.
-        ("_session:Session.tick", "or now < self._in_doubt_until", ""),
+        ("_heartbeat:Heartbeat.beat", "and now >= self._in_doubt_until", ""),
     ),
     _one(
         "no clean-up on timeout",
@@ -156,8 +156,8 @@ MUTANTS = [
     ),
     _one(
         "a node whose name was never learned is not looked for",
-        "_session:Session._find_and_delete",
-        "self.link.sync(ticket.path, Callback(lambda _: None))",
+        "_deletes:Deletes._find",
+        "session.link.sync(ticket.path, Callback(lambda _: None))",
         "return self._gone(ticket)",
     ),
     # Waiting.
@@ -197,9 +197,9 @@ MUTANTS = [
     _one(
         "the timer starts anew at each wake-up",
         "_driver:Driver._park",
-        "woken = bool(self._event.wait(left))",
+        "woken = bool(self._event.wait(max(0.0, until - self.session.now())))",
         "began = self.session.now()\n"
-        "    woken = bool(self._event.wait(left))\n"
+        "    woken = bool(self._event.wait(max(0.0, until - self.session.now())))\n"
         "    if woken and self._until is not None:\n"
         "        self._until += self.session.now() - began",
     ),
@@ -272,7 +272,7 @@ MUTANTS = [
     _one(
         "nobody is told of a loss",
         "_place:Place.tell_lost",
-        "hold.lost.set()",
+        "hold.loss.tell()",
         "pass",
     ),
     _one(
@@ -286,37 +286,37 @@ MUTANTS = [
         "_session:Session.renewed",
         "self.registry.renewed(sent)",
         "self.registry.renewed(self.clock())",
-        ("_session:Session._beat", "self.registry.renewed(now)", "self.registry.renewed(self.clock())"),
+        ("_heartbeat:Heartbeat._send", "session.registry.renewed(now)", "session.registry.renewed(session.clock())"),
     ),
     _one(
         "the heartbeat only reads",
-        "_session:Session._beat",
-        'self.link.sync("/", Callback(synced))',
+        "_heartbeat:Heartbeat._send",
+        'link.sync("/", Callback(synced))',
         "pass",
         (
-            "_session:Session._beat",
-            "self.link.ephemerals(Callback(listed))",
-            "self.link.ephemerals(Callback(lambda answer: (synced(answer), listed(answer))))",
+            "_heartbeat:Heartbeat._send",
+            "link.ephemerals(Callback(listed))",
+            "link.ephemerals(Callback(lambda answer: (synced(answer), listed(answer))))",
         ),
     ),
     # Deletes.
     _one(
         "a delete whose answer was lost is forgotten",
-        "_session:Session._try_again",
-        "self._in_flight.pop(ticket.prefix, None)",
+        "_deletes:Deletes._try_again",
+        "self.in_flight.pop(ticket.prefix, None)",
         "self._gone(ticket)",
     ),
     _one(
         "a delete is sent once",
-        "_session:Session._clean_up",
-        "self._send_delete(ticket)",
+        "_deletes:Deletes.repeat",
+        "self._delete(ticket)",
         "pass",
     ),
     _one(
         "a release while disconnected is forgotten",
-        "_session:Session.discard",
-        "self._wake.set()  # for the keeper",
-        "self.registry.gone(ticket)",
+        "_deletes:Deletes.send",
+        "self._wake_keeper()",
+        "self._session.registry.gone(ticket)",
     ),
     # Bugs that this simulation has found.
     _one(
@@ -327,9 +327,9 @@ MUTANTS = [
     ),
     _one(
         "found: the patience of clean-ups adds up",
-        "_driver:Driver._discard",
-        "begun = self.session.now() if self.deadline is None else min(self.session.now(), self.deadline)",
-        "begun = self.session.now()",
+        "_driver:release",
+        "until = now if deadline is None else min(now, deadline)",
+        "until = now",
     ),
     _one(
         "found: a session that ends just before Begin",

@@ -17,8 +17,9 @@ LAYERS = [
     {"_paths", "_rules", "_ops", "_registry", "_recipes"},  # pure, and so are the recipes
     {f"_recipes.{name}" for name in ("queue", "persistent", "destroy", "semaphore", "condition")}
     | {f"_recipes.{name}" for name in ("event", "latch", "barrier")},
+    {"_wire"},
     {"_kazoo"},
-    {"_session", "_driver"},
+    {"_deletes", "_heartbeat", "_session", "_driver"},
     {"_place", "_face", "_gate", "_base"},
     {"_lock", "_rlock", "_rwlock"},
     {"_semaphore", "_condition", "_event", "_barrier", "_latch", "_multilock"},
@@ -28,7 +29,7 @@ LAYERS = [
     {"__init__"},
 ]
 IMPURE = {"kazoo", "threading", "time", "socket", "os", "logging", "gevent", "eventlet"}
-MAY_IMPORT_KAZOO = {"_kazoo"}
+MAY_IMPORT_KAZOO = {"_wire", "_kazoo"}
 
 
 def imports(module: str) -> set[str]:
@@ -77,8 +78,8 @@ def test_what_decides_is_pure(module: str) -> None:
 
 
 @pytest.mark.parametrize("module", modules())
-def test_kazoo_is_met_in_one_file(module: str) -> None:
-    """Only the link imports kazoo."""
+def test_where_kazoo_is_met(module: str) -> None:
+    """Only the wire and the link import kazoo."""
     assert ("kazoo" in imports(module)) <= (module in MAY_IMPORT_KAZOO)
 
 

@@ -1,0 +1,490 @@
+"""The wire between kazoo's connection and its callers: every answer is its request's, whoever sends, waits or reads."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import socket
+import threading
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import ConnectionDropped, ConnectionLoss
+from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
+from kazoo.handlers.utils import selector_select
+from kazoo.protocol.serialization import Connect, GetData, Ping, SetData
+
+from tests.conftest import Eventually, InThread
+from tests.contract.bench import ask
+from tests.faults.test_interrupts import InterruptAt, lines_of
+from zkconcurrent._kazoo import Answer
+from zkconcurrent._session import Session
+from zkconcurrent._wire import LAST_XID, Wire, at_once, wait_for_files
+from zkconcurrent.testing import Server
+
+
+class Own(SequentialThreadingHandler):  # type: ignore[misc]
+    """A handler of one's own, which is left alone."""
+
+
+handlers = pytest.mark.parametrize("handler", [SequentialThreadingHandler, Own])
+
+
+class Asked:
+    """A request of ours, and how to wait for its answer."""
+
+    def __init__(self, client: KazooClient, request: Any) -> None:
+        self._there = threading.Event()
+        self._answer = Answer(self._there.set)
+        Wire.of(client).send(request, self._answer)
+
+    def get(self, timeout: float = 20) -> Any:
+        """Return the answer's value, or raise its error."""
+        assert self._there.wait(timeout)
+        if self._answer.error is not None:
+            raise self._answer.error
+        return self._answer.value
+
+
+def read(client: KazooClient, path: str) -> bytes:
+    """Read a node's data."""
+    return bytes(Asked(client, GetData(path, None)).get()[0])
+
+
+def waits_in_the_queue(client: KazooClient, path: str) -> bool:
+    """Ask for a node's data, and return whether that is left to kazoo."""
+    request = GetData(path, None)
+    Asked(client, request)
+    return any(each is request for each, _ in client._queue)
+
+
+def cut(client: KazooClient, eventually: Eventually) -> None:
+    """Cut the connection, and wait for the next one."""
+    had = client._connection._socket
+    Wire.of(client).drop()
+    eventually(lambda: client._connection._socket is not had and client.connected)
+
+
+class Queued:
+    """Counts the requests that kazoo's own thread sends."""
+
+    def __init__(self, client: KazooClient, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        wire = Wire.of(client)
+        send = wire._kazoo_send_request
+
+        def counted(*timeouts: float) -> None:
+            self.count += bool(client._queue)
+            send(*timeouts)
+
+        monkeypatch.setattr(wire, "_kazoo_send_request", counted)
+
+
+def test_a_request_is_sent_by_its_caller(
+    zookeeper: Server, zk_path: str, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
+) -> None:
+    """All but the first one on each connection, which tells that kazoo's handshake is over."""
+    with zookeeper.client() as client:
+        client.create(zk_path, b"data")
+        wire, queued = Wire.of(client), Queued(client, monkeypatch)
+        for connection in (1, 2):
+            number = wire._xid
+            assert [read(client, zk_path) for _ in range(10)] == [b"data"] * 10
+            assert queued.count == connection
+            assert wire._xid == number + 10
+            wire._xid = LAST_XID - 5  # they begin again, and do not end
+            assert [read(client, zk_path) for _ in range(10)] == [b"data"] * 10
+            assert wire._xid == 5
+            cut(client, eventually)
+
+
+@handlers
+def test_no_number_is_used_twice(
+    handler: type[SequentialThreadingHandler], zookeeper: Server, zk_path: str, eventually: Eventually
+) -> None:
+    """The server tells the changes of a session apart by them, also of its last connection, or of kazoo alone."""
+    with zookeeper.client(handler=handler()) as client:
+        client.create(zk_path, b"data")
+        for number in range(client._connection._xid + 1, 20, 2):
+            assert read(client, zk_path) == b"data"
+            assert client._connection._xid == number
+            assert client.get(zk_path)[0] == b"data"
+            assert client._connection._xid == number + 1
+            cut(client, eventually)
+
+
+@handlers
+def test_an_answer_to_another_request(
+    handler: type[SequentialThreadingHandler], zookeeper: Server, zk_path: str, eventually: Eventually
+) -> None:
+    """Whoever waits is told that the connection is lost; kazoo's thread goes on, and the session with it."""
+    with zookeeper.client(handler=handler()) as client:
+        client.create(zk_path, b"data")
+        read(client, zk_path)
+        session, never = client.client_id, Answer(lambda: None)
+        client._pending.append((GetData(zk_path, None), never, 7_000))
+        with pytest.raises(ConnectionLoss):
+            read(client, zk_path)
+        assert isinstance(never.error, ConnectionLoss)
+        eventually(lambda: client.connected)
+        assert read(client, zk_path) == b"data"
+        assert client.client_id == session
+
+
+def test_kazoo_s_requests_go_between(zookeeper: Server, zk_path: str, in_thread: InThread) -> None:
+    """Threads that ask kazoo and us in turns read what they wrote: nothing is overtaken, and nothing is another's."""
+    with zookeeper.client() as client:
+        states: list[str] = []
+        client.add_listener(states.append)
+
+        def turns(n: int) -> None:
+            path = f"{zk_path}/{n}"
+            client.create(path, makepath=True)
+            for turn in range(100):
+                data = f"{n} {turn}".encode()
+                if turn % 2:
+                    client.set_async(path, data)
+                    assert read(client, path) == data
+                else:
+                    Asked(client, SetData(path, data, -1))
+                    assert client.get(path)[0] == data
+
+        for thread in [in_thread(turns, n) for n in range(4)]:
+            thread.result(60)
+        assert not states
+
+
+def test_not_while_kazoo_sends(zookeeper: Server, zk_path: str) -> None:
+    """Between kazoo's sending a request and its noting that: a caller's would be taken for the first of the two."""
+    with zookeeper.client() as client:
+        client.create(zk_path, b"data")
+        read(client, zk_path)
+        pipe, waited = client._connection._read_sock, []
+
+        class Pipe:
+            fileno = pipe.fileno
+            close = pipe.close
+
+            def recv(self, size: int) -> Any:
+                if not client._queue and not waited:
+                    waited.append(waits_in_the_queue(client, zk_path))
+                return pipe.recv(size)
+
+        client._connection._read_sock = Pipe()
+        assert client.get(zk_path)[0] == b"data"  # wakes it, and it finds the other pipe from now on
+        assert client.get(zk_path)[0] == b"data"
+        assert waited == [True]
+        assert read(client, zk_path) == b"data"
+
+
+def test_kazoo_pings_between(zookeeper: Server, zk_path: str, in_thread: InThread) -> None:
+    """Kazoo, which has sent nothing itself for a while, pings while callers send, but for that moment."""
+    with zookeeper.client(timeout=2) as client:
+        client.create(zk_path, b"data")
+        over, pings, states = threading.Event(), threading.Semaphore(0), list[str]()
+        client.add_listener(states.append)
+        wire = Wire.of(client)
+        submit = wire._kazoo_submit
+
+        def submitted(request: Any, *arguments: Any) -> None:
+            if isinstance(request, Ping):
+                assert waits_in_the_queue(client, zk_path)
+                pings.release()
+            submit(request, *arguments)
+
+        wire._kazoo_submit = submitted
+
+        def reads() -> int:
+            for turn in itertools.count():
+                assert read(client, zk_path) == b"data"
+                if over.is_set():
+                    return turn
+            raise AssertionError
+
+        threads = [in_thread(reads) for _ in range(2)]
+        for _ in range(4):
+            assert pings.acquire(timeout=20)
+        over.set()
+        assert min(thread.result(20) for thread in threads) > 4  # more than pings
+        assert not states
+
+
+def test_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that stands still: what does not fit is sent later, whole and in order, and no caller waits for that."""
+    with Server() as server, server.client(timeout=20) as client:
+        client.create("/node")
+        read(client, "/node")
+        queued = Queued(client, monkeypatch)
+        server.freeze()
+        sent: list[Asked] = []
+        begun = time.monotonic()
+        while not client._queue:
+            sent.append(Asked(client, SetData("/node", b"%d " % len(sent) * 50_000, -1)))
+        sent += [Asked(client, GetData("/node", None)) for _ in range(3)]
+        assert time.monotonic() - begun < 5
+        assert queued.count <= 1  # it waits for room, for the rest of one
+        server.thaw()
+        versions = [each.get().version for each in sent[:-3]]
+        assert versions == list(range(1, len(versions) + 1))
+        assert {each.get()[1].version for each in sent[-3:]} == {versions[-1]}
+        assert read(client, "/node").startswith(b"%d " % (len(versions) - 1))
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_no_room_for_the_rest(lost: bool) -> None:
+    """It is sent as soon as there is room, although nothing else is to be sent; and never on another connection."""
+    with Server() as server, server.client(timeout=20) as client:
+        client.create("/node")
+        read(client, "/node")
+        wire = Wire.of(client)
+        submit, submitted = wire._kazoo_submit, list[type]()
+
+        def noted(request: Any, *arguments: Any) -> None:
+            submitted.append(type(request))
+            submit(request, *arguments)
+
+        wire._kazoo_submit = noted
+        server.freeze()
+        sent: list[Asked] = []
+        while not wire._rest:
+            sent.append(Asked(client, SetData("/node", b"%d " % len(sent) * 50_000, -1)))
+        if lost:
+            wire.drop()
+        server.thaw()
+        if lost:
+            for each in sent[-2:]:
+                with pytest.raises(ConnectionLoss):
+                    each.get()
+            assert client.retry(client.exists, "/node")
+            assert submitted.count(Connect) == 1
+        else:
+            assert sent[-1].get().version == len(sent)
+            assert not submitted
+        assert read(client, "/node")
+
+
+def test_interrupted_at_every_line_of_sending(zookeeper: Server, zk_path: str) -> None:
+    """Nobody gets the answer of another request: the connection is dropped, and all who wait are told."""
+    with zookeeper.client() as client:
+        client.create(zk_path, b"data")
+        read(client, zk_path)
+        lines = lines_of(lambda: read(client, zk_path), "_wire.py")
+        outcomes = set()
+        for line in range(1, lines + 1):
+            read(client, zk_path)  # the queue is empty, and callers may send
+            hook = InterruptAt(line, "_wire.py")
+            with contextlib.suppress(KeyboardInterrupt), hook:
+                Asked(client, GetData(f"{zk_path}/none", None))
+            assert hook.where
+            for _ in range(3):
+                try:
+                    assert read(client, zk_path) == b"data", hook.where
+                    outcomes.add("answered")
+                except ConnectionLoss:
+                    outcomes.add("told")
+        assert outcomes == {"answered", "told"}
+        assert lines > 15
+        assert read(client, zk_path) == b"data"
+
+
+def test_interrupted_and_nobody_asks(zookeeper: Server, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer to what an interrupted caller did send is not taken for anybody's."""
+    with zookeeper.client() as client:
+        client.create(zk_path, b"data")
+        read(client, zk_path)
+        wire, sock = Wire.of(client), client._connection._socket
+
+        class Interrupting:
+            def send(self, message: bytes) -> int:
+                sock.send(message)
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr(wire, "_socket", Interrupting())
+        asked = threading.Event()
+        answer = Answer(asked.set)
+        with pytest.raises(KeyboardInterrupt):
+            wire.send(GetData(zk_path, None), answer)
+        assert asked.wait(20)
+        assert isinstance(answer.error, ConnectionLoss)
+        assert client.retry(client.get, zk_path)[0] == b"data"
+
+
+def test_a_request_meets_a_broken_connection(zookeeper: Server, zk_path: str) -> None:
+    """Its caller is told by its answer, once kazoo has found that, and can go on."""
+    with zookeeper.client() as client:
+        client.create(zk_path, b"data")
+        for _ in range(20):
+            read(client, zk_path)
+            Wire.of(client).drop()
+            with contextlib.suppress(ConnectionLoss):
+                assert read(client, zk_path) == b"data"
+
+
+class Peer:
+    """A wire whose connection is a socket pair; kazoo's thread is the test's."""
+
+    def __init__(self) -> None:
+        self.client = KazooClient()
+        self.connection = self.client._connection
+        self.wire = Wire.of(self.client)
+        self.far = self.connect()
+        self.pipe, self.byte = socket.socketpair()
+
+    def connect(self) -> socket.socket:
+        """Make a new connection; return the far end."""
+        near, far = socket.socketpair()
+        near.setblocking(False)
+        self.connection._socket = near
+        return far
+
+    def ready(self) -> list[Any]:
+        """Return which is ready to be read: the connection, or the pipe."""
+        return list(self.client.handler.select([self.connection._socket, self.pipe], [], [], 0)[0])
+
+
+def test_reading_ahead(in_thread: InThread) -> None:
+    """Bytes come as they were sent, in whatever pieces; what was read ahead counts as ready; its end is the end."""
+    peer = Peer()
+    read = peer.connection._read
+    with peer.far as far, peer.pipe, peer.byte:
+        sock = peer.connection._socket
+        far.send(b"onetwothree")
+        assert read(3, 1) == b"one"
+        assert peer.ready() == [sock]
+        peer.byte.send(b"\0")
+        assert peer.ready() == [sock, peer.pipe]  # the queue gets its turn, however much there is to be read
+        assert read(8, 1) == b"twothree"
+        assert peer.ready() == [peer.pipe]
+        far.send(b"be")
+        reading = in_thread(read, 6, 20)
+        far.send(b"fore")
+        assert reading.result(20) == b"before"
+        with pytest.raises(KazooTimeoutError):
+            read(1, 0.01)
+        large = bytes(range(256)) * 4096
+        sending = in_thread(far.sendall, large)
+        assert read(len(large), 20) == large
+        sending.result(20)
+        far.send(b"of the old connection")
+        assert read(2, 1) == b"of"
+        sock.close()
+        with peer.connect() as far:
+            far.send(b"new")
+            assert read(3, 1) == b"new"
+            far.send(b"x")
+            far.close()
+            with pytest.raises(ConnectionDropped):
+                read(2, 1)
+        peer.connection._socket.close()
+        with pytest.raises(ConnectionDropped):
+            read(2, 1)
+
+
+def test_half_an_answer_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once, rather than looked for again and again, as what was read ahead is ready."""
+    waits = []
+
+    def waiting(*files: Any) -> Any:
+        waits.append(files)
+        return wait_for_files(*files)
+
+    monkeypatch.setattr("zkconcurrent._wire.wait_for_files", waiting)
+    peer = Peer()
+    with peer.far as far, peer.connection._socket, peer.pipe, peer.byte:
+        far.send(b"half")
+        with pytest.raises(KazooTimeoutError):
+            peer.connection._read(8, 0.05)
+    assert len(waits) == 1
+
+
+def test_waiting_for_files() -> None:
+    """The connection thread's wait answers as kazoo's own: what is ready, in time, and what can't be waited for."""
+    near, far = socket.socketpair()
+    other, gone = socket.socketpair()
+    gone.close()
+    closed = socket.socket()
+    closed.close()
+    cases: list[tuple[Any, ...]] = [
+        ([near], [], [], 0),
+        ([], [near], [], 0),
+        ([near, other], [], [], 0),
+        ([near], [far], [], 0),
+        ([other], [], [], None),
+        ([near], [near], [], 0),
+        ([near], [], [], 0.001),
+    ]
+    with near, far, other:
+        for sent in (b"", b"x"):
+            near.send(sent)
+            far.send(sent)
+            for case in cases:
+                assert wait_for_files(*case) == selector_select(*case)
+        for bad in ([closed], [near, closed]):
+            with pytest.raises(TypeError):
+                wait_for_files(bad, [], [], 0)
+        number = near.fileno()
+        decrypted = SimpleNamespace(fileno=other.fileno, pending=lambda: 1)
+        assert wait_for_files([decrypted, other], [], [], None)[0] == [decrypted]
+        near.close()
+        with pytest.raises(ValueError, match="fd"):
+            wait_for_files([SimpleNamespace(fileno=lambda: number)], [], [], 0)
+
+
+def test_where_it_is_quick(zookeeper: Server) -> None:
+    """On kazoo's own threads, once for each client; a handler of one's own is left alone."""
+    with zookeeper.client() as client:
+        Session.of(client)
+        wire = Wire.of(client)
+        assert client.handler.select == wire._wait
+        assert Wire.of(client) is wire
+        assert client.exists("/zookeeper")
+
+    client = KazooClient(handler=Own())
+    Wire.of(client)
+    replaced = {"select", "dispatch_callback", "_read", "_submit", "_notify_pending"}
+    for each in (client, client.handler, client._connection):
+        assert vars(each).keys().isdisjoint(replaced)
+
+
+def test_two_clients_with_one_handler(zookeeper: Server, zk_path: str, in_thread: InThread) -> None:
+    """Each has a wire of its own, and what one has read ahead is not lost to it in the other's wait."""
+    handler = SequentialThreadingHandler()
+    with zookeeper.client(handler=handler) as one, zookeeper.client(handler=handler) as other:
+        one.create(zk_path, b"data")
+
+        def reads(client: KazooClient) -> None:
+            for _ in range(50):
+                asked = [Asked(client, GetData(zk_path, None)) for _ in range(5)]
+                assert {each.get()[0] for each in asked} == {b"data"}
+
+        for reading in [in_thread(reads, client) for client in (one, other)]:
+            reading.result(20)
+
+
+def test_a_watcher_is_called_at_once(
+    zookeeper: Server, zk_path: str, eventually: Eventually, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Ours, on the connection thread, which survives its errors; others on kazoo's, where they may wait."""
+    called: list[tuple[str, bool]] = []
+
+    def watcher(name: str, client: KazooClient) -> Callable[[Any], None]:
+        def watch(_: Any) -> None:
+            called.append((name, threading.current_thread() is client._connection._connection_routine))
+            raise ValueError(name)
+
+        return watch
+
+    with zookeeper.client() as client:
+        session = Session.of(client)
+        client.create(zk_path)
+        client.get(zk_path, watcher("theirs", client))
+        assert not isinstance(ask(session, ("get", zk_path, at_once(watcher("ours", client))))[0], Exception)
+        client.set(zk_path, b"changed")
+        eventually(lambda: len(called) == 2)
+        assert sorted(called) == [("ours", True), ("theirs", False)]
+        assert client.get(zk_path)[0] == b"changed"
+    assert "a watch event was not taken" in caplog.text

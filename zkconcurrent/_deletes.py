@@ -1,0 +1,107 @@
+"""Background deletes: what was given up is deleted, for as long as that takes, whoever gave it up.
+
+A delete is sent at once if that is possible, and by the keeper otherwise, and again if its answer is late or tells of
+a lost connection. Where the answer to a create was lost, the node's name is not known: a listing behind a sync tells.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ._kazoo import Callback, failure, kazoo_errors
+from ._ops import ConnectionLost
+from ._registry import Ticket
+
+if TYPE_CHECKING:
+    from ._session import Session
+
+log = logging.getLogger("zkconcurrent")
+
+SLOW_DELETE = 5.0
+
+
+class Deletes:
+    """The deletes of one session, of what is in `Registry.deletes`. All methods are called with its lock held.
+
+    Attributes:
+        in_flight: when those that are not answered were sent, by prefix.
+    """
+
+    def __init__(self, session: Session, wake_keeper: Callable[[], None]) -> None:
+        self._session = session
+        self._wake_keeper = wake_keeper
+        self.in_flight: dict[str, float] = {}
+        self._first_try: dict[str, float] = {}  # when the keeper first tried a delete, by prefix
+
+    def send(self, ticket: Ticket) -> bool:
+        """Send a delete, or leave it to the keeper; return whether it was sent."""
+        if ticket.name is None or not self._session.link.connected or ticket.prefix in self.in_flight:
+            self._wake_keeper()
+            return False
+        self._delete(ticket)
+        return True
+
+    def repeat(self, now: float) -> None:
+        """Send every delete that is due; one whose answer is overdue is sent again. For the keeper."""
+        session = self._session
+        self._first_try = {prefix: at for prefix, at in self._first_try.items() if prefix in session.registry.deletes}
+        for prefix, ticket in list(session.registry.deletes.items()):
+            if now - self.in_flight.get(prefix, float("-inf")) < session.timeout:
+                continue
+            first = self._first_try.setdefault(prefix, now)
+            if now - first > SLOW_DELETE:
+                log.warning("%s could not be deleted in %.0f s; still trying", ticket.node, now - first)
+            if ticket.name is None:
+                self._find(ticket)
+            else:
+                self._delete(ticket)
+
+    def _delete(self, ticket: Ticket) -> None:
+        """Delete a node whose name is known."""
+        session = self._session
+        sent = session.clock()
+
+        def answered(answer: Callback) -> None:
+            with session.lock:
+                if answer.error is None:
+                    session.registry.renewed(sent)
+                if answer.error is None or isinstance(answer.error, kazoo_errors.NoNodeError):
+                    self._gone(ticket)
+                else:
+                    self._try_again(ticket, answer.error)
+
+        session.link.delete(ticket.node, Callback(answered))
+        self.in_flight[ticket.prefix] = sent  # not before: an interrupt in between must not look like a delete sent
+
+    def _find(self, ticket: Ticket) -> None:
+        """Delete a node that may have been made: its create was sent before, so a listing behind a sync tells."""
+        session = self._session
+
+        def answered(answer: Callback) -> None:
+            with session.lock:
+                if answer.error is not None and not isinstance(answer.error, kazoo_errors.NoNodeError):
+                    self._try_again(ticket, answer.error)
+                    return
+                ticket.name = next((name for name in answer.value or () if name.startswith(ticket.prefix)), None)
+                if ticket.name is None:
+                    self._gone(ticket)
+                else:
+                    self._delete(ticket)
+
+        session.link.sync(ticket.path, Callback(lambda _: None))
+        session.link.children(ticket.path, Callback(answered))
+        self.in_flight[ticket.prefix] = session.clock()
+
+    def _gone(self, ticket: Ticket) -> None:
+        self.in_flight.pop(ticket.prefix, None)
+        self._session.registry.gone(ticket)
+        ticket.wake()
+
+    def _try_again(self, ticket: Ticket, error: Exception) -> None:
+        """Leave a delete that failed to the keeper; one that was refused waits a while."""
+        if isinstance(failure(error, ticket.path), ConnectionLost):
+            self.in_flight.pop(ticket.prefix, None)
+        self._wake_keeper()
+        ticket.wake()  # whoever releases need not wait for a connection that is lost
