@@ -51,12 +51,11 @@ class TellingEvent(threading.Event):
         tell(at)
 
 
-class Handler(SequentialThreadingHandler):  # type: ignore[misc]
-    """Kazoo's, with events that tell."""
-
-    def event_object(self) -> TellingEvent:
-        """Return what the library makes the `lost` of a hold of."""
-        return TellingEvent()
+def handler() -> SequentialThreadingHandler:
+    """Return kazoo's handler, and no other kind, as only that is quick, whose events tell: so does a hold's `lost`."""
+    made = SequentialThreadingHandler()
+    made.event_object = TellingEvent
+    return made
 
 
 class Mood:

@@ -144,6 +144,10 @@ def run(plan: Plan, folder: Path) -> Verdict:
             if done:
                 leftovers = _left(stage, plan.session)
                 workers.end()
+            else:
+                (folder / "nodes").write_text(stage.views(), encoding="utf-8")
+                for number, server in enumerate(stage.servers, 1):
+                    (folder / f"server-{number}.log").write_text(server.log, encoding="utf-8")
         faults = sorted((fault for track in tracks for fault in track.faults), key=lambda fault: fault.at)
     return judge(plan, Logs(folder).news(), faults, start, healed, leftovers, quorum.share)
 

@@ -23,6 +23,7 @@ from tests.soak.report import summary, violations
 from tests.soak.run import Plan, Verdict, judge, run
 from tests.soak.stage import Stage
 from tests.soak.workers import Workers
+from zkconcurrent.testing import Server
 
 ROOT = Path(__file__).parents[2]
 
@@ -99,6 +100,18 @@ def test_a_loss_that_is_not_told(workload: str, tmp_path: Path, eventually: Even
     verdict = judge(plan, Logs(tmp_path).news(), [], start, healed, [], 1.0)
     rules = {violation.rule for violation in verdict.violations}
     assert rules == (set() if workload == "lock" else {"exclusion"}), told(verdict)
+
+
+def test_what_each_server_has() -> None:
+    """A node that only one of them has, as after a server's fault, is told from those that all have."""
+    stage = Stage(1)
+    with Server() as one, Server() as other, one.client() as mine, other.client() as theirs:
+        stage.servers = (one, other)
+        for client in (mine, theirs):
+            client.create("/at/all", b"me", ephemeral=True, makepath=True)
+        theirs.create("/at/one", ephemeral=True)
+        mine_is, theirs_is = (f"0x{client.client_id[0]:x}" for client in (mine, theirs))
+        assert stage.views() == f"all servers: /at/all {mine_is} me\nONLY server 2: /at/one {theirs_is} \n"
 
 
 @pytest.mark.parametrize("kind", [Networks, Processes, Servers])

@@ -23,7 +23,7 @@ from typing import Any
 
 from kazoo.client import KazooClient, KazooState
 
-from tests.soak.caller import Caller, Handler, Mood
+from tests.soak.caller import Caller, Mood, handler
 from tests.soak.events import Log, What, clock
 from tests.soak.lies import WORKLOADS
 from tests.soak.workload import Entry
@@ -47,7 +47,7 @@ class Party:
         self.number = number
         self._log = log
         self._session: int | None = None
-        self.client = KazooClient(hosts, timeout=session, handler=Handler(), connection_retry=CONNECT)
+        self.client = KazooClient(hosts, timeout=session, handler=handler(), connection_retry=CONNECT)
         self.client.add_listener(self._listen)
         self.client.start(timeout=60)
         self.locks = {path: self._make(path, entry) for path, entry in paths.items()}
