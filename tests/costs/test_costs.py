@@ -34,9 +34,9 @@ from zkconcurrent.testing import Server
 
 @pytest.fixture
 def proxy(zookeeper: Server) -> Iterator[Proxy]:
-    """A proxy that delays by 20 ms each way: no thread is kept from sending the next request for as long."""
+    """A proxy that delays by 50 ms each way: no thread is kept from sending the next request for as long."""
     with Proxy(zookeeper.hosts) as proxy:
-        proxy.delay(0.02)
+        proxy.delay(0.05)
         yield proxy
 
 
