@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ._errors import RefusedError
-from ._kazoo import Answer, Callback, failure, kazoo_errors
+from ._kazoo import Answer, Callback, failure, kazoo_errors, nobody
 from ._ops import (
     Begin,
     Children,
@@ -176,7 +176,7 @@ class Driver:
 
     def _send(self, step: Operation, watcher: Callable[[Any], None] | None, *, last: bool) -> Answer:
         # Answers come in the order of the requests: whoever waits for the last one has them all.
-        wake = self._wake if last else _nobody
+        wake = self._wake if last else nobody
         answer = Answer(wake)
         session = self.session  # all that an answer may keep alive
         link = session.link
@@ -184,9 +184,8 @@ class Driver:
 
             def made(answer: Callback) -> None:
                 session.made(step.ticket, answer.value, answer.error)
-                wake()
 
-            answer = Callback(made)
+            answer = Callback(made, wake)
             step.ticket.sent = True
             link.create(step.path, step.data, answer)
         elif isinstance(step, Multi):
@@ -198,9 +197,8 @@ class Driver:
                         session.made(part.ticket, node, answer.error)
                     elif isinstance(part, Delete) and part.ticket is not None and answer.error is None:
                         session.gone(part.ticket)
-                wake()
 
-            answer = Callback(done)
+            answer = Callback(done, wake)
             for part in operations:
                 if isinstance(part, Create):
                     part.ticket.sent = True
@@ -394,7 +392,3 @@ def release(session: Session, ticket: Ticket, deadline: float | None = None) -> 
             return  # the keeper goes on
         event.wait(left)
         event.clear()
-
-
-def _nobody() -> None:
-    """Wake nobody: a later answer will."""

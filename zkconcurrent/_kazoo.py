@@ -52,6 +52,7 @@ __all__ = [
     "ZnodeStat",
     "failure",
     "kazoo_errors",
+    "nobody",
 ]
 
 
@@ -92,6 +93,10 @@ class GetEphemerals:
         return paths
 
 
+def nobody() -> None:
+    """Wake nobody."""
+
+
 class Answer:
     """The answer to one request, for a thread that waits; has what kazoo uses of its `AsyncResult`."""
 
@@ -115,12 +120,33 @@ class Answer:
 
 
 class Callback(Answer):
-    """The answer to one request that nobody waits for: a function is called with it, on kazoo's connection thread."""
+    """The answer to one request with which a function is called, on kazoo's connection thread; done when that is over.
 
-    __slots__ = ()
+    Not before: a thread that waits for it may look at any time, woken by something else.
+    """
 
-    def __init__(self, then: Callable[[Callback], None]) -> None:
-        super().__init__(lambda: then(self))
+    __slots__ = ("_then",)
+
+    def __init__(self, then: Callable[[Callback], None], wake: Callable[[], None] = nobody) -> None:
+        super().__init__(wake)
+        self._then = then
+
+    def set(self, value: Any = None) -> None:
+        """Take the answer; on kazoo's connection thread."""
+        self.value = value
+        self._taken()
+
+    def set_exception(self, error: Exception) -> None:
+        """Take the failure; on kazoo's connection thread."""
+        self.error = error
+        self._taken()
+
+    def _taken(self) -> None:
+        try:
+            self._then(self)
+        finally:
+            self.done = True
+            self.wake()
 
 
 class Signal:

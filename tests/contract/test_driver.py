@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Generator
 from typing import Any
@@ -377,6 +378,29 @@ def test_a_multi_is_answered_as_a_whole(bench: Bench, path: str) -> None:
         return Driver(bench.session(), path).run(recipe(bench.session()))
 
     assert bench.run(test) == "done"
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["create", "multi"])
+def test_a_thread_that_looks_before_its_node_is_known(bench: Bench, path: str, whole: bool) -> None:
+    """Woken by something else while its answer is being taken, it goes on only when the node has its name."""
+
+    def recipe(session: Any) -> Steps:
+        yield MakeContainer(path)
+        ticket = yield Begin(path)
+        made = session.made
+
+        def slowly(*answer: Any) -> None:
+            session.unpark()
+            time.sleep(0.05)  # for the thread that waits to look
+            made(*answer)
+
+        session.made = slowly
+        create = Create(ticket, ROLE, b"")
+        yield Multi(ticket, (create,)) if whole else create
+        name = ticket.name
+        assert (yield Children(path)) == [name]
+
+    drive(bench, path, recipe)
 
 
 def test_a_multi_of_a_session_that_is_over(bench: Bench, path: str) -> None:
