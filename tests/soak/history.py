@@ -23,7 +23,7 @@ from typing import NamedTuple
 from tests.soak.events import EXPIRED, KILLED, STOPPED_LONG, STOPPED_SHORT, Event, Fault, What
 from tests.soak.models import Model
 
-GRACE = 1.0  # seconds in which a process that runs again, or a client that was robbed, must have done what is due
+GRACE = 2.0  # seconds in which a process that runs again, or a client that was robbed, must have done what is due
 MARGIN = 2.5  # seconds by which a call may come back late, on a machine that has much to do
 
 Thread = tuple[str, int]

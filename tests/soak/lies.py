@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 
+from tests.soak.caller import Caller
 from tests.soak.models import Mutex
 from tests.soak.workload import PATHS, Entry, visit_lock, visit_rlock
 from zkconcurrent import Lock, LockLostError, RLock
@@ -64,10 +65,23 @@ class Deaf(Lock):
         return got
 
 
+def visit_long(caller: Caller, plain: bool = False) -> None:  # noqa: ARG001
+    """Stay for so long that others come in, if they can."""
+    caller.block("lock", lambda: caller.stay("lock", 2.0))
+
+
+def visit_briefly(caller: Caller, plain: bool = False) -> None:
+    """Have little time, always."""
+    if plain:
+        visit_lock(caller, plain)
+    elif caller.acquire("lock", timeout=0.02):
+        caller.release("lock")
+
+
 LIES = {
-    "/lies/grants": Entry(Mutex(), Grants, visit_lock),
+    "/lies/grants": Entry(Mutex(), Grants, visit_long),
     "/lies/litters": Entry(Mutex(reentrant=True), Litters, visit_rlock),
-    "/lies/dawdles": Entry(Mutex(), Dawdles, visit_lock),
+    "/lies/dawdles": Entry(Mutex(), Dawdles, visit_briefly),
     "/lies/alarms": Entry(Mutex(), Alarms, visit_lock),
 }
 WORKLOADS = {

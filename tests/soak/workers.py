@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -45,6 +46,7 @@ class Workers:
         self._generations: dict[int, int] = {}
         self._sessions: dict[tuple[str, int], tuple[int, bytes]] = {}
         self._done: set[tuple[str, int]] = set()
+        self._untold: Counter[str] = Counter()  # the losses of each process of which `on_lost` is still to tell
 
     def __enter__(self) -> Self:
         for place in self.places:
@@ -116,7 +118,10 @@ class Workers:
         self._wait("all clients", lambda: all(self.known_session(place, 1) for place in self.places))
 
     def finish(self) -> bool:
-        """Have every thread come to its end; return whether all did. Who hangs is asked where, in its own log."""
+        """Have every thread come to its end, and each loss told; return whether all did.
+
+        Who hangs is asked where, in its own log.
+        """
         for place in self.places:
             self.tell(place, "finish")
         try:
@@ -161,17 +166,20 @@ class Workers:
 
     def _listen(self) -> None:
         with self._lock:
-            for event in self._logs.news(What.SESSION, What.DONE):
+            for event in self._logs.news(What.SESSION, What.DONE, What.TOLD, What.CALLED):
                 if event.what is What.DONE:
                     self._done.add((event.process, event.thread))
+                elif event.what is not What.SESSION:
+                    self._untold[event.process] += 1 if event.what is What.TOLD else -1
                 else:
                     number, password = event.note.split()
                     self._sessions[event.process, event.client] = int(number, 16), bytes.fromhex(password)
 
     def _all_done(self) -> bool:
         self._listen()
+        # A thread of its own calls `on_lost`, which may be the last to begin.
         return all(
-            (self.name(place), thread) in self._done
+            (self.name(place), thread) in self._done and not self._untold[self.name(place)]
             for place in self.places
             for thread in range(1, self.threads(place) + 1)
         )
