@@ -69,6 +69,13 @@ def ends(item: pytest.Item) -> Generator[None]:
         faulthandler.cancel_dump_traceback_later()
 
 
+@pytest.fixture(scope="session")
+def zookeeper() -> Iterator[Server]:
+    """A running ZooKeeper server, which removes no container that is empty while a test looks at it."""
+    with Server(container_check_interval=3600.0) as server:
+        yield server
+
+
 @pytest.fixture
 def connect(zookeeper: Server) -> Iterator[Connect]:
     """Open one more client, of a session of its own, which is stopped after the test."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
 
 from tests.conftest import Connect, Eventually, InThread
 from tests.kinds import read_lock, write_lock
@@ -33,16 +34,23 @@ every = pytest.mark.parametrize(
 
 def ephemerals(client: KazooClient, path: str) -> list[str]:
     """Return the ephemeral nodes at and below a path."""
-    stat = client.exists(path)
-    if stat is None:
+    try:
+        names, stat = client.get_children(path, include_data=True)
+    except NoNodeError:
         return []
-    below = [node for name in client.get_children(path) for node in ephemerals(client, f"{path}/{name}")]
+    below = [node for name in names for node in ephemerals(client, f"{path}/{name}")]
     return below + [path] * bool(stat.ephemeralOwner)
 
 
 @every
 def test_exclusion(
-    make: Make, against: Make, connect: Connect, zk: KazooClient, zk_path: str, in_thread: InThread
+    make: Make,
+    against: Make,
+    connect: Connect,
+    zk: KazooClient,
+    zk_path: str,
+    in_thread: InThread,
+    eventually: Eventually,
 ) -> None:
     """Threads of two clients count without losing one; at the end no node is left."""
     other = connect()
@@ -59,7 +67,7 @@ def test_exclusion(
     for each in [in_thread(count, lock) for lock in locks]:
         each.result(60)
     assert counter == [60]
-    assert ephemerals(zk, zk_path) == []
+    eventually(lambda: ephemerals(zk, zk_path) == [])
 
 
 @every
@@ -93,7 +101,9 @@ def test_order(
 
 
 @every
-def test_time_outs(make: Make, against: Make, connect: Connect, zk: KazooClient, zk_path: str) -> None:
+def test_time_outs(
+    make: Make, against: Make, connect: Connect, zk: KazooClient, zk_path: str, eventually: Eventually
+) -> None:
     """A try and a timed acquire of what somebody holds return False in time, and leave nothing; then it is free."""
     mine, theirs = against(zk, zk_path), make(connect(), zk_path)
     with mine:
@@ -101,13 +111,13 @@ def test_time_outs(make: Make, against: Make, connect: Connect, zk: KazooClient,
         for arguments in ((False,), (True, 0.2), (True, 0.0)):
             began = time.monotonic()
             assert theirs.acquire(*arguments) is False
-            assert time.monotonic() - began < 3
-        assert ephemerals(zk, zk_path) == held
-    assert theirs.acquire(False) is True
+            assert time.monotonic() - began < 10
+        eventually(lambda: ephemerals(zk, zk_path) == held)
+    assert eventually(lambda: theirs.acquire(False)) is True
     theirs.release()
     assert theirs.acquire(True, 10) is True
     theirs.release()
-    assert ephemerals(zk, zk_path) == []
+    eventually(lambda: ephemerals(zk, zk_path) == [])
 
 
 @every
@@ -152,4 +162,4 @@ def test_an_interrupted_waiter(
     held.release()
     with behind:
         pass
-    assert ephemerals(zk, zk_path) == []
+    eventually(lambda: ephemerals(zk, zk_path) == [])

@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 
 import pytest
 from kazoo.client import KazooClient
-from kazoo.exceptions import NoNodeError
+from kazoo.exceptions import ConnectionLoss, NoNodeError
 from kazoo.security import make_digest_acl
 
 import zkconcurrent
@@ -32,6 +32,8 @@ def queued(client: KazooClient, path: str, n: int) -> Callable[[], bool]:
             return len(client.get_children(path)) == n
         except NoNodeError:
             return n == 0
+        except ConnectionLoss:
+            return False  # not known: to be asked again
 
     return there
 
@@ -87,16 +89,18 @@ def test_two_clients_exclude_each_other(
     token = mine.fencing_token
     mine.release()
     assert waiting.result(10)[1] > token
-    assert not mine.locked()
+    eventually(lambda: not mine.locked())
 
 
 @every
-def test_a_timed_out_acquire_leaves_nothing(kind: Kind, zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """It returns False, and its node is gone."""
+def test_a_timed_out_acquire_leaves_nothing(
+    kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
+    """It returns False, and its node is gone, or goes."""
     mine, theirs = against(kind)(zk, zk_path), kind(connect(), zk_path)
     with mine:
         assert theirs.acquire(timeout=0.05) is False
-        assert len(zk.get_children(zk_path)) == 1
+        eventually(queued(zk, zk_path, 1))
 
 
 @every
@@ -266,7 +270,7 @@ def test_a_path_with_kazoos_lock_is_refused(kind: Kind, zk: KazooClient, connect
     lock.acquire()
     theirs.acquire()
     lock.release()
-    for call in (lock.acquire, lambda: lock.acquire(blocking=False), lambda: lock.acquire(timeout=1)):
+    for call in (lock.acquire, lambda: lock.acquire(blocking=False), lambda: lock.acquire(timeout=20)):
         with pytest.raises(zkconcurrent.ForeignNodeError, match="__lock__"):
             call()
     assert len(zk.get_children(zk_path)) == 1
@@ -289,7 +293,7 @@ def test_garbage_collected_while_held(
         del other
         gc.collect()
     eventually(queued(zk, zk_path, 0))
-    assert not recwarn.list
+    assert not [each for each in recwarn if zk_path in str(each.message)]
 
 
 def test_many_threads_on_one_lock(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
@@ -356,7 +360,7 @@ def test_an_rlock_is_its_threads_own(kind: Kind, zk: KazooClient, zk_path: str, 
 
 
 @reentrant
-def test_reentrancy_counts(kind: Kind, zk: KazooClient, connect: Connect, zk_path: str) -> None:
+def test_reentrancy_counts(kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
     """An RLock is free when it was released as often as it was acquired, whichever object was used."""
     lock, again, other = kind(zk, zk_path), kind(zk, zk_path), against(kind)(connect(), zk_path)
     assert isinstance(lock, RLock)
@@ -369,7 +373,7 @@ def test_reentrancy_counts(kind: Kind, zk: KazooClient, connect: Connect, zk_pat
     for _ in range(3):
         assert not other.acquire(blocking=False)
         lock.release()
-    assert other.acquire(blocking=False)
+    eventually(lambda: other.acquire(blocking=False))
     other.release()
     assert lock._recursion_count() == 0
 
@@ -405,7 +409,7 @@ def test_parents_are_made_again(zk: KazooClient, zk_path: str) -> None:
         zk.delete(zk_path, recursive=True)
 
 
-def test_chroot_and_acl(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+def test_chroot_and_acl(zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
     """Below a client's chroot, and with its default ACL, a lock is the same lock."""
     zk.ensure_path(zk_path)
     zk.add_auth("digest", "me:secret")
@@ -416,7 +420,7 @@ def test_chroot_and_acl(zk: KazooClient, connect: Connect, zk_path: str) -> None
         (name,) = zk.get_children(f"{zk_path}/app/lock")
         assert zk.get_acls(f"{zk_path}/app/lock/{name}")[0][0].id.scheme == "digest"
         assert Lock(zk, f"{zk_path}/app/lock").locked()
-    assert queued(zk, f"{zk_path}/app/lock", 0)()
+    eventually(queued(zk, f"{zk_path}/app/lock", 0))
 
 
 def test_refusals_say_what_to_do(zk: KazooClient, connect: Connect, zk_path: str) -> None:

@@ -88,9 +88,16 @@ def test_other_processes_get_their_turn_by_count(
 
 @unfair
 def test_other_processes_get_their_turn_by_time(
-    kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+    kind: Kind,
+    zk: KazooClient,
+    connect: Connect,
+    zk_path: str,
+    in_thread: InThread,
+    eventually: Eventually,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """After 50 ms the lock is not handed on any more: another process that waits gets it."""
+    monkeypatch.setattr(_gate, "LOOK_AGAIN", 1000.0)  # who looks by itself may be quicker than who is woken
     lock, other = kind(zk, zk_path), kind(connect(), zk_path)
     now, late = lock._session.now, [0.0]
     frozen = now()
@@ -108,7 +115,7 @@ def test_other_processes_get_their_turn_by_time(
     lock.release()
     releases[0].set()
     assert ours[0].result(20) == token
-    eventually(at_the_gate(lock, 1))
+    eventually(lambda: "<locked" in repr(lock))  # who is next has taken it, and in time
     late[0] = 0.051
     releases[1].set()
     assert ours[1].result(20) == token
@@ -121,10 +128,11 @@ def test_other_processes_get_their_turn_by_time(
 @unfair
 def test_a_try_asks_nobody(kind: Kind, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread) -> None:
     """While another thread of the process holds it, a try fails without a request, and a timed wait in time."""
-    lock = kind(connect(hosts=proxy.hosts), zk_path)
-    with lock, proxy.counting() as count:
-        assert in_thread(lock.acquire, False).result(20) is False
-        assert in_thread(lock.acquire, timeout=0.05).result(20) is False
+    lock = kind(connect(hosts=proxy.hosts, timeout=60), zk_path)
+    with lock:
+        with proxy.counting() as count:
+            assert in_thread(lock.acquire, False).result(20) is False
+            assert in_thread(lock.acquire, timeout=0.05).result(20) is False
         assert not count.requests
         assert at_the_gate(lock, 0)()
 
@@ -157,17 +165,22 @@ def test_a_loss_opens_the_gate(
 
 @unfair
 def test_it_is_handed_on_while_the_service_is_out_of_reach(
-    kind: Kind, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
+    kind: Kind,
+    connect: Connect,
+    proxy: Proxy,
+    zk_path: str,
+    in_thread: InThread,
+    eventually: Eventually,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Fault 9: to hand it on needs nobody's answer, for as long as the lease runs."""
-    lock = kind(connect(hosts=proxy.hosts), zk_path)
+    monkeypatch.setattr(_gate, "LONGEST", 1000.0)
+    lock = kind(connect(hosts=proxy.hosts, timeout=10), zk_path)
     lock.acquire()
     token = lock.fencing_token
     waiting = in_thread(visit, lock)
     eventually(at_the_gate(lock, 1))
     proxy.stall()
-    now = lock._session.now()
-    lock._session.now = lambda: now  # no 50 ms pass
     lock.release()
     assert waiting.result(20) == token
     proxy.resume()
@@ -175,9 +188,16 @@ def test_it_is_handed_on_while_the_service_is_out_of_reach(
 
 @unfair
 def test_what_is_kept_is_not_taken_from_an_older_session(
-    kind: Kind, zookeeper: Server, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+    kind: Kind,
+    zookeeper: Server,
+    connect: Connect,
+    zk_path: str,
+    in_thread: InThread,
+    eventually: Eventually,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Fault 13: what was left for the next thread by a session that is over is worth nothing."""
+    monkeypatch.setattr(_gate, "LONGEST", 1000.0)
     lock = kind(connect(timeout=4), zk_path)
     gate = lock._place.gate
     assert gate is not None
