@@ -18,11 +18,20 @@ from kazoo.client import KazooClient
 from test import lock_tests
 
 import zkconcurrent
+from tests.conftest import Eventually
+from tests.integration.test_event import waits
 from tests.kinds import write_lock
-from zkconcurrent import _semaphore
+from zkconcurrent import _driver, _event, _semaphore
+from zkconcurrent._face import until
+from zkconcurrent._session import Session
 from zkconcurrent.testing import Server
 
 _numbers = itertools.count()
+
+
+def patient(session: Session, timeout: float | None) -> float | None:
+    """Return when to give up: in 5 ms they expect a permit that is free, in 500 an event that is set; it gets more."""
+    return until(session, max(timeout, 3.0) if timeout else timeout)
 
 
 class OnZooKeeper:
@@ -38,8 +47,12 @@ class OnZooKeeper:
         # The keeper starts with the first object, and stays: the tests count threads.
         zkconcurrent.Lock(client, f"/conformance/{next(_numbers)}")
         cls.client = client
-        # Of a timeout of 5 ms they expect a permit that is free; a slow machine needs more than the 0.1 s it gets.
-        with patch.object(_semaphore, "SHORTEST", 0.45):
+        with (
+            patch.object(_event, "until", patient),
+            patch.object(_semaphore, "until", patient),
+            # What a timeout leaves would be in the way of the try that comes right after it.
+            patch.object(_driver, "CLEAN_UP_PATIENCE", 5.0),
+        ):
             yield
         client.stop()
         client.close()
@@ -47,6 +60,10 @@ class OnZooKeeper:
     def make(self, kind: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Make what the standard library makes of `args`, on a fresh path."""
         return kind(self.client, f"/conformance/{next(_numbers)}", *args, **kwargs)
+
+    def assertTimeout(self, actual: float, expected: float) -> None:  # noqa: N802 - theirs
+        """Check a wait as they do, but that ten times 0.1 s is little for all that a wait asks of a server."""
+        assert 0.6 * expected <= actual < 10 * expected + 5
 
 
 # Two of CPython's tests drop a lock while it is held.
@@ -119,9 +136,21 @@ class TestEvent(OnZooKeeper, lock_tests.EventTests):
     # It is of the lock inside, `_cond`, which ours has not. What a forked child may do is told in test_processes.
     test_at_fork_reinit = None
 
+    @pytest.fixture(autouse=True)
+    def _blocked(self, eventually: Eventually) -> Iterator[None]:
+        """Wait until their threads wait, where they only sleep: who is late does not see a flag set and cleared."""
+
+        def wait_threads_blocked(n: int) -> None:
+            eventually(lambda: waits(self.made, n))
+
+        # There is none before Python 3.11.
+        with patch.object(lock_tests, "wait_threads_blocked", wait_threads_blocked, create=True):
+            yield
+
     def eventtype(self) -> zkconcurrent.Event:
         """Make an event."""
-        return self.make(zkconcurrent.Event)  # type: ignore[no-any-return]
+        self.made: zkconcurrent.Event = self.make(zkconcurrent.Event)
+        return self.made
 
 
 def several(kind: Callable[..., Any], client: KazooClient, path: str) -> zkconcurrent.MultiLock:
@@ -201,6 +230,8 @@ class TestTheirConditionOfAWriteLock(TestTheirConditionOfOurs):
 
 class TestBarrier(OnZooKeeper, lock_tests.BarrierTests):
     """`threading.Barrier`'s tests."""
+
+    defaultTimeout = 10.0  # noqa: N815 - theirs: of 2 s they expect that all come
 
     def barriertype(self, *args: Any, **kwargs: Any) -> zkconcurrent.Barrier:
         """Make a barrier."""
