@@ -22,7 +22,7 @@ from kazoo.exceptions import NoAuthError
 from kazoo.security import CREATOR_ALL_ACL
 
 import zkconcurrent
-from tests.conftest import Eventually
+from tests.conftest import Eventually, InThread
 from tests.tools.forwarder import Connection, Forwarder
 from zkconcurrent._connect import _close_all
 from zkconcurrent.testing import Server
@@ -90,6 +90,14 @@ def python(code: str, *arguments: object) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+@contextlib.contextmanager
+def nobodys_port() -> Iterator[int]:
+    """Keep a port on which nobody listens: bound, it can't become another's."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()[1]
 
 
 def lock_once(client: KazooClient, path: str) -> None:
@@ -193,11 +201,12 @@ def test_tls_unchecked(option: str, tls_port: int, zk_path: str) -> None:
 @clean
 def test_nobody_is_there() -> None:
     """Where nobody listens it is a TimeoutError, in time, that names all hosts; nothing is left."""
-    one, other = free_ports(2)
-    began = time.monotonic()
-    with pytest.raises(TimeoutError, match=rf"127.0.0.1:{one},\[::1\]:{other}, without TLS, within 0.6 s"):
-        zkconcurrent.connect(f"zk://u:secret@127.0.0.1:{one},[::1]:{other}/app?start_timeout=0.6&timeout=2")
-    assert 0.5 < time.monotonic() - began < 3
+    (other,) = free_ports(1)  # where all others listen on 127.0.0.1
+    with nobodys_port() as one:
+        began = time.monotonic()
+        with pytest.raises(TimeoutError, match=rf"127.0.0.1:{one},\[::1\]:{other}, without TLS, within 0.6 s"):
+            zkconcurrent.connect(f"zk://u:secret@127.0.0.1:{one},[::1]:{other}/app?start_timeout=0.6&timeout=2")
+        assert 0.5 < time.monotonic() - began < 8
 
 
 @clean
@@ -208,7 +217,7 @@ def test_nobody_answers() -> None:
         began = time.monotonic()
         with pytest.raises(TimeoutError, match=f"127.0.0.1:{port}"):
             zkconcurrent.connect(f"zk://127.0.0.1:{port}?start_timeout=0.5&timeout=2")
-        assert time.monotonic() - began < 4
+        assert time.monotonic() - began < 8  # kazoo's stop() would wait for ten
 
 
 @clean
@@ -232,27 +241,39 @@ def test_a_session_alone_is_no_answer(zookeeper: Server) -> None:
             patch.setattr(zkconcurrent.Client, "stop", stop)
             began = time.monotonic()
             with pytest.raises(TimeoutError):
-                zkconcurrent.connect(f"zk://127.0.0.1:{network.server_address[1]}?start_timeout=0.5&timeout=6")
-        assert stopped[0] - began < 2
+                zkconcurrent.connect(f"zk://127.0.0.1:{network.server_address[1]}?start_timeout=0.5&timeout=9")
+        assert stopped[0] - began < 4  # and not when the connection is given up
         network.passes.set()
         network.shutdown()
 
 
 @clean
 @pytest.mark.usefixtures("uncollected")
-def test_an_interrupt() -> None:
+def test_an_interrupt(in_thread: InThread, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C ends the wait for an answer, and nothing is left of the client."""
-    (port,) = free_ports(1)
-    timer = threading.Timer(0.4, lambda: signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT))
-    timer.start()
-    with pytest.raises(KeyboardInterrupt):
+    begun = threading.Event()
+    start = zkconcurrent.Client.start_async
+
+    def begin(self: zkconcurrent.Client) -> object:
+        live = start(self)
+        begun.set()
+        return live
+
+    def strike() -> None:
+        assert begun.wait(10)
+        time.sleep(0.3)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    monkeypatch.setattr(zkconcurrent.Client, "start_async", begin)
+    striking = in_thread(strike)
+    with nobodys_port() as port, pytest.raises(KeyboardInterrupt):
         zkconcurrent.connect(f"zk://127.0.0.1:{port}?timeout=2")
-    timer.join()
+    striking.result(10)
 
 
 HOLDS = """
 import sys, zkconcurrent
-zk = zkconcurrent.connect(f"zk://{sys.argv[1]}?timeout=20")
+zk = zkconcurrent.connect(f"zk://{sys.argv[1]}?timeout=40")
 zk.create(sys.argv[2], ephemeral=True)
 lock = zkconcurrent.RLock(zk, sys.argv[2] + "-lock")
 lock.acquire()
@@ -269,9 +290,9 @@ def test_the_exit_closes(zookeeper: Server, zk: KazooClient, zk_path: str, event
         assert zk.exists(zk_path)
         _, complaints = process.communicate("\n", timeout=20)
     assert (process.returncode, complaints) == (0, "")
-    eventually(lambda: not zk.exists(zk_path), patience=3)
+    eventually(lambda: not zk.exists(zk_path), patience=10)
     lock = zkconcurrent.RLock(zk, f"{zk_path}-lock")
-    assert lock.acquire(timeout=3)
+    assert lock.acquire(timeout=10)
     lock.release()
 
 
@@ -284,7 +305,7 @@ def test_the_exit_does_not_wait(zookeeper: Server, zk_path: str) -> None:
             network.passes.clear()
             began = time.monotonic()
             process.communicate("\n", timeout=20)
-            assert time.monotonic() - began < 2.5
+            assert time.monotonic() - began < 5
         network.passes.set()
         network.shutdown()
 
