@@ -44,8 +44,8 @@ def java(connect_java: ConnectJava) -> CuratorClient:
 
 @pytest.fixture
 def client(connect: Connect) -> KazooClient:
-    """A session of this process."""
-    return connect(timeout=SESSION)
+    """A session of this process; no test waits for its end."""
+    return connect(timeout=10.0)
 
 
 @pytest.fixture

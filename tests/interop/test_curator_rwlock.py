@@ -28,7 +28,9 @@ def lock_of(pair: ReadWriteLock, role: str) -> RLock:
 
 
 @roles
-def test_java_holds(java: CuratorClient, client: KazooClient, zk_path: str, held: str, wanted: str) -> None:
+def test_java_holds(
+    java: CuratorClient, client: KazooClient, zk_path: str, held: str, wanted: str, eventually: Eventually
+) -> None:
     """While Java reads we may read, and nothing else; when it gives up, we get in."""
     pair = ReadWriteLock(client, zk_path)
     lock, free = lock_of(pair, wanted), held == wanted == "read"
@@ -38,7 +40,7 @@ def test_java_holds(java: CuratorClient, client: KazooClient, zk_path: str, held
         assert lock.acquire(**how) is free
         if free:
             lock.release()
-    assert len(queue(client, zk_path)) == 1
+    eventually(lambda: len(queue(client, zk_path)) == 1)
     java.call(f"{held}.release", zk_path).result(LONG)
     assert lock.acquire(timeout=LONG)
     lock.release()
