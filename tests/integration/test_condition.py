@@ -155,7 +155,7 @@ def test_a_wait_that_times_out(timeout: float, zk: KazooClient, zk_path: str, ev
     with condition, condition:
         began = time.monotonic()
         assert condition.wait(timeout) is False
-        assert max(timeout, 0) <= time.monotonic() - began < 2
+        assert max(timeout, 0) <= time.monotonic() - began < 6  # and not as long as an answer may take
         assert condition._lock._recursion_count() == 2
         assert nodes(zk, zk_path) == []
         assert condition.wait_for(lambda: 0, timeout=0.05) == 0

@@ -230,17 +230,17 @@ def test_an_expiry_while_waiting(
 
 def test_a_timed_wait_keeps_its_deadline(connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually) -> None:
     """Whether nobody answers or nobody is reached, a timed wait returns False in time; a try at once."""
-    event = Event(connect(hosts=proxy.hosts, timeout=10, **FAST), zk_path)
+    event = Event(connect(hosts=proxy.hosts, timeout=20, **FAST), zk_path)
     event.set()
     for trouble in (lambda: proxy.stall(), lambda: (proxy.refuse(), proxy.cut())):
         trouble()
         began = time.monotonic()
         assert event.wait(0.3) is False
-        assert 0.25 < time.monotonic() - began < 3
+        assert 0.25 < time.monotonic() - began < 5
     eventually(lambda: not event.client.connected)
     began = time.monotonic()
     assert event.wait(0) is False
-    assert time.monotonic() - began < 1  # a question alone may take three times that
+    assert time.monotonic() - began < 4  # a question alone may take a third of the session timeout
     proxy.resume()
     assert event.wait(20)
 

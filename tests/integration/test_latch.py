@@ -165,12 +165,12 @@ def test_it_opens_in_the_gap(
 
 def test_a_timed_wait_keeps_its_deadline(connect: Connect, proxy: Proxy, zk_path: str) -> None:
     """While nobody answers, a timed wait returns False in time."""
-    latch = CountDownLatch(connect(hosts=proxy.hosts, timeout=10, **FAST), zk_path, 1)
+    latch = CountDownLatch(connect(hosts=proxy.hosts, timeout=20, **FAST), zk_path, 1)
     latch.count_down()
     proxy.stall()
     began = time.monotonic()
     assert latch.wait(0.3) is False
-    assert 0.25 < time.monotonic() - began < 3
+    assert 0.25 < time.monotonic() - began < 5
     proxy.resume()
     assert latch.wait(20)
 
