@@ -186,6 +186,7 @@ def test_the_negotiated_timeout(bench: Bench) -> None:
         assert session.timeout == session.link.timeout() == 6.0
         session.timeout = 0.0
         bench.cut(session)
+        ask(session, ("sync", "/"))  # answered once everybody was told of the new connection
         assert session.timeout == 6.0
         if not isinstance(bench, Simulated):
             session.link.client._session_timeout = 1  # what would be said if nothing was found
@@ -203,6 +204,7 @@ def test_the_clamped_timeout() -> None:
             assert session.timeout == session.link.timeout() == 4.0
             session.timeout = 0.0
             bench.cut(session)
+            ask(session, ("sync", "/"))  # answered once everybody was told of the new connection
             assert session.timeout == session.link.timeout() == 4.0
         finally:
             bench.close()
@@ -263,6 +265,7 @@ def test_a_lost_create(bench: Bench, path: str, applied: bool) -> None:
         create, behind = ask(session, *requests, sending=bench.unanswered(session))
         assert isinstance(create, kazoo_errors.ConnectionLoss)
         assert isinstance(behind, kazoo_errors.ConnectionLoss)
+        wait(session, lambda: session.link.connected)  # what is asked while others are told is lost, too
         _, names = ask(session, ("sync", path), ("children", path))
         assert len(names) == applied
         assert session.registry.session == before

@@ -152,8 +152,8 @@ def test_a_wait_ends_with_the_deadline(bench: Bench, path: str) -> None:
     def recipe() -> Steps:
         yield Make(path, b"")
         ticket = yield Begin(path)
-        yield Watch(ticket, (Get(path, ticket),))
         try:
+            yield Watch(ticket, (Get(path, ticket),))
             yield Wait(ticket)
         except DeadlinePassed:
             yield Discard(ticket)

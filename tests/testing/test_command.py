@@ -27,7 +27,7 @@ def test_runs_until_it_is_told_to_end(options: list[str], how: signal.Signals, c
         client.stop()
         client.close()
         process.send_signal(how)
-        output = process.communicate(timeout=20)
+        output = process.communicate(timeout=60)
     assert process.returncode == 0
     assert output == ("", "")
     assert not any(tmp_path.iterdir())
@@ -37,7 +37,7 @@ def test_runs_until_it_is_told_to_end(options: list[str], how: signal.Signals, c
 def test_what_cannot_start(tmp_path: Path) -> None:
     """A server that cannot start is a message and a failure, not a traceback."""
     with Server() as server, python(*COMMAND, "--port", str(server.port), folder=tmp_path) as process:
-        _, errors = process.communicate(timeout=20)
+        _, errors = process.communicate(timeout=60)
     assert process.returncode == 1
     assert "BindException" in errors
     assert "Traceback" not in errors

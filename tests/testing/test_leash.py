@@ -20,7 +20,7 @@ server.start()
 def test_exit_without_stop(tmp_path: Path) -> None:
     """A server that nobody stopped ends with the interpreter."""
     with python("-c", START, folder=tmp_path) as process:
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
     assert not any(tmp_path.iterdir())
     assert not processes_of(tmp_path)
 
@@ -31,7 +31,7 @@ def test_killed(how: signal.Signals, tmp_path: Path) -> None:
     with python("-c", START + "print(server.hosts, flush=True); signal.pause()", folder=tmp_path) as process:
         assert line_from(process).startswith("127.0.0.1:")
         process.send_signal(how)
-        process.wait(20)
+        process.wait(60)
         for folder in tmp_path.iterdir():
             wait_until_gone(folder)
 
@@ -52,7 +52,7 @@ Server().start()
 def test_killed_while_it_starts(tmp_path: Path) -> None:
     """A process killed in the very moment it has made the server's process leaves none."""
     with python("-c", KILLED_AT_ONCE, folder=tmp_path) as process:
-        assert process.wait(20) == -signal.SIGKILL
+        assert process.wait(60) == -signal.SIGKILL
         for folder in tmp_path.iterdir():
             wait_until_gone(folder)
 
@@ -62,7 +62,7 @@ def test_killed_after_the_server(tmp_path: Path) -> None:
     with python("-c", START + "server.kill(); print(flush=True); signal.pause()", folder=tmp_path) as process:
         line_from(process)
         process.kill()
-        process.wait(20)
+        process.wait(60)
         for folder in tmp_path.iterdir():
             wait_until_gone(folder)
 
@@ -88,6 +88,6 @@ def test_forked_child(tmp_path: Path) -> None:
         assert line_from(process) == "0 imok\n"
         line_from(process)
         process.kill()
-        process.wait(20)
+        process.wait(60)
         for folder in tmp_path.iterdir():
             wait_until_gone(folder)

@@ -18,7 +18,7 @@ def test_client(zk, zk_path):
 def test_same_server(zookeeper, zk):
     """Is on the same server as the tests before it."""
     assert len(zk.get_children("/")) == 2
-    assert zookeeper.mode() == "standalone"
+    assert zookeeper.status(timeout=10)["Mode"] == "standalone"
 
 def test_path(zk_path):
     """Tells which test it belongs to."""

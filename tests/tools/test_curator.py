@@ -157,7 +157,7 @@ def test_closed_session_interrupts_its_threads(
 def test_killed_peer_answers_with_errors(zookeeper: Server, zk: KazooClient, zk_path: str) -> None:
     """After kill nothing waits in vain, and the sessions last until they time out."""
     with CuratorPeer() as peer:
-        java = peer.client(zookeeper.hosts, session_timeout=2)
+        java = peer.client(zookeeper.hosts)
         java.call("mutex.acquire", zk_path, thread="one").result(20)
         waiting = java.call("mutex.acquire", zk_path, thread="two")
         peer.kill()
