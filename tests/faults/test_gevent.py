@@ -19,7 +19,7 @@ def test_greenlets(how: str, zookeeper: Server, zk_path: str) -> None:
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=240,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
