@@ -143,16 +143,16 @@ def test_a_timeout_during_a_disconnect(
     zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
     """Faults 8, 35: its time is up while it is cut off: notified or not, it says so truly once it is back."""
-    theirs, mine = Condition(connect(hosts=proxy.hosts, timeout=10, **FAST), zk_path), Condition(zk, zk_path)
+    theirs, mine = Condition(connect(hosts=proxy.hosts, timeout=30, **FAST), zk_path), Condition(zk, zk_path)
     for notified in (False, True):
-        future = in_thread(wait_in, theirs, 0.5)
+        future = in_thread(wait_in, theirs, 3.0)
         eventually(waiting(zk, zk_path, 1))
         proxy.refuse()
         proxy.cut()
         if notified:
             with mine:
                 mine.notify()
-        time.sleep(0.6)  # until its time is up
+        time.sleep(3.1)  # until its time is up
         assert not future.done()
         proxy.resume()
         assert future.result(20)[0] is notified

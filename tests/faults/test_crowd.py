@@ -16,11 +16,14 @@ WAITERS = 1000
 THREADS = 400  # each with two requests under way, where the pipe holds 278
 
 
-def test_hundreds_of_threads_on_one_client(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
+def test_hundreds_of_threads_on_one_client(
+    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually, in_thread: InThread
+) -> None:
     """Fault 26: however many requests are under way at once, nobody waits for kazoo with what kazoo waits for."""
+    client = connect(timeout=60)  # so many threads may keep the heartbeat waiting for long
 
     def work(number: int) -> int:
-        lock = Lock(zk, f"{zk_path}/{number}")
+        lock = Lock(client, f"{zk_path}/{number}")
         for _ in range(3):
             with lock:
                 pass
@@ -28,7 +31,7 @@ def test_hundreds_of_threads_on_one_client(zk: KazooClient, zk_path: str, in_thr
 
     futures = [in_thread(work, number) for number in range(THREADS)]
     assert [future.result(60) for future in futures] == list(range(THREADS))
-    assert all(queued(zk, f"{zk_path}/{number}", 0)() for number in range(THREADS))
+    eventually(lambda: all(queued(zk, f"{zk_path}/{number}", 0)() for number in range(THREADS)))
 
 
 def test_a_thousand_waiters(
@@ -41,14 +44,15 @@ def test_a_thousand_waiters(
     in_thread: InThread,
 ) -> None:
     """Fault 33: each release wakes one, by one event; it lists once, or not at all where its own process released."""
-    clients = [connect(hosts=proxy.hosts, timeout=30) for _ in range(4)]
+    # So many threads may keep a heartbeat waiting for long, also that of a client that has none of them.
+    clients = [connect(hosts=proxy.hosts, timeout=60) for _ in range(4)]
     order: list[int] = []
 
     def work(lock: Lock) -> None:
         with lock:
             order.append(lock.fencing_token)
 
-    held = Lock(zk, zk_path)
+    held = Lock(connect(timeout=60), zk_path)
     held.acquire()
     waiting = [in_thread(work, Lock(clients[n % 4], zk_path)) for n in range(WAITERS)]
     eventually(lambda: len(zk.get_children(zk_path)) == WAITERS + 1, patience=60)

@@ -48,13 +48,13 @@ def test_the_quorum_is_lost_and_regained(ensemble: Ensemble, in_thread: InThread
         lost = mine.lost
         waiting = in_thread(theirs.acquire)
         eventually(queued(one, "/quorum", 2))
-        frozen = ensemble.followers()
+        frozen = [server for server in ensemble.servers if server is not leader]
         for server in frozen:
             server.freeze()
         began = time.monotonic()
         assert Lock(other, "/another").acquire(timeout=0.5) is False
-        assert time.monotonic() - began < 3
-        assert lost.wait(SESSION)  # by our own clock: nobody could tell
+        assert time.monotonic() - began < 10
+        assert lost.wait(3 * SESSION)  # by our own clock: nobody could tell
         assert not waiting.done()
         for server in frozen:
             server.thaw()
@@ -68,20 +68,20 @@ def test_the_quorum_is_lost_and_regained(ensemble: Ensemble, in_thread: InThread
 
 def test_the_leader_is_killed(ensemble: Ensemble, in_thread: InThread, eventually: Eventually) -> None:
     """Fault 12: an election within the session costs nobody a hold or a place, wherever the clients connect to."""
-    with connected(ensemble.hosts, 30) as one, connected(ensemble.hosts, 30) as other:
+    with connected(ensemble.hosts, 60) as one, connected(ensemble.hosts, 60) as other:
         mine, theirs = Lock(one, "/leader"), Lock(other, "/leader")
         mine.acquire()
-        token = mine.fencing_token
+        token, session = mine.fencing_token, one.client_id[0]
         waiting = in_thread(lambda: theirs.acquire() and theirs.fencing_token)
         eventually(queued(one, "/leader", 2))
         killed = ensemble.leader()
         killed.kill()
         ensemble.leader()
         assert mine.locked()  # waits for the service
-        assert mine.owner().session == one.client_id[0]
+        assert mine.owner().session == session
         assert (mine.fencing_token, waiting.done()) == (token, False)
         mine.release()
-        assert waiting.result(30) > token
+        assert waiting.result(60) > token
         killed.restart()
         theirs.release()
         eventually(queued(one, "/leader", 0))
@@ -103,7 +103,7 @@ def test_a_rolling_restart_under_load(ensemble: Ensemble, in_thread: InThread, e
 
     rolled: list[bool] = []
     with contextlib.ExitStack() as stack:
-        clients = [stack.enter_context(connected(ensemble.hosts, 30)) for _ in range(3)]
+        clients = [stack.enter_context(connected(ensemble.hosts, 60)) for _ in range(3)]
         working = [in_thread(work, client) for client in clients for _ in range(2)]
         for server in ensemble.servers:
             server.kill()
@@ -130,11 +130,12 @@ def test_a_follower_cut_off_from_its_leader(in_thread: InThread, eventually: Eve
             return Peer(way.server_address[1], peer.election)  # a proxied election would take long
 
         # The leader gives a silent follower up after twice the time after which it gives its sessions up.
-        ensemble = stack.enter_context(Ensemble(route=route, settings={"syncLimit": 40}))
-        leader, follower = ensemble.leader(), ensemble.followers()[0]
+        ensemble = stack.enter_context(Ensemble(route=route, settings={"syncLimit": 60}))
+        leader = ensemble.leader()
+        follower = next(server for server in ensemble.servers if server is not leader)
         number = {server: n for n, server in enumerate(ensemble.servers, 1)}
-        one = stack.enter_context(connected(follower.hosts, 4))
-        other = stack.enter_context(connected(leader.hosts, 4))
+        one = stack.enter_context(connected(follower.hosts, 6))
+        other = stack.enter_context(connected(leader.hosts, 6))
         mine, theirs = Lock(one, "/cut-off"), Lock(other, "/cut-off")
         mine.acquire()
         lost = mine.lost

@@ -29,6 +29,8 @@ from tests.kinds import Kind, against, every
 from zkconcurrent import Condition, Lock, ReadWriteLock, RLock, Semaphore
 
 PACKAGE = str(Path(zkconcurrent.__file__).parent)
+# Short, as what an interrupt leaves is found by heartbeats; but no lease ends although the machine is busy.
+SESSION = 4.0
 
 
 def _signals_come_here(line: str) -> bool:
@@ -117,7 +119,7 @@ def test_acquire_interrupted_at_every_line(
     kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
 ) -> None:
     """A free lock: the acquire either is interrupted and leaves nothing, or has succeeded."""
-    lock, other = kind(connect(timeout=2), zk_path), against(kind)(zk, zk_path)
+    lock, other = kind(connect(timeout=SESSION), zk_path), against(kind)(zk, zk_path)
     lock.acquire()
     lock.release()
     total = lines_of(lock.acquire)
@@ -142,7 +144,7 @@ def test_a_waiter_interrupted_at_every_line(
     kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
 ) -> None:
     """A held lock, with a deadline: wherever the waiter is interrupted, nothing of it holds the queue up."""
-    lock, held = kind(connect(timeout=2), zk_path), against(kind)(zk, zk_path)
+    lock, held = kind(connect(timeout=SESSION), zk_path), against(kind)(zk, zk_path)
     with held:
         total = lines_of(lambda: lock.acquire(timeout=0.02))
         for line in range(1, total + 20):
@@ -162,7 +164,7 @@ def test_a_waiter_interrupted_twice(
     kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually, in_thread: InThread
 ) -> None:
     """Ctrl-C, and again at every line of what the first one has to do: nothing of the waiter is left for anybody."""
-    client = connect(timeout=2)
+    client = connect(timeout=SESSION)
     lock, held = kind(client, zk_path), against(kind)(client, zk_path)
 
     def hold(until: threading.Event) -> None:
@@ -214,7 +216,7 @@ def test_release_interrupted_at_every_line(
     kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
 ) -> None:
     """Either the lock is held still, and can be released again, or it is free; leaving a with block always frees it."""
-    assert interrupt_releases(kind(connect(timeout=2), zk_path), queued(zk, zk_path, 0), eventually) > 20
+    assert interrupt_releases(kind(connect(timeout=SESSION), zk_path), queued(zk, zk_path, 0), eventually) > 20
 
 
 @pytest.mark.usefixtures("uncollected")
@@ -246,7 +248,7 @@ def test_a_downgrade_interrupted_at_every_line(
     zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
 ) -> None:
     """A read lock taken while writing: an interrupt leaves no read node, and the write lock as it was."""
-    pair, other = ReadWriteLock(connect(timeout=2), zk_path), ReadWriteLock(zk, zk_path)
+    pair, other = ReadWriteLock(connect(timeout=SESSION), zk_path), ReadWriteLock(zk, zk_path)
     with pair.write_lock:
         token = pair.write_lock.fencing_token
         total = lines_of(pair.read_lock.acquire)
@@ -271,7 +273,7 @@ def test_a_waiter_for_an_event_interrupted_at_every_line(
     connect: Connect, zk_path: str, eventually: Eventually
 ) -> None:
     """Nothing of a wait is left, set flag or not, and the event goes on as it was."""
-    event = zkconcurrent.Event(connect(timeout=2), zk_path)
+    event = zkconcurrent.Event(connect(timeout=SESSION), zk_path)
     session = event._session
     event.set()
     for timeout, expected in ((5, True), (0.02, False)):
@@ -297,7 +299,7 @@ def test_a_change_of_an_event_interrupted_at_every_line(
     what: str, zk: KazooClient, connect: Connect, zk_path: str
 ) -> None:
     """The flag is as it was or as it shall be, the epoch fits, and the change can be made again."""
-    event = zkconcurrent.Event(connect(timeout=2), zk_path)
+    event = zkconcurrent.Event(connect(timeout=SESSION), zk_path)
     back = "clear" if what == "set" else "set"
     event.set()
     if what == "set":
@@ -321,7 +323,7 @@ def test_a_change_of_an_event_interrupted_at_every_line(
 
 def test_a_count_interrupted_at_every_line(connect: Connect, zk_path: str, eventually: Eventually) -> None:
     """A count that is interrupted has counted once or not at all, and what waits at the latch is not disturbed."""
-    latch = zkconcurrent.CountDownLatch(connect(timeout=2), zk_path, 1_000_000)
+    latch = zkconcurrent.CountDownLatch(connect(timeout=SESSION), zk_path, 1_000_000)
     latch.count_down()
     total = lines_of(latch.count_down)
     for line in range(1, total + 20):
@@ -355,7 +357,7 @@ def test_a_multilock_interrupted_at_every_line(
     zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
 ) -> None:
     """All or none: an interrupted acquire leaves no lock held, also when the last is held by somebody else."""
-    client, paths = connect(timeout=2), [f"{zk_path}/{name}" for name in "ab"]
+    client, paths = connect(timeout=SESSION), [f"{zk_path}/{name}" for name in "ab"]
     lock, last = zkconcurrent.MultiLock([Lock(client, path) for path in paths]), Lock(zk, paths[-1])
 
     def acquire(timeout: float) -> None:
@@ -366,7 +368,7 @@ def test_a_multilock_interrupted_at_every_line(
     for held, timeout, file in ((0, 5.0, ""), (1, 0.03, "_multilock.py")):
         if held:
             last.acquire()
-        total = lines_of(lambda timeout=timeout: acquire(timeout), file)
+        total = lines_of(lambda: acquire(5.0), file)  # long enough for the locks that are free
         for line in range(1, total + 20):
             hook = InterruptAt(line, file)
             try:
@@ -386,7 +388,7 @@ def test_a_multilocks_release_interrupted_at_every_line(
     zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
 ) -> None:
     """Either it is held still, as a whole, and can be released again, or all is free."""
-    client, paths = connect(timeout=2), [f"{zk_path}/{name}" for name in "ab"]
+    client, paths = connect(timeout=SESSION), [f"{zk_path}/{name}" for name in "ab"]
     lock = zkconcurrent.MultiLock([Lock(client, path) for path in paths])
     assert interrupt_releases(lock, lambda: left(zk, paths) == 0, eventually) > 40
 
@@ -400,7 +402,7 @@ def test_permits_interrupted_at_every_line_of_acquire(
     zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
 ) -> None:
     """Free permits: the acquire either is interrupted and leaves nothing, or has all of them."""
-    semaphore, other = Semaphore(connect(timeout=2), zk_path, 2), Semaphore(zk, zk_path, 2)
+    semaphore, other = Semaphore(connect(timeout=SESSION), zk_path, 2), Semaphore(zk, zk_path, 2)
     semaphore.acquire(permits=2)
     semaphore.release(2)
     total = lines_of(lambda: semaphore.acquire(permits=2))
@@ -425,7 +427,7 @@ def test_a_waiter_for_permits_interrupted_at_every_line(
     zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
 ) -> None:
     """No permit is free, with a deadline: wherever the first in the queue is interrupted, it holds nobody up."""
-    semaphore, held = Semaphore(connect(timeout=2), zk_path), Semaphore(zk, zk_path)
+    semaphore, held = Semaphore(connect(timeout=SESSION), zk_path), Semaphore(zk, zk_path)
     with held:
         total = lines_of(lambda: semaphore.acquire(timeout=0.02))
         for line in range(1, total + 5):
@@ -444,7 +446,7 @@ def test_release_of_permits_interrupted_at_every_line(
     zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
 ) -> None:
     """Either all permits are held still, and can be released again, or all are free; none is added."""
-    semaphore = Semaphore(connect(timeout=2), zk_path, 2)
+    semaphore = Semaphore(connect(timeout=SESSION), zk_path, 2)
     semaphore.acquire(permits=2)
     total = lines_of(lambda: semaphore.release(2))
     for line in range(1, total + 20):
@@ -469,7 +471,7 @@ def test_a_wait_interrupted_at_every_line(
 
     The time is up at once, so that all of a wait is run: giving the lock up, waiting, withdrawing, taking it again.
     """
-    client = connect(timeout=2)
+    client = connect(timeout=SESSION)
     lock = kind(client, f"{zk_path}/lock")
     condition = Condition(client, f"{zk_path}/condition", lock)
     levels = 2 if kind is RLock else 1

@@ -67,7 +67,7 @@ def check_the_end(held: Lock, server: Server) -> None:
     """Another client that comes while the lock is held is refused, and leaves the holder alone."""
     with server.client() as other:
         with pytest.raises(SequenceExhaustedError, match="fall idle"):
-            Lock(other, PATH).acquire(timeout=5)
+            Lock(other, PATH).acquire(timeout=20)
         (name,) = other.get_children(PATH)
         assert name.endswith(str(LAST - 1))
         assert held.owner() is not None
