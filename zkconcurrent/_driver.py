@@ -378,9 +378,22 @@ def release(session: Session, ticket: Ticket, deadline: float | None = None) -> 
         deadline: what is done after it is to take no more than a moment.
     """
     held = ticket.state is State.HELD
-    if not session.discard(ticket) or session.link.on_own_thread():
+    if session.discard(ticket):
+        await_gone(session, ticket, deadline, held=held)
+
+
+def await_gone(session: Session, ticket: Ticket, deadline: float | None = None, *, held: bool = True) -> None:
+    """Wait until the node of a ticket that was given up is gone; not for long, as the keeper goes on.
+
+    Args:
+        session: the ticket's.
+        ticket: what held, or waited.
+        deadline: what is done after it is to take no more than a moment.
+        held: else, too, it is to take no more than a moment.
+    """
+    if session.link.on_own_thread():
         return
-    # The rest only once it is sent, as somebody waits for that.
+    # Only now, once the delete is sent, as somebody waits for that.
     event = session.link.signal()
     ticket.wake = event.set
     now = session.now()
@@ -389,6 +402,6 @@ def release(session: Session, ticket: Ticket, deadline: float | None = None) -> 
     while not session.is_discarded(ticket) and session.link.connected:
         left = until - session.now()
         if left <= 0:
-            return  # the keeper goes on
+            return
         event.wait(left)
         event.clear()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ._base import Contender, LockFace
-from ._driver import Driver, release
+from ._driver import Driver, await_gone
 from ._face import until, who_i_am
 from ._kazoo import KazooClient
 from ._place import Hold, lost_error
@@ -138,7 +138,7 @@ class Semaphore(LockFace):
             self._give_back(holds)
         if holds:
             log.debug("released %s", [hold.ticket for hold in holds])
-            release(self._session, holds[-1].ticket)  # its delete was sent last
+            await_gone(self._session, holds[-1].ticket)  # its delete was sent last
         if n > len(holds):
             adding = add(self._layout, n - len(holds), str(uuid.uuid4()))
             self._place.known = self._run(adding)

@@ -16,6 +16,7 @@ from kazoo.exceptions import NoNodeError
 from tests.conftest import Connect, Eventually, InThread
 from tests.integration.test_locks import NODE, queued
 from tests.integration.test_losses import expire, run_out
+from tests.tools.proxy import Proxy
 from zkconcurrent import BoundedSemaphore, ForeignNodeError, Lock, LockLostError, Semaphore
 from zkconcurrent._ops import StartAgain
 from zkconcurrent._recipes.semaphore import Layout, take
@@ -299,6 +300,19 @@ def test_whose_permits_are_released(zk: KazooClient, zk_path: str, in_thread: In
     semaphore.release()
     with pytest.raises(RuntimeError, match="not held"):
         _ = semaphore.fencing_token
+    assert out(zk, zk_path, 0)()
+
+
+@both
+def test_a_release_on_a_slow_link(
+    kind: type[Semaphore], connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str
+) -> None:
+    """It returns when the permits are free for everybody, for as long as the service answers at all."""
+    semaphore = kind(connect(hosts=proxy.hosts, timeout=30), zk_path, 3)
+    assert semaphore.acquire(permits=2)
+    proxy.delay(0.3)
+    semaphore.release(2)
+    zk.sync(zk_path)
     assert out(zk, zk_path, 0)()
 
 

@@ -327,7 +327,7 @@ MUTANTS = [
     ),
     _one(
         "found: the patience of clean-ups adds up",
-        "_driver:release",
+        "_driver:await_gone",
         "until = now if deadline is None else min(now, deadline)",
         "until = now",
     ),

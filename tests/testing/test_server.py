@@ -7,7 +7,9 @@ import socket
 import tempfile
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kazoo.client import KazooClient, KazooState
@@ -193,6 +195,29 @@ def test_expire(shared: Server) -> None:
         assert is_back.wait(10)
         assert KazooState.LOST in states
         assert client.client_id != session
+
+
+def test_expire_as_the_client_comes_back(
+    shared: Server, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
+) -> None:
+    """A client that is back in its session before that is closed is cut off again, until it is over."""
+    with shared.client(timeout=30) as client, shared.client() as other:
+        client.create("/late", ephemeral=True)
+        client_of, entered = shared.client, []
+
+        @contextmanager
+        def slow_client(**options: Any) -> Iterator[KazooClient]:
+            with client_of(**options) as second:
+                yield second
+                if not entered:
+                    eventually(lambda: not second.connected)
+                entered.append(second)
+
+        monkeypatch.setattr(shared, "client", slow_client)
+        shared.expire(client)
+        other.sync("/")
+        assert other.exists("/late") is None
+        assert len(entered) > 1
 
 
 def test_expire_without_a_session(shared: Server) -> None:
