@@ -42,8 +42,8 @@ def proxy(zookeeper: Server) -> Iterator[Proxy]:
 
 @pytest.fixture
 def counted(connect: Connect, proxy: Proxy) -> Iterator[KazooClient]:
-    """A client whose requests are counted, with few heartbeats: cut short by a block's end, one looks like a sync."""
-    return connect(hosts=proxy.hosts, timeout=60)
+    """A client whose requests are counted."""
+    return connect(hosts=proxy.hosts)
 
 
 def answered(count: Count, name: str, n: int = 1) -> Callable[[], bool]:

@@ -30,7 +30,7 @@ class Count:
 
     @property
     def heartbeats(self) -> int:
-        """How many `sync` + `getEphemerals` pairs were sent."""
+        """How many heartbeats were sent, each of which asks for `getEphemerals`."""
         return sum(1 for each in self._sent() if each.heartbeat and each.name == "getEphemerals")
 
     @property

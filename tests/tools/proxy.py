@@ -31,8 +31,6 @@ __all__ = ["Count", "Message", "Proxy", "Strike"]
 T = TypeVar("T")
 Effect = Literal["pass", "hold", "lose answer", "lose request"]
 
-PAIR_GAP = 0.1  # seconds within which the second request of a heartbeat has followed the first
-
 
 @final
 class Strike:
@@ -213,15 +211,7 @@ class Proxy:
         try:
             yield count
         finally:
-            # A heartbeat of which the block saw only the sync would be taken for a sync.
-            deadline = time.monotonic() + PAIR_GAP
-            while self._call(self._half_paired) and time.monotonic() < deadline:
-                time.sleep(0.001)
             self._call(lambda: self._counts.remove(count))
-
-    def _half_paired(self) -> bool:
-        recent = time.monotonic() - PAIR_GAP
-        return any(link.dialogue.sync is not None and link.dialogue.sync.time > recent for link in self._links)
 
     # The loop.
 

@@ -119,7 +119,7 @@ def test_session_is_opened_and_closed_in_the_count(proxy: Proxy, connect: Connec
 
 
 def test_heartbeats_are_counted_apart(proxy: Proxy, client: KazooClient, path: str) -> None:
-    """A sync with a getEphemerals behind it is a heartbeat and no sync; a sync for its own sake is one."""
+    """A sync of the root is a heartbeat's and no sync, one for its own sake is one."""
     with proxy.counting() as count:
         heartbeat(client)
         client.sync(path)

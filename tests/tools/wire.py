@@ -72,7 +72,7 @@ class Message:
         error: the error code of an answer, 0 for none.
         zxid: of an answer.
         request: what an answer answers.
-        heartbeat: whether it is one half of a `sync` + `getEphemerals` pair.
+        heartbeat: whether it is a heartbeat's, `sync` of "/" or `getEphemerals`, of a client that has no chroot.
     """
 
     kind: Literal["request", "answer", "event"]
@@ -100,14 +100,12 @@ class Dialogue:
         connection: its number.
         session: the session's id, 0 until it is known.
         outstanding: the requests not answered yet, oldest first.
-        sync: the last `sync`, while a `getEphemerals` would still make a heartbeat of it.
     """
 
     def __init__(self, connection: int) -> None:
         self.connection = connection
         self.session = 0
         self.outstanding: list[Message] = []
-        self.sync: Message | None = None
         self._framed = True
         self._opened = self._accepted = False
         self._to_server, self._to_client = bytearray(), bytearray()
@@ -146,20 +144,10 @@ class Dialogue:
         else:
             self._opened = True
             (message.session,) = struct.unpack_from("!q", frame, 20)
-        self._pair(message)
+        # Whoever else syncs, syncs what it reads.
+        message.heartbeat = message.name == "getEphemerals" or (message.name, message.path) == ("sync", "/")
         self.outstanding.append(message)
         return message
-
-    def _pair(self, message: Message) -> None:
-        # Two threads may get between the two requests of a pair; a sync that was answered before another request
-        # came was a sync for its own sake.
-        if message.name == "sync":
-            self.sync = message
-        elif message.name == "getEphemerals" and self.sync is not None:
-            self.sync.heartbeat = message.heartbeat = True
-            self.sync = None
-        elif message.name != "ping" and self.sync not in self.outstanding:
-            self.sync = None
 
     def _answer(self, frame: bytes, now: float) -> Message:
         if not self._accepted:
