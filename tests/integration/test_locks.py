@@ -19,6 +19,7 @@ from kazoo.security import make_digest_acl
 import zkconcurrent
 from tests.conftest import Connect, Eventually, InThread
 from tests.kinds import Kind, against, every, read_lock, reentrant, write_lock
+from tests.tools.proxy import Proxy
 from zkconcurrent import Lock, LockLostError, RLock
 
 NODE = re.compile(r"_c_[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}-(.+)(\d{10})\Z")
@@ -101,6 +102,17 @@ def test_a_timed_out_acquire_leaves_nothing(
     with mine:
         assert theirs.acquire(timeout=0.05) is False
         eventually(queued(zk, zk_path, 1))
+
+
+@every
+def test_a_release_on_a_slow_link(kind: Kind, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
+    """It returns when the lock is free for everybody, for as long as the service answers at all."""
+    lock = kind(connect(hosts=proxy.hosts, timeout=30), zk_path)
+    lock.acquire()
+    proxy.delay(0.3)
+    lock.release()
+    zk.sync(zk_path)
+    assert queued(zk, zk_path, 0)()
 
 
 @every
