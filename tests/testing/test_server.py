@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from kazoo.client import KazooClient, KazooState
+from kazoo.handlers.threading import KazooTimeoutError
 
 from tests.conftest import Eventually
 from tests.testing.processes import processes_of
@@ -203,13 +204,16 @@ def test_expire_as_the_client_comes_back(
     """A client that is back in its session before that is closed is cut off again, until it is over."""
     with shared.client(timeout=30) as client, shared.client() as other:
         client.create("/late", ephemeral=True)
-        client_of, entered = shared.client, []
+        client_of, entered = shared.client, list[Any]()
 
         @contextmanager
         def slow_client(**options: Any) -> Iterator[KazooClient]:
+            if not entered:
+                entered.append(None)
+                raise KazooTimeoutError
             with client_of(**options) as second:
                 yield second
-                if not entered:
+                if len(entered) == 1:
                     eventually(lambda: not second.connected)
                 entered.append(second)
 
@@ -217,7 +221,7 @@ def test_expire_as_the_client_comes_back(
         shared.expire(client)
         other.sync("/")
         assert other.exists("/late") is None
-        assert len(entered) > 1
+        assert len(entered) > 2
 
 
 def test_expire_without_a_session(shared: Server) -> None:

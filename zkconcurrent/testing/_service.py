@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
+
+PATIENCE = 10.0  # seconds; kazoo's `start()` has more
 
 
 class Service(ABC):
@@ -45,10 +48,16 @@ class Service(ABC):
         Raises:
             ValueError: The client is not connected, so that its session is not known.
         """
+        from kazoo.handlers.threading import KazooTimeoutError
+
         session = client.client_id
         if session is None:
             raise ValueError("the client is not connected: there is no session to expire")
-        entered = session
+        entered, until = session, time.monotonic() + PATIENCE
         while entered is None or entered[0] == session[0]:  # the client, back before it was closed, cut us off
-            with self.client(client_id=session) as second:
-                entered = second.client_id
+            try:
+                with self.client(client_id=session) as second:
+                    entered = second.client_id
+            except KazooTimeoutError:  # so soon that kazoo takes it for not connected at all
+                if time.monotonic() > until:
+                    raise
