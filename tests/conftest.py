@@ -10,13 +10,17 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, settings
 from kazoo.client import KazooClient
 
+from zkconcurrent._session import Session
 from zkconcurrent.testing import Server
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 # A run in the background of a shell inherits that Ctrl-C is ignored, and so would what the tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -91,6 +95,37 @@ def connect(zookeeper: Server) -> Iterator[Connect]:
     for client in clients:
         client.stop()
         client.close()
+
+
+class Hands:
+    """The clock by which a session's deadlines pass, moved by hand within the block.
+
+    Attributes:
+        seen: what it showed whoever looked, in seconds since the block began.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session, self._now = session, session.now
+        self._began, self._passed = session.now(), 0.0
+        self.seen: list[float] = []
+
+    def now(self) -> float:
+        """Show the time."""
+        passed = self._passed
+        self.seen.append(passed)
+        return self._began + passed
+
+    def move(self, passed: float) -> None:
+        """Have so many seconds passed, and all who wait look."""
+        self._passed = passed
+        self._session.unpark()
+
+    def __enter__(self) -> Self:
+        self._session.now = self.now
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._session.now = self._now
 
 
 @pytest.fixture

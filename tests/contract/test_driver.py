@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Callable, Generator
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 from kazoo.exceptions import ConnectionLoss, NoNodeError
 
-from tests.contract.bench import Bench, ask, wait
+from tests.contract.bench import Bench, Real, ask, wait
 from zkconcurrent import _driver
 from zkconcurrent._driver import Driver
 from zkconcurrent._errors import ClientError
@@ -394,24 +393,39 @@ def test_a_multi_is_answered_as_a_whole(bench: Bench, path: str) -> None:
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["create", "multi"])
-def test_a_thread_that_looks_before_its_node_is_known(bench: Bench, path: str, whole: bool) -> None:
+def test_a_thread_that_looks_before_its_node_is_known(
+    bench: Bench, path: str, whole: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Woken by something else while its answer is being taken, it goes on only when the node has its name."""
+    park = Driver._park
+    parked: list[Driver] = []
+
+    def note(self: Driver, bound: float | None = None) -> bool:
+        parked.append(self)
+        return park(self, bound)
+
+    monkeypatch.setattr(Driver, "_park", note)
 
     def recipe(session: Any) -> Steps:
         yield MakeContainer(path)
         ticket = yield Begin(path)
-        made = session.made
+        made, known = session.made, []
+
+        def has_looked() -> bool:
+            session.unpark()
+            return len(parked) > 1 or bool(known)
 
         def slowly(*answer: Any) -> None:
-            session.unpark()
-            time.sleep(0.05)  # for the thread that waits to look
+            if isinstance(bench, Real):  # in the simulation nobody looks meanwhile
+                parked.clear()
+                wait(session, has_looked)
             made(*answer)
 
         session.made = slowly
         create = Create(ticket, ROLE, b"")
         yield Multi(ticket, (create,)) if whole else create
-        name = ticket.name
-        assert (yield Children(path)) == [name]
+        known.append(ticket.name)
+        assert (yield Children(path)) == known
 
     drive(bench, path, recipe)
 

@@ -7,7 +7,7 @@ import time
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import Connect, Eventually, InThread
+from tests.conftest import Connect, Eventually, Hands, InThread
 from tests.faults.test_connection import FAST
 from tests.faults.test_processes import SESSION, SLACK, Spawn, heard, party, tell
 from tests.integration.test_condition import nodes, nothing_left, wait_in, waiting
@@ -145,17 +145,19 @@ def test_a_timeout_during_a_disconnect(
     """Faults 8, 35: its time is up while it is cut off: notified or not, it says so truly once it is back."""
     theirs, mine = Condition(connect(hosts=proxy.hosts, timeout=30, **FAST), zk_path), Condition(zk, zk_path)
     for notified in (False, True):
-        future = in_thread(wait_in, theirs, 3.0)
-        eventually(waiting(zk, zk_path, 1))
-        proxy.refuse()
-        proxy.cut()
-        if notified:
-            with mine:
-                mine.notify()
-        time.sleep(3.1)  # until its time is up
-        assert not future.done()
-        proxy.resume()
-        assert future.result(20)[0] is notified
+        with Hands(theirs._session) as clock:
+            future = in_thread(wait_in, theirs, 60)
+            eventually(waiting(zk, zk_path, 1))
+            proxy.refuse()
+            proxy.cut()
+            if notified:
+                with mine:
+                    mine.notify()
+            clock.move(61)
+            eventually(lambda clock=clock: clock.seen.count(61) > 2)  # it has found that its time is up
+            assert not future.done()
+            proxy.resume()
+            assert future.result(20)[0] is notified
         assert nodes(zk, zk_path) == []
 
 

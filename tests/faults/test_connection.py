@@ -12,7 +12,7 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.protocol.states import KazooState
 
-from tests.conftest import Connect, Eventually, InThread
+from tests.conftest import Connect, Eventually, Hands, InThread
 from tests.integration.test_locks import queued
 from tests.integration.test_semaphore import out, waiting
 from tests.kinds import Kind, every
@@ -371,19 +371,17 @@ def test_a_deadline_is_one_for_the_whole_call(
     for number, lock in enumerate(ahead[1:]):
         others.append(in_thread(lock.acquire))
         eventually(queued(zk, zk_path, number + 2))
-
-    def give_up() -> float:
-        began = time.monotonic()
-        assert me.acquire(timeout=4) is False
-        return time.monotonic() - began
-
-    mine = in_thread(give_up)
-    eventually(queued(zk, zk_path, 5))
-    for lock, got in zip(ahead, others, strict=False):
-        time.sleep(1.2)  # within the deadline, which this must not move
-        lock.release()
-        got.result(10)
-    assert mine.result(20) < 7  # counted anew from the last of these, it would be more
+    with Hands(me._session) as clock:
+        mine = in_thread(me.acquire, timeout=40)
+        eventually(queued(zk, zk_path, 5))
+        for passed, lock, got in zip((12, 24, 36), ahead, others, strict=False):
+            clock.move(passed)  # within the deadline, which this must not move
+            eventually(lambda passed=passed: clock.seen.count(passed) > 1)
+            lock.release()
+            got.result(10)
+        assert not mine.done()
+        clock.move(41)
+        assert mine.result(20) is False
     ahead[-1].release()
 
 

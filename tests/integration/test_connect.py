@@ -256,12 +256,17 @@ def test_an_interrupt(in_thread: InThread, monkeypatch: pytest.MonkeyPatch) -> N
 
     def begin(self: zkconcurrent.Client) -> object:
         live = start(self)
-        begun.set()
+        wait = live.wait
+
+        def begin_to_wait(timeout: float) -> bool:
+            begun.set()
+            return wait(timeout)
+
+        live.wait = begin_to_wait
         return live
 
     def strike() -> None:
         assert begun.wait(10)
-        time.sleep(0.3)
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     monkeypatch.setattr(zkconcurrent.Client, "start_async", begin)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kazoo.client import KazooClient
 
-from tests.conftest import Connect, Eventually, InThread
+from tests.conftest import Connect, Eventually, Hands, InThread
 from tests.integration.test_locks import queued
 from tests.integration.test_losses import ways
 from zkconcurrent import ClientError, Lock, LockLostError, MultiLock, ReadWriteLock, RLock
@@ -86,24 +86,18 @@ def test_one_deadline_for_the_whole(
     """The time that the first takes is not there for the second."""
     a, b = Lock(connect(), f"{zk_path}/a"), Lock(connect(), f"{zk_path}/b")
     mine = MultiLock([Lock(zk, a.path), Lock(zk, b.path)])
-    session = mine.locks[0]._session
-    now, began, passed = session.now, session.now(), [0.0]
-    session.now = lambda: began + passed[0]
-    with b:
+    with b, Hands(mine.locks[0]._session) as clock:
         a.acquire()
         waiting = in_thread(mine.acquire, timeout=30)
         eventually(queued(zk, a.path, 2))
-        passed[0] = 20  # of its time, at the first
+        clock.move(20)  # of its time, at the first
         a.release()
         eventually(queued(zk, b.path, 2))
-        passed[0] = 29
-        session.unpark()
-        time.sleep(0.1)  # it has looked
+        clock.move(29)
+        eventually(lambda: clock.seen.count(29) > 2)  # to wait on takes two looks, and to find that it may one more
         assert not waiting.done()
-        passed[0] = 31
-        session.unpark()
+        clock.move(31)
         assert waiting.result(10) is False
-    session.now = now
     with mine:
         pass
 
