@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import Connect, Eventually, InThread
+from tests.conftest import Connect, Eventually, Hands, InThread
 from tests.integration.test_locks import queued
 from tests.integration.test_losses import expire, operate, run_out
 from tests.kinds import AnyLock, Kind, unfair
@@ -99,28 +99,25 @@ def test_other_processes_get_their_turn_by_time(
     """After 50 ms the lock is not handed on any more: another process that waits gets it."""
     monkeypatch.setattr(_gate, "LOOK_AGAIN", 1000.0)  # who looks by itself may be quicker than who is woken
     lock, other = kind(zk, zk_path), kind(connect(), zk_path)
-    now, late = lock._session.now, [0.0]
-    frozen = now()
-    lock._session.now = lambda: frozen + late[0]
     releases = [threading.Event() for _ in range(3)]
-    lock.acquire()
-    token = lock.fencing_token
-    theirs = in_thread(visit, other)
-    eventually(queued(zk, zk_path, 2))
-    ours = []
-    for n, each in enumerate(releases):
-        ours.append(in_thread(visit, lock, each))
-        eventually(at_the_gate(lock, n + 1))
-    late[0] = 0.049
-    lock.release()
-    releases[0].set()
-    assert ours[0].result(20) == token
-    eventually(lambda: "<locked" in repr(lock))  # who is next has taken it, and in time
-    late[0] = 0.051
-    releases[1].set()
-    assert ours[1].result(20) == token
-    assert theirs.result(20) > token
-    lock._session.now = now
+    with Hands(lock._session) as clock:
+        lock.acquire()
+        token = lock.fencing_token
+        theirs = in_thread(visit, other)
+        eventually(queued(zk, zk_path, 2))
+        ours = []
+        for n, each in enumerate(releases):
+            ours.append(in_thread(visit, lock, each))
+            eventually(at_the_gate(lock, n + 1))
+        clock.move(0.049)
+        lock.release()
+        releases[0].set()
+        assert ours[0].result(20) == token
+        eventually(lambda: "<locked" in repr(lock))  # who is next has taken it, and in time
+        clock.move(0.051)
+        releases[1].set()
+        assert ours[1].result(20) == token
+        assert theirs.result(20) > token
     releases[2].set()
     assert ours[2].result(20) > theirs.result()
 
