@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -45,6 +46,22 @@ def test_what_does_not_run_is_counted() -> None:
     """A block that can't run says why, and there are no more of them than are known."""
     found = {str(page.relative_to(ROOT)): sum(not block.runs for block in blocks(page.read_text())) for page in PAGES}
     assert {page: count for page, count in found.items() if count} == NOT_RUN
+
+
+_PATH = re.compile(
+    r"""\b(?:[A-Z]\w*Lock|R?Lock|\w*Semaphore|Event|Barrier|Condition|CountDownLatch|synchronized)\(
+    (?:lambda:\s)?\w+,\ f?"(/[^"]+)\"""",
+    re.VERBOSE,
+)
+
+
+@pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: str(page.relative_to(ROOT)))
+def test_paths_do_not_nest(page: Path) -> None:
+    """No primitive of a page lies below another one, whatever its braces stand for."""
+    paths = {re.sub(r"\{[^}]*\}", "*", path) for path in _PATH.findall(page.read_text())}
+    for path in paths:
+        above = [other for other in paths - {path} if re.match(re.escape(other).replace(r"\*", "[^/]+") + "/", path)]
+        assert not above, f"{path} lies below {above}"
 
 
 BROKEN = {
