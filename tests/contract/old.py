@@ -98,14 +98,13 @@ class OldServer:
                     _send(server, frame)
                     continue
                 self.met.append(Unknown(opcode, self.held))
+                if self._manner == "closes":
+                    break
+                refused.add(xid)
                 if self._manner == "expires":
                     _send(server, struct.pack("!ii", xid, CLOSE_SESSION))
-                    _frame(server, until_closed=True)
-                if self._manner in ("expires", "closes"):
-                    break
-                # In its place one whose answer comes in its turn, and is made the refusal.
-                refused.add(xid)
-                _send(server, struct.pack("!iii", xid, SYNC, 1) + b"/")
+                else:  # in its place one whose answer comes in its turn, and is made the refusal
+                    _send(server, struct.pack("!iii", xid, SYNC, 1) + b"/")
             _end(client)
             _end(server)
 
@@ -115,6 +114,8 @@ class OldServer:
             _send(client, _frame(server))  # the connect response
             while (frame := _frame(server)) is not None:
                 xid, zxid = struct.unpack_from("!iq", frame)
+                if xid in refused and self._manner == "expires":
+                    break
                 if xid in refused:
                     _send(client, struct.pack("!iqi", xid, zxid, UNIMPLEMENTED))
                     if self._manner == "answers and closes":
@@ -125,14 +126,8 @@ class OldServer:
         _end(server)
 
 
-def _frame(source: socket.socket, *, until_closed: bool = False) -> bytes | None:
+def _frame(source: socket.socket) -> bytes | None:
     """Read a frame, without its length; None at the end."""
-    if until_closed:
-        with suppress(OSError):
-            source.settimeout(5)
-            while source.recv(65536):
-                pass
-        return None
     head = _exactly(source, 4)
     return None if head is None else _exactly(source, struct.unpack("!i", head)[0])
 
