@@ -12,6 +12,7 @@ from __future__ import annotations
 import faulthandler
 import gc
 import json
+import linecache
 import logging
 import os
 import random
@@ -29,7 +30,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import AuthFailedError
+from kazoo.exceptions import AuthFailedError, ConnectionLoss
 from kazoo.protocol.serialization import GetData
 
 from tests.tools.proxy import Proxy
@@ -54,11 +55,12 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 HOSTS, PATH = sys.argv[1:3] if len(sys.argv) > 3 else ("", "")
-SESSION = 10.0
+SESSION = 30.0  # so long that what waits for a part of it is seen to
 STALL = 15.0  # without progress for so long, it hangs
 PROMPT = 3.0  # what is done, or refused, at once; longer than that, a hang that ends by some time-out
 SIGNALS = 400
 CYCLES = 100
+SAMPLE = 60  # lines of an operation
 SIBLING = """
 import os, random, signal, sys, time
 process = int(sys.argv[1])
@@ -338,9 +340,10 @@ def same(source: str) -> None:
                 raise
             outcomes["refused"] += 1
             got = False
+            how = {"refused": True}
         took = time.monotonic() - began
         assert took < PROMPT, f"{lock!r}.acquire({how}) and release took {took:.1f} s"
-        assert how or got or outcomes["refused"], "an acquire that may wait for ever returned False"
+        assert how or got, "an acquire that may wait for ever returned False"
 
     with Storm(source, strike) as storm:
         while storm.count < SIGNALS and not storm.wrong:
@@ -351,6 +354,185 @@ def same(source: str) -> None:
     zk.stop()
     other.stop()
     end(wrong, signals=storm.count, outcomes=outcomes)
+
+
+# -- at every line ---------------------------------------------------------------------------------------------------
+
+
+class At:
+    """Run a function at the n-th line of the library that the calling thread runs, as a handler or a finalizer may.
+
+    Attributes:
+        where: the line, once it has been reached.
+        passed: how many lines were run, up to it.
+    """
+
+    def __init__(self, line: int, do: Callable[[], None]) -> None:
+        self.where = ""
+        self.passed = 0
+        self._line, self._do = line, do
+
+    def __enter__(self) -> Self:
+        sys.settrace(self._trace)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        sys.settrace(None)
+
+    def _trace(self, frame: FrameType, event: str, _arg: Any) -> Any:
+        if not frame.f_globals.get("__name__", "").startswith("zkconcurrent."):
+            return None
+        if event == "line" and not self.where and self._may_be_struck(frame):
+            self.passed += 1
+            if self.passed == self._line:
+                self.where = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno} {frame.f_code.co_name}"
+                tell(f"progress {self.where}")
+                self._do()
+        return self._trace
+
+    @staticmethod
+    def _may_be_struck(frame: FrameType) -> bool:
+        """Return whether it is no line that CPython visits again where it runs no handler (bpo-29988)."""
+        line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).lstrip()
+        return not line.startswith(("with ", "try:"))
+
+
+def operations(zk: KazooClient) -> list[Callable[[], object]]:
+    """Return what is done while something strikes."""
+    locks: list[Any] = [*cycled(zk), Lock(zk, f"{PATH}/unfair", fair=False)]
+    event, condition = Event(zk, f"{PATH}/event"), Condition(zk, f"{PATH}/condition")
+
+    def wait() -> None:
+        with condition:
+            condition.wait(0.01)
+            condition.notify()
+
+    def set_and_clear() -> None:
+        event.set()
+        event.clear()
+
+    def make_some() -> None:
+        Lock(zk, f"{PATH}/new/{time.monotonic_ns()}")
+        Lock(KazooClient(HOSTS), f"{PATH}/new")
+
+    return [*(lambda lock=lock: cycle(lock) for lock in locks), set_and_clear, wait, make_some]  # type: ignore[misc]
+
+
+def sweep(what: str) -> None:
+    """Do something at every line of a lock's acquire and release, and at some of every other operation."""
+    zk, other, outcomes, wrong, struck = client(), client(), Counter[str](), list[str](), 0
+    aside: list[AnyLock] = [Lock(zk, f"{PATH}/a"), RLock(zk, f"{PATH}/b"), Semaphore(zk, f"{PATH}/c", 1)]
+    own: list[AnyLock] = cycled(zk)
+
+    def release_one() -> None:
+        lock = random.choice(aside)
+        lock.release()
+        assert lock.acquire(timeout=SESSION)
+
+    def acquire_one() -> None:
+        cycle(random.choice(aside))
+
+    def try_one() -> None:
+        lock = random.choice(aside)
+        assert lock.acquire(blocking=False)
+        lock.release()
+
+    def make_one() -> None:
+        Lock(zk, f"{PATH}/made/{time.monotonic_ns()}")
+        Lock(KazooClient(HOSTS), f"{PATH}/made")
+
+    def same_one() -> None:
+        for lock in own:
+            try:
+                got = lock.acquire()
+                assert got
+                lock.release()
+                outcomes["got"] += 1
+            except RuntimeError as error:
+                if not is_clear(error):
+                    raise
+                outcomes["refused"] += 1
+
+    does = {"release": release_one, "acquire": acquire_one, "try": try_one, "make": make_one, "same": same_one}[what]
+
+    def do() -> None:
+        began = time.monotonic()
+        try:
+            does()
+        except BaseException:
+            wrong.append(traceback.format_exc())
+        if time.monotonic() - began > PROMPT:
+            wrong.append(f"it took {time.monotonic() - began:.1f} s")
+
+    if what == "release":
+        for lock in aside:
+            lock.acquire()
+    for each in operations(zk):
+        each()
+        with At(-1, do) as counter:
+            each()
+        lines = range(1, counter.passed + 1)
+        for line in lines if not struck else random.sample(lines, min(len(lines), SAMPLE)):
+            alive()
+            with At(line, do) as at:
+                each()
+            struck += bool(at.where)
+            if wrong:
+                wrong.insert(0, at.where)
+                break
+        if wrong:
+            break
+    if not wrong:
+        if what == "release":
+            for lock in aside:
+                lock.release()
+        wrong += free(other, [*aside, *cycled(other)])
+    end(wrong, struck=struck, outcomes=outcomes)
+    os._exit(0)
+
+
+def sweep_stop() -> None:
+    """Stop the client at some of the lines of every operation, one client for each."""
+    other, wrong, struck, rounds = client(), list[str](), 0, 0
+    zk = client()
+    until = time.monotonic() + 15
+    while not wrong and time.monotonic() < until:
+        rounds += 1
+        line, held = random.randint(1, 250), Lock(zk, f"{PATH}/held")
+        took: list[float] = []
+
+        def do(zk: KazooClient = zk, took: list[float] = took) -> None:
+            began = time.monotonic()
+            try:
+                zk.stop()
+            finally:
+                took.append(time.monotonic() - began)
+
+        alive()
+        held.acquire()
+        at = At(line, do)
+        operation = random.choice(operations(zk))
+        with suppress(ClientError, LockLostError), at:
+            operation()
+        if sum(took) > PROMPT:
+            wrong.append(f"stop() took {took[0]:.1f} s")
+        if at.where:
+            struck += 1
+            alive()
+            try:
+                held.release()
+                wrong.append("a release after stop() was silent")
+            except LockLostError:
+                pass
+            wrong += free(other, [held, *cycled(other)])
+            zk.close()
+            zk = client()
+        else:
+            held.release()
+        if wrong:
+            wrong.insert(0, at.where)
+    end(wrong, struck=struck, rounds=rounds)
+    os._exit(0)
 
 
 # -- the garbage collector -------------------------------------------------------------------------------------------
@@ -374,6 +556,8 @@ def collect(what: str) -> None:
     numbers, kept, out = iter(range(10**9)), list[Any](), set[int]()
 
     def finalize(do: Callable[[], str]) -> None:
+        outcomes["in the library"] += is_the_library_s(sys._getframe())
+        began = time.monotonic()
         try:
             outcomes[do()] += 1
         except RuntimeError as error:
@@ -382,6 +566,8 @@ def collect(what: str) -> None:
                 wrong.append(traceback.format_exc())
         except BaseException:
             wrong.append(traceback.format_exc())
+        if time.monotonic() - began > PROMPT:
+            wrong.append(f"a finalizer took {time.monotonic() - began:.1f} s")
 
     def try_one() -> str:
         lock = random.choice(tried)
@@ -458,7 +644,7 @@ def watch(threads: list[threading.Thread], progress: Callable[[], Any]) -> None:
 # -- log handlers ----------------------------------------------------------------------------------------------------
 
 
-class At(Service):
+class Remote(Service):
     """The server that the job was told of."""
 
     hosts = HOSTS
@@ -550,7 +736,7 @@ def formatted() -> None:
                 proxy.cut()
                 if random.random() < 0.3:
                     with suppress(ValueError):
-                        At().expire(zk)
+                        Remote().expire(zk)
             tell("no more harm")
 
         with logging_to(handler):
@@ -704,14 +890,15 @@ def add_auth(how: str) -> None:
 
 def refused_auth() -> None:
     """Credentials that are refused, under traffic, of one client after the other: every call is told, stop() ends."""
-    wrong, told, took = list[str](), Counter[str](), 0.0
+    wrong, told, took, rounds = list[str](), Counter[str](), 0.0, 0
 
     def refuse() -> None:
         nonlocal took
         zk, done = client(timeout=6.0), [0] * 6
 
         def work(n: int) -> None:
-            locks = [Lock(zk, f"{PATH}/lock"), Semaphore(zk, f"{PATH}/semaphore", 2)]
+            # Of its own: what a client holds that was turned away is the server's until its session is over.
+            locks = [Lock(zk, f"{PATH}/{rounds}/lock"), Semaphore(zk, f"{PATH}/{rounds}/semaphore", 2)]
             while True:
                 try:
                     for lock in locks:
@@ -735,7 +922,7 @@ def refused_auth() -> None:
         try:
             zk.add_auth_async("nonsense", "a:b").get(timeout=10)
             wrong.append("it was accepted")
-        except AuthFailedError:
+        except (AuthFailedError, ConnectionLoss):  # lost, if the server hangs up before its answer is read
             pass
         except BaseException:
             wrong.append(traceback.format_exc())
@@ -756,7 +943,6 @@ def refused_auth() -> None:
         if time.monotonic() - began > PROMPT:
             wrong.append(f"stop() took {time.monotonic() - began:.1f} s")
 
-    rounds = 0
     while rounds < 8 and not wrong:
         refuse()
         rounds += 1
