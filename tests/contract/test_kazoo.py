@@ -8,8 +8,12 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import select
+import subprocess
+import sys
 import textwrap
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,19 +21,25 @@ from typing import Any
 import kazoo
 import pytest
 from kazoo.client import KazooClient
+from kazoo.exceptions import AuthFailedError
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol import connection as kazoo_connection
 from kazoo.protocol import serialization
 from kazoo.protocol.connection import ConnectionHandler
+from kazoo.protocol.states import KeeperState
 
 import zkconcurrent
 from tests.conftest import Eventually
+from tests.contract.bench import ask
 from tests.contract.old import Manner, OldServer
+from tests.tools.proxy import Proxy
 from zkconcurrent import Lock
+from zkconcurrent._kazoo import Callback
 from zkconcurrent._session import Session
 from zkconcurrent.testing import Server
 
 REQUESTED, GRANTED = 30.0, 4.0
+ROOT = Path(__file__).parents[2]
 
 
 def session_timeout(client: KazooClient) -> float:
@@ -389,3 +399,90 @@ def cycle(lock: Lock) -> None:
     """Acquire and release it."""
     assert lock.acquire(timeout=30)
     lock.release()
+
+
+# -- credentials -----------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_sent_once_the_client_was_turned_away(
+    zookeeper: Server, zk_path: str, eventually: Eventually
+) -> None:
+    """Fault 49: not on the connection that the server closes, although a byte of a request is left in kazoo's pipe."""
+    with Proxy(zookeeper.hosts) as proxy:
+        client = KazooClient(proxy.hosts, timeout=6)
+        client.start()
+        try:
+            with Lock(client, zk_path):
+                pass
+            routine, connection = client._connection._connection_routine, client._connection
+            # As kazoo does when it reads the server's word, here before the server hangs up.
+            client._session_callback(KeeperState.AUTH_FAILED)
+            connection._write_sock.send(b"\0")
+            eventually(lambda: not select.select([connection._read_sock], [], [], 0)[0])
+            with proxy.counting() as count:
+                for _ in range(3):
+                    (error,) = ask(Session.of(client), ("get", zk_path))
+                    assert isinstance(error, AuthFailedError), error
+            assert not count.requests
+            assert routine.is_alive()
+        finally:
+            client.stop()
+            client.close()
+
+
+# -- kazoo's thread --------------------------------------------------------------------------------------------------
+
+
+def fails(*_: object) -> None:
+    """Stand for what has an error of its own."""
+    raise ZeroDivisionError("an error of ours")
+
+
+@pytest.mark.parametrize("where", ["an answer", "a failure", "a multi's answer"])
+def test_an_error_of_ours_on_kazoo_s_thread(
+    where: str, zookeeper: Server, zk_path: str, caplog: pytest.LogCaptureFixture, eventually: Eventually
+) -> None:
+    """Fault 49: it is logged, and the client goes on in the same session, with a new connection at most."""
+    retry = {"max_tries": -1, "delay": 0.05, "max_delay": 0.2}
+    client = KazooClient(zookeeper.hosts, timeout=6, connection_retry=retry)
+    client.start()
+    try:
+        with Lock(client, zk_path):
+            pass
+        link, session, routine = Session.of(client).link, client.client_id, client._connection._connection_routine
+        if where == "a multi's answer":
+            link.multi([], Callback(fails))
+        else:
+            link.get(zk_path if where == "an answer" else f"{zk_path}/none", Callback(fails))
+        eventually(lambda: "an error of ours" in caplog.text)
+        eventually(lambda: client.connected)
+        with Lock(client, zk_path) as got:
+            assert got
+        assert client._connection._connection_routine is routine
+        assert routine.is_alive()
+        assert client.client_id == session
+    finally:
+        client.stop()
+        client.close()
+
+
+# -- the clock of leases ---------------------------------------------------------------------------------------------
+
+MACOS = """
+import time
+del time.CLOCK_BOOTTIME
+asked, clock_gettime = [], time.clock_gettime
+time.clock_gettime = lambda clock: asked.append(clock) or clock_gettime(clock)
+from kazoo.client import KazooClient
+from zkconcurrent._session import Session
+asked.clear()
+Session.of(KazooClient()).clock()
+assert asked == [time.CLOCK_MONOTONIC], asked
+"""
+
+
+@pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="where it is missing, the other tests show it")
+def test_the_clock_where_there_is_no_boot_time() -> None:
+    """Fault 28: on macOS `time.monotonic` stands still while the machine sleeps, CLOCK_MONOTONIC does not."""
+    done = subprocess.run([sys.executable, "-c", MACOS], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert not done.returncode, done.stderr

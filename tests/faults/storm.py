@@ -820,7 +820,7 @@ def watch_blocked(handler: Blocking, others: list[int], wrong: list[str], alive:
     alive()
     if not handler.blocked.wait(8):
         wrong.append("nothing was logged that could block")
-    before, until = list(others), time.monotonic() + 2
+    before, until = list(others), time.monotonic() + 5
     while time.monotonic() < until and not all(now >= then + 3 for now, then in zip(others, before, strict=True)):
         time.sleep(0.01)
     if not all(now >= then + 3 for now, then in zip(others, before, strict=True)):
