@@ -58,7 +58,7 @@ HOSTS, PATH = sys.argv[1:3] if len(sys.argv) > 3 else ("", "")
 SESSION = 30.0  # so long that what waits for a part of it is seen to
 STALL = 15.0  # without progress for so long, it hangs
 PROMPT = 3.0  # what is done, or refused, at once; longer than that, a hang that ends by some time-out
-SIGNALS = 400
+SIGNALS = 300
 CYCLES = 100
 SAMPLE = 60  # lines of an operation
 SIBLING = """
@@ -218,7 +218,7 @@ def free(other: KazooClient, locks: list[AnyLock]) -> list[str]:
 def stop(source: str) -> None:
     """Stop the client in a handler, again and again; the main thread is told, and the locks are free."""
     other, signals, wrong = client(), 0, []
-    until = time.monotonic() + 12
+    until = time.monotonic() + 8
     rounds = 0
     while not wrong and time.monotonic() < until:
         rounds += 1
@@ -495,7 +495,7 @@ def sweep_stop() -> None:
     """Stop the client at some of the lines of every operation, one client for each."""
     other, wrong, struck, rounds = client(), list[str](), 0, 0
     zk = client()
-    until = time.monotonic() + 15
+    until = time.monotonic() + 8
     while not wrong and time.monotonic() < until:
         rounds += 1
         line, held = random.randint(1, 250), Lock(zk, f"{PATH}/held")
@@ -720,7 +720,7 @@ def formatted() -> None:
         zk = client(proxy.hosts, 6.0)
         every = every_kind(zk)
         handler = Formatting(every)
-        until = time.monotonic() + 12
+        until = time.monotonic() + 8
 
         def work(n: int) -> None:
             try:
@@ -861,7 +861,7 @@ def add_auth(how: str) -> None:
     alive()
     for thread in threads:
         thread.start()
-    added, until = 0, time.monotonic() + 8
+    added, until = 0, time.monotonic() + 4
     try:
         while time.monotonic() < until and not wrong:
             if how == "one by one":
