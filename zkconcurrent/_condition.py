@@ -229,7 +229,6 @@ class Condition(Face):
         return hold
 
     def __repr__(self) -> str:
-        with self._session.lock:
-            waiting = sum(ticket.path == self._waiters for ticket in self._session.registry.tickets.values())
+        waiting = sum(ticket.path == self._waiters for ticket in list(self._session.registry.tickets.values()))
         name = f"zkconcurrent.{type(self).__name__}"
         return f"<{name}({self._lock!r}, {waiting}) object path={self._path!r} at {id(self):#x}>"

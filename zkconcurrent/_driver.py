@@ -52,7 +52,7 @@ from ._ops import (
     Watch,
 )
 from ._registry import State, Ticket
-from ._session import Busy, Session
+from ._session import STUCK, Busy, Session
 
 T = TypeVar("T")
 CLEAN_UP_PATIENCE = 0.1  # seconds
@@ -377,17 +377,20 @@ class Driver(Busy):
             DeadlinePassed: the run's time is up.
             OutOfReach: the service is, and the run is to end with that.
         """
-        until = self._bound() if bound is None else bound
+        until = bound = self._bound() if bound is None else bound
         if self._until is not None:
             until = min(until, self._until)
         if self.fragile:
             until = min(until, self._reachable_until())
+        if self.session.stuck:
+            until = min(until, self.session.now() + STUCK)
         woken = bool(self._event.wait(max(0.0, until - self.session.now())))
         self._event.clear()
         self.session.serve()
+        self.session.help()
         if not woken and self._until is not None and self.session.now() >= self._until:
             raise DeadlinePassed
-        return woken
+        return woken or self.session.now() < bound
 
     def _reachable_until(self) -> float:
         """Return until when to wait for the service to come back; that it goes wakes us."""

@@ -41,13 +41,11 @@ from ._wire import TooLarge, Wire
 
 log = logging.getLogger("zkconcurrent")
 
-# The monotonic clock stands still while a machine sleeps, and the server does not wait for it. On macOS that is true of
-# `time.monotonic` only.
+# `time.monotonic` stands still while a machine sleeps, and the server does not wait for it. On Linux the clock of the
+# boot time goes on; on macOS the one that the system calls monotonic does.
 boot_clock: Callable[[], float] = time.monotonic
-if hasattr(time, "CLOCK_BOOTTIME"):
-    boot_clock = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
-elif sys.platform == "darwin":
-    boot_clock = partial(time.clock_gettime, time.CLOCK_MONOTONIC)
+if hasattr(time, "clock_gettime"):
+    boot_clock = partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 # A thread that is not among these was started later than this.
 _imported = boot_clock()
 _alive_at_import: weakref.WeakSet[threading.Thread] = weakref.WeakSet(threading.enumerate())
