@@ -95,6 +95,7 @@ def _changed(where: str, edits: list[Edit]) -> Iterator[tuple[Any, str, Any]]:
 
 
 def one(name: str, where: str, old: str, new: str, *more: tuple[str, str, str]) -> Mutant:
+    """Return a mutant of one change, or of more."""
     return Mutant(name, (Edit(where, old, new), *(Edit(*each) for each in more)))
 
 
