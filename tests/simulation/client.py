@@ -174,7 +174,10 @@ class Connection:
             self._xid += 1
             client._pending.append((request, answer, self._xid))
             self.world.messages += 1
-            wire.requests.append((self.world.messages, request, answer))
+            due = self.world.now + self.ensemble.trip
+            wire.requests.append((self.world.messages, request, answer, due))
+            if due > self.world.now:
+                self.world.at(due)
 
     def shutdown(self, _how: int) -> None:
         """Cut the connection from this side."""
@@ -237,7 +240,7 @@ class Connection:
             if client._stopped.is_set():
                 self.process.on_close(wire.session)
                 return
-            _, what, message = wire.answers.popleft()
+            _, what, message, _ = wire.answers.popleft()
             self.world.say(f"gets {what}" if what != "cut" else "loses its connection")
             if message is None:
                 return
@@ -337,7 +340,13 @@ class Process:
                 return found
             routine = connection._connection_routine
             arrived = max(wire.stalled_until, wire.silent_until) <= world.now
-            if wire.answers and arrived and routine.listens and world.available(routine):
+            if (
+                wire.answers
+                and arrived
+                and wire.answers[0][3] <= world.now
+                and routine.listens
+                and world.available(routine)
+            ):
                 found.append((wire.answers[0][0], lambda: world.resume(routine)))
         elif not self.runs:
             return found
