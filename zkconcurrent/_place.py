@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ._errors import LockLostError
 from ._registry import State, Ticket
-from ._session import Session, log
+from ._session import Dropped, Session, log
 
 if TYPE_CHECKING:
     from ._base import LockFace
@@ -225,7 +225,7 @@ def every(holds: Holds) -> list[Hold]:
 def _drop(dropped: Any, path: str, holds: Holds) -> None:
     """Finalize a place: only queue the work, as this may run anywhere."""
     held = [hold.ticket for hold in every(holds) if hold.alive]
-    dropped.append((path, held))
+    dropped.append(Dropped([path], held))
     if held:
         warnings.warn(f"the last object of {path!r} was garbage collected while held", ResourceWarning, stacklevel=2)
 

@@ -30,13 +30,13 @@ from kazoo.protocol.serialization import (
 from kazoo.protocol.states import EventType
 
 from tests.simulation.world import Violation, World
-from zkconcurrent._kazoo import CreateContainer, GetEphemerals, ZnodeStat
+from zkconcurrent._kazoo import CreateContainer, ZnodeStat
 
 EPHEMERAL, SEQUENTIAL = 1, 2
 TICK = 2.0  # of the servers, in seconds: no timeout is below two
 PING = TICK / 2  # between two pings of the leader to its follower
 LAST = 2_147_483_647
-LOCAL = (GetData, GetChildren, GetEphemerals)  # what a server answers by itself
+LOCAL = (GetData, GetChildren)  # what a server answers by itself
 
 
 class Listing(list[str]):
@@ -387,9 +387,6 @@ class Ensemble:
             if request.watcher is not None:
                 server.child_watches.setdefault(path, {})[wire] = None
             return Listing(server.nodes[path].children, server.applied)
-        if isinstance(request, GetEphemerals):
-            below = request.prefix
-            return [path for path in server.ephemerals.get(session.number, ()) if path.startswith(below)]
         # The rest goes by way of the leader.
         if isinstance(request, Create2 | CreateContainer):
             made = self._create(session, request)
@@ -462,7 +459,7 @@ class Ensemble:
         if not container and request.flags & SEQUENTIAL:
             # Beyond the last number, the counter goes on only as long as creates are under way.
             path += f"{above.created:010d}" if above.created <= LAST else f"{above.created - 2 * (LAST + 1):010d}"
-        if path in self.leader.nodes:
+        if path in self.leader.nodes or path == "/zookeeper":
             raise kazoo_errors.NodeExistsError
         owner = session.number if ephemeral else 0
         self._commit(("create", path, request.data, self.world.now, owner, container, request.acl))
