@@ -103,7 +103,13 @@ class Deletes:
         if isinstance(failed, ConnectionLost):
             self.in_flight.pop(ticket.prefix, None)
         elif isinstance(failed, RefusedError) and ticket.refusal is None:
+            if isinstance(error, kazoo_errors.NoAuthError):
+                failed = RefusedError(
+                    ticket.path,
+                    f"this client may not delete its own node {ticket.node}, so that it stays in the others' way: give "
+                    f"the client the right DELETE (d) on {ticket.path}; it goes on trying",
+                )
             ticket.refusal = failed
-            self._session.say("%s can't be deleted: %s", ticket.node, failed)
+            self._session.say("not deleted: %s", failed)
         self._wake_keeper()
         ticket.wake()  # whoever releases need not wait for a connection that is lost

@@ -39,6 +39,7 @@ from ._ops import (
     Node,
     NoNode,
     Operation,
+    OutOfReach,
     Prove,
     Recipe,
     Request,
@@ -64,6 +65,7 @@ class Driver:
     Attributes:
         tickets: those begun in this run; what the caller does not keep, it must `abandon`.
         over: it was abandoned, or wants nothing of a gate any more.
+        fragile: its recipe ends with the connection.
     """
 
     def __init__(self, session: Session, path: str, deadline: float | None = None) -> None:
@@ -72,6 +74,7 @@ class Driver:
         self.deadline = deadline
         self.tickets: list[Ticket] = []
         self.over = False
+        self.fragile = False
         self._until = deadline  # the deadline, and a moment more once it has passed
         self._refused: str | None = None
         self._early: tuple[tuple[Operation, ...], list[Answer]] = (), []  # what was sent before it was asked for
@@ -371,7 +374,10 @@ class Driver:
 
         Raises:
             DeadlinePassed: the run's time is up.
+            OutOfReach: the connection is lost, with which it is to end.
         """
+        if self.fragile and not self.session.link.connected:
+            raise OutOfReach
         until = self._bound() if bound is None else bound
         if self._until is not None:
             until = min(until, self._until)

@@ -217,3 +217,7 @@ class NodeGone(StartAgain):
 
 class DeadlinePassed(BaseException):
     """Thrown into a recipe whose time is up; no `Exception`, so that no recipe takes it for a failure."""
+
+
+class OutOfReach(BaseException):
+    """Thrown into a recipe that is to end with the connection; no `Exception`, as `DeadlinePassed`."""

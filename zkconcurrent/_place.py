@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ._errors import LockLostError
+from ._ops import NoNode
 from ._registry import State, Ticket
 from ._session import Dropped, Session, log
 
@@ -245,3 +246,17 @@ def lost_error(hold: Hold) -> LockLostError:
         "the hold was lost (its session expired, its lease ran out, or its node was deleted), and others may have "
         f"held since; call release() to acknowledge the loss ({hold.depth} to go), then acquire again",
     )
+
+
+def check_given_up(hold: Hold) -> None:
+    """Tell of a hold that was not ours to give up.
+
+    Raises:
+        LockLostError: its node had been deleted by somebody else.
+        RefusedError: the node may not be deleted by us.
+    """
+    refusal = hold.ticket.refusal
+    if isinstance(refusal, NoNode):
+        raise lost_error(hold)
+    if refusal is not None:
+        raise refusal

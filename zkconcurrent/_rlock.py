@@ -50,7 +50,7 @@ class RLock(LockFace):
             hold is not None
             and timeout == -1
             and hold.ticket.state is _HELD
-            and self._session.clock() < hold.ticket.lease.end
+            and self._session.time() < hold.ticket.lease.end
         ):
             hold.depth += 1
             return True
@@ -75,7 +75,7 @@ class RLock(LockFace):
             hold is not None
             and hold.depth > 1
             and hold.ticket.state is _HELD
-            and self._session.clock() < hold.ticket.lease.end
+            and self._session.time() < hold.ticket.lease.end
         ):
             hold.depth -= 1
             return

@@ -67,7 +67,7 @@ class Session:
     Attributes:
         link: the way to ZooKeeper.
         registry: what we have there. Invariant: touched only with `lock` held.
-        clock: what leases are measured by; `now`, what deadlines are. A test, or the simulation, injects its own.
+        now: what deadlines are measured by, as leases are by `clock`. A test, or the simulation, injects its own.
         lock: re-entrant, as kazoo may answer a request in the thread that makes it; never held while waiting, and
             kazoo's threads do not wait for it.
         posted: what kazoo's threads have to say, in order; done by whoever has the lock.
@@ -87,7 +87,7 @@ class Session:
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.link = link or Link(client)
-        self.link.clock = self.clock = clock
+        self.clock = clock
         self.now = now
         self.identity = self.link.identity
         self.lock = self.link.handler.rlock_object()
@@ -142,6 +142,15 @@ class Session:
         # In one step: of two threads, or of a thread and its signal handler, one makes it, and either starts it.
         found: Session = session or vars(client).setdefault("_zkconcurrent_session", Session(client))
         return found.start()
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        """What leases are measured by."""
+        return self.time
+
+    @clock.setter
+    def clock(self, clock: Callable[[], float]) -> None:
+        self.time = self.link.clock = clock
 
     def check_usable(self, path: str) -> None:
         """Refuse a call that could only hang.
