@@ -71,8 +71,8 @@ class Checks:
                 if ticket.state is not State.HELD:
                     continue
                 if ticket not in self.seen:
-                    self._granted(ticket, registry.lease.end)
-                if now >= registry.lease.end:
+                    self._granted(ticket, ticket.lease.end)
+                if now >= ticket.lease.end:
                     continue  # it says of itself that it is lost
                 if self.ensemble.sessions[ticket.session].expired:
                     raise Violation(f"{ticket} is held, its lease runs, and its session is over at the server")
@@ -105,7 +105,7 @@ class Checks:
         registry = process.session.registry
         if (
             registry.session == ticket.session
-            and self.world.now < registry.lease.end
+            and self.world.now < ticket.lease.end
             and self.chroot + ticket.node in self.ensemble.leader.nodes
         ):
             raise Violation(f"{ticket} is said to be lost, and is not")
@@ -133,11 +133,9 @@ class Checks:
     def expiring(self, state: SessionState) -> None:
         """No session ends at the server while its lease runs."""
         for process in self.processes:
-            registry = process.session.registry
-            if not process.alive or registry.session != state.number or self.world.now >= registry.lease.end:
-                continue
-            for ticket in registry.tickets.values():
-                if ticket.state is State.HELD and ticket.session == state.number:
+            for ticket in process.session.registry.tickets.values() if process.alive else ():
+                held = ticket.state is State.HELD and self.world.now < ticket.lease.end
+                if held and ticket.session == state.number:
                     raise Violation(f"{ticket} is held, its lease runs, and its session is over at the server")
 
     def strike(self, node: str) -> None:

@@ -358,10 +358,10 @@ class Ensemble:
         self.world.say(f"{wire.server.name} serves {_name(state.number)}: {what}")
         self._send(wire, f"the answer to {what}", (request, answer, value, error, wire.server.applied))
         self.on_answer(wire, answer)
-        if self.on_write is not None and error is None and not isinstance(request, (*LOCAL, Sync)):
-            if wire.server is self.follower:
-                act, self.on_write = self.on_write, None
-                act()
+        written = error is None and not isinstance(request, (*LOCAL, Sync))
+        if self.on_write is not None and written and wire.server is self.follower:
+            act, self.on_write = self.on_write, None
+            act()
 
     def _send(self, wire: Wire, what: str, message: Any) -> None:
         """Send something to a client."""

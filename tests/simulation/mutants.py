@@ -120,7 +120,7 @@ MUTANTS = [
             "            raise SessionExpired",
             "if ticket is not None and present is not None:\n            ticket.session = present",
         ),
-        ("_registry:Registry.grant", "if now >= self.lease_end:", "if False:"),
+        ("_registry:Registry.grant", "if not ticket.lease.believed(now):", "if False:"),
     ),
     one(
         "a create that slips into the next session is taken for one of its own",
@@ -140,7 +140,7 @@ MUTANTS = [
         "slipped_into = self.registry.session  # if at all",
         "slipped_into = ticket.session",
         # Either of the two finds it.
-        ("_heartbeat:Heartbeat.beat", "and now >= self._in_doubt_until", ""),
+        ("_session:Session.made", "self.heartbeat.doubt(ticket.path)", "pass"),
     ),
     one(
         "no clean-up on timeout",
@@ -165,10 +165,10 @@ MUTANTS = [
     one(
         "the end of the node ahead is taken for a grant, without a new listing",
         "_session:Session.on_event",
-        "self.registry.stir(event.path)",
+        "self.post(partial(self.registry.stir, event.path))",
         "for waiter in self.registry._awaiting.get(event.path, ()):\n"
-        "            waiter.handed = True\n"
-        "        self.registry.stir(event.path)",
+        "        waiter.handed = True\n"
+        "    self.post(partial(self.registry.stir, event.path))",
     ),
     one(
         "any wake-up is taken for a grant",
@@ -216,6 +216,7 @@ MUTANTS = [
         "_registry:Registry.grant",
         "ticket.session != self.session or ",
         "",
+        ("_registry:Registry.grant", "ticket.lease.believed(now)", "self.lease.believed(now)"),
         ("_registry:Registry.hand_over", "if waiter.session == ticket.session == self.session:", "if True:"),
     ),
     one(
@@ -224,13 +225,17 @@ MUTANTS = [
         "except LockLostError:\n",
         "except LockLostError:\n        self._session.registry.hand_over(hold.ticket)\n",
         ("_registry:Registry.hand_over", "== self.session:", "== ticket.session:"),
-        ("_registry:Registry.grant", "if now >= self.lease_end:", "if now >= self.lease_end and not ticket.handed:"),
+        (
+            "_registry:Registry.grant",
+            "if not ticket.lease.believed(now):",
+            "if not (ticket.lease.believed(now) or ticket.handed):",
+        ),
     ),
     one(
         "local hand-over: the lease is not checked",
         "_registry:Registry.grant",
-        "if now >= self.lease_end:",
-        "if now >= self.lease_end and not ticket.handed:",
+        "if not ticket.lease.believed(now):",
+        "if not (ticket.lease.believed(now) or ticket.handed):",
     ),
     one(
         "local hand-over: to whoever of ours waits, not only to the next",
@@ -268,7 +273,7 @@ MUTANTS = [
         "_registry:Registry.ended",
         "self._lose(ticket)",
         "pass",
-        ("_registry:Registry.opened", "self.lease_end = 0.0", "pass"),
+        ("_lease:Lease.ended", "self._ended = True", "pass"),
     ),
     one(
         "nobody is told of a loss",
@@ -276,29 +281,50 @@ MUTANTS = [
         "hold.loss.tell()",
         "pass",
     ),
+    # The lease: each weaker rule, which `test_lease.py` finds too.
     one(
         "the lease is as long as the session's timeout and a quarter",
-        "_registry:Registry.opened",
-        "0.75 * timeout",
-        "1.25 * timeout",
+        "_lease:Lease._set_end",
+        "(1 - self._margin)",
+        "1.25",
     ),
     one(
         "the lease runs from when the answer came",
-        "_session:Session.renewed",
-        "self.registry.renewed(sent)",
-        "self.registry.renewed(self.clock())",
-        ("_heartbeat:Heartbeat._send", "session.registry.renewed(now)", "session.registry.renewed(session.clock())"),
+        "_kazoo:Link._heard_write",
+        "answer.sent",
+        "self._clock()",
+        ("_kazoo:Link._heard_sync", "answer.sent", "self._clock()"),
+    ),
+    one("a sync proves what a write does", "_kazoo:Link._heard_sync", "write=False", "write=True"),
+    one(
+        "the heartbeat is a sync, which proves what a write does",
+        "_kazoo:Link._heard_sync",
+        "write=False",
+        "write=True",
+        ("_heartbeat:Heartbeat._send", "known = session.registry.known()", "known = []"),
     ),
     one(
-        "the heartbeat only reads",
-        "_heartbeat:Heartbeat._send",
-        'link.sync("/", Callback(synced))',
-        "pass",
-        (
-            "_heartbeat:Heartbeat._send",
-            "link.ephemerals(Callback(listed))",
-            "link.ephemerals(Callback(lambda answer: (synced(answer), listed(answer))))",
-        ),
+        "a write counts from its own sending", "_lease:proved", "return max(each.sent, connected)", "return write_sent"
+    ),
+    one(
+        "no X: q was answered a gap before the write was sent",
+        "_lease:proved",
+        "x: Exchange | None = None",
+        "x: Exchange | None = Exchange(write_sent, write_sent)",
+    ),
+    one("the gap is less than half a tick", "_lease:Lease.opened", "GAP * timeout if", "0.05 * timeout if"),
+    one("the timeout grows on a reconnect", "_lease:Lease.opened", "min(self.timeout, timeout)", "timeout"),
+    one(
+        "a connection is proof enough",
+        "_lease:Lease.opened",
+        "self._set_end()",
+        "self.heard = max(self.heard, connected)\n    self._set_end()",
+    ),
+    one(
+        "a check that failed proves what a write does",
+        "_kazoo:Link._check",
+        "if all(each is True for each in whole.value):",
+        "if True:",
     ),
     # Deletes.
     one(
