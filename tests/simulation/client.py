@@ -135,6 +135,7 @@ class Connection:
     Attributes:
         wire: the present connection.
         down_until: no connection can be made before that time.
+        bound_until: no other server can be reached before that time.
         server: the server that it connects to next.
     """
 
@@ -145,7 +146,7 @@ class Connection:
         self.ensemble = process.ensemble
         self.server: Server = process.ensemble.leader
         self.wire: Wire | None = None
-        self.down_until = 0.0
+        self.down_until = self.bound_until = 0.0
         self.pipe = Pipe(self)
         self._sender: object = self.pipe
         self._socket = self
@@ -222,7 +223,8 @@ class Connection:
                 self.server, session, client.last_zxid, timeout, lambda: self.process.stopped_until
             )
             if wire is None:
-                self.server = self.ensemble.leader
+                if world.now >= self.bound_until:
+                    self.server = self.ensemble.leader
                 world.sleep(RETRY)
         if isinstance(wire, str):
             return False

@@ -11,6 +11,7 @@ sessions only with that one's answers to its pings; what comes before that, and 
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -173,7 +174,7 @@ class Ensemble:
 
     Attributes:
         trip: how long a message takes between a client and a server.
-        on_write: called once, when a write of a client of the follower has been answered.
+        on_proof: called once, when the follower has answered a create of a contender's, or a multi.
     """
 
     def __init__(self, world: World) -> None:
@@ -181,7 +182,7 @@ class Ensemble:
         self.leader = Server("first server")  # until another is elected
         self.follower = Server("second server")
         self.trip = 0.0
-        self.on_write: Callable[[], None] | None = None
+        self.on_proof: Callable[[], None] | None = None
         self.servers = (self.leader, self.follower)
         self.log: list[tuple[Any, ...]] = []
         self.gone: dict[str, tuple[int, int]] = {}  # when, in changes, each node was removed, and made
@@ -358,9 +359,9 @@ class Ensemble:
         self.world.say(f"{wire.server.name} serves {_name(state.number)}: {what}")
         self._send(wire, f"the answer to {what}", (request, answer, value, error, wire.server.applied))
         self.on_answer(wire, answer)
-        written = error is None and not isinstance(request, (*LOCAL, Sync))
-        if self.on_write is not None and written and wire.server is self.follower:
-            act, self.on_write = self.on_write, None
+        proof = error is None and type(request) in (Create2, Transaction)
+        if self.on_proof is not None and proof and wire.server is self.follower:
+            act, self.on_proof = self.on_proof, None
             act()
 
     def _send(self, wire: Wire, what: str, message: Any) -> None:
@@ -514,12 +515,19 @@ class Ensemble:
             if wire.server is server:
                 self.silence(wire.session)
 
+    def _delay_touches(self, time: float) -> None:
+        """Have the leader hear no sooner what the follower has not told it yet."""
+        for state in self.sessions.values():
+            if state.pending is not None:
+                state.pending = state.pending[0], max(state.pending[1], time)
+
     def cut_off(self, length: float) -> bool:
         """Cut the follower off from its leader; False if it leads alone."""
         follower, now = self.follower, self.world.now
         if follower.alone_until > now:
             return False
         self._deafen(follower)
+        self._delay_touches(math.inf)  # they are lost
         follower.cut_off_until = now + length
         self.world.say(f"the follower is cut off for {length:g}")
         self.world.at(follower.cut_off_until, self.recover)
@@ -531,6 +539,7 @@ class Ensemble:
         if follower.amiss_until > now:
             return False
         self._deafen(follower)
+        self._delay_touches(now + length)
         follower.late_until = now + length
         self.world.say(f"the follower hears its leader {length:g} late")
         for wire in self.wires:
@@ -546,6 +555,7 @@ class Ensemble:
             return False
         for wire in self.wires:
             self.silence(wire.session)
+        self._delay_touches(self.world.now + length)
         leader.stands_until = self.world.now + length
         self.world.say(f"the {leader.name}, which leads, stands still for {length:g}")
 

@@ -15,7 +15,7 @@ from unittest.mock import patch
 
 from tests.simulation.checks import Checks
 from tests.simulation.client import Process
-from tests.simulation.ensemble import TICK, Ensemble, SessionState
+from tests.simulation.ensemble import TICK, Ensemble, Server, SessionState
 from tests.simulation.schedule import LAST, LENGTHS, TIMEOUT, Deviation, Schedule
 from tests.simulation.workload import Worker
 from tests.simulation.world import CALM, Actor, Violation, World
@@ -236,18 +236,28 @@ class Run:
         self.world.say(f"the follower lags for {LENGTHS[it.length]:g}")
         self.world.at(follower.lags_until, self.ensemble.recover)
 
+    def _bind(self, server: Server, length: float) -> None:
+        """Let the clients of a server reach no other for a while."""
+        for process in self.processes:
+            if process.connection.server is server:
+                process.connection.bound_until = self.world.now + length
+
     def _cut_off(self, it: Deviation) -> bool | None:
-        """Cut the follower off from its leader: now, or as soon as a write of a client of its own is answered."""
-        cut = partial(self.ensemble.cut_off, LENGTHS[4 + it.length % 5])
+        """Cut the follower off from its leader: now, or with its clients as soon as a write of theirs is answered."""
+        length = LENGTHS[4 + it.length % 5]
         if it.which % 2:
-            return cut()
-        self.ensemble.on_write = cut
+            return self.ensemble.cut_off(length)
+        self.ensemble.on_proof = partial(self._cut_off_with_clients, length)
         return None
+
+    def _cut_off_with_clients(self, length: float) -> None:
+        if self.ensemble.cut_off(length):
+            self._bind(self.ensemble.follower, length)
 
     def _hear_late(self, it: Deviation) -> bool:
         """Let the follower hear its leader late; then, maybe, cut it off as soon as a write of its client is taken."""
         if it.which % 2:
-            self.ensemble.on_write = partial(self.ensemble.cut_off, 14.0)
+            self.ensemble.on_proof = partial(self._cut_off_with_clients, 14.0)
         return self.ensemble.be_late(LENGTHS[1 + it.length % 5])
 
     def _stand_still(self, it: Deviation) -> bool:
@@ -255,8 +265,12 @@ class Run:
         return self.ensemble.stand_still(LENGTHS[it.length], bool(it.which % 2))
 
     def _usurp(self, it: Deviation) -> bool:
-        """Have the follower elected, while its leader goes on alone."""
-        return self.ensemble.usurp(LENGTHS[4 + it.length % 5] if it.which else 0.0)
+        """Have the follower elected, while its leader goes on alone, maybe with its clients."""
+        length = LENGTHS[4 + it.length % 5] if it.which else 0.0
+        usurped = self.ensemble.usurp(length)
+        if usurped and it.which % 2:
+            self._bind(self.ensemble.follower, length)
+        return usurped
 
     def _limit(self, it: Deviation) -> None:
         """Have a server grant shorter timeouts, to those who connect from now on."""
