@@ -11,6 +11,7 @@ from ._driver import Driver
 from ._errors import ZkConcurrentError
 from ._face import Face, until, who_i_am
 from ._kazoo import KazooClient
+from ._limits import whole_number
 from ._lock import Lock
 from ._place import Hold, lost_error
 from ._recipes.condition import clear, notify, outwait, release_and_queue, withdraw
@@ -186,10 +187,12 @@ class Condition(Face):
         fewer.
 
         Raises:
+            TypeError: n is no int.
             LockLostError: the lock was lost.
             RuntimeError: the lock is not held.
             ClientError: the client can't be used here.
         """
+        n = whole_number("n", n)
         self._held("notify on")
         self._notify(n)
 

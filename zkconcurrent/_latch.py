@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ._face import Face, until
 from ._kazoo import KazooClient
+from ._limits import whole_number
 from ._ops import Recipe
 from ._recipes.destroy import destroy
 from ._recipes.latch import count_down, look, wait
@@ -31,8 +32,8 @@ class CountDownLatch(Face):
 
     Raises:
         TypeError: the count is no int.
-        ValueError: it is negative; the path is bad, or is another primitive of this client already. At first use: the
-            latch was made with another count.
+        ValueError: it is negative, or larger than 2,147,483,647; the path is bad, or is another primitive of this
+            client already. At first use: the latch was made with another count.
 
     Source:
         java.util.concurrent's `CountDownLatch`.
@@ -41,10 +42,10 @@ class CountDownLatch(Face):
     _kind = "CountDownLatch"
 
     def __init__(self, client: KazooClient, path: str, count: int) -> None:
-        if check_int("count", count) < 0:
+        self._count = whole_number("count", count)
+        if self._count < 0:
             raise ValueError(f"count must not be negative: {count}")
         super().__init__(client, path)
-        self._count = count
 
     @property
     def count(self) -> int:
@@ -56,11 +57,12 @@ class CountDownLatch(Face):
 
         Raises:
             TypeError: `n` is no int.
-            ValueError: it is less than 1; or the latch was made with another count.
+            ValueError: it is less than 1, or larger than 2,147,483,647; or the latch was made with another count.
             ClientError: the client can't be used here.
             ForeignNodeError: the node at the path is no latch's.
         """
-        if check_int("n", n) < 1:
+        n = whole_number("n", n)
+        if n < 1:
             raise ValueError(f"n must be at least 1: {n}")
         self._tell(count_down(self._path, self._count, n))
 
@@ -106,14 +108,3 @@ class CountDownLatch(Face):
         known = self._place.known
         left = self._count if known is None else known
         return f"<zkconcurrent.{type(self).__name__} at {id(self):#x}: count={left}/{self._count}>"
-
-
-def check_int(name: str, value: object) -> int:
-    """Return `value` if it is an int.
-
-    Raises:
-        TypeError: it is not.
-    """
-    if not isinstance(value, int):
-        raise TypeError(f"{name} must be an int, not {type(value).__name__}")
-    return value

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from ._face import check_timeout
-from ._latch import check_int
+from ._limits import whole_number
 from ._paths import ancestors, check_name, check_path
 
 T = TypeVar("T")
@@ -322,9 +322,9 @@ class CountDownLatch:
     """A count that goes down to zero, once; whoever waits for that goes on then, and so do all who come later."""
 
     def __init__(self, count: int) -> None:
-        if check_int("count", count) < 0:
+        self._count = whole_number("count", count)
+        if self._count < 0:
             raise ValueError(f"count must not be negative: {count}")
-        self._count = count
         self._changed = threading.Condition()
 
     @property
@@ -334,7 +334,8 @@ class CountDownLatch:
 
     def count_down(self, n: int = 1) -> None:
         """Count down by `n`; a latch that is open stays as it is."""
-        if check_int("n", n) < 1:
+        n = whole_number("n", n)
+        if n < 1:
             raise ValueError(f"n must be at least 1: {n}")
         with self._changed:
             self._count = max(0, self._count - n)

@@ -10,6 +10,7 @@ from ._base import Contender, LockFace
 from ._driver import Driver, await_gone
 from ._face import until, who_i_am
 from ._kazoo import KazooClient
+from ._limits import most_together, whole_number
 from ._place import Hold, lost_error
 from ._recipes.destroy import Users, destroy, users
 from ._recipes.semaphore import Layout, acquire, add, is_locked
@@ -45,7 +46,9 @@ class Semaphore(LockFace):
         on_lost: called with the semaphore, on a thread of its own, once for each `acquire` whose permits are lost.
 
     Raises:
-        ValueError: the value is negative, or the path is bad, or is another primitive of this client already.
+        TypeError: the value is no int.
+        ValueError: the value is negative, or larger than 2,147,483,647; the path is bad, or is another primitive of
+            this client already.
 
     Source:
         `threading.Semaphore`; Curator's `InterProcessSemaphoreV2`.
@@ -57,6 +60,7 @@ class Semaphore(LockFace):
     def __init__(
         self, client: KazooClient, path: str, value: int = 1, *, on_lost: Callable[[Any], object] | None = None
     ) -> None:
+        value = whole_number("value", value)
         if value < 0:
             raise ValueError("semaphore initial value must be >= 0")
         super().__init__(client, path, on_lost=on_lost)
@@ -68,14 +72,15 @@ class Semaphore(LockFace):
         Args:
             blocking: whether to wait for permits; if not, they are taken if there are enough for those ahead, too.
             timeout: how long to wait, in seconds, 0.1 at least; None for ever; 0 or less is as `blocking=False`.
-            permits: how many.
+            permits: how many; 1,000 at most, and fewer where the path has more than 400 bytes.
 
         Returns:
             Whether the permits were taken. If not, nothing of the attempt is left.
 
         Raises:
-            ValueError: a timeout with `blocking=False`, or less than one permit; or other processes use the path with
-                another value.
+            TypeError: `permits` is no int.
+            ValueError: a timeout with `blocking=False`, less than one permit or more than one request can take; or
+                other processes use the path with another value.
             OverflowError: a timeout above `threading.TIMEOUT_MAX`.
             LockLostError: this thread has lost a permit and not acknowledged that by `release()`.
             ClientError: the client can't be used here.
@@ -83,8 +88,13 @@ class Semaphore(LockFace):
         """
         if not blocking and timeout is not None:
             raise ValueError("can't specify timeout for non-blocking acquire")
+        permits = whole_number("permits", permits)
         if permits < 1:
             raise ValueError("permits must be one or more")
+        if permits > (most := most_together(self._session.link.full(self._path))):
+            raise ValueError(
+                f"permits must be at most {most:,} in one call, as it takes them in one request: {permits}"
+            )
         if timeout is not None and 0 < timeout < SHORTEST:
             timeout = SHORTEST
         wait = blocking and (timeout is None or timeout > 0)
@@ -116,14 +126,16 @@ class Semaphore(LockFace):
         back.
 
         Args:
-            n: how many.
+            n: how many; 2,147,483,647 at most.
 
         Raises:
-            ValueError: n is less than one.
+            TypeError: n is no int.
+            ValueError: n is less than one, or too large.
             LockLostError: this thread has lost permits, up to n of which this acknowledges; or this process has nothing
                 but permits that another thread of it has lost. Nothing else is touched.
             ClientError: the process was forked, and the permits are its parent's.
         """
+        n = whole_number("n", n)
         if n < 1:
             raise ValueError("n must be one or more")
         self._session.check_not_forked(self._path)
@@ -219,6 +231,7 @@ class BoundedSemaphore(Semaphore):
 
     def acquire(self, blocking: bool = True, timeout: float | None = None, *, permits: int = 1) -> bool:
         """Take permits; see `Semaphore.acquire`."""
+        permits = whole_number("permits", permits)
         if permits > self._layout.value:
             raise ValueError(f"there are no {permits} permits, but value={self._layout.value}: {self._path}")
         return super().acquire(blocking, timeout, permits=permits)
