@@ -214,7 +214,7 @@ class Driver:
         elif isinstance(step, Set):
             link.set(step.path, step.data, step.version, answer)
         elif isinstance(step, Delete):
-            link.delete(step.path, answer)
+            link.delete(step.path, answer, step.version)
         elif isinstance(step, MakeContainer):
             link.make_container(step.path, answer)
         else:
@@ -235,7 +235,7 @@ class Driver:
         if isinstance(step, Get):
             data, stat = answer.value
             created = (stat.cversion + stat.numChildren) // 2  # cversion counts the deletes too
-            return Node(data, stat.czxid, stat.ctime / 1000.0, stat.ephemeralOwner, stat.version, created)
+            return Node(data or b"", stat.czxid, stat.ctime / 1000.0, stat.ephemeralOwner, stat.version, created)
         if not isinstance(step, Children):
             self.session.renewed(sent)
         if isinstance(step, Delete) and step.ticket is not None:

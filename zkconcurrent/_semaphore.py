@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from ._base import Contender, LockFace
@@ -13,7 +14,7 @@ from ._kazoo import KazooClient
 from ._limits import most_together, whole_number
 from ._place import Hold, lost_error
 from ._recipes.destroy import Users, destroy, users
-from ._recipes.semaphore import Layout, acquire, add, is_locked
+from ._recipes.semaphore import ADDED, Layout, acquire, add, is_locked, read
 from ._rules import LEASE, MUTEX
 from ._session import log
 
@@ -190,9 +191,12 @@ class Semaphore(LockFace):
         """Remove what outlives all who use the semaphore; the next to use it makes it anew, with any value.
 
         Raises:
-            RuntimeError: somebody holds a permit, or waits for one.
+            RuntimeError: somebody holds a permit, or waits for one. If that one came meanwhile, and permits were added
+                more than 1,000 times, some of those may be gone.
+            ForeignNodeError: something else is there; nothing is deleted.
         """
-        using = self._run(destroy(self._layout.permits, (self._layout.locks, self._layout.leases)))
+        at = self._layout
+        using = self._run(destroy(at.permits, partial(read, at), ADDED, (at.locks, at.leases)))
         if using:
             raise RuntimeError(f"the semaphore {self._path!r} is in use: {', '.join(map(str, _contenders(using)))}")
         self._place.known = 0

@@ -488,6 +488,53 @@ def test_destroy(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InT
         assert zk.get(f"{zk_path}/permits")[0] == b"5"
 
 
+@both
+def test_destroy_looks_first(kind: type[Semaphore], zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """What is no semaphore's is an error, and all of it stays: an application may have nodes of the same names."""
+    semaphore = kind(connect(), zk_path, 3)
+    for name in ("permits", "locks", "leases"):
+        zk.create(f"{zk_path}/{name}", b"an application's", makepath=True)
+    zk.create(f"{zk_path}/permits/admin")
+    with pytest.raises(ForeignNodeError, match="application"):
+        semaphore.destroy()
+    zk.set(f"{zk_path}/permits", b"3")
+    with pytest.raises(ForeignNodeError, match="admin"):
+        semaphore.destroy()
+    zk.delete(f"{zk_path}/permits/admin")
+    with pytest.raises(ForeignNodeError, match="locks"):
+        semaphore.destroy()
+    assert len(zk.get_children(zk_path)) == 3
+    for name in ("locks", "leases"):
+        zk.set(f"{zk_path}/{name}", b"")
+    semaphore.destroy()
+    assert children(zk, zk_path) == []
+    assert not semaphore._session.registry.tickets
+
+
+def test_a_value_that_is_none(zk: KazooClient, zk_path: str) -> None:
+    """Where the semaphore's value should be and something else is, that is named, and not taken for a value."""
+    semaphore = Semaphore(zk, zk_path, 3)
+    zk.create(f"{zk_path}/permits", b"an application's", makepath=True)
+    for call in (semaphore.acquire, semaphore.release, semaphore.locked, lambda: semaphore.acquire(blocking=False)):
+        with pytest.raises(ForeignNodeError, match="application"):
+            call()
+    assert not semaphore._session.registry.tickets
+
+
+def test_destroy_of_many_added_permits(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
+    """More added permits than fit into a request go in pieces."""
+    semaphore = Semaphore(connect(), zk_path, 0)
+    semaphore.release()
+    prefix = f"{zk_path}/permits/00000000-0000-4000-8000-"
+    for n in range(16):
+        with zk.transaction() as added:
+            for m in range(1000):
+                added.create(f"{prefix}{n * 1000 + m:012d}-1")
+    assert not semaphore.locked()
+    in_thread(semaphore.destroy).result(60)
+    assert children(zk, zk_path) == []
+
+
 def test_destroyed_again_and_again(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
