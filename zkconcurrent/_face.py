@@ -105,6 +105,17 @@ def deadline(session: Session, blocking: bool, timeout: float) -> float | None:
     return None if timeout == -1 else session.now() + timeout
 
 
+def entered(got: bool, lock: object) -> bool:
+    """Return True, from `__enter__`, if `acquire()` got the lock.
+
+    Raises:
+        RuntimeError: it did not, and the block must not run.
+    """
+    if not got:
+        raise RuntimeError(f"acquire() returned False, so nothing is held and the block does not run: {lock!r}")
+    return True
+
+
 def until(session: Session, timeout: float | None) -> float | None:
     """Return when to give up, of a timeout as `threading` waits take it: None for ever; none at all is a try."""
     return deadline(session, True, -1 if timeout is None else max(timeout, 0.0))

@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, TypeVar
 
-from ._face import check_timeout
+from ._face import check_timeout, entered
 from ._limits import whole_number
 from ._paths import ancestors, check_name, check_path
 
@@ -135,7 +135,12 @@ class LocalNamespace:
         """Return the `CountDownLatch` of that name."""
         return self._one("CountDownLatch", name, lambda: CountDownLatch(count), keep=True, count=count)
 
-    def MultiLock(self, names: Iterable[str]) -> MultiLock:  # noqa: N802
+    def MultiLock(  # noqa: N802
+        self,
+        names: Iterable[str],
+        *,
+        on_lost: Callable[[Any], object] | None = None,  # noqa: ARG002
+    ) -> MultiLock:
         """Return one lock of the RLocks of those names."""
         return MultiLock({name: self.RLock(name) for name in check_names(names)})
 
@@ -173,7 +178,7 @@ class Held(ABC):
         """Release it; as `threading.RLock`."""
 
     def __enter__(self) -> bool:
-        return self.acquire()
+        return entered(self.acquire(), self)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -12,9 +13,10 @@ from ._driver import Driver, await_gone
 from ._face import until, who_i_am
 from ._kazoo import KazooClient
 from ._limits import most_together, whole_number
+from ._ops import Sync
 from ._place import Hold, lost_error
 from ._recipes.destroy import Users, destroy, users
-from ._recipes.semaphore import ADDED, Layout, acquire, add, is_locked, read
+from ._recipes.semaphore import ADDED, Layout, acquire, add, is_locked, look, read
 from ._rules import LEASE, MUTEX
 from ._session import log
 
@@ -70,6 +72,9 @@ class Semaphore(LockFace):
     def acquire(self, blocking: bool = True, timeout: float | None = None, *, permits: int = 1) -> bool:
         """Take permits, all or none, in the order of arrival across all processes.
 
+        To wait for more permits than there are, those counted that were added so far, is a RuntimeWarning: only permits
+        that somebody adds can end it. It is none where the value is 0: all permits of such a semaphore are added.
+
         Args:
             blocking: whether to wait for permits; if not, they are taken if there are enough for those ahead, too.
             timeout: how long to wait, in seconds, 0.1 at least; None for ever; 0 or less is as `blocking=False`.
@@ -104,6 +109,8 @@ class Semaphore(LockFace):
         if (hold := self._mine()) is not None:
             self._check(hold)
         try:
+            if wait and 0 < self._layout.value < permits:
+                self._warn_of_waiting(driver, permits)
             taken = driver.run(acquire(self._layout, permits, who_i_am(me), wait=wait))
             if taken is None:
                 return False
@@ -117,6 +124,17 @@ class Semaphore(LockFace):
             driver.abandon()
             self._place.drop_discarded()
             raise
+
+    def _warn_of_waiting(self, driver: Driver, permits: int) -> None:
+        """Warn of a wait for more permits than there are: it ends only if somebody adds some."""
+        sight = driver.run(look(self._layout, None, Sync(self._path)))
+        if sight is not None and permits > (there := sight.value + sight.added):
+            warnings.warn(
+                f"acquire() waits for {permits} permits, and the semaphore {self._path!r} has {there}: it waits until "
+                "somebody adds permits, by a release() of more than is held",
+                RuntimeWarning,
+                stacklevel=3,
+            )
 
     def release(self, n: int = 1) -> None:
         """Give back permits: this thread's own, the newest first, then those of other threads of this process.

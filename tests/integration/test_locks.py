@@ -294,6 +294,49 @@ def test_a_path_with_kazoos_lock_is_refused(
 
 
 @every
+def test_paths_that_nest_between_processes(
+    kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Fault 21: a child that is no contender, as where another process locks below, is an error, also for who waits."""
+    lock, holder, below = kind(zk, zk_path), against(kind)(connect(), zk_path), kind(connect(), f"{zk_path}/orders/3")
+    with holder:
+        waiting = in_thread(lock.acquire)
+        eventually(queued(zk, zk_path, 2))
+        assert holder.locked()
+        with below:
+            pass
+    calls = [lock.acquire, lambda: lock.acquire(blocking=False), lambda: lock.acquire(timeout=20)]
+    calls += [lock.locked, lock.owner, lock.waiters]
+    for call in (lambda: waiting.result(20), *calls):
+        with pytest.raises(zkconcurrent.ForeignNodeError, match=r"'orders'.*nest"):
+            call()
+    eventually(queued(zk, zk_path, 1))
+    with below:  # it has no part in this
+        pass
+    zk.delete(f"{zk_path}/orders", recursive=True)
+    with lock:
+        pass
+
+
+@every
+def test_contenders_of_other_languages(
+    kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Fault 21: any child that ends in a sequence number is in the queue, whoever made it, and is waited for."""
+    lock, other = kind(zk, zk_path), connect()
+    role = "__WRIT__" if lock._rule.role.startswith("__") else "lock-"
+    zk.ensure_path(zk_path)
+    for name in (f"x-{role}", f"_c_0-{role}", role):
+        theirs = other.create(f"{zk_path}/{name}", ephemeral=True, sequence=True)
+        assert not lock.acquire(blocking=False)
+        waiting = in_thread(lambda: lock.acquire() is lock.release())
+        eventually(queued(zk, zk_path, 2))
+        assert not waiting.done()
+        other.delete(theirs)
+        waiting.result(20)
+
+
+@every
 def test_garbage_collected_while_held(
     kind: Kind, zk: KazooClient, zk_path: str, eventually: Eventually, recwarn: pytest.WarningsRecorder
 ) -> None:

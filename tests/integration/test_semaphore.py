@@ -18,7 +18,9 @@ from tests.integration.test_locks import NODE, queued
 from tests.integration.test_losses import expire, run_out
 from tests.tools.proxy import Proxy
 from zkconcurrent import BoundedSemaphore, ForeignNodeError, Lock, LockLostError, Semaphore
+from zkconcurrent._limits import most_together
 from zkconcurrent._ops import StartAgain
+from zkconcurrent._paths import LONGEST
 from zkconcurrent._recipes.semaphore import Layout, take
 from zkconcurrent._registry import State, Ticket
 from zkconcurrent.testing import Server
@@ -610,6 +612,58 @@ def test_kazoos_own_lock_is_refused(zk: KazooClient, connect: Connect, zk_path: 
     lock = connect().Lock(f"{zk_path}/locks")
     with lock, pytest.raises(ForeignNodeError, match="migrate"):
         Semaphore(zk, zk_path).acquire()
+
+
+@pytest.mark.parametrize("folder", ["locks", "leases"])
+def test_what_is_no_contender_is_refused(folder: str, zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """Fault 21: a child that is not sequential, as of a path below, neither waits nor takes a permit: an error."""
+    semaphore = Semaphore(zk, zk_path, 2)
+    with Lock(connect(), f"{zk_path}/{folder}/orders"):
+        pass
+    for call in (semaphore.acquire, lambda: semaphore.acquire(blocking=False), semaphore.locked):
+        with pytest.raises(ForeignNodeError, match=r"'orders'.*nest"):
+            call()
+    assert not semaphore._session.registry.tickets
+    zk.delete(f"{zk_path}/{folder}/orders")
+    with semaphore:
+        assert queued(zk, f"{zk_path}/leases", 1)()
+
+
+def test_more_permits_than_there_are(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """To wait for more permits than there are is warned of at once; not if enough were added, nor for signals."""
+    semaphore, other = Semaphore(zk, zk_path, 2), Semaphore(connect(), zk_path, 2)
+    with pytest.warns(RuntimeWarning, match=r"3 permits.*2") as warned:
+        assert not semaphore.acquire(timeout=0.2, permits=3)
+    assert warned[0].filename == __file__
+    with pytest.raises(RuntimeWarning):  # a filter makes an error of it: nothing was done
+        semaphore.acquire(permits=3)
+    assert not children(zk, f"{zk_path}/locks")
+    assert not semaphore.acquire(blocking=False, permits=3)  # who only tries is told so
+    assert not semaphore.acquire(timeout=0, permits=3)
+    other.release()
+    assert semaphore.acquire(permits=3)
+    semaphore.release(3)
+    signals = Semaphore(zk, f"{zk_path}-signals", 0)
+    waiting_for_two = in_thread(signals.acquire, permits=2)
+    eventually(waiting(zk, signals.path, 1))
+    signals.release(2)
+    assert waiting_for_two.result(20)
+
+
+def test_many_permits_at_once(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """As many as one call may ask for are taken and given back, and the client keeps its connection and locks."""
+    long = f"{zk_path}/{'x' * (LONGEST - len(zk_path) - 1)}"
+    for path in (zk_path, long):
+        semaphore, most = Semaphore(connect(), path, 10_000), most_together(path)
+        with Lock(semaphore.client, f"{zk_path}-lock") as held:
+            assert held
+            assert semaphore.acquire(timeout=60, permits=most)
+            assert len(zk.get_children(f"{path}/leases")) == most
+            semaphore.release(most)
+        semaphore.release(6000)
+        assert len(zk.get_children(f"{path}/permits")) == 1
 
 
 def test_garbage_collected_while_held(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:

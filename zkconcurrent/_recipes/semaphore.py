@@ -34,9 +34,9 @@ from .._ops import (
 )
 from .._paths import ancestors
 from .._registry import State, Ticket
-from .._rules import LEASE, MUTEX, blockers, line_up
+from .._rules import LEASE, MUTEX, blockers, check_queue, line_up
 from .persistent import agreed
-from .queue import check, find
+from .queue import find
 
 # What `add` calls its nodes: a UUID, and how many permits it adds.
 ADDED = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-([0-9]{1,10})")
@@ -105,7 +105,8 @@ def acquire(at: Layout, permits: int, data: bytes, *, wait: bool) -> Recipe[tupl
         try:
             sight = yield from join(ticket, at, said)
             while True:
-                check(ticket, sight.queue)
+                if ticket.name not in sight.queue:
+                    raise NodeGone
                 ahead = blockers(ticket.name, sight.queue, MUTEX)
                 if not wait:
                     line = line_up(sight.queue, MUTEX)
@@ -170,6 +171,8 @@ def look(at: Layout, ticket: Ticket | None, *before: Operation) -> Recipe[Sight]
     while True:
         *_, queue, leases, node, added = yield (*before, *reads(at, ticket))
         check_value(at, node)
+        check_queue(at.locks, queue)
+        check_queue(at.leases, leases)
         if node is not None or ticket is None:
             return Sight(queue, leases, at.value, count(added))
         before = ()
