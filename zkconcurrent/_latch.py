@@ -6,7 +6,7 @@ from functools import partial
 
 from ._face import Face, until
 from ._kazoo import KazooClient
-from ._limits import whole_number
+from ._limits import check_int
 from ._ops import Recipe
 from ._recipes.destroy import destroy
 from ._recipes.latch import CHILD, count_down, look, read, wait
@@ -44,7 +44,7 @@ class CountDownLatch(Face):
     _kind = "CountDownLatch"
 
     def __init__(self, client: KazooClient, path: str, count: int) -> None:
-        self._count = whole_number("count", count)
+        self._count = check_int("count", count)
         if self._count < 0:
             raise ValueError(f"count must not be negative: {count}")
         super().__init__(client, path)
@@ -63,7 +63,7 @@ class CountDownLatch(Face):
             ClientError: the client can't be used here.
             ForeignNodeError: the node at the path is no latch's.
         """
-        n = whole_number("n", n)
+        n = check_int("n", n)
         if n < 1:
             raise ValueError(f"n must be at least 1: {n}")
         self._tell(count_down(self._path, self._count, n))

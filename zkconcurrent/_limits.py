@@ -18,7 +18,7 @@ _REQUEST = 800_000  # bytes: what is left of 1 MB is for access control lists an
 _NODE = 400  # bytes that a request has for each node besides the path: its name, data and access control list
 
 
-def whole_number(name: str, value: object) -> int:
+def check_int(name: str, value: object) -> int:
     """Return `value` as an int; True is 1.
 
     Raises:

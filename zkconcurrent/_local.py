@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from ._face import check_timeout, entered
-from ._limits import whole_number
+from ._limits import check_int
 from ._paths import ancestors, check_name, check_path
 
 T = TypeVar("T")
@@ -327,7 +327,7 @@ class CountDownLatch:
     """A count that goes down to zero, once; whoever waits for that goes on then, and so do all who come later."""
 
     def __init__(self, count: int) -> None:
-        self._count = whole_number("count", count)
+        self._count = check_int("count", count)
         if self._count < 0:
             raise ValueError(f"count must not be negative: {count}")
         self._changed = threading.Condition()
@@ -339,7 +339,7 @@ class CountDownLatch:
 
     def count_down(self, n: int = 1) -> None:
         """Count down by `n`; a latch that is open stays as it is."""
-        n = whole_number("n", n)
+        n = check_int("n", n)
         if n < 1:
             raise ValueError(f"n must be at least 1: {n}")
         with self._changed:

@@ -12,7 +12,7 @@ from ._base import Contender, LockFace
 from ._driver import Driver, await_gone
 from ._face import until, who_i_am
 from ._kazoo import KazooClient
-from ._limits import most_together, whole_number
+from ._limits import check_int, most_together
 from ._ops import Sync
 from ._place import Hold, lost_error
 from ._recipes.destroy import Users, destroy, users
@@ -63,7 +63,7 @@ class Semaphore(LockFace):
     def __init__(
         self, client: KazooClient, path: str, value: int = 1, *, on_lost: Callable[[Any], object] | None = None
     ) -> None:
-        value = whole_number("value", value)
+        value = check_int("value", value)
         if value < 0:
             raise ValueError("semaphore initial value must be >= 0")
         super().__init__(client, path, on_lost=on_lost)
@@ -94,7 +94,7 @@ class Semaphore(LockFace):
         """
         if not blocking and timeout is not None:
             raise ValueError("can't specify timeout for non-blocking acquire")
-        permits = whole_number("permits", permits)
+        permits = check_int("permits", permits)
         if permits < 1:
             raise ValueError("permits must be one or more")
         if permits > (most := most_together(self._session.link.full(self._path))):
@@ -154,7 +154,7 @@ class Semaphore(LockFace):
                 but permits that another thread of it has lost. Nothing else is touched.
             ClientError: the process was forked, and the permits are its parent's.
         """
-        n = whole_number("n", n)
+        n = check_int("n", n)
         if n < 1:
             raise ValueError("n must be one or more")
         self._session.check_not_forked(self._path)
@@ -253,7 +253,7 @@ class BoundedSemaphore(Semaphore):
 
     def acquire(self, blocking: bool = True, timeout: float | None = None, *, permits: int = 1) -> bool:
         """Take permits; see `Semaphore.acquire`."""
-        permits = whole_number("permits", permits)
+        permits = check_int("permits", permits)
         if permits > self._layout.value:
             raise ValueError(f"there are no {permits} permits, but value={self._layout.value}: {self._path}")
         return super().acquire(blocking, timeout, permits=permits)

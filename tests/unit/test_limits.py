@@ -53,7 +53,7 @@ def test_numbers_have_a_size(call: Callable[[Any], object], number: int) -> None
 
 
 @pytest.mark.parametrize("make", MAKERS)
-def test_what_is_a_whole_number_is_taken(make: Callable[[Any], object]) -> None:
+def test_what_is_a_check_int_is_taken(make: Callable[[Any], object]) -> None:
     """True is 1, and what can be an index is that number: an int from here on, so that all write the same."""
     assert "1" in repr(make(True)) or "local" in repr(type(make(True)))
     assert "True" not in repr(make(True))
