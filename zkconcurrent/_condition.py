@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import warnings
 from collections.abc import Callable
 from types import TracebackType
@@ -11,7 +12,6 @@ from ._driver import Driver
 from ._errors import ZkConcurrentError
 from ._face import Face, until, who_i_am
 from ._kazoo import KazooClient
-from ._limits import check_int
 from ._lock import Lock
 from ._place import Hold, lost_error
 from ._recipes.condition import clear, notify, outwait, release_and_queue, withdraw
@@ -201,7 +201,7 @@ class Condition(Face):
             RuntimeError: the lock is not held.
             ClientError: the client can't be used here.
         """
-        n = check_int("n", n)
+        n = operator.index(n)
         self._held("notify on")
         self._notify(n)
 

@@ -34,7 +34,7 @@ class CountDownLatch(Face):
 
     Raises:
         TypeError: the count is no int.
-        ValueError: it is negative, or larger than 2,147,483,647; the path is bad, or is another primitive of this
+        ValueError: it is negative, or larger than 2**63 - 1; the path is bad, or is another primitive of this
             client already. At first use: the latch was made with another count.
 
     Source:
@@ -59,7 +59,7 @@ class CountDownLatch(Face):
 
         Raises:
             TypeError: `n` is no int.
-            ValueError: it is less than 1, or larger than 2,147,483,647; or the latch was made with another count.
+            ValueError: it is less than 1, or larger than 2**63 - 1; or the latch was made with another count.
             ClientError: the client can't be used here.
             ForeignNodeError: the node at the path is no latch's.
         """

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import operator
 
-LARGEST = 2**31 - 1
-"""The largest number that may be given: Java's largest int."""
+LARGEST = 2**63 - 1
+"""The largest number that may be given: `sys.maxsize`, and Java's largest long."""
 
 MOST_TOGETHER = 1000
 """How many nodes one request may name, of paths of usual length."""
@@ -30,7 +30,7 @@ def check_int(name: str, value: object) -> int:
     except TypeError:
         raise TypeError(f"{name} must be an int, not {type(value).__name__}") from None
     if number > LARGEST:
-        raise ValueError(f"{name} must be at most {LARGEST:,}")
+        raise ValueError(f"{name} must be at most 2**63 - 1")
     return number
 
 

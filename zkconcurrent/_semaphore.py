@@ -50,7 +50,7 @@ class Semaphore(LockFace):
 
     Raises:
         TypeError: the value is no int.
-        ValueError: the value is negative, or larger than 2,147,483,647; the path is bad, or is another primitive of
+        ValueError: the value is negative, or larger than 2**63 - 1; the path is bad, or is another primitive of
             this client already.
 
     Source:
@@ -145,7 +145,7 @@ class Semaphore(LockFace):
         back.
 
         Args:
-            n: how many; 2,147,483,647 at most.
+            n: how many; 2**63 - 1 at most.
 
         Raises:
             TypeError: n is no int.

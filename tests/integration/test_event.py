@@ -297,6 +297,10 @@ def test_destroy_looks_first(zk: KazooClient, connect: Connect, zk_path: str, ev
         event.destroy()
     assert zk.get(f"{zk_path}/child")[0] == b"too"
     zk.delete(zk_path, recursive=True)
+    zk.create(zk_path, b"3 set", ephemeral=True)
+    with pytest.raises(ForeignNodeError, match="persistent"):
+        event.destroy()
+    zk.delete(zk_path)
     with Lock(zk, zk_path) as held:
         assert held
         with pytest.raises(ForeignNodeError):

@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 
 import pytest
 from kazoo.client import KazooClient
-from kazoo.exceptions import ConnectionLoss, NoNodeError
+from kazoo.exceptions import BadArgumentsError, ConnectionLoss, NoNodeError
 from kazoo.security import make_digest_acl
 
 import zkconcurrent
@@ -291,6 +291,25 @@ def test_a_path_with_kazoos_lock_is_refused(
     theirs.release()
     with lock:
         pass
+
+
+def test_characters_of_a_path(zk: KazooClient, zk_path: str) -> None:
+    """Fault 31: a path is taken if, and only if, ZooKeeper takes it; so a bad one is told before anything is sent."""
+    edges = (0, 0x20, 0x7F, 0xA0, 0xD800, 0xE000, 0xF900, 0xFFF0, 0x10000, 0x1F600, 0xF0000, 0x10FFFF)
+    points = {point for edge in edges for point in (edge - 1, edge, edge + 1) if 0 <= point <= 0x10FFFF}
+    zk.ensure_path(zk_path)
+    for point in sorted(points | set(range(0, 0x11000, 499))):
+        name = f"x{chr(point)}" if chr(point) in "./" else chr(point)
+        try:
+            Lock(zk, f"{zk_path}/{name}")
+            taken = True
+        except ValueError:
+            taken = False
+        try:
+            there = not 0xD800 <= point < 0xE000 and zk.create(f"{zk_path}/{name}") is not None  # those can't be sent
+        except BadArgumentsError:
+            there = False
+        assert taken == there or name == "x/", hex(point)  # kazoo takes that one off
 
 
 @every

@@ -45,9 +45,9 @@ def test_numbers_are_whole(call: Callable[[Any], object], number: object) -> Non
 
 
 @pytest.mark.parametrize("call", [*MAKERS, *CALLS[:-1]])
-@pytest.mark.parametrize("number", [LARGEST + 1, 10**400_000], ids=["2**31", "10**400000"])
+@pytest.mark.parametrize("number", [LARGEST + 1, 10**400_000], ids=["2**63", "10**400000"])
 def test_numbers_have_a_size(call: Callable[[Any], object], number: int) -> None:
-    """What Java has no int for is a ValueError, before anything is sent."""
+    """What Java has no long for is a ValueError, before anything is sent."""
     with pytest.raises(ValueError, match="at most"):
         call(number)
 

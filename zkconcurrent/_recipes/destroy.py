@@ -64,6 +64,8 @@ def destroy(
         _, node, names, *rooms = yield Sync(path), Get(path), Children(path), *map(Get, folders)
         if node is not None:
             check(node)
+            if node.session:
+                raise _foreign(path, "the node is not persistent")
             if strange := [name for name in names if not child.fullmatch(name)]:
                 raise _foreign(path, f"the node has a child {strange[0]!r}")
         for folder, room in zip(folders, rooms, strict=True):
@@ -75,9 +77,9 @@ def destroy(
         made = node.czxid
         if folders:
             yield tuple(map(MakeContainer, folders))
+        left = [Delete(f"{path}/{name}") for name in names]
         ticket: Ticket = yield Begin(path)
         try:
-            left = [Delete(f"{path}/{name}") for name in names]
             while len(left) > most:
                 yield Multi(ticket, (Check(path, node.version), *left[:most]))
                 del left[:most]
@@ -86,7 +88,7 @@ def destroy(
         except (NoNode, BadVersion, NotEmpty, ConnectionLost, StartAgain) as error:
             yield Discard(ticket)  # somebody changed it meanwhile, or nobody can know: look again
             if isinstance(error, NotEmpty):
-                yield from _check_leaves(path, names)
+                yield from _check_leaves(path, [each.path for each in left[:most]])
         except GeneratorExit:
             raise  # dropped by its driver, which discards the ticket itself
         except BaseException:
@@ -97,19 +99,19 @@ def destroy(
             return []
 
 
-def _check_leaves(path: str, names: Sequence[str]) -> Recipe[None]:
-    """Refuse to delete children that have some themselves: to try again would be to try for ever.
+def _check_leaves(path: str, leaves: Sequence[str]) -> Recipe[None]:
+    """Refuse to delete nodes that have children: to try again would be to try for ever.
 
     Raises:
         ForeignNodeError: one has.
     """
-    below = (yield tuple(Children(f"{path}/{name}") for name in names)) if names else []
-    for name, found in zip(names, below, strict=True):
+    below = (yield tuple(map(Children, leaves))) if leaves else []
+    for leaf, found in zip(leaves, below, strict=True):
         if found:
-            raise _foreign(path, f"the node's child {name!r} has children")
+            raise _foreign(path, f"the node's child {leaf!r} has children")
 
 
 def _foreign(path: str, why: str) -> ForeignNodeError:
     return ForeignNodeError(
-        path, f"{why}, so it is something else's, and nothing was deleted; delete it by hand if it is left from that"
+        path, f"{why}, so it is something else's, and was not deleted; delete it by hand if it is left from that"
     )

@@ -14,7 +14,7 @@ from .._registry import Ticket
 from .persistent import agreed, make
 
 ROLE = "count-"
-CHILD = re.compile(r"_c_[0-9a-f-]{36}-count-([0-9]{1,10})")
+CHILD = re.compile(r"_c_[0-9a-f-]{36}-count-([0-9]{1,19})")
 """The names of the counts."""
 
 

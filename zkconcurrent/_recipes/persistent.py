@@ -28,7 +28,7 @@ def agreed(path: str, node: Node, ours: str) -> int:
     Raises:
         ForeignNodeError: the node has something else.
     """
-    if not node.data.isdigit() or len(node.data) > 10:
+    if not node.data.isdigit() or len(node.data) > 19:
         raise ForeignNodeError(
             path,
             f"the node's data is {node.data[:100]!r}, and {ours}; delete the node if it is left from something else, "

@@ -39,7 +39,7 @@ from .persistent import agreed
 from .queue import find
 
 # What `add` calls its nodes: a UUID, and how many permits it adds.
-ADDED = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-([0-9]{1,10})")
+ADDED = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-([0-9]{1,19})")
 
 
 class Layout(NamedTuple):
