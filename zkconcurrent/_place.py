@@ -55,6 +55,8 @@ class Loss:
         self.told = True
         if self._event is not None:
             self._event.set()
+        for whole in self.wholes:
+            whole.event.set()
 
 
 class Whole:
@@ -85,11 +87,11 @@ class Whole:
 
     def tell(self) -> None:
         """Say that it is lost, once; if all of it was held, call `on_lost`."""
+        self.event.set()
         try:
             self._untold.pop()  # two sessions may come at once
         except IndexError:
             return
-        self.event.set()
         held = self.tickets and all(ticket.state is not State.DISCARDED for ticket in self.tickets)
         of = self.of()
         if held and of is not None and of._on_lost is not None:
@@ -256,10 +258,10 @@ class Place:
                 self.gate.look()
             faces = [face for face in self.faces if face._rule.role == hold.role]
             wholes = hold.loss.wholes
-        for whole in wholes:
-            whole.tell()
         for face in faces:
             self.session.link.handler.spawn(_call_on_lost, face)
+        for whole in wholes:
+            whole.tell()
 
     def forget(self) -> None:
         """Forget all holds, in a forked child: they are the parent's."""

@@ -29,6 +29,7 @@ from zkconcurrent import (
     ReadWriteLock,
     RLock,
     Semaphore,
+    namespace,
 )
 from zkconcurrent._multilock import _note
 from zkconcurrent.testing import Server
@@ -212,6 +213,15 @@ def test_a_loss_is_told(
     with lock:
         assert not lock.lost.is_set()
     assert told == [lock, lock]
+
+
+def test_a_namespace_has_it_all(zookeeper: Server, connect: Connect, zk_path: str, eventually: Eventually) -> None:
+    """What a MultiLock has beyond `threading`, one that is made by names has too."""
+    told: list[MultiLock] = []
+    lock = namespace(connect(timeout=4), zk_path).MultiLock(["b", "a"], on_lost=told.append)
+    with pytest.raises(LockLostError), lock:
+        expire(zookeeper, lock.locks[0])  # type: ignore[arg-type]
+        eventually(lambda: told == [lock])
 
 
 def test_a_loss_of_what_is_not_held(zookeeper: Server, connect: Connect, zk_path: str) -> None:
