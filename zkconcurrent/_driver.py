@@ -221,7 +221,7 @@ class Driver(Busy):
         elif isinstance(step, Set):
             link.set(step.path, step.data, step.version, answer)
         elif isinstance(step, Delete):
-            link.delete(step.path, answer)
+            link.delete(step.path, answer, step.version)
         elif isinstance(step, MakeContainer):
             link.make_container(step.path, answer)
         else:
@@ -241,7 +241,7 @@ class Driver(Busy):
         if isinstance(step, Get):
             data, stat = answer.value
             created = (stat.cversion + stat.numChildren) // 2  # cversion counts the deletes too
-            return Node(data, stat.czxid, stat.ctime / 1000.0, stat.ephemeralOwner, stat.version, created)
+            return Node(data or b"", stat.czxid, stat.ctime / 1000.0, stat.ephemeralOwner, stat.version, created)
         if isinstance(step, Delete) and step.ticket is not None:
             self.session.gone(step.ticket)
         return True if isinstance(step, Make | Delete) else answer.value

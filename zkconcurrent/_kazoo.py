@@ -375,7 +375,7 @@ class Link:
         if isinstance(step, Check):
             return CheckVersion(self.full(step.path), step.version)
         if isinstance(step, Delete):
-            return DeleteRequest(self.full(step.path), -1)
+            return DeleteRequest(self.full(step.path), step.version)
         if isinstance(step, Set):
             return SetData(self.full(step.path), step.data, step.version)
         flags = EPHEMERAL if step.number else EPHEMERAL_SEQUENTIAL
@@ -427,9 +427,9 @@ class Link:
         """Read a node's data and stat, and leave a watch there if it exists."""
         self.wire.send(GetData(self.full(path), watcher), answer)
 
-    def delete(self, path: str, answer: Answer) -> None:
-        """Delete a node, whatever its version."""
-        self._write(DeleteRequest(self.full(path), -1), answer)
+    def delete(self, path: str, answer: Answer, version: int = -1) -> None:
+        """Delete a node, if it has that version; -1 is any."""
+        self._write(DeleteRequest(self.full(path), version), answer)
 
 
 def _negotiated(frame: FrameType | None) -> float | None:
