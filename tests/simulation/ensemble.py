@@ -34,7 +34,7 @@ from tests.simulation.world import Violation, World
 from zkconcurrent._kazoo import CreateContainer, ZnodeStat
 
 EPHEMERAL, SEQUENTIAL = 1, 2
-TICK = 2.0  # of the servers, in seconds: no timeout is below two
+TICK = 1.0  # of the servers, in seconds: no timeout is below two
 PING = TICK / 2  # between two pings of the leader to its follower
 LAST = 2_147_483_647
 LOCAL = (GetData, GetChildren)  # what a server answers by itself
