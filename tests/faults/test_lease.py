@@ -174,7 +174,7 @@ def test_a_leader_without_a_quorum(
         hold.check(waiting, cut)
 
 
-@pytest.mark.parametrize(("timeout", "tick", "sync_limit"), [(6.0, 0.2, 60)])
+@pytest.mark.parametrize(("timeout", "tick", "sync_limit"), [(9.0, 0.2, 60)])
 def test_a_follower_cut_off_after_a_write(
     timeout: float, tick: float, sync_limit: int, in_thread: InThread, eventually: Eventually
 ) -> None:
