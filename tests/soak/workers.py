@@ -62,7 +62,7 @@ class Workers:
 
     def threads(self, place: int) -> int:
         """Return how many threads a process has."""
-        return 3 + place % 2
+        return 4 + place % 2
 
     def name(self, place: int) -> str:
         """Return the name of the process that is there now."""
