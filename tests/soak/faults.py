@@ -358,8 +358,8 @@ class People(Track):
         """A node deleted, signals, arguments that ask for too much."""
         return {
             DELETED: self._delete,
-            "signals": lambda: self._order("signals", 3.0),
-            "hostile arguments": lambda: self._order("hostile", 4.0),
+            "signals": lambda: self._have("signals", 3.0),
+            "hostile arguments": lambda: self._have("hostile", 4.0),
         }
 
     def _delete(self) -> bool:
@@ -381,7 +381,7 @@ class People(Track):
         self.faults.append(Fault(DELETED, at, clock(), process, number, path, nodes[path].czxid))
         return True
 
-    def _order(self, order: str, seconds: float) -> None:
+    def _have(self, order: str, seconds: float) -> None:
         """Have a process do something to itself."""
         place = self.random.choice(self.workers.places)
         self.note = f"of worker {place}"

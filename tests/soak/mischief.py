@@ -16,7 +16,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 from tests.soak.events import Log, What
 from zkconcurrent import Barrier, CountDownLatch, Lock, RLock, Semaphore, ZkConcurrentError
 
-SIGNALS, PAUSE = 60, 0.03  # how many in a row, and seconds from one to the next
+SIGNALS, PAUSE = 200, 0.01  # how many in a row, and seconds from one to the next
 REFUSALS = (ValueError, TypeError, OverflowError, ZkConcurrentError)
 HUGE = 1_100_000  # characters; a server takes no request of more than 1,048,575 bytes
 
