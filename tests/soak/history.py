@@ -162,7 +162,7 @@ class History:
         for fault in self.faults:
             if fault.kind == EXPIRED:
                 # What the owner has last heard of the server lets it believe no longer than this.
-                thefts[fault.process, fault.client].append(Pause(fault.at, fault.until + 0.75 * self.timeout))
+                thefts[fault.process, fault.client].append(Pause(fault.at, fault.until + self.timeout))
         return dict(thefts)
 
     @cached_property
