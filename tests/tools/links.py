@@ -48,13 +48,14 @@ class Links:
     """
 
     def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="links", daemon=True)
+        self._loop: asyncio.AbstractEventLoop  # from the beginning of the block
         # The loop thread's own.
         self._ways: defaultdict[tuple[int, int], Way] = defaultdict(Way)
         self._servers: list[asyncio.AbstractServer] = []
 
     def __enter__(self) -> Self:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="links", daemon=True)
         self._thread.start()
         return self
 
