@@ -116,8 +116,13 @@ class Site:
 @contextlib.contextmanager
 def site(tick: float, sync_limit: int, **options: object) -> Iterator[Site]:
     """Three servers, with so many seconds for a tick."""
-    settings = {"syncLimit": sync_limit}
-    with Links() as links, Ensemble(route=links.route, tick_time=tick, settings=settings, **options) as ensemble:
+    # A server that looks for a leader, and follows one that is silent, looks again after some seconds.
+    settings = {"syncLimit": sync_limit, "initLimit": max(4, round(4 / tick))}
+    properties = {"zookeeper.fastleader.maxNotificationInterval": 1000}
+    with (
+        Links() as links,
+        Ensemble(route=links.route, tick_time=tick, settings=settings, properties=properties, **options) as ensemble,
+    ):
         yield Site(links, ensemble)
 
 
@@ -171,6 +176,7 @@ def test_a_leader_without_a_quorum(
             server.kill()
         for server in followers:
             server.start(wait=False)
+        eventually(lambda: "leader" in [server.mode() for server in followers], "another leader", PATIENCE)
         hold.check(waiting, cut)
 
 
