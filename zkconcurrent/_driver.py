@@ -52,7 +52,7 @@ from ._ops import (
     Watch,
 )
 from ._registry import State, Ticket
-from ._session import STUCK, Busy, Session
+from ._session import STUCK, Session
 
 T = TypeVar("T")
 CLEAN_UP_PATIENCE = 0.1  # seconds
@@ -60,12 +60,13 @@ UNANSWERED = 10.0
 LOOK_AGAIN = 0.5
 
 
-class Driver(Busy):
+class Driver:
     """One run of one recipe.
 
     Attributes:
         tickets: those begun in this run; what the caller does not keep, it must `abandon`.
         over: it was abandoned, or wants nothing of a gate any more.
+        before_wait: is called before anything is waited for but an answer; it may raise.
         fragile: its recipe ends once the service is out of reach, for a third of the session's timeout.
     """
 
@@ -74,6 +75,8 @@ class Driver(Busy):
         self.path = path
         self.deadline = deadline
         self.tickets: list[Ticket] = []
+        self.over = False
+        self.before_wait: Callable[[], None] = nobody
         self.fragile = False
         self._down_since: float | None = None
         self._until = deadline  # the deadline, and a moment more once it has passed
@@ -314,7 +317,8 @@ class Driver(Busy):
                 failed = failure(answer.error, self.path)
                 if not isinstance(failed, NoNode | ConnectionLost | SessionExpired):
                     raise failed
-            else:
+            elif not ticket.stirred:
+                self.before_wait()
                 while not ticket.stirred:
                     self._park()
             return ticket.handed
@@ -343,6 +347,8 @@ class Driver(Busy):
 
     def _wait(self, ticket: Ticket) -> None:
         try:
+            if not ticket.stirred:
+                self.before_wait()
             while not ticket.stirred:
                 self._park()
         finally:

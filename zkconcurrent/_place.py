@@ -6,14 +6,16 @@ has settled it, so that no `release()` can ever touch a newer hold.
 
 from __future__ import annotations
 
+import sys
 import threading
 import warnings
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ._errors import LockLostError
+from ._errors import ClientError, LockLostError
 from ._ops import NoNode
 from ._registry import State, Ticket
 from ._session import Dropped, Session, log
@@ -160,6 +162,37 @@ class Place:
         self.idle: defaultdict[str, Loss] = defaultdict(lambda: Loss(make_event))
         weakref.finalize(self, _drop, session.dropped, path, self.holds).atexit = False
 
+    def check_not_interrupted(self) -> None:
+        """Refuse to wait, in a signal handler or a finalizer, for the very call that it has interrupted.
+
+        That call is on the stack of the calling thread, and ends only when we return. One that gives up a hold, and has
+        sent all that there is to be sent, is in nobody's way.
+
+        Raises:
+            ClientError: it is a call to acquire or to release at this place.
+        """
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and _is_ours(frame):
+            frame = frame.f_back  # this call
+        sent = False
+        while frame is not None:
+            if not _is_ours(frame):
+                sent = False
+            else:
+                known = frame.f_locals
+                one = known.get("self")
+                if frame.f_code.co_name == "_outwait" and "ticket" not in known:  # a condition that gives up its lock
+                    one = one._lock  # type: ignore[union-attr]
+                sent = sent or "deleting" in known
+                if getattr(one, "_place", None) is self and not sent:
+                    raise ClientError(
+                        self.path,
+                        "this thread was interrupted as it acquired or released here, and goes on only when the signal "
+                        "handler or finalizer that calls returns: acquire with blocking=False there, or leave it to "
+                        "another thread",
+                    )
+            frame = frame.f_back
+
     def own(self, role: str, owner: int) -> Hold | None:
         """Return the hold of `owner`, alive or lost."""
         hold = self.holds[role].get(owner)
@@ -268,6 +301,10 @@ class Place:
         """Forget all holds, in a forked child: they are the parent's."""
         for holds in self.holds.values():
             holds.clear()
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__")).startswith("zkconcurrent._")
 
 
 def every(holds: Holds) -> list[Hold]:

@@ -18,7 +18,7 @@ from ._place import Hold, check_given_up, lost_error
 from ._recipes.destroy import Users, destroy, users
 from ._recipes.semaphore import ADDED, Layout, acquire, add, is_locked, look, read
 from ._rules import LEASE, MUTEX
-from ._session import Busy, log
+from ._session import log
 
 SHORTEST = 0.1  # seconds to wait at least: a few round trips, so that what is free is got
 
@@ -108,19 +108,15 @@ class Semaphore(LockFace):
         driver = Driver(session, self._path, until(session, timeout if blocking else 0))
         if (hold := self._mine()) is not None:
             self._check(hold)
-        if wait:
-            session.check_not_busy(self._path)
+        driver.before_wait = self._place.check_not_interrupted
         try:
-            session.occupy(self._path, driver)
             if wait and 0 < self._layout.value < permits:
                 self._warn_of_waiting(driver, permits)
             taken = driver.run(acquire(self._layout, permits, who_i_am(me), wait=wait))
             if taken is None:
-                driver.over = True
                 return False
             leases, self._place.known = taken
             self._place.take_more(leases, LEASE.role, me)
-            driver.over = True
             if leases[0].late:
                 log.warning("the sequence numbers of %s are running out: let it fall idle", self._path)
             log.debug("acquired %s", leases)
@@ -164,22 +160,16 @@ class Semaphore(LockFace):
             raise ValueError("n must be one or more")
         self._session.check_not_forked(self._path)
         self._session.check_lease()
-        busy = Busy()
-        try:
-            self._session.occupy(self._path, busy)
-            with self._session.lock:  # of two threads, each releases something else
-                holds = self._to_release(n)
-                if holds and not holds[0].alive:
-                    for hold in holds:
-                        self._place.drop(hold)
-                    raise lost_error(holds[0])
-                self._check_bounds(n - len(holds))
-                self._give_back(holds)
-            busy.over = True
-        except BaseException:
-            busy.over = True
-            raise
-        if holds:
+        with self._session.lock:  # of two threads, each releases something else
+            holds = self._to_release(n)
+            if holds and not holds[0].alive:
+                for hold in holds:
+                    self._place.drop(hold)
+                raise lost_error(holds[0])
+            self._check_bounds(n - len(holds))
+            self._give_back(holds)
+        deleting = bool(holds)
+        if deleting:
             log.debug("released %s", [hold.ticket for hold in holds])
             await_gone(self._session, holds[-1].ticket)  # its delete was sent last
         for hold in holds:
