@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from ._driver import UNANSWERED, Driver
+from ._identity import ident
 from ._kazoo import KazooClient
 from ._ops import Recipe
 from ._paths import check_path
@@ -65,11 +66,11 @@ class Face:
         )
 
 
-def who_i_am(ident: int) -> bytes:
+def who_i_am(owner: int) -> bytes:
     """Return what our nodes say of their maker."""
     # Not threading.current_thread(), which leaves a dummy for a thread that threading did not start.
-    names = (thread.name for thread in threading.enumerate() if thread.ident == ident)
-    return b'%b, "time": %.6f}' % (_who(os.getpid(), next(names, str(ident))), time.time())
+    names = (thread.name for thread in threading.enumerate() if thread.ident == ident(owner))
+    return b'%b, "time": %.6f}' % (_who(os.getpid(), next(names, str(ident(owner)))), time.time())
 
 
 @lru_cache

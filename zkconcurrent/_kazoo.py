@@ -35,6 +35,7 @@ from kazoo.protocol.states import KazooState, ZnodeStat
 from kazoo.security import OPEN_ACL_UNSAFE
 
 from ._errors import RefusedError
+from ._identity import ident, identity
 from ._ops import BadVersion, Check, ConnectionLost, Create, Delete, NoNode, NotEmpty, SessionExpired, Set
 from ._wire import Wire
 
@@ -185,7 +186,7 @@ class Link:
         self.handler = client.handler
         self.wire = Wire.of(client)
         self._send = self.wire.send
-        self.identity = identity(client.handler)
+        self.identity = identity(client.handler.name)
         # What one thread waits with, often: half the work of kazoo's.
         self.signal = Signal if type(client.handler) is SequentialThreadingHandler else client.handler.event_object
         self.containers = True  # until the server says otherwise, as of the next
@@ -232,7 +233,7 @@ class Link:
 
     def on_own_thread(self) -> bool:
         """Whether the caller runs on one of kazoo's threads, where waiting for an answer waits for ever."""
-        me = self.identity()
+        me = ident(self.identity())
         for worker in (self.client._connection._connection_routine, *self.handler._workers):
             if getattr(worker, "ident", None) == me or id(worker) == me:
                 return True
@@ -330,16 +331,6 @@ def _negotiated(frame: FrameType | None) -> float | None:
             return float(frame.f_locals["read_timeout"]) * 1.5 if "last_send" in frame.f_locals else 0.0
         frame = frame.f_back
     return None
-
-
-def identity(handler: Any) -> Callable[[], int]:
-    """Return the function that says who calls: the thread, or the greenlet where the handler uses greenlets."""
-    get_ident: Callable[[], int] = threading.get_ident
-    if "gevent" in handler.name:
-        from gevent.thread import get_ident  # type: ignore[no-redef]
-    elif "eventlet" in handler.name:
-        from eventlet.green.thread import get_ident  # type: ignore[no-redef]
-    return get_ident
 
 
 def failure(error: Exception, path: str) -> Exception:

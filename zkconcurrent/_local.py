@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from ._face import check_timeout
+from ._identity import identity
 from ._latch import check_int
 from ._paths import ancestors, check_name, check_path
 
@@ -220,6 +221,7 @@ class ReadWriteLock:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
+        self._identity = identity()
         self._line: list[tuple[object, bool]] = []  # who waits, and whether to write, in the order of arrival
         self._holds: tuple[dict[int, int], dict[int, int]] = {}, {}  # how often each thread reads, and writes
         self._read_lock, self._write_lock = Side(self, False), Side(self, True)
@@ -260,7 +262,7 @@ class Side(Held):
         return self._take(1, 0.0 if not blocking else None if timeout == -1 else timeout)
 
     def _take(self, depth: int, timeout: float | None) -> bool:
-        me, pair = threading.get_ident(), self._pair
+        me, pair = self._pair._identity(), self._pair
         with pair._changed:
             if me in self._mine:
                 self._mine[me] += depth
@@ -289,7 +291,7 @@ class Side(Held):
         self._give(1)
 
     def _give(self, levels: int) -> None:
-        me = threading.get_ident()
+        me = self._pair._identity()
         with self._pair._changed:
             if me not in self._mine:
                 raise RuntimeError("cannot release un-acquired lock")
@@ -305,10 +307,10 @@ class Side(Held):
     # What threading.Condition asks of a lock.
 
     def _is_owned(self) -> bool:
-        return threading.get_ident() in self._mine
+        return self._pair._identity() in self._mine
 
     def _release_save(self) -> int:
-        me = threading.get_ident()
+        me = self._pair._identity()
         self._refuse_upgrade(me)
         depth = self._mine.get(me, 1)
         self._give(depth)

@@ -1,7 +1,8 @@
 """What this process holds at a path: granted tickets, whose they are, and who must settle the lost ones.
 
 A granted ticket becomes a `Hold` of the thread that asked for it. A lost hold stays with its thread until the thread
-has settled it, so that no `release()` can ever touch a newer hold.
+has settled it, so that no `release()` can ever touch a newer hold. What a thread holds when it ends is no other's: the
+thread that is given its number later neither owns it nor has its loss to settle.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ._errors import LockLostError
+from ._identity import ended
 from ._registry import State, Ticket
 from ._session import Session, log
 
@@ -130,6 +132,9 @@ class Place:
             before = self.holds[role].get(owner)
             if before is not None and before.ticket.state is State.LOST:
                 raise lost_error(before)
+            for lost in self.all(role):
+                if lost.ticket.state is State.LOST and ended(lost.owner):
+                    self.drop(lost)  # there is nobody to settle it
             hold = self.holds[role][owner] = Hold(self.path, ticket, role, owner, self.idle[role], depth)
             del self.idle[role]
         if ticket.state is State.LOST:

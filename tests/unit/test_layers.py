@@ -17,7 +17,7 @@ LAYERS = [
     {"_paths", "_rules", "_ops", "_registry", "_recipes"},  # pure, and so are the recipes
     {f"_recipes.{name}" for name in ("queue", "persistent", "destroy", "semaphore", "condition")}
     | {f"_recipes.{name}" for name in ("event", "latch", "barrier")},
-    {"_wire"},
+    {"_identity", "_wire"},
     {"_kazoo"},
     {"_deletes", "_heartbeat", "_session", "_driver"},
     {"_place", "_face", "_gate", "_base"},
