@@ -32,7 +32,7 @@ from kazoo.protocol.serialization import (
 from kazoo.protocol.serialization import Create as CreateRequest
 from kazoo.protocol.serialization import Delete as DeleteRequest
 from kazoo.protocol.states import KazooState, ZnodeStat
-from kazoo.security import OPEN_ACL_UNSAFE
+from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_acl
 
 from ._errors import RefusedError
 from ._identity import ident, identity
@@ -44,6 +44,8 @@ EPHEMERAL_SEQUENTIAL = 3
 CONTAINER = 4
 
 __all__ = [
+    "CREATOR_ALL_ACL",
+    "OPEN_ACL_UNSAFE",
     "Answer",
     "Callback",
     "KazooClient",
@@ -53,6 +55,7 @@ __all__ = [
     "ZnodeStat",
     "failure",
     "kazoo_errors",
+    "make_acl",
     "nobody",
 ]
 
@@ -281,12 +284,19 @@ class Link:
         flags = EPHEMERAL if step.number else EPHEMERAL_SEQUENTIAL
         return CreateRequest(self.full(step.path), step.data, self._acl(), flags)
 
-    def make_container(self, path: str, answer: Answer) -> None:
-        """Make a container, or a persistent node where the server has no containers."""
+    def make_container(self, path: str, answer: Answer, *, directory: bool = False) -> None:
+        """Make a container, or a persistent node where the server has no containers.
+
+        Args:
+            path: where.
+            answer: to it.
+            directory: others may have primitives of their own below it.
+        """
+        acl = (getattr(self.client, "directory_acl", None) if directory else None) or self._acl()
         if self.containers:
-            self._send(CreateContainer(self.full(path), b"", self._acl(), CONTAINER), answer)
+            self._send(CreateContainer(self.full(path), b"", acl, CONTAINER), answer)
         else:
-            self._send(Create2(self.full(path), b"", self._acl(), 0), answer)
+            self._send(Create2(self.full(path), b"", acl, 0), answer)
 
     def make(self, path: str, data: bytes, answer: Answer) -> None:
         """Make a PERSISTENT node."""

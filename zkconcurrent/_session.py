@@ -330,6 +330,10 @@ class Session:
                 self.interior[above] = self.interior.get(above, 0) + 1
             return place
 
+    def is_directory(self, path: str) -> bool:
+        """Return whether a path lies above primitives only, so that others may have theirs below it."""
+        return not any(each in self.places for each in (path, *ancestors(path)))
+
     def drop(self, path: str, tickets: list[Ticket]) -> None:
         """Have tickets given up, now or, if that is interrupted, by the keeper."""
         self.dropped.append((path, tickets))
