@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from ._driver import UNANSWERED, Driver
+from ._event_loop import check_may_block
 from ._identity import ident
 from ._kazoo import KazooClient
 from ._ops import Recipe
@@ -99,6 +100,8 @@ def check_timeout(blocking: bool, timeout: float) -> None:
 def deadline(session: Session, blocking: bool, timeout: float) -> float | None:
     """Return when to give up, by the monotonic clock."""
     check_timeout(blocking, timeout)
+    if blocking and timeout:
+        check_may_block()
     if not blocking or timeout == 0:
         # A try is one question: no longer than it takes to see that a link is dead, and not at all while it is down.
         timeout = (session.timeout or UNANSWERED) / 3 if session.link.connected else 0.0

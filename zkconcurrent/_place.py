@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ._errors import LockLostError
+from ._event_loop import running_task, warn
 from ._identity import ended
 from ._registry import State, Ticket
 from ._session import Session, log
@@ -83,6 +84,34 @@ class Hold:
         return self.ticket.state is State.HELD
 
 
+class TaskHold(Hold):
+    """The hold of a thread that runs an event loop: its other tasks get in too, and are warned.
+
+    That is seen where its depth grows, so that to acquire again takes no longer where there is no event loop.
+    """
+
+    __slots__ = ("_depth", "_task")
+
+    def __init__(self, task: Any, path: str, ticket: Ticket, role: str, owner: int, loss: Loss, depth: int) -> None:
+        self._task = weakref.ref(task)
+        self._depth = depth
+        super().__init__(path, ticket, role, owner, loss, depth)
+
+    @property
+    def depth(self) -> int:
+        """How often it was acquired and not released."""
+        return self._depth
+
+    @depth.setter
+    def depth(self, depth: int) -> None:
+        if depth > self._depth and running_task() is not self._task():
+            warn(
+                f"{self.path} is held by another task of this thread, and both are inside: a re-entrant lock excludes "
+                "threads, not tasks. Hold it in a function that is called by asyncio.to_thread()"
+            )
+        self._depth = depth
+
+
 Holds: TypeAlias = "defaultdict[str, dict[int | str, Hold]]"
 
 
@@ -135,7 +164,12 @@ class Place:
             for lost in self.all(role):
                 if lost.ticket.state is State.LOST and ended(lost.owner):
                     self.drop(lost)  # there is nobody to settle it
-            hold = self.holds[role][owner] = Hold(self.path, ticket, role, owner, self.idle[role], depth)
+            task = running_task()
+            if task is None:
+                hold = Hold(self.path, ticket, role, owner, self.idle[role], depth)
+            else:
+                hold = TaskHold(task, self.path, ticket, role, owner, self.idle[role], depth)
+            self.holds[role][owner] = hold
             del self.idle[role]
         if ticket.state is State.LOST:
             self.tell_lost(ticket)
