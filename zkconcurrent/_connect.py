@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, unquote_plus
 
+from ._interpreter import check_interpreter
 from ._kazoo import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, KazooClient, Link, failure, kazoo_errors, make_acl
 from ._ops import ConnectionLost, SessionExpired
 from ._paths import check_path
@@ -151,11 +152,12 @@ def connect(
         TimeoutError: nobody has answered in time; it names the hosts. The client is closed again, which can take as
             long as one more attempt to connect: the session timeout, at most.
         RefusedError: the service does not accept the credentials, or the chroot can't be made.
-        RuntimeError: SASL is asked for, and the package pure-sasl is missing.
+        RuntimeError: SASL is asked for, and the package pure-sasl is missing; or this is an isolated subinterpreter.
 
     Source:
         `kazoo.client.KazooClient`; the connection strings of ZooKeeper's own clients.
     """
+    check_interpreter()
     found = _parse(url)
     if start_timeout is not None:
         options["start_timeout"] = start_timeout

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 from ._deletes import Deletes
 from ._errors import ClientError
 from ._heartbeat import Heartbeat
+from ._interpreter import check_interpreter
 from ._kazoo import KazooClient, KazooState, Link, Made, ZnodeStat, failure
 from ._ops import ConnectionLost
 from ._paths import ancestors
@@ -99,12 +100,16 @@ class Session:
 
         Raises:
             TypeError: it is no kazoo client.
+            RuntimeError: this is an isolated subinterpreter.
         """
         if not isinstance(client, KazooClient):
             raise TypeError(f"client must be a kazoo.client.KazooClient, not {type(client).__name__}")
         with _making:
             session = _sessions.get(id(client))
-            return session or Session(client)
+            if session is None:
+                check_interpreter()
+                session = Session(client)
+            return session
 
     def check_usable(self, path: str) -> None:
         """Refuse a call that could only hang.
