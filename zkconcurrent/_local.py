@@ -241,6 +241,7 @@ class Lock(Held):
 
     def __del__(self) -> None:
         if self._held():
+            self._lock = self._make()  # whoever reports the warning may keep it alive
             _warn_dropped(self._path)
 
     def __repr__(self) -> str:
@@ -303,6 +304,8 @@ class ReadWriteLock:
 
     def __del__(self) -> None:
         if any(self._holds):
+            for holds in self._holds:
+                holds.clear()  # whoever reports the warning may keep it alive
             _warn_dropped(self._path)
 
     @property
