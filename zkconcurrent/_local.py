@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ._face import check_timeout
 from ._identity import identity
@@ -231,10 +231,12 @@ class Lock(Held):
         """Release it; see `threading`."""
         self._lock.release()
 
-    def __getattr__(self, name: str) -> Any:
-        if name == "_lock":
-            raise AttributeError(name)
-        return getattr(self._lock, name)
+    if not TYPE_CHECKING:  # else a type checker would take it to have everything
+
+        def __getattr__(self, name: str) -> Any:
+            if name == "_lock":
+                raise AttributeError(name)
+            return getattr(self._lock, name)
 
     def _held(self) -> bool:
         return self._lock.locked()  # type: ignore[no-any-return]
@@ -254,7 +256,11 @@ class RLock(Lock):
     _make = staticmethod(threading.RLock)
 
     def _held(self) -> bool:
-        return self._lock._is_owned() or not self._lock.acquire(blocking=False)
+        if self._lock._is_owned():
+            return True
+        if free := self._lock.acquire(blocking=False):
+            self._lock.release()
+        return not free
 
 
 class MultiLock(Held):

@@ -15,7 +15,7 @@ from kazoo.client import KazooClient
 from tests.conftest import Connect, Eventually, InThread
 from tests.integration.test_locks import queued
 from tests.kinds import AnyLock, Kind, against, every, read_lock, reentrant
-from zkconcurrent import Lock, LockLostError, RLock, Semaphore
+from zkconcurrent import ClientError, Event, Lock, LockLostError, RLock, Semaphore
 from zkconcurrent.testing import Server
 
 T = TypeVar("T")
@@ -353,6 +353,28 @@ def test_a_callback_that_fails_or_blocks_harms_nobody(
     with locks[1]:
         pass
     go_on.set()
+
+
+def test_a_client_that_gives_up(zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
+    """When a client with a finite retry gives up, what waits, for ever or not, is told at once, and holds are lost."""
+    with Server() as server:
+        client = KazooClient(server.hosts, timeout=4.0, connection_retry={"max_tries": 2, "delay": 0.1, "backoff": 1})
+        client.start()
+        lock, event = Lock(client, zk_path), Event(client, f"{zk_path}-event")
+        lock.acquire()
+        waiting = [in_thread(wait) for wait in (lock.acquire, lambda: lock.acquire(timeout=300), event.wait)]
+        eventually(lambda: len(lock.waiters()) == 2)
+    for each in waiting:
+        with pytest.raises(ClientError, match="has given up"):
+            each.result(30)
+    assert lock.lost.wait(30)
+    with pytest.raises(LockLostError):
+        lock.release()
+    for call in (lambda: lock.acquire(timeout=300), lambda: lock.acquire(blocking=False), lambda: event.wait(300)):
+        with pytest.raises(ClientError, match="has given up"):
+            call()
+    client.stop()
+    client.close()
 
 
 def test_callbacks_may_use_the_lock(zookeeper: Server, connect: Connect, zk_path: str, eventually: Eventually) -> None:

@@ -54,6 +54,9 @@ def test_locks_are_threadings(threads: LocalNamespace, name: str, in_thread: InT
     assert [attribute for attribute in dir(real) if not hasattr(one, attribute)] == []
     assert isinstance(one, zkconcurrent.LockLike)
     assert type(one._lock) is type(real)
+    if name == "RLock":
+        assert not one._is_owned()
+        assert not threads.RLock("another")._is_owned()  # the method outlives the lock
     with one as got:
         assert got is True
         assert repr(one).startswith("<locked")
