@@ -10,13 +10,13 @@ from datetime import datetime, timezone
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from ._driver import Driver, release
+from ._driver import Driver, await_gone
 from ._errors import LockLostError
 from ._face import Face, deadline, who_i_am
 from ._gate import Gate
 from ._kazoo import KazooClient
 from ._ops import Node, Recipe
-from ._place import Hold, lost_error
+from ._place import Hold, check_given_up, lost_error
 from ._recipes.queue import acquire, contenders, list_queue, try_acquire
 from ._registry import State, Ticket
 from ._rules import Rule, holders
@@ -81,17 +81,27 @@ class LockFace(Face, ABC):
 
     # -- the face of threading -----------------------------------------------------------------------------------
 
-    def _take(self, blocking: bool, timeout: float, depth: int = 1) -> bool:
-        """Get a new hold for the calling thread; False if that was not possible in time."""
+    def _take(self, blocking: bool, timeout: float, depth: int = 1, *, fragile: bool = False) -> bool:
+        """Get a new hold for the calling thread; False if that was not possible in time.
+
+        Raises:
+            OutOfReach: the connection is lost, and it is `fragile`.
+            RuntimeError: the thread was interrupted as it did so, or gave up a hold, and would wait for itself.
+        """
         session, path, me, gate = self._session, self._path, self._session.identity(), self._place.gate
         driver = Driver(session, path, deadline(session, blocking, timeout))
+        driver.fragile = fragile
         wait = blocking and timeout != 0
         hold = None
+        if wait:
+            session.check_not_busy(path)
+        nested = (me, path) in session.busy
 
         def recipe() -> Recipe[Ticket | None]:
             return self._recipe(wait, who_i_am(me))
 
         try:
+            session.busy.add((me, path))
             ticket = driver.run(recipe()) if gate is None else gate.run(driver, recipe, wait)
             if ticket is not None:
                 hold = self._place.take(ticket, self._rule.role, me, depth)
@@ -108,6 +118,9 @@ class LockFace(Face, ABC):
             if hold is not None:
                 self._place.drop(hold)
             raise
+        finally:
+            if not nested:
+                session.busy.discard((me, path))
 
     def _recipe(self, wait: bool, data: bytes) -> Recipe[Ticket | None]:
         """Return how the calling thread gets a new hold: waiting for it, or only if nobody is in the way."""
@@ -142,19 +155,27 @@ class LockFace(Face, ABC):
         """End a hold, whatever its depth.
 
         Raises:
+            LockLostError: somebody else had deleted its node before, so that others may have held.
+            RefusedError: we may not delete it; the keeper goes on trying.
             RuntimeError: another thread is doing so.
         """
+        session, ticket, busy = self._session, hold.ticket, (self._session.identity(), self._path)
         try:
+            session.busy.add(busy)
             if not self._place.claim(hold):
                 raise RuntimeError("release unlocked lock")
-            if not self._place.hand_on(hold):
-                release(self._session, hold.ticket)
-            log.debug("released %s", hold.ticket.node)
+            deleting = not self._place.hand_on(hold) and session.discard(ticket)
+            session.busy.discard(busy)  # all that is left is to wait
+            if deleting:
+                await_gone(session, ticket)
+            log.debug("released %s", ticket.node)
         finally:
+            session.busy.discard(busy)
             if self._place.claim(hold) and self._place.has(hold):
                 if hold.alive:  # interrupted before anything was done
-                    self._session.discard(hold.ticket)
+                    session.discard(ticket)
                 self._place.drop(hold)
+        check_given_up(hold)
 
     def _check_may_wait(self) -> None:
         """Refuse to wait for a condition where the hold, given up, could not be had again."""

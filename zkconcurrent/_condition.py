@@ -12,6 +12,7 @@ from ._errors import ZkConcurrentError
 from ._face import Face, until, who_i_am
 from ._kazoo import KazooClient
 from ._lock import Lock
+from ._ops import OutOfReach
 from ._place import Hold, lost_error
 from ._recipes.condition import clear, notify, outwait, release_and_queue, withdraw
 from ._registry import State
@@ -112,12 +113,15 @@ class Condition(Face):
         waiting = Driver(session, self._waiters, deadline)
         try:
             try:
-                return self._outwait(hold, patient, waiting)
-            finally:
-                self._take_back(hold, patient)
-        except BaseException:
-            self._take_back(hold, patient)  # also if what was raised struck in there
+                notified = self._outwait(hold, patient, waiting)
+            except BaseException as error:
+                self._take_back(hold, patient, error)
+                raise
+            self._take_back(hold, patient)
+        except BaseException as error:
+            self._take_back(hold, patient, error)  # also if what was raised struck in there
             raise
+        return notified
 
     def wait_for(self, predicate: Callable[[], T], timeout: float | None = None) -> T:
         """Wait until the predicate is true, or the time is up; return what it last returned."""
@@ -144,8 +148,11 @@ class Condition(Face):
             raise lost_error(hold)
         return True
 
-    def _take_back(self, hold: Hold, patient: Driver) -> None:
+    def _take_back(self, hold: Hold, patient: Driver, struck: BaseException | None = None) -> None:
         """Have the lock again as it was before it was claimed, whatever strikes, and no node of a waiter.
+
+        What strikes waits until the lock is had again, as in `threading`; but not for a service that is out of reach:
+        then the hold is a loss.
 
         Raises:
             ZkConcurrentError: it can't be had.
@@ -158,24 +165,30 @@ class Condition(Face):
             lock._place.put_back(hold)
             return
         session.discard(hold.ticket)
-        struck: BaseException | None = None
+        struck_here: BaseException | None = None
         while True:
+            patient.fragile = not isinstance(struck_here or struck or Exception(), Exception)
             try:
                 if lock._mine() is None:
-                    lock._take(True, -1, hold.depth)
+                    lock._take(True, -1, hold.depth, fragile=patient.fragile)
                 for ticket in patient.tickets:
                     if not session.is_discarded(ticket):
                         patient.run(clear(ticket))
                 break
             except ZkConcurrentError:
                 raise
+            except OutOfReach:
+                if lock._mine() is None:
+                    hold.ticket.state = State.LOST
+                    lock._place.put_back(hold)
+                break
             except BaseException as error:
-                struck = error
-        if struck is not None:
+                struck_here = error
+        if struck_here is not None:
             try:
-                raise struck
+                raise struck_here
             finally:
-                del struck  # else the traceback and this frame keep each other alive, and with them the lock
+                del struck_here, struck  # else the traceback and this frame keep each other alive, and so the lock
 
     # -- notifying -----------------------------------------------------------------------------------------------
 

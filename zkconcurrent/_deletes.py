@@ -6,18 +6,16 @@ a lost connection. Where the answer to a create was lost, the node's name is not
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ._errors import RefusedError
 from ._kazoo import Callback, failure, kazoo_errors
-from ._ops import ConnectionLost
+from ._ops import ConnectionLost, NoNode
 from ._registry import Ticket
 
 if TYPE_CHECKING:
     from ._session import Session
-
-log = logging.getLogger("zkconcurrent")
 
 SLOW_DELETE = 5.0
 
@@ -52,7 +50,7 @@ class Deletes:
                 continue
             first = self._first_try.setdefault(prefix, now)
             if now - first > SLOW_DELETE:
-                log.warning("%s could not be deleted in %.0f s; still trying", ticket.node, now - first)
+                session.say("%s could not be deleted in %.0f s; still trying", ticket.node, now - first)
             if ticket.name is None:
                 self._find(ticket)
             else:
@@ -64,15 +62,16 @@ class Deletes:
         sent = session.clock()
 
         def answered(answer: Callback) -> None:
-            with session.lock:
-                if answer.error is None:
-                    session.registry.renewed(sent)
-                if answer.error is None or isinstance(answer.error, kazoo_errors.NoNodeError):
-                    self._gone(ticket)
-                else:
-                    self._try_again(ticket, answer.error)
+            if answer.error is None or isinstance(answer.error, kazoo_errors.NoNodeError):
+                # Of a delete that was never repeated: it was somebody else that deleted the node.
+                if answer.error is not None and ticket.deletes == 1:
+                    ticket.refusal = NoNode()
+                self._gone(ticket)
+            else:
+                self._try_again(ticket, answer.error)
 
-        session.link.delete(ticket.node, Callback(answered))
+        ticket.deletes += 1
+        session.link.delete(ticket.node, Callback(answered, post=session.post))
         self.in_flight[ticket.prefix] = sent  # not before: an interrupt in between must not look like a delete sent
 
     def _find(self, ticket: Ticket) -> None:
@@ -80,18 +79,17 @@ class Deletes:
         session = self._session
 
         def answered(answer: Callback) -> None:
-            with session.lock:
-                if answer.error is not None and not isinstance(answer.error, kazoo_errors.NoNodeError):
-                    self._try_again(ticket, answer.error)
-                    return
-                ticket.name = next((name for name in answer.value or () if name.startswith(ticket.prefix)), None)
-                if ticket.name is None:
-                    self._gone(ticket)
-                else:
-                    self._delete(ticket)
+            if answer.error is not None and not isinstance(answer.error, kazoo_errors.NoNodeError):
+                self._try_again(ticket, answer.error)
+                return
+            ticket.name = next((name for name in answer.value or () if name.startswith(ticket.prefix)), None)
+            if ticket.name is None:
+                self._gone(ticket)
+            else:
+                self._delete(ticket)
 
         session.link.sync(ticket.path, Callback(lambda _: None))
-        session.link.children(ticket.path, Callback(answered))
+        session.link.children(ticket.path, Callback(answered, post=session.post))
         self.in_flight[ticket.prefix] = session.clock()
 
     def _gone(self, ticket: Ticket) -> None:
@@ -101,7 +99,17 @@ class Deletes:
 
     def _try_again(self, ticket: Ticket, error: Exception) -> None:
         """Leave a delete that failed to the keeper; one that was refused waits a while."""
-        if isinstance(failure(error, ticket.path), ConnectionLost):
+        failed = failure(error, ticket.path)
+        if isinstance(failed, ConnectionLost):
             self.in_flight.pop(ticket.prefix, None)
+        elif isinstance(failed, RefusedError) and ticket.refusal is None:
+            if isinstance(error, kazoo_errors.NoAuthError):
+                failed = RefusedError(
+                    ticket.path,
+                    f"this client may not delete its own node {ticket.node}, so that it stays in the others' way: give "
+                    f"the client the right DELETE (d) on {ticket.path}; it goes on trying",
+                )
+            ticket.refusal = failed
+            self._session.say("not deleted: %s", failed)
         self._wake_keeper()
         ticket.wake()  # whoever releases need not wait for a connection that is lost

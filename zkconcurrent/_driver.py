@@ -39,6 +39,8 @@ from ._ops import (
     Node,
     NoNode,
     Operation,
+    OutOfReach,
+    Prove,
     Recipe,
     Request,
     SessionExpired,
@@ -63,6 +65,7 @@ class Driver:
     Attributes:
         tickets: those begun in this run; what the caller does not keep, it must `abandon`.
         over: it was abandoned, or wants nothing of a gate any more.
+        fragile: its recipe ends with the connection.
     """
 
     def __init__(self, session: Session, path: str, deadline: float | None = None) -> None:
@@ -71,6 +74,7 @@ class Driver:
         self.deadline = deadline
         self.tickets: list[Ticket] = []
         self.over = False
+        self.fragile = False
         self._until = deadline  # the deadline, and a moment more once it has passed
         self._refused: str | None = None
         self._early: tuple[tuple[Operation, ...], list[Answer]] = (), []  # what was sent before it was asked for
@@ -103,7 +107,7 @@ class Driver:
         """Give up whatever the run left, without waiting: it was interrupted where no recipe could see it."""
         self.over = True  # first: the next interrupt may be on its way
         self.session.parked.discard(self._wake)
-        self.session.drop("", self.tickets)
+        self.session.drop(self.tickets)
 
     # -- one step ------------------------------------------------------------------------------------------------
 
@@ -114,6 +118,8 @@ class Driver:
             return self._begin(step.path)
         if isinstance(step, Grant):
             return self.session.grant(step.ticket)
+        if isinstance(step, Prove):
+            return self._prove(step.ticket)
         if isinstance(step, Discard):
             release(self.session, step.ticket, self.deadline)
             return None
@@ -149,21 +155,21 @@ class Driver:
         while left:
             if early:
                 answers, early = early, []
-                sent = 0.0  # not known here, nor needed: reads renew no lease
             else:
                 ticket: Ticket | None = getattr(steps[left[0]], "ticket", None)
                 self._connected(ticket)
-                sent = self.session.clock()
                 answers = [self._send(steps[i], watcher, last=i == left[-1]) for i in left]
             last = answers[-1]
             bound = None if last.done else self._bound()
             while not last.done:
                 if not self._park(bound):
                     last.set_exception(kazoo_errors.ConnectionLoss())  # the request was lost inside kazoo
+            if not all(answer.done for answer in answers):
+                self.session.serve()  # they were answered before the last, and posted
             in_doubt, again = again, []
             for i, answer in zip(left, answers, strict=True):
                 try:
-                    results[i] = self._result(steps[i], answer, sent)
+                    results[i] = self._result(steps[i], answer)
                 except ConnectionLost:
                     if isinstance(steps[i], Create | Set | Multi):
                         raise
@@ -185,7 +191,7 @@ class Driver:
             def made(answer: Callback) -> None:
                 session.made(step.ticket, answer.value, answer.error)
 
-            answer = Callback(made, wake)
+            answer = Callback(made, wake, session.post)
             step.ticket.sent = True
             link.create(step.path, step.data, answer)
         elif isinstance(step, Multi):
@@ -198,7 +204,7 @@ class Driver:
                     elif isinstance(part, Delete) and part.ticket is not None and answer.error is None:
                         session.gone(part.ticket)
 
-            answer = Callback(done, wake)
+            answer = Callback(done, wake, session.post)
             for part in operations:
                 if isinstance(part, Create):
                     part.ticket.sent = True
@@ -221,7 +227,7 @@ class Driver:
             raise TypeError(f"not a request: {step!r}")
         return answer
 
-    def _result(self, step: Operation, answer: Answer, sent: float) -> Any:
+    def _result(self, step: Operation, answer: Answer) -> Any:
         """Return what the recipe is told, or raise it."""
         if answer.error is not None:
             return self._failed(step, answer.error)
@@ -230,14 +236,11 @@ class Driver:
         if isinstance(step, Create | Multi):
             if step.ticket.state is State.DISCARDED:  # it slipped into the next session
                 raise SessionExpired
-            self.session.renewed(sent)
             return step.ticket.name if isinstance(step, Create) else answer.value
         if isinstance(step, Get):
             data, stat = answer.value
             created = (stat.cversion + stat.numChildren) // 2  # cversion counts the deletes too
             return Node(data, stat.czxid, stat.ctime / 1000.0, stat.ephemeralOwner, stat.version, created)
-        if not isinstance(step, Children):
-            self.session.renewed(sent)
         if isinstance(step, Delete) and step.ticket is not None:
             self.session.gone(step.ticket)
         return True if isinstance(step, Make | Delete) else answer.value
@@ -291,6 +294,8 @@ class Driver:
             if early or ticket.handed or not then or not session.link.connected:
                 self._wake()
             else:
+                if not ticket.lease.believed(session.clock() + session.timeout / 20):  # it was a long wait
+                    session.link.check([ticket.node], Callback(lambda _: None))
                 early.extend([self._send(step, None, last=step is then[-1]) for step in then])
 
         with session.lock:  # both: what is read before the wait has begun would be taken for what was read after it
@@ -316,6 +321,17 @@ class Driver:
             with session.lock:
                 session.registry.stop_waiting(ticket)
                 ticket.wake = self._wake
+
+    def _prove(self, ticket: Ticket) -> None:
+        session = self.session
+        try:
+            ticket.proving = True
+            session.wake_keeper()
+            while not ticket.lease.believed(session.clock()):
+                self._connected(ticket)
+                self._park(session.now() + LOOK_AGAIN)
+        finally:
+            ticket.proving = False
 
     def _watch(self, ticket: Ticket, reads: tuple[Operation, ...]) -> list[Any]:
         session = self.session
@@ -358,19 +374,23 @@ class Driver:
 
         Raises:
             DeadlinePassed: the run's time is up.
+            OutOfReach: the connection is lost, with which it is to end.
         """
+        if self.fragile and not self.session.link.connected:
+            raise OutOfReach
         until = self._bound() if bound is None else bound
         if self._until is not None:
             until = min(until, self._until)
         woken = bool(self._event.wait(max(0.0, until - self.session.now())))
         self._event.clear()
+        self.session.serve()
         if not woken and self._until is not None and self.session.now() >= self._until:
             raise DeadlinePassed
         return woken
 
 
 def release(session: Session, ticket: Ticket, deadline: float | None = None) -> None:
-    """Delete the ticket's node: whoever watches it is next. Returns although the service is out of reach.
+    """Delete the ticket's node, so that the next in line is woken. Returns although the service is out of reach.
 
     Args:
         session: the ticket's.
@@ -389,7 +409,7 @@ def await_gone(session: Session, ticket: Ticket, deadline: float | None = None, 
         session: the ticket's.
         ticket: what held, or waited.
         deadline: what is done after it is to take no more than a moment.
-        held: else, too, it is to take no more than a moment.
+        held: whether it held; if it only waited, all takes no more than a moment.
     """
     if session.link.on_own_thread():
         return
@@ -399,9 +419,14 @@ def await_gone(session: Session, ticket: Ticket, deadline: float | None = None, 
     now = session.now()
     until = now if deadline is None else min(now, deadline)
     until += session.timeout / 6 if held else min(session.timeout / 6, CLEAN_UP_PATIENCE)
-    while not session.is_discarded(ticket) and session.link.connected:
-        left = until - session.now()
-        if left <= 0:
-            return
-        event.wait(left)
-        event.clear()
+    try:
+        session.parked.add(event.set)
+        while not session.is_discarded(ticket) and ticket.refusal is None and session.link.connected:
+            left = until - session.now()
+            if left <= 0:
+                return
+            event.wait(left)
+            event.clear()
+            session.serve()
+    finally:
+        session.parked.discard(event.set)

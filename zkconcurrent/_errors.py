@@ -42,4 +42,4 @@ class SequenceExhaustedError(ZkConcurrentError):
 
 
 class RefusedError(ZkConcurrentError):
-    """ZooKeeper refused a request: authentication, access rights, quota, a read-only server, a missing chroot."""
+    """ZooKeeper refused a request: authentication, access rights, quota, a missing chroot."""

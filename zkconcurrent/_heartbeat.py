@@ -1,24 +1,26 @@
-"""The heartbeat: it renews the lease, finds links that are dead, and compares what we have with what the server has.
+"""The heartbeat: it renews the lease, finds links that are dead, and misses nodes that are gone.
 
-It is sent while anything is held or waited for: a `sync`, whose answer only a server with a quorum can give, and the
-question for all ephemeral nodes of the session.
+While anything is known to be on the server, it is one `multi` with a check of every node that holds or waits: a write,
+which proves the lease, and tells which node is missing. It is sent each `Lease.beat` while anything is held, or is to
+be, and each third of the session's timeout while we only wait. Where there is no node, it is a `sync` as often, in the
+place of kazoo's ping: from then on a request is there that is old enough to prove the first lease.
 """
 
 from __future__ import annotations
 
-import logging
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ._kazoo import Callback, kazoo_errors
-from ._registry import Ticket
+from ._registry import State, Ticket
 
 if TYPE_CHECKING:
     from ._session import Session
 
-log = logging.getLogger("zkconcurrent")
-
 LINGER = 10  # session timeouts
+LEAST = 0.01  # seconds between two looks of the keeper
+PIECE = 100  # nodes in one multi: it takes about twice as long as one with a single node
 
 
 class Heartbeat:
@@ -27,91 +29,129 @@ class Heartbeat:
     def __init__(self, session: Session, wake_keeper: Callable[[], None]) -> None:
         self._session = session
         self._wake_keeper = wake_keeper
-        self._sent: float | None = None  # the one that is not answered yet
+        self._unanswered: set[Callback] = set()
         self._next: int | None = None  # the number of the request to be answered next, when last looked at
         self._silent_since = 0.0  # nothing was answered, as far as the looks tell
-        self._last = 0.0
-        self._lease_then = 0.0  # until when the lease ran when the last was sent
-        self._in_doubt_until = 0.0
+        self._last = -math.inf  # when the last was sent
+        self._in_doubt: dict[str, float] = {}  # where a create may linger on its way, and until when
 
     def begin(self) -> None:
-        """Wait for no answer: the connection is another."""
-        self._sent = None
+        """Wait for no answer, and send the next at once: the connection is another."""
+        self._unanswered.clear()
+        self._last = -math.inf
 
-    def doubt(self) -> None:
-        """Go on for a while: a create may linger on its way, and be applied after its recipe has looked for it."""
-        self._in_doubt_until = self._session.clock() + LINGER * self._session.timeout
+    def hurry(self) -> None:
+        """Send the next at once."""
+        self._last = -math.inf
+        self._wake_keeper()
+
+    def doubt(self, path: str) -> None:
+        """Look after a path for a while: a create may be applied after its recipe has looked for its node there."""
+        self._in_doubt[path] = self._session.clock() + LINGER * self._session.timeout
 
     def overdue(self, now: float) -> bool:
         """Return whether an answer is late."""
-        return self._sent is not None and now - self._sent > self._session.timeout / 6
+        return bool(self._unanswered) and now - self._last > self._session.timeout / 6
 
-    def beat(self, now: float) -> None:
+    def beat(self, now: float) -> float:
         """Send what is due; cut a connection on which an answer is due and none comes. For the keeper, connected.
 
         One that is slow, or has many answers to give, is kept: on the next one, all would have to be asked again.
+
+        Returns:
+            After how many seconds, at most, to call again.
         """
         session = self._session
-        if not session.registry.tickets and now >= self._in_doubt_until:
-            self._sent = None
-        elif self._sent is None or now - self._sent > session.timeout:  # no lease is renewed by one as old as that
-            busy = session.registry.lease_end > self._lease_then  # a write was answered meanwhile
-            if now - self._last >= session.timeout / (3 if busy else 6) * 0.9:
-                self._send(now)
-        else:
-            before, self._next = self._next, session.link.wire.next_answer
-            if self._next is None or before not in (None, self._next):
-                self._silent_since = now
-            elif now - self._silent_since > session.timeout / 3:
-                log.warning("nothing was answered for %.1f s; connecting anew", now - self._silent_since)
-                self._sent = None
-                session.link.wire.drop()
+        if self._unanswered:
+            self._look_at_link(now)
+        elif self._due(now) <= now:
+            self._send(now)
+        most = session.registry.lease.beat
+        return most if self._unanswered else max(LEAST, min(most, self._due(now) - now))
+
+    def _due(self, now: float) -> float:
+        """Return when the next is to be sent."""
+        session, lease = self._session, self._session.registry.lease
+        if any(ticket.state is State.HELD for ticket in session.registry.tickets.values()):
+            return self._last + lease.beat
+        if not self._is_wanted():
+            return self._last + session.timeout / 3
+        # Two prove a lease: one that has another before it that is old enough, and one behind that.
+        soon = self._last + lease.beat / 10
+        return soon if now > lease.renewable else min(self._last + lease.beat, lease.renewable)
+
+    def _is_wanted(self) -> bool:
+        """Whether a proof is waited for, to be granted by it."""
+        return any(ticket.proving for ticket in self._session.registry.tickets.values())
+
+    def _look_at_link(self, now: float) -> None:
+        session = self._session
+        before, self._next = self._next, session.link.wire.next_answer
+        if self._next is None or before not in (None, self._next):
+            self._silent_since = now
+            if now - self._last > session.timeout:
+                self._unanswered.clear()  # they were lost inside kazoo
+        elif now - self._silent_since > session.timeout / 3:
+            session.say("nothing was answered for %.1f s; connecting anew", now - self._silent_since)
+            self._unanswered.clear()
+            session.link.wire.drop()
 
     def _send(self, now: float) -> None:
         session, link = self._session, self._session.link
+        self._last = self._silent_since = now
         known = session.registry.known()
-        asked_in = session.registry.session
-
-        def synced(answer: Callback) -> None:
-            if not link.lists_ephemerals:
-                self._sent = None
-            if answer.error is None:
-                with session.lock:
-                    session.registry.renewed(now)
-                    self._lease_then = session.registry.lease_end
-
-        def listed(answer: Callback) -> None:
-            with session.lock:
-                self._sent = None
-                if session.registry.session != asked_in:
-                    return
-                if answer.error is None:
-                    self._compare(known, answer.value)
-                elif isinstance(answer.error, kazoo_errors.UnimplementedError):
-                    link.lists_ephemerals = False  # asked again, the server would close the connection again
-            self._wake_keeper()
-
-        self._sent = self._last = self._silent_since = now
-        self._lease_then = session.registry.lease_end
-        link.sync("/", Callback(synced))
-        if link.lists_ephemerals:
-            link.ephemerals(Callback(listed))
-        else:
-            self._ask_each(known)
+        readable = [ticket for ticket in known if not ticket.unreadable]
+        for first in range(0, len(readable), PIECE):
+            self._check(readable[first : first + PIECE])
+        if not known:
+            link.sync("/", self._expected(lambda _: None))
+        elif not readable:
+            link.check_root(self._expected(lambda _: None))  # proves as much, and misses none
+        self._in_doubt = {path: until for path, until in self._in_doubt.items() if now < until}
+        for path in self._in_doubt:
+            self._look_after(path)
         self._next = link.wire.next_answer
 
-    def _compare(self, known: list[Ticket], nodes: list[str]) -> None:
-        link = self._session.link
-        for node in self._session.registry.compare(known, link.own(nodes)):
-            log.warning("deleting a node of ours that nobody waits or holds with: %s", node)
-            link.delete(node, Callback(lambda _: None))
+    def _expected(self, then: Callable[[Callback], None]) -> Callback:
+        def answered(answer: Callback) -> None:
+            if answer in self._unanswered:
+                self._unanswered.discard(answer)
+                then(answer)
+            if self._is_wanted():
+                self._session.unpark()
+                self._wake_keeper()  # what is sent behind this one may prove the lease
 
-    def _ask_each(self, known: list[Ticket]) -> None:
-        """Compare on a server too old to list a session's nodes (before 3.6)."""
-        for ticket in known:
+        answer = Callback(answered, post=self._session.post)
+        self._unanswered.add(answer)
+        return answer
 
-            def answered(answer: Callback, ticket: Ticket = ticket) -> None:
-                if isinstance(answer.error, kazoo_errors.NoNodeError):
-                    self._session.missing(ticket)
+    def _check(self, known: list[Ticket]) -> None:
+        """Ask for nodes; what is behind the first that fails is asked for again."""
+        asked_in = self._session.registry.session
 
-            self._session.link.get(ticket.node, Callback(answered))
+        def checked(answer: Callback) -> None:
+            session = self._session
+            if answer.error is not None or session.registry.session != asked_in:
+                return
+            for ticket, result in zip(known, answer.value, strict=True):
+                if isinstance(result, kazoo_errors.NoNodeError):
+                    session.missing(ticket)
+                elif isinstance(result, kazoo_errors.NoAuthError):
+                    ticket.unreadable = True
+                else:
+                    continue
+                self.hurry()
+
+        self._session.link.check([ticket.node for ticket in known], self._expected(checked))
+
+    def _look_after(self, path: str) -> None:
+        """Delete nodes of ours that no recipe knows."""
+        session, link = self._session, self._session.link
+
+        def listed(answer: Callback) -> None:
+            for node in session.registry.strays(path, answer.value or ()):
+                session.say("deleting a node of ours that nobody waits or holds with: %s", node)
+                link.delete(node, Callback(lambda _: None))
+
+        link.sync(path, Callback(lambda _: None))
+        link.children(path, Callback(listed, post=session.post))

@@ -11,12 +11,16 @@ import threading
 import weakref
 from collections.abc import Callable
 from functools import cache, partial
+from typing import Any
 
 _BITS = 64  # of what `get_ident` returns
 
 
 class _Life:
     """Goes when its thread ends."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
 
 
 def identity(handler: str = "") -> Callable[[], int]:
@@ -35,12 +39,14 @@ def identity(handler: str = "") -> Callable[[], int]:
 @cache  # a thread is the same one for all clients
 def _identity(local: type, get_ident: Callable[[], int]) -> Callable[[], int]:
     class Owner(local):  # type: ignore[misc]
-        def __init__(self) -> None:  # called in each thread anew
-            self.life = _Life()
-            self.number = next(_numbers) << _BITS | get_ident()
-            _living[self.number] = self.life
+        def __getattr__(self, name: str) -> Any:  # the first time in each thread
+            mine: dict[str, Any] = self.__dict__
+            # Each step is done once, also if a signal handler or a finalizer asks in between.
+            life = mine.setdefault("life", _Life(next(_numbers) << _BITS | get_ident()))
+            _living[life.number] = life
+            return mine.setdefault(name, life.number)
 
-    return partial(getattr, Owner(), "number")  # no slower than `get_ident`
+    return partial(getattr, Owner(), "number")  # without a frame of Python: 15 ns more than `get_ident`
 
 
 def ident(owner: int) -> int:

@@ -1,16 +1,19 @@
 """The link to kazoo: its requests, answers, states and errors in the library's own terms.
 
-Answers are completed on kazoo's connection thread: no hop through its completion thread. That is private, as are the
-way to the negotiated session timeout, and all that `_wire.py` leans on; the contract tests fail loudly where a new
-kazoo changes it.
+Answers are completed on kazoo's connection thread: no hop through its completion thread. The same thread takes note
+here of what they prove of the lease. What is private of kazoo is checked when it is first used: see `_wire.py`.
 """
 
 from __future__ import annotations
 
+import logging
+import os
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
+from functools import partial
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -25,9 +28,6 @@ from kazoo.protocol.serialization import (
     SetData,
     Sync,
     Transaction,
-    int_struct,
-    read_string,
-    write_string,
 )
 from kazoo.protocol.serialization import Create as CreateRequest
 from kazoo.protocol.serialization import Delete as DeleteRequest
@@ -36,8 +36,22 @@ from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_acl
 
 from ._errors import RefusedError
 from ._identity import ident, identity
+from ._lease import MARGIN, NEVER, Lease
 from ._ops import BadVersion, Check, ConnectionLost, Create, Delete, NoNode, NotEmpty, SessionExpired, Set
-from ._wire import Wire
+from ._wire import TooLarge, Wire
+
+log = logging.getLogger("zkconcurrent")
+
+# The monotonic clock stands still while a machine sleeps, and the server does not wait for it. On macOS that is true of
+# `time.monotonic` only.
+boot_clock: Callable[[], float] = time.monotonic
+if hasattr(time, "CLOCK_BOOTTIME"):
+    boot_clock = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
+elif sys.platform == "darwin":
+    boot_clock = partial(time.clock_gettime, time.CLOCK_MONOTONIC)
+# A thread that is not among these was started later than this.
+_imported = boot_clock()
+_alive_at_import: weakref.WeakSet[threading.Thread] = weakref.WeakSet(threading.enumerate())
 
 EPHEMERAL = 1
 EPHEMERAL_SEQUENTIAL = 3
@@ -53,6 +67,7 @@ __all__ = [
     "Link",
     "Made",
     "ZnodeStat",
+    "boot_clock",
     "failure",
     "kazoo_errors",
     "make_acl",
@@ -73,81 +88,79 @@ class Made(NamedTuple):
     ephemeralOwner: int  # noqa: N815
 
 
-class GetEphemerals:
-    """Ask for the paths of all ephemeral nodes of the session, below a prefix; kazoo has no call for it."""
-
-    type = 103
-
-    def __init__(self, prefix: str) -> None:
-        self.prefix = prefix
-
-    def serialize(self) -> bytes:
-        """Return the request's body."""
-        return write_string(self.prefix)  # type: ignore[no-any-return]
-
-    @classmethod
-    def deserialize(cls, answer: bytes, offset: int) -> list[str]:
-        """Return the paths in the answer's body."""
-        count = int_struct.unpack_from(answer, offset)[0]
-        offset += int_struct.size
-        paths = []
-        for _ in range(count):
-            path, offset = read_string(answer, offset)
-            paths.append(path)
-        return paths
-
-
 def nobody() -> None:
     """Wake nobody."""
 
 
 class Answer:
-    """The answer to one request, for a thread that waits; has what kazoo uses of its `AsyncResult`."""
+    """The answer to one request, for a thread that waits; has what kazoo uses of its `AsyncResult`.
 
-    __slots__ = ("done", "error", "value", "wake")
+    Attributes:
+        heard: takes note of what a success proves, before anybody else hears of it.
+        sent: when the request was handed over to be sent.
+    """
+
+    __slots__ = ("done", "error", "heard", "sent", "value", "wake")
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self.done = False
         self.value: Any = None
         self.error: Exception | None = None
+        self.heard: Callable[[Answer], None] | None = None
+        self.sent = 0.0
         self.wake = wake
 
     def set(self, value: Any = None) -> None:
         """Take the answer; on kazoo's connection thread."""
-        self.value, self.done = value, True
-        self.wake()
-
-    def set_exception(self, error: Exception) -> None:
-        """Take the failure; on kazoo's connection thread."""
-        self.error, self.done = error, True
-        self.wake()
-
-
-class Callback(Answer):
-    """The answer to one request with which a function is called, on kazoo's connection thread; done when that is over.
-
-    Not before: a thread that waits for it may look at any time, woken by something else.
-    """
-
-    __slots__ = ("_then",)
-
-    def __init__(self, then: Callable[[Callback], None], wake: Callable[[], None] = nobody) -> None:
-        super().__init__(wake)
-        self._then = then
-
-    def set(self, value: Any = None) -> None:
-        """Take the answer; on kazoo's connection thread."""
         self.value = value
+        if self.heard is not None:
+            self.heard(self)
         self._taken()
 
     def set_exception(self, error: Exception) -> None:
-        """Take the failure; on kazoo's connection thread."""
+        """Take the failure; on kazoo's connection thread, or on that of a caller whose request is not sent."""
         self.error = error
         self._taken()
 
     def _taken(self) -> None:
+        self.done = True
+        self.wake()
+
+
+class Callback(Answer):
+    """The answer to one request with which a function is called; done when that is over.
+
+    Not before: a thread that waits for it may look at any time, woken by something else.
+
+    Args:
+        then: what is called; it never raises into kazoo's thread.
+        wake: is called once it is done.
+        post: has the function called where nobody else is at work; if not given, it is called at once.
+    """
+
+    __slots__ = ("_post", "_then")
+
+    def __init__(
+        self,
+        then: Callable[[Callback], None],
+        wake: Callable[[], None] = nobody,
+        post: Callable[[Callable[[], None]], None] | None = None,
+    ) -> None:
+        super().__init__(wake)
+        self._then = then
+        self._post = post
+
+    def _taken(self) -> None:
+        if self._post is None:
+            self._call()
+        else:
+            self._post(self._call)
+
+    def _call(self) -> None:
         try:
             self._then(self)
+        except Exception:
+            log.exception("an answer was not taken")
         finally:
             self.done = True
             self.wake()
@@ -182,18 +195,23 @@ class Link:
     """What the session and the driver need of one kazoo client, in the library's own terms.
 
     Paths here are as the user writes them; the client's chroot is added and taken off in this class.
+
+    Attributes:
+        lease: of the present session; written on kazoo's connection thread.
     """
 
     def __init__(self, client: KazooClient) -> None:
         self.client = client
         self.handler = client.handler
         self.wire = Wire.of(client)
-        self._send = self.wire.send
+        self.clock = boot_clock
+        self.lease: Lease | None = None
+        self._leases: dict[int, Lease] = {}
         self.identity = identity(client.handler.name)
         # What one thread waits with, often: half the work of kazoo's.
         self.signal = Signal if type(client.handler) is SequentialThreadingHandler else client.handler.event_object
-        self.containers = True  # until the server says otherwise, as of the next
-        self.lists_ephemerals = True
+        self.containers: bool | None = None  # whether the servers know them, once that was asked
+        self._probes = 0
 
     # -- state ---------------------------------------------------------------------------------------------------
 
@@ -215,24 +233,66 @@ class Link:
         client_id = self.client.client_id
         return None if client_id is None else client_id[0]
 
-    def timeout(self) -> float:
-        """Return the negotiated session timeout, in seconds.
+    # -- the lease -----------------------------------------------------------------------------------------------
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        """What leases are measured by."""
+        return self._clock
+
+    @clock.setter
+    def clock(self, clock: Callable[[], float]) -> None:
+        self._clock = self.wire.clock = clock
+
+    def opened(self) -> Lease | None:
+        """Begin a connection, on kazoo's connection thread, which has just made it; return the session's lease.
+
+        None where the wire was not there when the connection was asked for: see `adopt`.
+        """
+        session, handshake = self.session(), self.wire.handshake
+        if session is None or handshake is None:
+            return None
+        lease = self.lease = self._leases.setdefault(session, self._new_lease(session))
+        lease.opened(*handshake)
+        return lease
+
+    def adopt(self) -> Lease | None:
+        """Return the lease of a connection that was there first; None while its session's timeout can't be told."""
+        session, timeout = self.session(), self._negotiated()
+        if session is None or not timeout:
+            return None
+        lease = self._new_lease(session)
+        lease.opened(self._connected_since(), timeout)
+        lease = self.lease = self._leases.setdefault(session, lease)  # kazoo's thread may have been quicker
+        return lease
+
+    def ended(self) -> None:
+        """End the lease with its session, on kazoo's connection thread."""
+        if self.lease is not None:
+            self.lease.ended()
+        self._leases.clear()
+
+    def _new_lease(self, session: int) -> Lease:
+        return Lease(session, getattr(self.client, "tick", None), getattr(self.client, "margin", MARGIN))
+
+    def _connected_since(self) -> float:
+        """Return a moment before the connection was asked for, as late as is certain: its thread's start."""
+        routine = self.client._connection._connection_routine
+        if not isinstance(routine, threading.Thread) or self.clock is not boot_clock:
+            return NEVER
+        return max(_started(routine), NEVER if routine in _alive_at_import else _imported)
+
+    def _negotiated(self) -> float | None:
+        """Return the session timeout of a connection that was made before the wire was there, in seconds.
 
         kazoo keeps it in local variables only: of `_connect`, which calls the state listeners, and, later, as two
         thirds of it, of `_connect_attempt`, at the bottom of its connection thread.
         """
-        found = _negotiated(sys._getframe())
-        until = time.monotonic() + 1.0
-        while not found and time.monotonic() < until:
-            routine = self.client._connection._connection_routine
-            frame = getattr(routine, "gr_frame", None) or sys._current_frames().get(
-                getattr(routine, "ident", None) or 0
-            )
-            if (found := _negotiated(frame)) is None:
-                break
-            if not found:
-                time.sleep(0.001)
-        return found or float(self.client._session_timeout) / 1000.0
+        if self.wire.handshake is not None:
+            return self.wire.handshake.timeout
+        routine = self.client._connection._connection_routine
+        frame = getattr(routine, "gr_frame", None) or sys._current_frames().get(getattr(routine, "ident", None) or 0)
+        return _negotiated(frame)
 
     def on_own_thread(self) -> bool:
         """Whether the caller runs on one of kazoo's threads, where waiting for an answer waits for ever."""
@@ -255,9 +315,23 @@ class Link:
     def _acl(self) -> Sequence[Any]:
         return self.client.default_acl or OPEN_ACL_UNSAFE  # type: ignore[no-any-return]
 
+    def _write(self, request: Any, answer: Answer) -> None:
+        """Send what a majority must agree to."""
+        answer.heard = self._heard_write
+        answer.sent = self._clock()
+        self.wire.send(request, answer)
+
+    def _heard_write(self, answer: Answer) -> None:
+        if self.lease is not None:
+            self.lease.answered(answer.sent, self._clock(), write=True)
+
+    def _heard_sync(self, answer: Answer) -> None:
+        if self.lease is not None:
+            self.lease.answered(answer.sent, self._clock(), write=False)
+
     def create(self, prefix: str, data: bytes, answer: Answer) -> None:
         """Make an EPHEMERAL_SEQUENTIAL node; the answer is its full path and its stat."""
-        self._send(Create2(self.full(prefix), data, self._acl(), EPHEMERAL_SEQUENTIAL), answer)
+        self._write(Create2(self.full(prefix), data, self._acl(), EPHEMERAL_SEQUENTIAL), answer)
 
     def multi(self, operations: Sequence[Create | Delete | Set | Check], answer: Answer) -> None:
         """Do all or nothing; the answer is each operation's, as if it came alone, or why nothing was done."""
@@ -268,11 +342,40 @@ class Link:
             if error is not None:
                 answer.set_exception(error)
                 return
+            self._heard_write(whole)
             # On the connection's thread, these two are of the answer that is being read.
             made = Made(self.client.last_zxid, self.session() or 0)
             answer.set([(each, made) if isinstance(each, str) else each for each in whole.value])
 
-        self._send(Transaction([self._part(each) for each in operations]), Callback(answered))
+        self._transact([self._part(each) for each in operations], Callback(answered))
+
+    def check(self, paths: Sequence[str], answer: Answer) -> None:
+        """Ask a majority whether the nodes are there; the answer is, for each, True or why that is not known.
+
+        Up to the first that fails all are there; of those behind it nothing is said.
+        """
+        self._check([self.full(path) for path in paths], answer)
+
+    def check_root(self, answer: Answer) -> None:
+        """Ask a majority, of what is always there."""
+        self._check(["/"], answer)
+
+    def _check(self, paths: Sequence[str], answer: Answer) -> None:
+
+        def answered(whole: Callback) -> None:
+            if whole.error is not None:
+                answer.set_exception(whole.error)
+                return
+            if all(each is True for each in whole.value):
+                self._heard_write(whole)
+            answer.set(whole.value)
+
+        self._transact([CheckVersion(path, -1) for path in paths], Callback(answered))
+
+    def _transact(self, parts: list[Any], answer: Callback) -> None:
+        """Send a multi, which is answered as a success also where its parts failed."""
+        answer.sent = self._clock()
+        self.wire.send(Transaction(parts), answer)
 
     def _part(self, step: Create | Delete | Set | Check) -> Any:
         if isinstance(step, Check):
@@ -293,43 +396,53 @@ class Link:
             directory: others may have primitives of their own below it.
         """
         acl = (getattr(self.client, "directory_acl", None) if directory else None) or self._acl()
-        if self.containers:
-            self._send(CreateContainer(self.full(path), b"", acl, CONTAINER), answer)
+        if self.containers is not False:
+            self._write(CreateContainer(self.full(path), b"", acl, CONTAINER), answer)
         else:
-            self._send(Create2(self.full(path), b"", acl, 0), answer)
+            self._write(Create2(self.full(path), b"", acl, 0), answer)
+
+    def probe(self) -> None:
+        """Ask whether the servers know containers, ahead of everything else: one that does not may hang up.
+
+        So nothing is held when that happens. The node that is to be made is ZooKeeper's own, and is there.
+        """
+
+        def answered(answer: Callback) -> None:
+            if isinstance(answer.error, kazoo_errors.UnimplementedError):
+                self.containers = False
+            elif answer.error is None or type(answer.error) not in _NOT_ANSWERED:
+                self.containers = True
+            elif self._probes > 1:  # it hangs up each time
+                self.containers = False
+
+        self._probes += 1
+        self.wire.send(CreateContainer("/zookeeper", b"", OPEN_ACL_UNSAFE, CONTAINER), Callback(answered))
 
     def make(self, path: str, data: bytes, answer: Answer) -> None:
         """Make a PERSISTENT node."""
-        self._send(CreateRequest(self.full(path), data, self._acl(), 0), answer)
+        self._write(CreateRequest(self.full(path), data, self._acl(), 0), answer)
 
     def set(self, path: str, data: bytes, version: int, answer: Answer) -> None:
         """Write a node's data, if it has that version."""
-        self._send(SetData(self.full(path), data, version), answer)
+        self._write(SetData(self.full(path), data, version), answer)
 
     def children(self, path: str, answer: Answer, watcher: Callable[[Any], None] | None = None) -> None:
         """List the children's names, and leave a watch there if the node exists."""
-        self._send(GetChildren(self.full(path), watcher), answer)
+        self.wire.send(GetChildren(self.full(path), watcher), answer)
 
     def sync(self, path: str, answer: Answer) -> None:
         """Have the server catch up with its leader."""
-        self._send(Sync(self.full(path)), answer)
+        answer.heard = self._heard_sync
+        answer.sent = self._clock()
+        self.wire.send(Sync(self.full(path)), answer)
 
     def get(self, path: str, answer: Answer, watcher: Callable[[Any], None] | None = None) -> None:
         """Read a node's data and stat, and leave a watch there if it exists."""
-        self._send(GetData(self.full(path), watcher), answer)
+        self.wire.send(GetData(self.full(path), watcher), answer)
 
     def delete(self, path: str, answer: Answer) -> None:
         """Delete a node, whatever its version."""
-        self._send(DeleteRequest(self.full(path), -1), answer)
-
-    def ephemerals(self, answer: Answer) -> None:
-        """List the full paths of the session's ephemeral nodes, this client's chroot or another's."""
-        self._send(GetEphemerals(self.full("") or "/"), answer)
-
-    def own(self, paths: Sequence[str]) -> list[str]:
-        """Take the chroot off full paths, leaving out what lies outside it."""
-        root = self.full("/")
-        return [path[len(root) - 1 :] for path in paths if path.startswith(root)]
+        self._write(DeleteRequest(self.full(path), -1), answer)
 
 
 def _negotiated(frame: FrameType | None) -> float | None:
@@ -341,6 +454,17 @@ def _negotiated(frame: FrameType | None) -> float | None:
             return float(frame.f_locals["read_timeout"]) * 1.5 if "last_send" in frame.f_locals else 0.0
         frame = frame.f_back
     return None
+
+
+def _started(thread: threading.Thread) -> float:
+    """Return when a thread was started, by the clock of the boot time, or a moment before; `NEVER` if unknown."""
+    try:
+        with open(f"/proc/self/task/{thread.native_id}/stat", "rb") as file:
+            ticks = int(file.read().rpartition(b")")[2].split()[19])
+        started = ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError):
+        return NEVER
+    return started if 0 < started <= boot_clock() else NEVER
 
 
 def failure(error: Exception, path: str) -> Exception:
@@ -355,6 +479,13 @@ def failure(error: Exception, path: str) -> Exception:
         return SessionExpired()
     if isinstance(error, _TRY_AGAIN):
         return ConnectionLost()
+    if isinstance(error, TooLarge):
+        size, limit = error.args
+        return RefusedError(
+            path,
+            f"the request has {size:,} bytes and is not sent, as ZooKeeper would end the connection: the limit is "
+            f"{limit:,} (a client's `max_request`, below the servers' jute.maxbuffer)",
+        )
     if isinstance(error, kazoo_errors.KazooException):
         reason = _REASONS.get(type(error), "see the server's log")
         return RefusedError(path, f"ZooKeeper refused the request ({type(error).__name__}): {reason}")
@@ -370,6 +501,7 @@ _TRY_AGAIN = (
     kazoo_errors.SessionMovedError,
     kazoo_errors.ThrottledOpError,
 )
+_NOT_ANSWERED = (*_TRY_AGAIN, kazoo_errors.SessionExpiredError, kazoo_errors.ConnectionClosedError)
 _REASONS = {
     kazoo_errors.NoAuthError: "this client may not do that here; give it credentials (auth_data) or change the ACL",
     kazoo_errors.AuthFailedError: "the client's credentials were not accepted; correct them and open a new client",

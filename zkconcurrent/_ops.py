@@ -92,7 +92,7 @@ class Children(NamedTuple):
 
 
 class Sync(NamedTuple):
-    """Let the server in use catch up with its leader; an answer renews the lease."""
+    """Let the server in use catch up with its leader."""
 
     path: str
     ticket: Ticket | None = None
@@ -131,7 +131,13 @@ class Wait(NamedTuple):
 
 
 class Grant(NamedTuple):
-    """Take the ticket for a hold; answer whether its lease is running."""
+    """Take the ticket for a hold; answer whether its session is surely alive. If not, `Prove` that and ask again."""
+
+    ticket: Ticket
+
+
+class Prove(NamedTuple):
+    """Wait until the ticket's session is proved to be alive."""
 
     ticket: Ticket
 
@@ -161,7 +167,7 @@ class Discard(NamedTuple):
 
 
 Request: TypeAlias = Create | Make | Set | Delete | Multi | MakeContainer | Children | Sync | Get
-Operation: TypeAlias = Request | Begin | WaitGone | Watch | Wait | Grant | Leave | Gone | Missing | Discard
+Operation: TypeAlias = Request | Begin | WaitGone | Watch | Wait | Grant | Prove | Leave | Gone | Missing | Discard
 T = TypeVar("T")
 Recipe: TypeAlias = Generator[Operation | tuple[Operation, ...], Any, T]
 
@@ -211,3 +217,7 @@ class NodeGone(StartAgain):
 
 class DeadlinePassed(BaseException):
     """Thrown into a recipe whose time is up; no `Exception`, so that no recipe takes it for a failure."""
+
+
+class OutOfReach(BaseException):
+    """Thrown into a recipe that is to end with the connection; no `Exception`, as `DeadlinePassed`."""

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ._errors import LockLostError
 from ._event_loop import running_task, warn
 from ._identity import ended
+from ._ops import NoNode
 from ._registry import State, Ticket
-from ._session import Session, log
+from ._session import Dropped, Session, log
 
 if TYPE_CHECKING:
     from ._base import LockFace
@@ -264,7 +265,7 @@ def every(holds: Holds) -> list[Hold]:
 def _drop(dropped: Any, path: str, holds: Holds) -> None:
     """Finalize a place: only queue the work, as this may run anywhere."""
     held = [hold.ticket for hold in every(holds) if hold.alive]
-    dropped.append((path, held))
+    dropped.append(Dropped([path], held))
     if held:
         warnings.warn(f"the last object of {path!r} was garbage collected while held", ResourceWarning, stacklevel=2)
 
@@ -284,3 +285,17 @@ def lost_error(hold: Hold) -> LockLostError:
         "the hold was lost (its session expired, its lease ran out, or its node was deleted), and others may have "
         f"held since; call release() to acknowledge the loss ({hold.depth} to go), then acquire again",
     )
+
+
+def check_given_up(hold: Hold) -> None:
+    """Tell of a hold that was not ours to give up.
+
+    Raises:
+        LockLostError: its node had been deleted by somebody else.
+        RefusedError: the node may not be deleted by us.
+    """
+    refusal = hold.ticket.refusal
+    if isinstance(refusal, NoNode):
+        raise lost_error(hold)
+    if refusal is not None:
+        raise refusal

@@ -18,6 +18,7 @@ import enum
 import itertools
 from collections.abc import Callable, Collection
 
+from ._lease import Lease
 from ._ops import SessionExpired
 from ._rules import Rule, check_sequence
 
@@ -43,35 +44,46 @@ class Ticket:
     Attributes:
         path: the queue.
         prefix: how the node's name begins; unique, so that it is found again after a lost answer.
-        session: the session that the node lives and dies with.
+        lease: the lease of the session that the node lives and dies with.
+        session: that session.
         name: the node's name, once it is known.
         token: the node's creation zxid, the fencing token, once it is known.
         sent: a request that makes its node was sent.
         awaits: what is watched, while it is waited for.
         stirred: what was awaited may be gone, or changed: look again.
         handed: the thread of ours that held what was awaited has given it up, so our turn has come.
+        proving: it waits for its lease to be proved.
+        unreadable: we may not read the node, so no heartbeat can ask for it.
+        deletes: how often its delete was sent.
+        refusal: why the node was not ours to delete: `NoNode`, it had gone before the first try; or an error.
         late: the queue's sequence numbers are running out.
     """
 
     __slots__ = (
         "awaits",
+        "deletes",
         "handed",
         "late",
+        "lease",
         "name",
         "path",
         "prefix",
+        "proving",
+        "refusal",
         "sent",
         "session",
         "state",
         "stirred",
         "token",
+        "unreadable",
         "wake",
     )
 
-    def __init__(self, path: str, prefix: str, session: int) -> None:
+    def __init__(self, path: str, prefix: str, lease: Lease) -> None:
         self.path = path
         self.prefix = prefix
-        self.session = session
+        self.lease = lease
+        self.session = lease.session
         self.name: str | None = None
         self.token = 0
         self.state = State.QUEUED
@@ -79,6 +91,10 @@ class Ticket:
         self.awaits: tuple[str, ...] = ()
         self.stirred = False
         self.handed = False
+        self.proving = False
+        self.unreadable = False
+        self.deletes = 0
+        self.refusal: Exception | None = None
         self.late = False
         self.wake: Callable[[], None] = _nothing
 
@@ -114,20 +130,18 @@ class Registry:
         * a ticket in `deletes` is never taken for a hold again.
 
     Attributes:
+        lease: of the present session, or of the last; written on kazoo's connection thread, never here.
         session: the present session, None between two.
         tickets: what waits or holds, by prefix.
         deletes: what must be removed from the server, by prefix.
         lost: the holds lost whose threads were not told yet.
-        lease_end: when the lease runs out, on the clock of whoever calls.
-        lease: how long an answer to a sync or write lets us believe, in seconds, from when it was sent.
     """
 
     def __init__(self, seed: str) -> None:
         self.seed = seed
         self._numbers = itertools.count(1)
         self.session: int | None = None
-        self.lease = 0.0
-        self.lease_end = 0.0
+        self.lease = Lease(0)
         self.tickets: dict[str, Ticket] = {}
         self.deletes: dict[str, Ticket] = {}
         self.lost: list[Ticket] = []
@@ -135,14 +149,13 @@ class Registry:
 
     # -- the session ---------------------------------------------------------------------------------------------
 
-    def opened(self, session: int, timeout: float) -> None:
-        """Begin a session, or go on with the one there was, after a reconnect."""
-        if session != self.session:
+    def opened(self, lease: Lease) -> None:
+        """Begin a session, or go on with the one there was, after a reconnect: every watch was dropped."""
+        if lease.session != self.session:
             self.ended()
-            self.session = session
-            self.lease_end = 0.0
-        # 3/4: by the time the server may give the lock away, its holder has long been told.
-        self.lease = 0.75 * timeout
+            self.session = lease.session
+        self.lease = lease
+        self.stir(None)
 
     def ended(self) -> None:
         """End the session: its nodes are the server's to remove, its holds are lost."""
@@ -154,13 +167,9 @@ class Registry:
             else:
                 ticket.stir()
 
-    def renewed(self, sent: float) -> None:
-        """Renew the lease: a sync or a write sent at `sent` was answered."""
-        self.lease_end = max(self.lease_end, sent + self.lease)
-
     def expire_lease(self, now: float) -> None:
         """Lose what is held beyond the lease, and have its nodes removed should the session live on after all."""
-        if now < self.lease_end:
+        if now < self.lease.end:
             return
         for ticket in list(self.tickets.values()):
             if ticket.state is State.HELD:
@@ -173,20 +182,20 @@ class Registry:
         """Return a new ticket of the present session; it is added to what its driver has begun."""
         if self.session is None:
             raise SessionExpired
-        ticket = Ticket(path, f"_c_{self.seed}-{next(self._numbers):012x}-", self.session)
+        ticket = Ticket(path, f"_c_{self.seed}-{next(self._numbers):012x}-", self.lease)
         begun.append(ticket)  # first: who is interrupted here must be able to give it up
         self.tickets[ticket.prefix] = ticket
         return ticket
 
     def grant(self, ticket: Ticket, now: float) -> bool:
-        """Make a hold of a ticket that is first in its queue; False if the lease is in doubt.
+        """Make a hold of a ticket that is first in its queue; False if a lease must be proved first.
 
         Raises:
             SessionExpired: its session is over.
         """
         if ticket.session != self.session or ticket.prefix not in self.tickets:
             raise SessionExpired
-        if now >= self.lease_end:
+        if not ticket.lease.believed(now):
             return False
         ticket.state = State.HELD
         return True
@@ -210,7 +219,7 @@ class Registry:
         A create goes out in whatever session there is: made just when its session ends, it may wait for the next.
         """
         self.discard(ticket)
-        ticket.session = session or 0
+        ticket.session = session or 0  # its lease was another's: it is never granted
         if session is not None and session == self.session:
             self.deletes[ticket.prefix] = ticket
 
@@ -280,26 +289,17 @@ class Registry:
                 waiter.handed = True
                 waiter.stir()
 
-    # -- the heartbeat's answer ----------------------------------------------------------------------------------
+    # -- the heartbeat -------------------------------------------------------------------------------------------
 
     def known(self) -> list[Ticket]:
-        """Return the tickets whose nodes must be on the server: to be asked before the heartbeat is sent."""
+        """Return the tickets whose nodes must be on the server."""
         return [ticket for ticket in self.tickets.values() if ticket.name and ticket.session == self.session]
 
-    def compare(self, known: Collection[Ticket], nodes: Collection[str]) -> list[str]:
-        """Compare with the nodes that the server has for the session; return those of ours to be deleted.
+    def strays(self, path: str, names: Collection[str]) -> list[str]:
+        """Return the nodes of ours among the children of `path` that no ticket has: to be deleted."""
+        ours = f"_c_{self.seed}-"
+        return [f"{path}/{name}" for name in names if name.startswith(ours) and not self._accounted_for(name)]
 
-        Args:
-            known: what `known()` said when the question was sent.
-            nodes: the paths of all ephemeral nodes of the session.
-        """
-        there = set(nodes)
-        for ticket in known:
-            if ticket.node not in there:
-                self.missing(ticket)
-        ours = f"/_c_{self.seed}-"
-        return [node for node in nodes if ours in node and not self._accounted_for(node)]
-
-    def _accounted_for(self, node: str) -> bool:
-        prefix = node.rpartition("/")[2][:PREFIX_LENGTH]
+    def _accounted_for(self, name: str) -> bool:
+        prefix = name[:PREFIX_LENGTH]
         return prefix in self.tickets or prefix in self.deletes

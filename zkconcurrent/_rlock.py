@@ -51,7 +51,7 @@ class RLock(LockFace):
             hold is not None
             and timeout == -1
             and hold.ticket.state is _HELD
-            and self._session.clock() < self._registry.lease_end
+            and self._session.time() < hold.ticket.lease.end
         ):
             hold.depth += 1
             return True
@@ -76,7 +76,7 @@ class RLock(LockFace):
             hold is not None
             and hold.depth > 1
             and hold.ticket.state is _HELD
-            and self._session.clock() < self._registry.lease_end
+            and self._session.time() < hold.ticket.lease.end
         ):
             hold.depth -= 1
             return

@@ -95,9 +95,9 @@ class ReadLock(RLock):
     _kind = "ReadWriteLock"
     _rule = READ
 
-    def _take(self, blocking: bool, timeout: float, depth: int = 1) -> bool:
+    def _take(self, blocking: bool, timeout: float, depth: int = 1, *, fragile: bool = False) -> bool:
         writing = self._writing()
-        if super()._take(blocking, timeout, depth):
+        if super()._take(blocking, timeout, depth, fragile=fragile):
             return True
         if writing is not None:
             self._check(writing)
@@ -126,10 +126,10 @@ class WriteLock(RLock):
     _kind = "ReadWriteLock"
     _rule = WRITE
 
-    def _take(self, blocking: bool, timeout: float, depth: int = 1) -> bool:
+    def _take(self, blocking: bool, timeout: float, depth: int = 1, *, fragile: bool = False) -> bool:
         check_timeout(blocking, timeout)
         self._refuse_upgrade("release the read lock first, and look again at what was read once the write lock is held")
-        return super()._take(blocking, timeout, depth)
+        return super()._take(blocking, timeout, depth, fragile=fragile)
 
     def _release_save(self) -> int:
         self._check_may_wait()

@@ -4,8 +4,12 @@ The state is in the registry; here are the threads, the clock and the connection
 
 * a listener takes kazoo's word on the connection, and one watcher serves all watches;
 * the keeper, a thread of our own, sends the heartbeat (`_heartbeat.py`), ends holds whose lease ran out, repeats
-  deletes until they are done or their session is over (`_deletes.py`), and tells of losses;
+  deletes until they are done or their session is over (`_deletes.py`), tells of losses, and logs;
 * a forked child gets nothing of it, and the interpreter's exit deletes our nodes.
+
+A signal handler, or a finalizer that the garbage collector runs, may interrupt a thread at any line and call the
+library, or wait for kazoo's thread. So kazoo's threads post what they have to say, and never wait for the session's
+lock; nothing is logged with the lock held; and no step here is undone by another that comes in its middle.
 """
 
 from __future__ import annotations
@@ -14,20 +18,21 @@ import atexit
 import logging
 import os
 import sys
-import threading
 import time
 import uuid
 import weakref
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ._deletes import Deletes
 from ._errors import ClientError
 from ._heartbeat import Heartbeat
 from ._interpreter import check_interpreter
-from ._kazoo import KazooClient, KazooState, Link, Made, ZnodeStat, failure
+from ._kazoo import KazooClient, KazooState, Link, Made, ZnodeStat, boot_clock, failure
+from ._lease import Lease
 from ._ops import ConnectionLost
 from ._paths import ancestors
 from ._registry import Registry, State, Ticket
@@ -38,13 +43,23 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("zkconcurrent")
 
-# The monotonic clock stands still while a machine sleeps, and the server does not wait for it.
-boot_clock: Callable[[], float] = (
-    partial(time.clock_gettime, time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
-)
 IDLE_BEAT = 1.0
+ADOPTING = 0.01
+POSTS_PATIENCE = 0.002
 EXIT_PATIENCE = 1.0
 EXIT_LOOKS = 0.005
+
+
+class Dropped(NamedTuple):
+    """What a garbage collected primitive, or an interrupted driver, left.
+
+    Attributes:
+        paths: the primitive's path, until it was taken off.
+        tickets: what is to be given up.
+    """
+
+    paths: list[str]
+    tickets: list[Ticket]
 
 
 class Session:
@@ -53,10 +68,13 @@ class Session:
     Attributes:
         link: the way to ZooKeeper.
         registry: what we have there. Invariant: touched only with `lock` held.
-        clock: what leases are measured by; `now`, what deadlines are. A test, or the simulation, injects its own.
-        lock: re-entrant, as kazoo may answer a request in the thread that makes it; never held while waiting.
+        now: what deadlines are measured by, as leases are by `clock`. A test, or the simulation, injects its own.
+        lock: re-entrant, as kazoo may answer a request in the thread that makes it; never held while waiting, and
+            kazoo's threads do not wait for it.
+        posted: what kazoo's threads have to say, in order; done by whoever has the lock.
         places: the live primitives, by path.
-        timeout: the negotiated session timeout, in seconds; 0 before the first connection.
+        busy: which thread is about to queue, or to give up a hold, at which path.
+        timeout: the shortest session timeout negotiated in the session, in seconds; 0 before the first connection.
         deletes: what is being deleted in the background.
         forked: this is a child's copy, of no use.
         exiting: the interpreter exits; nothing is acquired any more.
@@ -77,22 +95,38 @@ class Session:
         self.registry = Registry(str(uuid.uuid4())[:-13])
         self.places: weakref.WeakValueDictionary[str, Place] = weakref.WeakValueDictionary()
         self.interior: dict[str, int] = {}
+        self.posted: deque[Callable[[], None]] = deque()
+        self._doing: list[Callable[[], None]] = []
         # A finalizer may run anywhere, also where the lock is held: it only appends here.
-        self.dropped: deque[tuple[str, list[Ticket]]] = deque()
+        self.dropped: deque[Dropped] = deque()
         self.parked: set[Callable[[], None]] = set()
+        self.busy: set[tuple[int, str]] = set()
         self.timeout = 0.0
         self.forked = False
         self.exiting = False
+        self._said: deque[tuple[Any, ...]] = deque()
         self._wake = self.link.handler.event_object()
         self.deletes = Deletes(self, self._wake.set)
-        self._heartbeat = Heartbeat(self, self._wake.set)
+        self.heartbeat = Heartbeat(self, self._wake.set)
         self._suspect = False
-        client.add_listener(self._on_state)  # keeps the session alive for as long as its client
-        if self.link.connected:
-            self._opened()
-        self.link.handler.spawn(_keep, weakref.ref(self), self._wake)
+        self._keepers = [_keep]  # taken by who starts it
+
+    def start(self) -> Session:
+        """Watch over the client; to do so again changes nothing."""
+        client = self.link.client
+        client.add_listener(self._on_state)  # a set: there once
+        if self.registry.session is None:
+            self._adopt()
         _exit_with_multiprocessing()
-        _sessions[id(client)] = self  # last: one whose making was interrupted would have no keeper
+        _sessions[id(client)] = self
+        with suppress(IndexError):
+            keep = self._keepers.pop()
+            try:
+                self.link.handler.spawn(keep, weakref.ref(self), self._wake)
+            except BaseException:
+                self._keepers.append(keep)
+                raise
+        return self
 
     @staticmethod
     def of(client: object) -> Session:
@@ -104,12 +138,23 @@ class Session:
         """
         if not isinstance(client, KazooClient):
             raise TypeError(f"client must be a kazoo.client.KazooClient, not {type(client).__name__}")
-        with _making:
-            session = _sessions.get(id(client))
-            if session is None:
-                check_interpreter()
-                session = Session(client)
+        session: Session | None = vars(client).get("_zkconcurrent_session")
+        if session is not None and not session._keepers:
             return session
+        if session is None:
+            check_interpreter()
+        # In one step: of two threads, or of a thread and its signal handler, one makes it, and either starts it.
+        found: Session = session or vars(client).setdefault("_zkconcurrent_session", Session(client))
+        return found.start()
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        """What leases are measured by."""
+        return self.time
+
+    @clock.setter
+    def clock(self, clock: Callable[[], float]) -> None:
+        self.time = self.link.clock = clock
 
     def check_usable(self, path: str) -> None:
         """Refuse a call that could only hang.
@@ -157,36 +202,109 @@ class Session:
         """Whether the service is out of reach at the moment."""
         return self._suspect or not self.link.connected
 
+    def check_not_busy(self, path: str) -> None:
+        """Refuse to queue where this very thread is about to, or gives up its hold: see `busy`.
+
+        Raises:
+            RuntimeError: we are called by a signal handler or a finalizer that has interrupted it, and would wait for
+                what can't go on before we return.
+        """
+        if (self.identity(), path) in self.busy:
+            raise RuntimeError(
+                f"this thread was interrupted as it acquired or released {path!r}, and goes on only when the signal "
+                "handler or finalizer that calls here returns: acquire with blocking=False there, or hand the work to "
+                "another thread"
+            )
+
     # -- kazoo's word, on kazoo's threads: never block ----------------------------------------------------------------
+
+    def post(self, act: Callable[[], None]) -> None:
+        """Have something done with the lock held, in the order of posts, at once if that can be.
+
+        A thread that keeps the lock may be suspended, with a signal handler on top of it that waits for us: then all
+        that wait are woken, and do what was posted themselves, of which one is that very thread.
+        """
+        self.posted.append(act)
+        lock = self.lock
+        while self.posted:
+            if not lock.acquire(True, POSTS_PATIENCE):
+                self._wake.set()
+                self.unpark()
+                return
+            try:
+                self._do_posted()
+            finally:
+                lock.release()
+
+    def serve(self) -> None:
+        """Do what was posted and not done."""
+        if self.posted:
+            with self.lock:
+                self._do_posted()
+
+    def _do_posted(self) -> None:
+        posted, doing = self.posted, self._doing
+        while posted:
+            # In the middle of one, more may be posted, or an interrupt may bring us here again.
+            try:
+                act = posted[0] if not doing else next(each for each in list(posted) if each not in doing)
+            except (IndexError, StopIteration):
+                return
+            doing.append(act)
+            try:
+                act()
+            except Exception as error:
+                self.say("what kazoo's thread had to say was not done: %r", error)
+            finally:
+                doing.remove(act)
+            try:  # noqa: SIM105 - on every answer
+                posted.remove(act)  # only now: what is interrupted before is done again
+            except ValueError:
+                pass
 
     def _on_state(self, state: str) -> bool | None:
         if self.forked:
             return True  # takes the listener off
         if state == KazooState.CONNECTED:
-            self._opened()
+            self._opened(self.link.opened())
         elif state == KazooState.LOST:
-            with self.lock:
-                self.registry.ended()
-                self.deletes.in_flight.clear()
+            self.link.ended()  # at once, for whoever looks at it without the lock
+            self.post(self._ended)
         self.unpark()
         self._wake.set()
         return None
 
-    def _opened(self) -> None:
-        with self.lock:
-            session = self.link.session()
-            if session is None:
-                return
-            self.timeout = self.link.timeout()
-            self.registry.opened(session, self.timeout)
-            self._heartbeat.begin()
-            self.deletes.in_flight.clear()
+    def _adopt(self) -> None:
+        """Go on with a connection that was there first, if its timeout can be told by now."""
+        if self.link.connected and self.registry.session is None:
+            self._opened(self.link.adopt())
+            self.unpark()
+
+    def _opened(self, lease: Lease | None) -> None:
+        if lease is None:
+            return
+        self.timeout = lease.timeout
+        if self.link.containers is None:
+            self.link.probe()
+        self.post(partial(self._begin, lease))
+
+    def _begin(self, lease: Lease) -> None:
+        self.registry.opened(lease)
+        self.heartbeat.begin()
+        self.deletes.in_flight.clear()
+
+    def _ended(self) -> None:
+        self.registry.ended()
+        self.deletes.in_flight.clear()
 
     @at_once
     def on_event(self, event: Any) -> None:
         """Take a watch event; this one watcher, left on any node, is left there once."""
-        with self.lock:
-            self.registry.stir(event.path)
+        self.post(partial(self.registry.stir, event.path))
+
+    def wake_keeper(self) -> None:
+        """Have the keeper look what is due."""
+        self._wake.set()
 
     def unpark(self) -> None:
         """Wake every thread that waits for a change of the connection."""
@@ -195,31 +313,35 @@ class Session:
 
     # -- what the driver calls ----------------------------------------------------------------------------------------
 
-    def renewed(self, sent: float) -> None:
-        """Renew the lease."""
-        with self.lock:
-            self.registry.renewed(sent)
+    def say(self, text: str, *args: object) -> None:
+        """Have a warning logged, by the keeper: a log handler may do anything, and here the lock may be held."""
+        self._said.append((text, *args))
+        self._wake.set()
 
     def grant(self, ticket: Ticket) -> bool:
         """Take the ticket for a hold; see `Registry.grant`."""
         with self.lock:
-            return self.registry.grant(ticket, self.clock())
+            now = self.clock()
+            if not self.registry.grant(ticket, now):
+                return False
+        if ticket.lease.end < now + ticket.lease.timeout / 2:
+            self.heartbeat.hurry()  # what it was granted on is rather old
+        return True
 
     def made(self, ticket: Ticket, node: tuple[str, ZnodeStat | Made] | None, error: Exception | None) -> None:
-        """Take what became of a create, whether or not its recipe still waits for it; on kazoo's thread."""
-        with self.lock:
-            if node is not None:
-                path, stat = node
-                ticket.queued_as(path.rpartition("/")[2], stat.czxid)
-                slipped_into = stat.ephemeralOwner
-            elif error is not None and isinstance(failure(error, ticket.path), ConnectionLost):
-                slipped_into = self.registry.session  # if at all
-                self._heartbeat.doubt()
-            else:
-                return
-            if slipped_into != ticket.session:
-                self.registry.slipped(ticket, slipped_into)
-                self._wake.set()
+        """Take what became of a create, whether or not its recipe still waits for it; with the lock held."""
+        if node is not None:
+            path, stat = node
+            ticket.queued_as(path.rpartition("/")[2], stat.czxid)
+            slipped_into = stat.ephemeralOwner
+        elif error is not None and isinstance(failure(error, ticket.path), ConnectionLost):
+            slipped_into = self.registry.session  # if at all
+            self.heartbeat.doubt(ticket.path)
+        else:
+            return
+        if slipped_into != ticket.session:
+            self.registry.slipped(ticket, slipped_into)
+            self._wake.set()
 
     def missing(self, ticket: Ticket) -> None:
         """Note that the node of what waits or holds is not on the server."""
@@ -240,7 +362,7 @@ class Session:
     def check_lease(self) -> None:
         """Lose what our own clock says is lost, before anybody builds on it, and tell of every loss."""
         # The common case takes no lock: the lease runs, and it was renewed for the session that everything held is of.
-        if not self.registry.lost and self.clock() < self.registry.lease_end:
+        if not self.registry.lost and self.clock() < self.registry.lease.end:
             return
         with self.lock:
             self.registry.expire_lease(self.clock())
@@ -254,8 +376,9 @@ class Session:
                 place = self._place_of(ticket)
                 if place is not None:
                     place.tell_lost(ticket)
-                del self.registry.lost[0]  # only now: who is interrupted before leaves it to the next
-            log.warning("lost: %s (fencing token %d)", ticket.node, ticket.token)
+                with suppress(ValueError):  # what interrupted us has told it too
+                    self.registry.lost.remove(ticket)  # only now: an interrupt before leaves it to the next
+            self.say("lost: %s (fencing token %d)", ticket.node, ticket.token)
 
     def _place_of(self, ticket: Ticket) -> Place | None:
         """Return the primitive that a hold belongs to: its queue is the primitive's path, or a part of that."""
@@ -283,23 +406,33 @@ class Session:
     def tick(self) -> float:
         """Do what is due; return the seconds until there is more. On the keeper's thread."""
         self.link.wire.nudge()
+        self._adopt()
+        self.serve()
         self.sweep()
         self.check_lease()
         with self.lock:
             now = self.clock()
             held = any(ticket.state is State.HELD for ticket in self.registry.tickets.values())
-            if self.link.connected and self.timeout:
+            pause = IDLE_BEAT
+            if self.link.connected and self.registry.session is None:
+                pause = ADOPTING
+            elif self.link.connected:
                 if self.registry.deletes:
                     self.deletes.repeat(now)
-                self._heartbeat.beat(now)
-            overdue = self._heartbeat.overdue(now)
-            suspect, self._suspect = self._suspect, held and (overdue or not self.link.connected)
-            pause = self.timeout / 6 if self.timeout else IDLE_BEAT
+                pause = self.heartbeat.beat(now)
+            suspect, self._suspect = self._suspect, held and (self.heartbeat.overdue(now) or not self.link.connected)
             if held:
-                pause = max(0.0, min(pause, self.registry.lease_end - now))
+                pause = max(0.0, min(pause, self.registry.lease.end - now))
         if self._suspect and not suspect:
-            log.warning("ZooKeeper is out of reach; what is held is suspect until it answers or the lease runs out")
+            self.say("ZooKeeper is out of reach; what is held is suspect until it answers or the lease runs out")
+        self.log_said()
         return pause
+
+    def log_said(self) -> None:
+        """Log what was said, on a thread that waits for nobody."""
+        with suppress(IndexError):
+            while True:
+                log.warning(*self._said.popleft())
 
     # -- objects that come and go -------------------------------------------------------------------------------------
 
@@ -329,8 +462,11 @@ class Session:
                 other = self.places.get(above)
                 if other is not None and path != f"{above}/{other.part}":
                     raise ValueError(f"{path!r} lies below {above!r}, which is a primitive; paths must not nest")
-            place = self.places[path] = make()
+            place = make()
             place.part = part
+            made = self.places.setdefault(path, place)
+            if made is not place:  # a signal handler has made it meanwhile
+                return self.place(path, kind, make, part)
             for above in ancestors(path):
                 self.interior[above] = self.interior.get(above, 0) + 1
             return place
@@ -339,9 +475,9 @@ class Session:
         """Return whether a path lies above primitives only, so that others may have theirs below it."""
         return not any(each in self.places for each in (path, *ancestors(path)))
 
-    def drop(self, path: str, tickets: list[Ticket]) -> None:
+    def drop(self, tickets: list[Ticket]) -> None:
         """Have tickets given up, now or, if that is interrupted, by the keeper."""
-        self.dropped.append((path, tickets))
+        self.dropped.append(Dropped([], tickets))
         self.sweep()
 
     def sweep(self) -> None:
@@ -350,18 +486,20 @@ class Session:
             with self.lock:
                 if not self.dropped:
                     return
-                path, tickets = self.dropped[0]
-                for ticket in tickets:
+                left = self.dropped[0]
+                for ticket in left.tickets:
                     self.discard(ticket)
                 # What an interrupted driver left may be what others of its process wait for.
-                for place in list(self.places.values()) if not path else ():
+                for place in list(self.places.values()) if not left.paths else ():
                     if place.gate is not None:
                         place.gate.look()
-                self.dropped.popleft()  # only now: who is interrupted before leaves it to the next
-                for above in ancestors(path):
-                    self.interior[above] -= 1
-                    if not self.interior[above]:
-                        del self.interior[above]
+                with suppress(IndexError):
+                    for above in ancestors(left.paths.pop()):
+                        self.interior[above] = self.interior.get(above, 1) - 1
+                        if self.interior[above] <= 0:
+                            self.interior.pop(above, None)
+                with suppress(ValueError):  # what interrupted us has done it too
+                    self.dropped.remove(left)  # only now: an interrupt before leaves it to the next
 
     def abandon_all(self) -> Callable[[float], None]:
         """Delete every node of ours, at the interpreter's exit; return how to wait until then for that to be done."""
@@ -375,6 +513,7 @@ class Session:
         def wait(until: float) -> None:
             # Not by what a delete wakes: a thread that releases just now may be the one.
             while self.registry.deletes and self.link.connected and self.now() < until:
+                self.serve()
                 self.link.handler.sleep_func(EXIT_LOOKS)
 
         return wait
@@ -385,7 +524,9 @@ class Session:
         self.lock = self.link.handler.rlock_object()
         self.registry = Registry("")
         self.dropped.clear()
+        self.posted.clear()
         self.parked.clear()
+        self.busy.clear()
         for place in list(self.places.values()):
             place.forget()
 
@@ -408,8 +549,7 @@ def _keep(session_ref: weakref.ref[Session], wake: Any) -> None:
 
 def _at_exit() -> None:
     until = time.monotonic() + EXIT_PATIENCE
-    with _making:
-        sessions = [session for session in _sessions.values() if not session.forked]
+    sessions = [session for session in list(_sessions.values()) if not session.forked]
     for wait in [session.abandon_all() for session in sessions]:
         wait(until)
     for close in at_exit:
@@ -425,15 +565,12 @@ def _exit_with_multiprocessing() -> None:
 
 
 def _after_fork_in_child() -> None:
-    global _making
-    _making = threading.Lock()
     for session in list(_sessions.values()):
         session.leave_to_parent()
 
 
 # By the client's id: a session lives no longer than its client, so an id is not found again for another one.
 _sessions: weakref.WeakValueDictionary[int, Session] = weakref.WeakValueDictionary()
-_making = threading.Lock()
 _exits_in = 0
 # What is done at the interpreter's exit when our nodes are deleted, each told until when, by the monotonic clock.
 at_exit: list[Callable[[float], None]] = []

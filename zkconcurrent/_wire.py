@@ -2,70 +2,159 @@
 
 kazoo has each request sent by its connection thread, which is woken by a byte in a pipe. That works everywhere, and
 everywhere it is the way for what can't go the quick way. On plain sockets and kazoo's own threads there is one, which
-takes a third less of the processor's time: whoever has a request sends it, and the connection thread reads ahead.
+takes a third less of the processor's time: the caller sends its request itself, and the connection thread reads ahead.
 
-Two rules keep requests and answers in step. Callers send only while kazoo does not: not before its handshake is over,
-not while requests are queued, not once the connection is lost. And where a caller was interrupted while it sent, so
-that nobody knows what was, the connection is dropped before the next answer is taken.
+Three rules keep requests and answers in step, and kazoo's thread going:
+
+* A caller sends only in its `Turn`, and while kazoo does not send: not before the handshake is over, not while
+  requests are queued, not once the connection is lost.
+* Where a caller was interrupted as it sent, so that what was sent is unknown, the connection is dropped before the next
+  answer is taken.
+* The connection thread waits for a caller's turn for a moment only. A caller that keeps it for longer is suspended: a
+  signal handler, or a finalizer, runs on top of it, and may be waiting for the connection thread. The connection is
+  then dropped, and the turn with it; so nothing that runs there can stop the client for good.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import itertools
 import logging
 import select
 import socket
 import struct
+import threading
+from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NamedTuple, TypeVar
 
+import kazoo.version
 from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.handlers.utils import selector_select
-from kazoo.protocol.connection import ConnectionHandler
-from kazoo.protocol.serialization import CloseInstance
+from kazoo.protocol.connection import ConnectionHandler, RWServerAvailable
+from kazoo.protocol.serialization import CloseInstance, Connect
 from kazoo.protocol.states import KeeperState
 
 log = logging.getLogger("zkconcurrent")
 
+F = TypeVar("F", bound=Callable[..., Any])
 DONT_WAIT = getattr(socket, "MSG_DONTWAIT", 0)
 READ_AHEAD = 65536
 HEAD = struct.Struct("!iii")  # the length of what follows, the request's number, its type
-LAST_XID = 2**31 - 1
+NUMBERS = 2**31 - 1
+AUTH_XID = -4
+MAX_REQUEST = 1_000_000  # bytes; a server closes the connection at a request above its jute.maxbuffer, 1,048,575
+CALLERS_PATIENCE = 0.005  # seconds
+LOOKS, LOOK = 10, 0.02  # how often, and how long each time, the connection thread waits for a turn
+
+
+class TooLarge(Exception):
+    """The request has more bytes than a server may take."""
+
+
+class Handshake(NamedTuple):
+    """What opened a connection: when its request was sent, and the session timeout that was answered, in seconds."""
+
+    sent: float
+    timeout: float
+
+
+class Turn:
+    """The right to send on one connection, which one thread has at a time.
+
+    Attributes:
+        socket: what is sent on.
+        lock: held by the thread whose turn it is. A caller takes it after the session's lock, never before that.
+        owner: that thread, unless it is the connection thread.
+        sending: a caller began to send. With the lock free it failed, or was interrupted: what was sent is unknown.
+        rest: of a caller's request, for which there was no room.
+    """
+
+    __slots__ = ("lock", "owner", "rest", "sending", "socket")
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.socket = sock
+        self.lock = threading.Lock()
+        self.owner: int | None = None
+        self.sending = False
+        self.rest = b""
+
+    def take(self) -> bool:
+        """Take it for kazoo's connection thread; return False if a caller keeps it.
+
+        Raises:
+            ConnectionDropped: what the last caller sent is unknown.
+        """
+        # In many short waits: a process that was stopped goes on with its callers before it gives up on them.
+        if not any(self.lock.acquire(True, LOOK) for _ in range(LOOKS)):
+            return False
+        if self.sending:
+            self.lock.release()
+            raise kazoo_errors.ConnectionDropped("a request was not sent, or it is unknown whether it was")
+        return True
+
+
+def _dropping(method: F) -> F:
+    """Have an error of ours drop the connection: kazoo's thread ends with what it does not know, for good."""
+
+    @functools.wraps(method)
+    def guarded(self: Wire, *args: Any) -> Any:
+        try:
+            return method(self, *args)
+        except (kazoo_errors.KazooException, self._handler.timeout_exception, OSError, RWServerAvailable):
+            raise
+        except Exception:
+            log.exception("dropping the connection after an error")
+            raise kazoo_errors.ConnectionDropped("an error of zkconcurrent's, see its log") from None
+
+    return guarded  # type: ignore[return-value]
 
 
 class Wire:
-    """The connection of one client, which keeps it over all reconnects."""
+    """The connection of one client, which keeps it over all reconnects.
+
+    Attributes:
+        clock: what handshakes are timed by.
+        handshake: the last one; None where it was over before the wire was there.
+        max_request: how many bytes a request may have.
+    """
 
     def __init__(self, client: KazooClient) -> None:
         self._client = client
         self._handler = client.handler
         self._connection = client._connection
-        self._lock = self._handler.rlock_object()  # held for moments, never while waiting
-        self._socket: socket.socket | None = None  # what callers may send on, now
-        self._sending = False  # with the lock free: who knows what the last caller sent: it failed, or was interrupted
-        self._rest = b""  # of a request, for which there was no room
+        self._kazoo: Any = SimpleNamespace()  # kazoo's own methods, in whose places are ours
+        self._turn: Turn | None = None
         self._ahead = bytearray()  # what was read of the next answers
         self._ahead_of: socket.socket | None = None  # and from where
-        self._xid = 0  # of the last request
-        if isinstance(self._connection, ConnectionHandler):
-            self._keep_in_step()
+        self._auths: deque[Any] = deque()  # requests to authenticate, which are answered out of order
+        self._sent_lately = False  # a caller sent since kazoo last wanted to ping
         self._quick = type(self._handler) is SequentialThreadingHandler
-        if self._quick:
-            self._quicken()
+        self.clock: Callable[[], float] = lambda: 0.0
+        self.handshake: Handshake | None = None
+        self.max_request: int = getattr(client, "max_request", MAX_REQUEST)
+        self._numbers = itertools.count(self._connection._xid or 0)  # the client may have been in use before
 
     @staticmethod
     def of(client: KazooClient) -> Wire:
         """Return the client's wire; there is one, as it changes the client."""
-        wire = vars(client).get("_zkconcurrent_wire")
-        if wire is None:
-            wire = client._zkconcurrent_wire = Wire(client)
-        return wire  # type: ignore[no-any-return]
+        found: Wire | None = vars(client).get("_zkconcurrent_wire")
+        # In one step: of two threads, or of a thread and its signal handler, one makes it, and either connects it.
+        wire = found or vars(client).setdefault("_zkconcurrent_wire", Wire(client))
+        if not found:
+            wire._take_over()
+        return wire
 
     def send(self, request: Any, answer: Any) -> None:
         """Send a request, or have it sent; never waits. The answer's `set` or `set_exception` is called once."""
-        if self._socket is None or not self._send_now(request, answer):
+        body = request.serialize()
+        if len(body) > self.max_request:
+            answer.set_exception(TooLarge(len(body), self.max_request))
+        elif self._turn is None or not self._send_now(request, body, answer):
             self._queue(request, answer)
 
     def nudge(self) -> None:
@@ -74,9 +163,9 @@ class Wire:
         It sends one request for each byte in its pipe: one byte too few, kept back by an interrupt, and every last
         request would wait for the next one. A byte too many does no harm.
         """
-        pipe = self._connection._write_sock
-        if (self._client._queue or self._rest) and pipe is not None:
-            with contextlib.suppress(OSError):  # the client is being closed
+        pipe, turn = self._connection._write_sock, self._turn
+        if (self._client._queue or (turn is not None and turn.rest)) and pipe is not None:
+            with contextlib.suppress(OSError):  # the client is being closed, or the pipe is full
                 pipe.send(b"\0")
 
     @property
@@ -91,40 +180,6 @@ class Wire:
         """Cut a connection that does not answer, so that kazoo connects anew."""
         with contextlib.suppress(AttributeError, OSError):  # it may be down already
             self._connection._socket.shutdown(socket.SHUT_RDWR)
-
-    # -- answers and requests in step ------------------------------------------------------------------------------
-
-    def _keep_in_step(self) -> None:
-        """Number the requests of all connections as one row, and take no answer for that of another request.
-
-        kazoo begins anew on each connection. The server tells the changes of a session apart by their numbers, also
-        those of its last connection that are on their way still: answers then come for the wrong request, or never.
-        And kazoo's thread ends with the first answer that it did not expect; no other is begun for the client.
-        """
-        connection = self._connection
-        self._xid = connection._xid or 0  # the client may have been in use before
-        self._kazoo_send_request = connection._send_request
-        self._kazoo_read_response = connection._read_response
-        connection._send_request = self._send_request
-        connection._read_response = self._read_response
-
-    def _send_request(self, read_timeout: float, connect_timeout: float) -> None:
-        """Send the next request of the queue, on kazoo's connection thread: its handshake is over."""
-        connection = self._connection
-        self._stop_callers(connect_timeout)
-        connection._xid = self._xid
-        try:
-            self._kazoo_send_request(read_timeout, connect_timeout)
-        finally:
-            self._xid = connection._xid
-        self._let_callers(connection._socket)
-
-    def _read_response(self, header: Any, buffer: bytes, offset: int) -> Any:
-        """Take an answer, on kazoo's connection thread."""
-        pending = self._client._pending
-        if not pending or pending[0][2] != header.xid:
-            raise kazoo_errors.ConnectionDropped("an answer came for another request than the next")
-        return self._kazoo_read_response(header, buffer, offset)
 
     # -- by kazoo's queue ----------------------------------------------------------------------------------------
 
@@ -145,89 +200,164 @@ class Wire:
         """Return what wakes kazoo's connection thread; None where the client is closed."""
         pipe = self._connection._write_sock
         if pipe is not None and not isinstance(pipe, Pipe):
-            pipe = self._connection._write_sock = Pipe(pipe, self._handler)
+            pipe = self._connection._write_sock = Pipe(pipe)
         return pipe  # type: ignore[no-any-return]
+
+    # -- what kazoo's connection thread calls ----------------------------------------------------------------------
+
+    def _take_over(self) -> None:
+        """Take the place of what kazoo's connection thread calls; to do so again changes nothing."""
+        client, connection, handler = self._client, self._connection, self._handler
+        if not isinstance(connection, ConnectionHandler):
+            return  # a simulated one
+        check_kazoo(client)
+        for name in ("_invoke", "_send_request", "_send_ping", "_read_header", "_read_response"):
+            self._replace(connection, name)
+        self._replace(client, "_notify_pending")
+        if self._quick:
+            self._replace(connection, "_read")
+            self._replace(handler, "dispatch_callback")
+            if vars(handler).get("select") != self._select:
+                self._kazoo.select = vars(handler).get("select", wait_for_files)  # of another client with this handler
+                handler.select = self._select
+
+    def _replace(self, owner: Any, name: str) -> None:
+        ours, theirs = getattr(self, f"_{name.strip('_')}"), getattr(owner, name)
+        if theirs != ours:
+            vars(self._kazoo).setdefault(name.strip("_"), theirs)
+            setattr(owner, name, ours)
+
+    def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
+        """Send a request of the handshake and return its answer; take note of when the connection was asked for."""
+        sent = self.clock()
+        result = self._kazoo.invoke(timeout, request, xid)
+        if type(request) is Connect:
+            self.handshake = Handshake(sent, result[0].time_out / 1000.0)
+        return result
+
+    @_dropping
+    def _send_request(self, read_timeout: float, connect_timeout: float) -> None:
+        """Send the next request of the queue: the handshake is over.
+
+        kazoo numbers the requests of each connection from 1; ours are one row for all connections. The server tells the
+        changes of a session apart by their numbers, also those of its last connection that are on their way still:
+        answers then come for the wrong request, or never.
+        """
+        client, connection, turn = self._client, self._connection, self._turn
+        if turn is not None and not turn.take():
+            if not client._queue or client._queue[0][0] is not CloseInstance:
+                raise kazoo_errors.ConnectionDropped("a caller was interrupted as it sent")
+            turn = None  # the last request of all: it may go out beside the caller's
+        try:
+            self._send_rest(turn, connect_timeout)
+            connection._xid = next(self._numbers) % NUMBERS
+            self._kazoo.send_request(read_timeout, connect_timeout)
+            pending = client._pending
+            if pending and pending[-1][2] == AUTH_XID:
+                self._auths.append(pending.pop())
+        finally:
+            if turn is not None:
+                turn.lock.release()
+        pipe = connection._write_sock
+        if isinstance(pipe, Pipe):
+            pipe.repay(bool(client._queue))
+        if self._turn is None and self._quick and client._state in _CONNECTED:
+            sock = connection._socket
+            if type(sock) is socket.socket:  # TLS has one state for both directions
+                self._turn = Turn(sock)
+
+    @_dropping
+    def _send_ping(self, connect_timeout: float) -> None:
+        """Send a ping, unless callers have sent anything since the last: any request tells as much."""
+        turn = self._turn
+        if turn is not None:
+            lately, self._sent_lately = self._sent_lately, False
+            if lately and not self._connection._ro_mode:
+                return
+            if not turn.take():
+                raise kazoo_errors.ConnectionDropped("a caller was interrupted as it sent")
+        try:
+            self._send_rest(turn, connect_timeout)
+            self._kazoo.send_ping(connect_timeout)
+        finally:
+            if turn is not None:
+                turn.lock.release()
+
+    def _send_rest(self, turn: Turn | None, timeout: float) -> None:
+        """Send what a caller had no room for."""
+        if turn is not None and turn.rest:
+            self._connection._write(turn.rest, timeout)
+            turn.rest = b""
+
+    def _notify_pending(self, state: str) -> None:
+        """Fail all requests: the connection is lost, or the session is over."""
+        self._turn = None
+        self._client._pending.extend(self._auths)
+        self._auths.clear()
+        self._kazoo.notify_pending(state)
+
+    def _read_header(self, timeout: float) -> Any:
+        """Read an answer. One to an authentication overtakes those before it; kazoo takes it for the oldest's."""
+        header, buffer, offset = self._kazoo.read_header(timeout)
+        if header.xid == AUTH_XID and self._auths:
+            self._client._pending.appendleft(self._auths.popleft())
+        return header, buffer, offset
+
+    @_dropping
+    def _read_response(self, header: Any, buffer: bytes, offset: int) -> Any:
+        """Take an answer; one that was not expected would end kazoo's thread."""
+        pending = self._client._pending
+        if not pending or pending[0][2] != header.xid:
+            raise kazoo_errors.ConnectionDropped("an answer came for another request than the next")
+        return self._kazoo.read_response(header, buffer, offset)
 
     # -- the quick way -------------------------------------------------------------------------------------------
 
-    def _quicken(self) -> None:
-        """Take the place of what kazoo's connection thread calls."""
-        client, connection, handler = self._client, self._connection, self._handler
-        self._kazoo_submit = connection._submit
-        self._kazoo_read = connection._read
-        self._kazoo_notify_pending = client._notify_pending
-        self._kazoo_dispatch = handler.dispatch_callback
-        self._select = vars(handler).get("select", wait_for_files)  # of another client with the same handler
-        connection._submit = self._submit
-        connection._read = self._read
-        client._notify_pending = self._notify_pending
-        handler.dispatch_callback = self._dispatch
-        handler.select = self._wait
-
-    def _send_now(self, request: Any, answer: Any) -> bool:
+    def _send_now(self, request: Any, body: bytes, answer: Any) -> bool:
         """Send a request on the calling thread; return False, and nothing was done, where kazoo must."""
-        body = request.serialize()
-        with self._lock:
-            client, sock = self._client, self._socket
-            if sock is None or client._queue or self._sending:
+        client, turn, me = self._client, self._turn, threading.get_ident()
+        if turn is None or client._queue or turn.owner == me or not turn.lock.acquire(True, CALLERS_PATIENCE):
+            return False
+        try:
+            turn.owner = me
+            if self._turn is not turn or client._queue or turn.sending or turn.rest:
                 return False
-            self._sending = True
-            xid = self._xid = self._xid % LAST_XID + 1
-            client._pending.append((request, answer, xid))  # first: the answer may be there before `send` returns
-            message = HEAD.pack(len(body) + 8, xid, request.type) + body
-            try:
-                sent = sock.send(message)  # does not wait: kazoo made it so
-            except BlockingIOError:
-                sent = 0
-            except OSError:  # it is broken: kazoo is to find that, and tells all who wait
-                return True
-            if sent < len(message):
-                self._rest, self._socket = message[sent:], None
-            self._sending = False
-        if sent < len(message):
+            turn.sending = self._sent_lately = True
+            xid = next(self._numbers) % NUMBERS + 1
+            pending, entry = client._pending, (request, answer, xid)
+            pending.append(entry)  # first: the answer may be there before `send` returns
+            if lost := self._turn is not turn:  # just now: it may have been too late to be failed with the others
+                turn.sending = False
+            else:
+                self._transmit(turn, HEAD.pack(len(body) + 8, xid, request.type) + body)
+        finally:
+            turn.owner = None
+            turn.lock.release()
+        if lost:
+            with contextlib.suppress(ValueError, IndexError):  # it was failed
+                pending.remove(entry)
+                answer.set_exception(kazoo_errors.ConnectionLoss())
+        elif turn.rest or client._queue:
             self.nudge()
         self._connection.logger.debug("Sending request(xid=%s): %s", xid, request)
         return True
 
-    # These are called by kazoo's connection thread.
-
-    def _submit(self, request: Any, timeout: float, xid: int | None = None) -> None:
-        """Send a request of kazoo's own, a ping or one of the handshake."""
-        sock = self._stop_callers(timeout)
-        self._kazoo_submit(request, timeout, xid)
-        self._let_callers(sock)
-
-    def _notify_pending(self, state: str) -> None:
-        """Fail all requests: the connection is lost, or the session is over."""
-        with self._lock:
-            self._socket, self._sending, self._rest = None, False, b""
-        self._kazoo_notify_pending(state)
-
-    def _stop_callers(self, timeout: float) -> socket.socket | None:
-        """Have kazoo alone send, what the last caller had no room for first; return what callers sent on."""
-        with self._lock:
-            self._check_sent()
-            sock, self._socket = self._socket, None
-        if self._rest:
-            self._connection._write(self._rest, timeout)
-            self._rest = b""
-        return sock
-
-    def _let_callers(self, sock: Any) -> None:
-        if self._quick and type(sock) is socket.socket:  # TLS has one state for both directions
-            with self._lock:
-                self._socket = sock
-
-    def _check_sent(self) -> None:
-        """Give the connection up if a caller could not send, or was interrupted meanwhile; the lock is held."""
-        if self._sending:
-            raise kazoo_errors.ConnectionDropped("a request was not sent, or nobody knows")
+    def _transmit(self, turn: Turn, message: bytes) -> None:
+        try:
+            sent = turn.socket.send(message)  # does not wait: kazoo made it so
+        except BlockingIOError:
+            sent = 0
+        except OSError:  # it is broken: kazoo is to find that, and tells all that wait
+            return
+        if sent < len(message):
+            turn.rest = message[sent:]
+        turn.sending = False
 
     def _read(self, length: int, timeout: float) -> bytes:
         """Read so many bytes; kazoo waits and reads for the length of each answer, and then again for the rest."""
         sock, ahead = self._connection._socket, self._ahead
         if type(sock) is not socket.socket:
-            return self._kazoo_read(length, timeout)  # type: ignore[no-any-return]
+            return self._kazoo.read(length, timeout)  # type: ignore[no-any-return]
         if sock is not self._ahead_of:
             self._ahead_of = sock
             ahead.clear()
@@ -243,27 +373,31 @@ class Wire:
             if not more:
                 raise kazoo_errors.ConnectionDropped("socket connection broken")
             ahead += more
-        if self._sending:  # or there is a caller that sends just now
-            with self._lock:
-                self._check_sent()
+        turn = self._turn
+        if turn is not None and turn.sending and turn.lock.acquire(False):  # else a caller sends just now
+            try:
+                if turn.sending:
+                    raise kazoo_errors.ConnectionDropped("a request was not sent, or it is unknown whether it was")
+            finally:
+                turn.lock.release()
         answer = bytes(ahead[:length])
         del ahead[:length]
         return answer
 
-    def _wait(
+    def _select(
         self, readers: Sequence[Any], writers: Sequence[Any], others: Sequence[Any], timeout: float | None = None
     ) -> tuple[list[Any], list[Any], list[Any]]:
         """Wait for files, one of which is ready if something was read ahead from it; the others get their turn too."""
         if not self._ahead or self._ahead_of not in readers:
-            return self._select(readers, writers, others, timeout)  # type: ignore[no-any-return]
+            return self._kazoo.select(readers, writers, others, timeout)  # type: ignore[no-any-return]
         rest = [file for file in readers if file is not self._ahead_of]
-        readable, writable, other = self._select(rest, writers, others, 0)
+        readable, writable, other = self._kazoo.select(rest, writers, others, 0)
         return [self._ahead_of, *readable], writable, other
 
-    def _dispatch(self, callback: Any) -> None:
+    def _dispatch_callback(self, callback: Any) -> None:
         """Call a watcher of ours; kazoo has a thread of its own for them, as any may take its time."""
         if callback.args[0].path is None or not getattr(callback.func, "at_once", False):
-            self._kazoo_dispatch(callback)
+            self._kazoo.dispatch_callback(callback)
             return
         try:
             callback.func(*callback.args)
@@ -274,40 +408,32 @@ class Wire:
 class Pipe:
     """The socket that wakes kazoo's connection thread with a byte for each request, made so that no caller waits.
 
-    It has room for few bytes (278 on Linux). Whoever waits for room with a lock that an answer needs, or on the
-    connection thread, which alone empties the pipe, waits for ever.
+    It has room for few bytes (278 on Linux). A caller that waited for room with a lock that an answer needs, or on the
+    connection thread, which alone empties the pipe, would wait for ever.
     """
 
-    def __init__(self, sock: Any, handler: Any) -> None:
+    def __init__(self, sock: Any) -> None:
         self._sock = sock
         self._direct = getattr(sock, "_sock", sock)  # gevent's own would wait
-        self._spawn = handler.spawn
-        self._lock = handler.lock_object()
-        self._owed = 0  # bytes that had no room
+        self._owes = False  # a byte had no room
 
     def close(self) -> None:
         """Close the socket."""
         self._sock.close()
 
     def send(self, byte: bytes) -> None:
-        """Send a byte; what has no room is sent by a thread that may wait."""
+        """Send a byte; one that has no room is owed."""
         try:
             self._direct.send(byte, DONT_WAIT)
         except BlockingIOError:
-            with self._lock:
-                if not self._owed:
-                    self._spawn(self._send_owed, byte)
-                self._owed += 1
+            self._owes = True
 
-    def _send_owed(self, byte: bytes) -> None:
-        with contextlib.suppress(OSError):  # closed
-            while True:
-                with self._lock:
-                    if not self._owed:
-                        return
-                self._sock.send(byte)
-                with self._lock:
-                    self._owed -= 1
+    def repay(self, more: bool) -> None:
+        """Send a byte in the place of the one that was just taken, if any is owed and more requests wait."""
+        if self._owes:
+            self._owes = more
+            if more:
+                self.send(b"\0")
 
 
 def wait_for_files(
@@ -363,6 +489,52 @@ def hang_up(client: KazooClient) -> Any:
     return stopped
 
 
+def check_kazoo(client: KazooClient) -> None:
+    """Refuse a kazoo whose private parts are not as we know them: with another one, a lease may be unsafe.
+
+    Raises:
+        RuntimeError: it names kazoo's version and what is missing.
+    """
+    missing = [
+        f"{type(owner).__name__}.{name}"
+        for owner, names in ((client, _OF_CLIENT), (client._connection, _OF_CONNECTION), (client.handler, _OF_HANDLER))
+        for name in names
+        if not hasattr(owner, name)
+    ]
+    for name, names in _LOCALS.items():
+        code = getattr(getattr(ConnectionHandler, name, None), "__code__", None)
+        known = () if code is None else code.co_varnames
+        missing += [f"{each} in ConnectionHandler.{name}" for each in names if each not in known]
+    if missing:
+        raise RuntimeError(
+            f"zkconcurrent can't work on kazoo {kazoo.version.__version__}, which has no {', '.join(missing)}: "
+            "install kazoo>=2.11,<2.12"
+        )
+
+
+# What we lean on of kazoo's, most of it private.
+_OF_CLIENT = (
+    *("_call", "_connection", "_notify_pending", "_pending", "_queue", "_session_id", "_session_timeout", "_state"),
+    *("_stopped", "chroot", "last_zxid"),
+)
+_OF_CONNECTION = (
+    *("_connection_routine", "_invoke", "_read", "_read_header", "_read_response", "_ro_mode", "_send_ping"),
+    *("_send_request", "_socket", "_write", "_write_sock", "_xid", "connection_stopped"),
+)
+_OF_HANDLER = ("_workers", "dispatch_callback", "event_object", "rlock_object", "select", "sleep_func", "spawn")
+# Arguments that we pass on by their place, and, of the first two, the local variables that `Link` reads.
+_LOCALS = {
+    "_connect": ("negotiated_session_timeout",),
+    "_connect_attempt": ("last_send", "read_timeout"),
+    "_invoke": ("self", "timeout", "request", "xid"),
+    "_read": ("self", "length", "timeout"),
+    "_read_header": ("self", "timeout"),
+    "_read_response": ("self", "header", "buffer", "offset"),
+    "_send_ping": ("self", "connect_timeout"),
+    "_send_request": ("self", "read_timeout", "connect_timeout"),
+    "_write": ("self", "msg", "timeout"),
+}
+_CONNECTED = (KeeperState.CONNECTED, KeeperState.CONNECTED_RO)
 # A client in one of these states answers no request.
 _REFUSALS = {
     KeeperState.AUTH_FAILED: kazoo_errors.AuthFailedError,

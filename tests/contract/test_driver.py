@@ -89,7 +89,7 @@ def test_a_grant_needs_a_running_lease(bench: Bench, path: str) -> None:
     def recipe(session: Any) -> Steps:
         ticket = yield Begin(path)
         with session.lock:  # no heartbeat renews it in between
-            session.registry.lease_end = 0.0
+            session.registry.lease.end = 0.0
             assert not (yield Grant(ticket))
         yield Sync(path, ticket)
         assert (yield Grant(ticket))

@@ -7,7 +7,8 @@ It runs in the present folder, top to bottom, as a reader would who copies:
 * the `python` blocks of a page share one namespace, which begins empty;
 * a block whose first line is `# <name>.py` is that file, and must be run by a command further down;
 * of a `console` block, the lines after `$` run in bash if they call `python` or `pytest`; what is shown below a command
-  is its output, where `...` stands for anything; a command that starts the server is the fixture's part;
+  is its output, where `...` stands for anything; a command that starts the server is the fixture's part, and one that
+  starts gunicorn or Celery is that of `test_workers`;
 * a block whose first line begins with `# Not run:` says why, and is only compiled. `test_pages` counts them.
 
 One thing is replaced: the address 127.0.0.1:2181 by that of the server at hand.
@@ -31,6 +32,7 @@ _FILE = re.compile(r"# (\w+\.py)\n")
 _NOT_RUN = "# Not run: "
 _OURS = re.compile(r"\b(python|pytest)\b")
 _SERVER = "python -m zkconcurrent.testing"
+_STARTED = re.compile(r"(gunicorn|celery) ")
 
 
 class Block(NamedTuple):
@@ -68,10 +70,21 @@ def commands(text: str) -> list[tuple[str, str]]:
     return typed
 
 
+def named_in(command: str, files: set[str]) -> set[str]:
+    """Return those files that a command names, with `.py` or without."""
+    return {name for name in files if name.removesuffix(".py") in command}
+
+
 def matches(shown: str, output: str) -> bool:
     """Return whether the output is what the page shows; a page that shows nothing says nothing."""
     pattern = re.sub(r"[\[*?]", lambda found: f"[{found[0]}]", shown.strip()).replace("...", "*")
     return not shown.strip() or fnmatch.fnmatchcase(output.strip(), pattern)
+
+
+def files(page: str, hosts: str) -> dict[str, str]:
+    """Return the files that a reader of the page has saved."""
+    texts = [block.text.replace(ADDRESS, hosts) for block in blocks(page) if block.kind == "python"]
+    return {named[1]: text for text in texts if (named := _FILE.match(text))}
 
 
 def run(page: Path, hosts: str) -> None:
@@ -100,6 +113,8 @@ def run(page: Path, hosts: str) -> None:
                 exec(compile(tree, str(page), "exec"), namespace)
             continue
         for command, shown in commands(text):
+            if _STARTED.match(command):
+                not_run_yet -= named_in(command, not_run_yet)
             if not _OURS.search(command) or command.startswith(_SERVER):
                 continue
             done = subprocess.run(
@@ -108,7 +123,7 @@ def run(page: Path, hosts: str) -> None:
             said = f"{where}: $ {command}\n{done.stdout}{done.stderr}"
             assert done.returncode == 0, said
             assert matches(shown, done.stdout), f"{said}\nThe page shows:\n{shown}"
-            not_run_yet -= {name for name in not_run_yet if name.removesuffix(".py") in command}
+            not_run_yet -= named_in(command, not_run_yet)
     assert not not_run_yet, f"{page}: no command runs {not_run_yet}"
 
 

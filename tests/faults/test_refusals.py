@@ -6,15 +6,23 @@ and goes on as if no server were there.
 
 from __future__ import annotations
 
+import logging
+import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import AuthFailedError
+from kazoo.security import make_acl
 
-from tests.conftest import Eventually
+from tests.conftest import Connect, Eventually
 from tests.integration.test_locks import queued
-from zkconcurrent import ClientError, Lock, RefusedError
+from tests.kinds import Kind, read_lock, write_lock
+from tests.tools.proxy import Proxy
+from zkconcurrent import ClientError, Lock, RefusedError, RLock, Semaphore
+from zkconcurrent._session import Session
 from zkconcurrent.testing import Server
 
 
@@ -54,3 +62,112 @@ def test_a_quota_that_is_used_up(zk_path: str, eventually: Eventually) -> None:
         eventually(queued(one, zk_path, 0))
         with theirs:
             pass
+
+
+def semaphore(client: KazooClient, path: str) -> Semaphore:
+    """Make a semaphore of one permit."""
+    return Semaphore(client, path, 1)
+
+
+@pytest.fixture
+def without_delete(zk: KazooClient) -> Callable[[str], AbstractContextManager[None]]:
+    """Have nobody the right to delete what is below a node, within the block."""
+
+    @contextmanager
+    def block(path: str) -> Iterator[None]:
+        before, _ = zk.get_acls(path)
+        zk.set_acls(path, [make_acl("world", "anyone", read=True, write=True, create=True, admin=True)])
+        yield
+        zk.set_acls(path, before)
+
+    return block
+
+
+@pytest.mark.parametrize(
+    ("kind", "leave"),
+    [(Lock, "with"), *((kind, "release") for kind in (Lock, RLock, read_lock, write_lock, semaphore))],
+)
+def test_a_release_without_the_right_to_delete(
+    kind: Kind,
+    leave: str,
+    without_delete: Callable[[str], AbstractContextManager[None]],
+    zk: KazooClient,
+    connect: Connect,
+    proxy: Proxy,
+    zk_path: str,
+    caplog: pytest.LogCaptureFixture,
+    eventually: Eventually,
+) -> None:
+    """Fault 53: refused at once, with a warning that names the right; the node goes once there is the right."""
+    lock = kind(connect(proxy.hosts, timeout=6), zk_path)
+    queue = f"{zk_path}/leases" if kind is semaphore else zk_path
+    lock.acquire()
+    with without_delete(queue), caplog.at_level(logging.WARNING, "zkconcurrent"):
+        with proxy.counting() as count, pytest.raises(RefusedError, match="DELETE") as caught:
+            if leave == "with":
+                lock.__exit__(None, None, None)
+            else:
+                lock.release()
+        assert count.requests["delete"] == 1  # it has not waited for another try
+        assert zk_path in str(caught.value)
+        assert any("DELETE" in each.getMessage() and zk_path in each.getMessage() for each in caplog.records)
+        assert queued(zk, queue, 1)()
+    eventually(queued(zk, queue, 0), patience=30)
+    assert lock.acquire(timeout=20)
+    lock.release()
+
+
+LARGE = 1_100_000  # above a server's jute.maxbuffer, which is 1 MiB unless it is told otherwise
+
+
+def largest_request(client: KazooClient, size: int | None = None) -> int:
+    """Return how many bytes a request of the client may have; set it, if a size is given."""
+    link = Session.of(client).link
+    if size is not None:
+        link.max_request = size
+    return link.max_request
+
+
+def named(name: str, function: Callable[[], object]) -> BaseException | object:
+    """Run a function in a thread of that name, of which its nodes tell; return its result, or its error."""
+    outcome: list[object] = []
+
+    def run() -> None:
+        try:
+            outcome.append(function())
+        except BaseException as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert outcome, "it hangs"
+    return outcome[0]
+
+
+@pytest.mark.parametrize("size", [LARGE, 2000], ids=["the default", "a smaller one"])
+@pytest.mark.parametrize("kind", [Lock, RLock, read_lock, write_lock, semaphore])
+def test_a_request_larger_than_the_server_takes(kind: Kind, size: int, connect: Connect, zk_path: str) -> None:
+    """Fault 50: it is refused before it is sent, and costs the client neither its connection nor other holds."""
+    client = connect(timeout=6)
+    states: list[str] = []
+    client.add_listener(states.append)
+    if size != LARGE:
+        largest_request(client, size - 500)
+    with Lock(client, f"{zk_path}/held") as held:
+        assert held
+        lock = kind(client, f"{zk_path}/large")
+        began = time.monotonic()
+        refused = named("x" * size, lambda: lock.acquire(timeout=15))
+        assert isinstance(refused, RefusedError), refused
+        assert time.monotonic() - began < 10
+        assert str(size - 500 if size != LARGE else largest_request(client)) in str(refused)
+        assert f"{zk_path}/large" in str(refused)
+        assert not states
+        assert named("small", lambda: lock.acquire(timeout=15) and (lock.release() or True)) is True
+        assert not states
+
+
+def test_the_largest_request() -> None:
+    """Fault 50: by default it is what every server takes that was not told otherwise, and not much less."""
+    assert 1_000_000 <= largest_request(KazooClient()) <= 0xFFFFF

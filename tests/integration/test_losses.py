@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import nullcontext
 from queue import Queue
 from typing import TypeAlias, TypeVar
 
@@ -14,7 +15,8 @@ from kazoo.client import KazooClient
 
 from tests.conftest import Connect, Eventually, InThread
 from tests.integration.test_locks import queued
-from tests.kinds import AnyLock, Kind, against, every, read_lock, reentrant
+from tests.kinds import AnyLock, Kind, against, every, read_lock, reentrant, unfair_lock, write_lock
+from tests.tools.proxy import Proxy
 from zkconcurrent import ClientError, Event, Lock, LockLostError, RLock, Semaphore
 from zkconcurrent.testing import Server
 
@@ -391,3 +393,74 @@ def test_callbacks_may_use_the_lock(zookeeper: Server, connect: Connect, zk_path
     eventually(lambda: got == [True])
     with pytest.raises(LockLostError):
         lock.release()
+
+
+def deleted(operator: KazooClient, lock: AnyLock | Semaphore) -> None:
+    """Have an operator delete the holder's node, where its own client does not look until it releases."""
+    queue = f"{lock.path}/leases" if isinstance(lock, Semaphore) else lock.path
+    for name in operator.get_children(queue):
+        operator.delete(f"{queue}/{name}")
+
+
+def semaphore(client: KazooClient, path: str) -> Semaphore:
+    """Make a semaphore of one permit."""
+    return Semaphore(client, path, 1)
+
+
+@pytest.mark.parametrize("leave", ["release", "with"])
+@pytest.mark.parametrize("kind", [Lock, RLock, read_lock, write_lock, unfair_lock, semaphore])
+def test_the_holders_node_was_deleted_and_another_holds(
+    kind: Kind, leave: str, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
+    """Fault 52: the release that finds no node says that the hold was lost, and leaves the newer one alone."""
+    # A session so long that no heartbeat comes between the deletion and the release.
+    lock, other = kind(connect(timeout=60), zk_path), against(kind)(zk, zk_path)
+    with pytest.raises(LockLostError), lock if leave == "with" else nullcontext():
+        if leave == "release":
+            lock.acquire()
+        token = lock.fencing_token
+        deleted(zk, lock)
+        assert other.acquire(timeout=20)
+        assert other.fencing_token > token
+        if leave == "release":
+            lock.release()
+    assert "locked" in repr(other) or "value=0" in repr(other)
+    assert not lock.acquire(blocking=False)  # settled: it may try again, and the other holds
+    other.release()
+    assert lock.acquire(timeout=20)
+    lock.release()
+    queue = f"{zk_path}/leases" if kind is semaphore else zk_path
+    eventually(queued(zk, queue, 0))
+    if kind is semaphore:  # and no permit was added
+        with other:
+            assert not lock.acquire(blocking=False)
+
+
+@every
+def test_the_holders_node_was_deleted_and_nobody_holds(
+    kind: Kind, zk: KazooClient, connect: Connect, zk_path: str
+) -> None:
+    """Fault 52: a loss too, as somebody may have held."""
+    lock = kind(connect(timeout=60), zk_path)
+    lock.acquire()
+    deleted(zk, lock)
+    with pytest.raises(LockLostError):
+        lock.release()
+    with lock:
+        pass
+
+
+@pytest.mark.parametrize("kind", [Lock, RLock, read_lock, write_lock, semaphore])
+@pytest.mark.parametrize("strike", ["lose_answer", "lose_request"])
+def test_a_delete_that_was_repeated(
+    kind: Kind, strike: str, proxy: Proxy, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
+    """Fault 52: its node may be gone by its own first delete; that is no loss."""
+    lock = kind(connect(proxy.hosts, timeout=20), zk_path)
+    lock.acquire()
+    with getattr(proxy, strike)("delete"):
+        lock.release()
+    queue = f"{zk_path}/leases" if kind is semaphore else zk_path
+    eventually(queued(zk, queue, 0))
+    with lock:
+        pass

@@ -19,7 +19,7 @@ from pathlib import Path
 from kazoo.client import KazooClient
 
 from tests.kinds import read_lock, write_lock
-from zkconcurrent import RLock, Semaphore
+from zkconcurrent import MultiLock, RLock, Semaphore
 
 KINDS: dict[str, Callable[..., RLock | Semaphore]] = {
     "mutex": RLock,
@@ -37,7 +37,7 @@ def hold(lock: RLock | Semaphore) -> None:
         sys.stdin.read()
 
 
-def increment(lock: RLock | Semaphore, file: str, cycles: str) -> None:
+def increment(lock: RLock | Semaphore | MultiLock, file: str, cycles: str) -> None:
     """Add one, again and again."""
     counter = Path(file)
     for _ in range(int(cycles)):

@@ -71,8 +71,8 @@ class Checks:
                 if ticket.state is not State.HELD:
                     continue
                 if ticket not in self.seen:
-                    self._granted(ticket, registry.lease_end)
-                if now >= registry.lease_end:
+                    self._granted(ticket, registry.lease.end)
+                if now >= registry.lease.end:
                     continue  # it says of itself that it is lost
                 others = holders.setdefault(ticket.path, [])
                 for other in others:
@@ -103,7 +103,7 @@ class Checks:
         registry = process.session.registry
         if (
             registry.session == ticket.session
-            and self.world.now < registry.lease_end
+            and self.world.now < registry.lease.end
             and self.chroot + ticket.node in self.ensemble.leader.nodes
         ):
             raise Violation(f"{ticket} is said to be lost, and is not")
@@ -132,7 +132,7 @@ class Checks:
         """No session ends at the server while its lease runs."""
         for process in self.processes:
             registry = process.session.registry
-            if not process.alive or registry.session != state.number or self.world.now >= registry.lease_end:
+            if not process.alive or registry.session != state.number or self.world.now >= registry.lease.end:
                 continue
             for ticket in registry.tickets.values():
                 if ticket.state is State.HELD and ticket.session == state.number:

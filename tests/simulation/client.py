@@ -19,6 +19,7 @@ from tests.simulation.ensemble import Ensemble, Server, SessionState, Wire, told
 from tests.simulation.world import Actor, Event, ReentrantLock, World
 from zkconcurrent._kazoo import KazooClient, Link
 from zkconcurrent._session import Session
+from zkconcurrent._wire import Handshake
 
 RETRY = 0.1  # how long kazoo waits before it connects again
 
@@ -204,7 +205,7 @@ class Connection:
         client._session_callback(KeeperState.CLOSED)
 
     def _connect(self) -> bool:
-        """Connect; False if the session has expired. Its name, and of the local, are those of kazoo: see `Link`."""
+        """Connect; False if the session has expired."""
         client, world = self.client, self.world
         wire: Wire | str | None = None
         while wire is None:
@@ -212,6 +213,7 @@ class Connection:
                 world.sleep(self.down_until - world.now)
                 if client._stopped.is_set():
                     return False
+            asked = world.now
             session, timeout = client._session_id or 0, client._session_timeout / 1000
             wire = self.ensemble.connect(
                 self.server, session, client.last_zxid, timeout, lambda: self.process.stopped_until
@@ -222,7 +224,8 @@ class Connection:
         if isinstance(wire, str):
             return False
         self.wire = wire
-        negotiated_session_timeout = int(wire.session.timeout * 1000)  # noqa: F841
+        assert client._zkconcurrent_wire is not None
+        client._zkconcurrent_wire.handshake = Handshake(asked, wire.session.timeout)
         client._session_id = wire.session.number
         world.say(f"is connected to the {self.server.name}, session {client._session_id & 0xFFFF}")
         client._session_callback(KeeperState.CONNECTED)
@@ -295,7 +298,8 @@ class Process:
         link = Link(self.client)
         link.identity = world.whoami
         self.client._stopped.clear()
-        self.session = Session(self.client, link, clock=lambda: world.now, now=lambda: world.now)
+        self.session = Session(self.client, link, clock=lambda: world.now, now=lambda: world.now).start()
+        self.client._zkconcurrent_session = self.session
         self.own_threads = set(world.actors[begun:])
         self.session.registry.seed = f"{number:08d}-0000-4000-8000"
 

@@ -26,11 +26,11 @@ from kazoo.protocol.serialization import (
 from kazoo.protocol.states import EventType
 
 from tests.simulation.world import Violation, World
-from zkconcurrent._kazoo import CreateContainer, GetEphemerals, ZnodeStat
+from zkconcurrent._kazoo import CreateContainer, ZnodeStat
 
 EPHEMERAL, SEQUENTIAL = 1, 2
 LAST = 2_147_483_647
-LOCAL = (GetData, GetChildren, GetEphemerals)  # what a server answers by itself
+LOCAL = (GetData, GetChildren)  # what a server answers by itself
 
 
 class Listing(list[str]):
@@ -291,9 +291,6 @@ class Ensemble:
             if request.watcher is not None:
                 server.child_watches.setdefault(path, {})[wire] = None
             return Listing(server.nodes[path].children, server.applied)
-        if isinstance(request, GetEphemerals):
-            below = request.prefix
-            return [path for path in server.ephemerals.get(session.number, ()) if path.startswith(below)]
         # The rest goes by way of the leader.
         if isinstance(request, Create2 | CreateContainer):
             made = self._create(session, request)
@@ -365,7 +362,7 @@ class Ensemble:
         if not container and request.flags & SEQUENTIAL:
             # Beyond the last number, the counter goes on only as long as creates are under way.
             path += f"{above.created:010d}" if above.created <= LAST else f"{above.created - 2 * (LAST + 1):010d}"
-        if path in self.leader.nodes:
+        if path in self.leader.nodes or path == "/zookeeper":
             raise kazoo_errors.NodeExistsError
         owner = session.number if ephemeral else 0
         self._commit(("create", path, request.data, self.world.now, owner, container, request.acl))

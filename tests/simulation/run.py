@@ -371,7 +371,7 @@ def _heard(run: Run) -> Iterator[None]:
         run.world.hear("Release" if hold is None or hold.depth == 1 else "ReleaseOneLevel")
         hold = lock._own()
         lost = hold is not None and (
-            hold.ticket.state is State.LOST or run.world.now >= lock._session.registry.lease_end
+            hold.ticket.state is State.LOST or run.world.now >= lock._session.registry.lease.end
         )
         next(releases[kind] for kind in type(lock).__mro__ if kind in releases)(lock)
         if lost:

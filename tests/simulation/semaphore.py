@@ -118,7 +118,7 @@ class User(Worker):
             self._lend(semaphore, sections[0])
         while held := self._held(semaphore):
             n = len(held) if use.leave == "all" else 1
-            lease_end = self.process.session.registry.lease_end
+            lease_end = self.process.session.registry.lease.end
             first = semaphore._mine()
             lost = first is not None and (first.ticket.state is State.LOST or self.world.now >= lease_end)
             self.world.say(f"releases {n}")
@@ -167,7 +167,7 @@ class PermitChecks(Checks):
         out = [
             ticket
             for process in self.processes
-            if process.alive and self.world.now < process.session.registry.lease_end
+            if process.alive and self.world.now < process.session.registry.lease.end
             for ticket in process.session.registry.tickets.values()
             if ticket.state is State.HELD and ticket.path == LEASES and CHROOT + ticket.node not in self.struck
         ]

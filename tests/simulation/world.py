@@ -330,8 +330,8 @@ class ReentrantLock:
         self._depth = 0
         self._waiting: list[Actor] = []
 
-    def acquire(self) -> bool:
-        """Acquire it."""
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Acquire it; with a timeout, only if it is free."""
         world = self._world
         actor = world.current
         if actor is None or world.closed:
@@ -339,6 +339,8 @@ class ReentrantLock:
         if self.owner is not actor:
             world.point()
             while self.owner is not None:
+                if not blocking or timeout >= 0:
+                    return False
                 self._waiting.append(actor)
                 try:
                     world.block()

@@ -61,7 +61,7 @@ class Deaf(Lock):
         """Acquire, for ever."""
         got = super().acquire(blocking, timeout)
         if got:
-            self._session.registry.lease_end = math.inf
+            self._session.registry.lease.end = math.inf
         return got
 
 

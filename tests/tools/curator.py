@@ -8,7 +8,8 @@ with Java threads that come into being when they are named. Commands, each answe
   `<kind>.increment path file cycles`: add one to the number in the file, holding the lock; how often.
   The kinds: `mutex` (InterProcessMutex), `read` and `write` (of one InterProcessReadWriteLock for each path), and
   `semaphoreMutex` (InterProcessSemaphoreMutex). Those but the last have `owned`: by the thread that asks, and
-  `participants`: the paths of the nodes in the queue, with tabs between.
+  `participants`: the paths of the nodes in the queue, with tabs between. One more kind is `multi`
+  (InterProcessMultiLock): its path is the paths of its mutexes, with commas between.
 - `semaphore.acquire path permits [quantity [milliseconds]]`, `semaphore.release path permits [quantity]`,
   `semaphore.participants path permits`, `semaphore.increment path permits file cycles` (InterProcessSemaphoreV2).
 """

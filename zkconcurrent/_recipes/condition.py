@@ -22,6 +22,7 @@ from .._ops import (
     Missing,
     Multi,
     NoNode,
+    Prove,
     Recipe,
     StartAgain,
     Sync,
@@ -100,7 +101,7 @@ def keep(held: Ticket) -> Recipe[None]:
     """Take it back that a hold is being given up, for as long as its session lasts."""
     try:
         while not (yield Grant(held)):
-            yield Sync(held.path, held)
+            yield Prove(held)
     except StartAgain:
         return
 

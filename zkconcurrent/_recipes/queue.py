@@ -19,6 +19,7 @@ from .._ops import (
     Node,
     NodeGone,
     NoNode,
+    Prove,
     Recipe,
     StartAgain,
     Sync,
@@ -44,7 +45,7 @@ def acquire(path: str, rule: Rule, data: bytes) -> Recipe[Ticket]:
                 if not ahead:  # the first in the queue holds
                     if (yield Grant(ticket)):
                         return ticket
-                    yield Sync(path, ticket)  # renews the lease, or tells that the session is over
+                    yield Prove(ticket)
                 elif (yield WaitGone(ticket, ahead[0], (listing,))) and rule.hands_over and (yield Grant(ticket)):
                     return ticket  # handed over by a thread of ours that was the first
                 names = yield listing
@@ -67,8 +68,12 @@ def try_acquire(path: str, rule: Rule, data: bytes) -> Recipe[Ticket | None]:
     ticket: Ticket = yield Begin(path)
     try:
         names = yield from join(ticket, rule, data)
-        if not blockers(ticket.name, names, rule) and (yield Grant(ticket)):
-            return ticket
+        while not blockers(ticket.name, names, rule):
+            if (yield Grant(ticket)):
+                return ticket
+            yield Prove(ticket)
+            names = yield Children(path, ticket)
+            check(ticket, names)
         yield Discard(ticket)
         return None
     except StartAgain:
@@ -135,7 +140,7 @@ def downgrade(writer: Ticket, rule: Rule, data: bytes) -> Recipe[Ticket | None]:
                 yield from find(ticket)
             ticket.token = writer.token  # what it fences is one hold, of two names
             while not (yield Grant(ticket)):
-                yield Sync(ticket.path, ticket)
+                yield Prove(ticket)
             return ticket
         except NoNode:
             yield Discard(ticket)

@@ -24,6 +24,7 @@ from .._ops import (
     NodeGone,
     NoNode,
     Operation,
+    Prove,
     Recipe,
     SessionExpired,
     StartAgain,
@@ -262,7 +263,7 @@ def take(ticket: Ticket, leases: list[Ticket], at: Layout, permits: int, data: b
             break
     for lease in leases:
         while not (yield Grant(lease)):
-            yield Sync(lease.path, lease)  # renews the lease on our session, or tells that it is over
+            yield Prove(lease)
     if any(lease.state is not State.HELD for lease in leases):
         raise StartAgain  # it ran out in between
 

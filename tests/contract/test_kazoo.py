@@ -1,0 +1,488 @@
+"""The parts of kazoo that the library leans on are there, as it knows them; another kazoo is refused by name.
+
+Also what servers do that differ from the newest ZooKeeper: other session timeouts, and opcodes that they do not know.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import select
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import kazoo
+import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import AuthFailedError
+from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.protocol import connection as kazoo_connection
+from kazoo.protocol import serialization
+from kazoo.protocol.connection import ConnectionHandler
+from kazoo.protocol.states import KeeperState
+
+import zkconcurrent
+from tests.conftest import Eventually
+from tests.contract.bench import ask
+from tests.contract.old import Manner, OldServer
+from tests.tools.proxy import Proxy
+from zkconcurrent import Lock
+from zkconcurrent._kazoo import Callback
+from zkconcurrent._session import Session
+from zkconcurrent.testing import Server
+
+REQUESTED, GRANTED = 30.0, 4.0
+ROOT = Path(__file__).parents[2]
+
+
+def session_timeout(client: KazooClient) -> float:
+    """Return the session timeout that leases are reckoned with."""
+    return Session.of(client).timeout
+
+
+# -- the negotiated session timeout ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def strict() -> Iterator[Server]:
+    """A server that grants no long sessions."""
+    with Server(max_session_timeout=GRANTED) as server:
+        yield server
+
+
+@pytest.fixture
+def opened(strict: Server, zk_path: str) -> Iterator[Callable[[bool], KazooClient]]:
+    """Open a client that asks for a long session; the library sees it before it is started, or after."""
+    clients = []
+
+    def open_client(first: bool) -> KazooClient:
+        client = KazooClient(strict.hosts, timeout=REQUESTED)
+        clients.append(client)
+        if first:
+            Lock(client, zk_path)
+        client.start()
+        return client
+
+    yield open_client
+    for client in clients:
+        client.stop()
+        client.close()
+
+
+seen = pytest.mark.parametrize("first", [True, False], ids=["seen before it is started", "seen when connected"])
+
+
+@seen
+def test_the_negotiated_timeout(
+    first: bool, opened: Callable[[bool], KazooClient], zk_path: str, eventually: Eventually
+) -> None:
+    """It is the one of the connect reply, also after a reconnect."""
+    client = opened(first)
+    lock = Lock(client, zk_path)
+    assert session_timeout(client) == GRANTED
+    with lock:
+        states: list[str] = []
+        client.add_listener(states.append)
+        client._connection._socket.shutdown(2)
+        eventually(lambda: "CONNECTED" in states)
+        eventually(lambda: session_timeout(client) == GRANTED)
+
+
+def rewritten(function: Any, old: str, new: str) -> Any:
+    """Return a function of kazoo's with one of its local variables renamed."""
+    source, count = re.subn(rf"\b{old}\b", new, textwrap.dedent(inspect.getsource(function)))
+    assert count > 1, f"{function.__name__} has no {old}"
+    names: dict[str, Any] = {}
+    exec(compile(source, inspect.getfile(function), "exec"), vars(kazoo_connection), names)
+    return names[function.__name__]
+
+
+@seen
+@pytest.mark.parametrize(
+    ("function", "variable"),
+    [
+        ("_connect", "negotiated_session_timeout"),
+        ("_connect", "connect_result"),
+        ("_connect_attempt", "read_timeout"),
+        ("_connect_attempt", "last_send"),
+    ],
+)
+def test_a_kazoo_whose_variables_have_other_names(
+    function: str,
+    variable: str,
+    first: bool,
+    opened: Callable[[bool], KazooClient],
+    zk_path: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The timeout is right, or refused with kazoo's version; the requested one would make leases unsafe."""
+    monkeypatch.setattr(
+        ConnectionHandler, function, rewritten(getattr(ConnectionHandler, function), variable, f"its_{variable}")
+    )
+    try:
+        client = opened(first)
+        lock = Lock(client, zk_path)
+        got = lock.acquire(timeout=20)
+    except Exception as error:
+        assert kazoo.__version__ in str(error), repr(error)  # noqa: PT017 - one of two ways to be right
+    else:
+        assert got
+        assert session_timeout(client) == GRANTED
+        lock.release()
+
+
+# -- kazoo's private parts -------------------------------------------------------------------------------------------
+
+# Each with the names of its parameters, None for what is no function. What `used()` finds must be in here.
+CLIENT: dict[str, tuple[str, ...] | None] = {
+    "_connection": None,
+    "_queue": None,
+    "_pending": None,
+    "_stopped": None,
+    "_state": None,
+    "_session_timeout": None,
+    "_data_watchers": None,
+    "_child_watchers": None,
+    "_call": ("request", "async_object"),
+    "_notify_pending": ("state",),
+    "_session_callback": ("state",),
+}
+CONNECTION: dict[str, tuple[str, ...] | None] = {
+    "_connection_routine": None,
+    "_socket": None,
+    "_read_sock": None,
+    "_write_sock": None,
+    "_xid": None,
+    "connection_stopped": None,
+    "connection_closed": None,
+    "ping_outstanding": None,
+    "logger": None,
+    "_submit": ("request", "timeout", "xid"),
+    "_invoke": ("timeout", "request", "xid"),
+    "_write": ("msg", "timeout"),
+    "_read": ("length", "timeout"),
+    "_read_header": ("timeout",),
+    "_read_socket": ("read_timeout",),
+    "_read_response": ("header", "buffer", "offset"),
+    "_read_watch_event": ("buffer", "offset"),
+    "_send_request": ("read_timeout", "connect_timeout"),
+    "_send_ping": ("connect_timeout",),
+    "_connect": ("host", "hostip", "port"),
+    "_connect_attempt": ("host", "hostip", "port", "retry"),
+}
+HANDLER: dict[str, tuple[str, ...] | None] = {
+    "_workers": None,
+    "timeout_exception": None,
+    "dispatch_callback": ("callback",),
+    "spawn": ("func", "args", "kwargs"),
+    "select": ("args", "kwargs"),
+    "sleep_func": None,
+    "lock_object": (),
+    "rlock_object": (),
+    "event_object": (),
+    "async_result": (),
+}
+REQUESTS = {
+    "Create": ("path", "data", "acl", "flags"),
+    "Create2": ("path", "data", "acl", "flags"),
+    "Delete": ("path", "version"),
+    "SetData": ("path", "data", "version"),
+    "GetData": ("path", "watcher"),
+    "GetChildren": ("path", "watcher"),
+    "CheckVersion": ("path", "version"),
+    "Sync": ("path",),
+    "Transaction": ("operations",),
+    "Auth": ("auth_type", "scheme", "auth"),
+    "Connect": ("protocol_version", "last_zxid_seen", "time_out", "session_id", "passwd", "read_only"),
+}
+
+
+def parameters(function: Any) -> tuple[str, ...]:
+    """Return the names of what a function is called with."""
+    return tuple(name for name in inspect.signature(function).parameters if name != "self")
+
+
+def test_the_private_parts() -> None:
+    """Every part of kazoo that is leant on is there, and is called as it is known."""
+    client = KazooClient()
+    parts = ((client, CLIENT), (client._connection, CONNECTION), (client.handler, HANDLER))
+    for owner, names in parts:
+        for name, arguments in names.items():
+            assert hasattr(owner, name), f"{type(owner).__name__}.{name}"
+            if arguments is not None:
+                assert parameters(getattr(owner, name)) == arguments, f"{type(owner).__name__}.{name}"
+    for name, fields in REQUESTS.items():
+        assert getattr(serialization, name)._fields == fields, name
+    assert {0, 9, 11, 14, 100}.issuperset({serialization.Sync.type, serialization.Ping.type})
+    assert (serialization.Create2.type, serialization.Transaction.type) == (15, 14)
+    assert serialization.Connect.type is None
+    assert (kazoo_connection.PING_XID, kazoo_connection.AUTH_XID, kazoo_connection.WATCH_XID) == (-2, -4, -1)
+    assert serialization.CloseInstance.type == -11
+    assert client._pending is not client._queue
+    for queue in (client._pending, client._queue):
+        queue.append(1)
+        assert queue.popleft() == 1  # it is a deque
+
+
+def test_the_variables() -> None:
+    """Local variables of kazoo that its stack may be read for are in the functions where they are sought."""
+    assert {"negotiated_session_timeout", "connect_result"} <= set(ConnectionHandler._connect.__code__.co_varnames)
+    assert {"read_timeout", "last_send"} <= set(ConnectionHandler._connect_attempt.__code__.co_varnames)
+
+
+def used() -> dict[str, set[str]]:
+    """Return the private names that the library uses of anything but itself, each with the files that do."""
+    found: dict[str, set[str]] = {}
+    for file in Path(zkconcurrent.__file__).parent.rglob("*.py"):
+        if "testing" in file.parts:
+            continue
+        for node in ast.walk(ast.parse(file.read_text())):
+            if not isinstance(node, ast.Attribute) or not node.attr.startswith("_") or node.attr.startswith("__"):
+                continue
+            if not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")):
+                found.setdefault(node.attr, set()).add(file.name)
+    return found
+
+
+def test_no_other_private_part_is_used() -> None:
+    """The lists above have all that the library takes from kazoo's objects."""
+    client = KazooClient()
+    kazoo_s = {name for owner in (client, client._connection, client.handler) for name in dir(owner)}
+    listed = {*CLIENT, *CONNECTION, *HANDLER}
+    missing = {name: files for name, files in used().items() if name in kazoo_s and name not in listed}
+    ours = {"_lock", "_state", "_running"}  # names that both have
+    assert not {name for name in missing if name not in ours}, missing
+
+
+def without(owner: str, name: str) -> Callable[[pytest.MonkeyPatch], None]:
+    """Return how a kazoo is had that lacks a part."""
+
+    def have(monkeypatch: pytest.MonkeyPatch) -> None:
+        kind = {"client": KazooClient, "connection": ConnectionHandler, "handler": SequentialThreadingHandler}[owner]
+        if hasattr(kind, name):
+            monkeypatch.delattr(kind, name)
+            return
+        # `client._connection` and the like are made by __init__.
+        made = kind.__init__
+
+        def init(self: Any, *args: Any, **options: Any) -> None:
+            made(self, *args, **options)
+            vars(self)[f"{name}_of_another_kazoo"] = vars(self).pop(name)
+
+        monkeypatch.setattr(kind, "__init__", init)
+
+    return have
+
+
+def otherwise(name: str, function: Callable[..., Any]) -> Callable[[pytest.MonkeyPatch], None]:
+    """Return how a kazoo is had where a function is called otherwise."""
+    return lambda monkeypatch: monkeypatch.setattr(ConnectionHandler, name, function)
+
+
+def has_one_more(self: Any, header: Any, buffer: bytes, offset: int, end: int) -> None:
+    """Stand for a `_read_response` that is called with one argument more."""
+
+
+def has_one_less(self: Any, read_timeout: float) -> None:
+    """Stand for a `_send_request` that is called with one argument less."""
+
+
+@pytest.mark.parametrize(
+    "have",
+    [
+        *(without("client", name) for name in ("_connection", "_queue", "_pending", "_stopped", "_state")),
+        without("client", "_notify_pending"),
+        *(without("connection", name) for name in ("_submit", "_read", "_write", "_send_request", "_read_response")),
+        *(without("connection", name) for name in ("_connection_routine", "_socket", "_write_sock", "_xid")),
+        without("handler", "_workers"),
+        without("handler", "dispatch_callback"),
+        otherwise("_read_response", has_one_more),
+        otherwise("_send_request", has_one_less),
+    ],
+    ids=[
+        *("_connection", "_queue", "_pending", "_stopped", "_state", "_notify_pending"),
+        *("_submit", "_read", "_write", "_send_request", "_read_response"),
+        *("_connection_routine", "_socket", "_write_sock", "_xid", "_workers", "dispatch_callback"),
+        *("one argument more", "one argument less"),
+    ],
+)
+def test_another_kazoo(have: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kazoo that lacks a part, or has it otherwise, is refused with its version when the library is first used."""
+    have(monkeypatch)
+    client = KazooClient()
+    with pytest.raises(Exception, match=re.escape(kazoo.__version__)) as caught:
+        Lock(client, "/path")
+    assert "kazoo" in str(caught.value)
+
+
+# -- opcodes that a server does not know -----------------------------------------------------------------------------
+
+CREATE_CONTAINER, GET_EPHEMERALS = 19, 103
+SESSION = 4.0
+
+
+@pytest.mark.parametrize("manner", ["answers", "answers and closes", "closes", "expires"])
+@pytest.mark.parametrize("unknown", [{CREATE_CONTAINER}, {GET_EPHEMERALS}, {CREATE_CONTAINER, GET_EPHEMERALS}], ids=str)
+def test_a_server_that_does_not_know_an_opcode(
+    unknown: set[int], manner: Manner, zookeeper: Server, zk_path: str, eventually: Eventually
+) -> None:
+    """Fault 55: a client that holds a lock asks nothing of which it does not know that the server knows it."""
+    retry = {"max_tries": -1, "delay": 0.05, "max_delay": 0.2}
+    with OldServer(zookeeper.hosts, unknown, manner) as old:
+        client = KazooClient(old.hosts, timeout=SESSION, connection_retry=retry)
+        client.start()
+        try:
+            first, second = Lock(client, f"{zk_path}/1/first"), Lock(client, f"{zk_path}/2/second")
+            assert first.acquire(timeout=30)
+            old.held = True
+            states: list[str] = []
+            client.add_listener(states.append)
+            assert second.acquire(timeout=30)  # its parents have to be made
+            had = old.passed
+            eventually(lambda: old.passed >= had + 5, "heartbeats")
+            assert not states
+            assert not first.lost.is_set()
+            old.cut()
+            third = Lock(client, f"{zk_path}/3/third")
+            assert third.acquire(timeout=30)  # what its create became was not known, perhaps
+            had = old.passed
+            eventually(lambda: old.passed >= had + 5, "heartbeats")
+            assert states in (["SUSPENDED", "CONNECTED"], [])
+            assert not [each for each in old.met if each.held]
+            for lock in (first, second, third):
+                lock.release()
+        finally:
+            client.stop()
+            client.close()
+
+
+def test_a_create_in_doubt_on_such_a_server(zookeeper: Server, zk_path: str, eventually: Eventually) -> None:
+    """Fault 55: also not where the answer to a create was lost, and the session's nodes would be listed for it."""
+    retry = {"max_tries": -1, "delay": 0.05, "max_delay": 0.2}
+    with OldServer(zookeeper.hosts, {GET_EPHEMERALS}, "expires") as old:
+        client = KazooClient(old.hosts, timeout=SESSION, connection_retry=retry)
+        client.start()
+        try:
+            held, other = Lock(client, f"{zk_path}/held"), Lock(client, f"{zk_path}/other")
+            assert held.acquire(timeout=30)
+            with other:
+                pass
+            old.held = True
+            session, over = client.client_id, threading.Event()
+            doing = threading.Thread(target=lambda: [cycle(other) for _ in iter(over.is_set, True)])
+            doing.start()
+            for _ in range(5):  # each in the middle of some request or other
+                eventually(lambda: client.connected)
+                had = old.passed
+                eventually(lambda had=had: old.passed > had + 20, "traffic")
+                old.cut()
+            over.set()
+            doing.join()
+            had = old.passed
+            eventually(lambda: old.passed >= had + 5, "heartbeats")
+            assert client.client_id == session
+            assert not [each for each in old.met if each.held]
+            held.release()
+        finally:
+            client.stop()
+            client.close()
+
+
+def cycle(lock: Lock) -> None:
+    """Acquire and release it."""
+    assert lock.acquire(timeout=30)
+    lock.release()
+
+
+# -- credentials -----------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_sent_once_the_client_was_turned_away(
+    zookeeper: Server, zk_path: str, eventually: Eventually
+) -> None:
+    """Fault 49: not on the connection that the server closes, although a byte of a request is left in kazoo's pipe."""
+    with Proxy(zookeeper.hosts) as proxy:
+        client = KazooClient(proxy.hosts, timeout=6)
+        client.start()
+        try:
+            with Lock(client, zk_path):
+                pass
+            routine, connection = client._connection._connection_routine, client._connection
+            # As kazoo does when it reads the server's word, here before the server hangs up.
+            client._session_callback(KeeperState.AUTH_FAILED)
+            connection._write_sock.send(b"\0")
+            eventually(lambda: not select.select([connection._read_sock], [], [], 0)[0])
+            with proxy.counting() as count:
+                for _ in range(3):
+                    (error,) = ask(Session.of(client), ("get", zk_path))
+                    assert isinstance(error, AuthFailedError), error
+            assert not count.requests
+            assert routine.is_alive()
+        finally:
+            client.stop()
+            client.close()
+
+
+# -- kazoo's thread --------------------------------------------------------------------------------------------------
+
+
+def fails(*_: object) -> None:
+    """Stand for what has an error of its own."""
+    raise ZeroDivisionError("an error of ours")
+
+
+@pytest.mark.parametrize("where", ["an answer", "a failure", "a multi's answer"])
+def test_an_error_of_ours_on_kazoo_s_thread(
+    where: str, zookeeper: Server, zk_path: str, caplog: pytest.LogCaptureFixture, eventually: Eventually
+) -> None:
+    """Fault 49: it is logged, and the client goes on in the same session, with a new connection at most."""
+    retry = {"max_tries": -1, "delay": 0.05, "max_delay": 0.2}
+    client = KazooClient(zookeeper.hosts, timeout=6, connection_retry=retry)
+    client.start()
+    try:
+        with Lock(client, zk_path):
+            pass
+        link, session, routine = Session.of(client).link, client.client_id, client._connection._connection_routine
+        if where == "a multi's answer":
+            link.multi([], Callback(fails))
+        else:
+            link.get(zk_path if where == "an answer" else f"{zk_path}/none", Callback(fails))
+        eventually(lambda: "an error of ours" in caplog.text)
+        eventually(lambda: client.connected)
+        with Lock(client, zk_path) as got:
+            assert got
+        assert client._connection._connection_routine is routine
+        assert routine.is_alive()
+        assert client.client_id == session
+    finally:
+        client.stop()
+        client.close()
+
+
+# -- the clock of leases ---------------------------------------------------------------------------------------------
+
+MACOS = """
+import time
+del time.CLOCK_BOOTTIME
+asked, clock_gettime = [], time.clock_gettime
+time.clock_gettime = lambda clock: asked.append(clock) or clock_gettime(clock)
+from kazoo.client import KazooClient
+from zkconcurrent._session import Session
+asked.clear()
+Session.of(KazooClient()).clock()
+assert asked == [time.CLOCK_MONOTONIC], asked
+"""
+
+
+@pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="where it is missing, the other tests show it")
+def test_the_clock_where_there_is_no_boot_time() -> None:
+    """Fault 28: on macOS `time.monotonic` stands still while the machine sleeps, CLOCK_MONOTONIC does not."""
+    done = subprocess.run([sys.executable, "-c", MACOS], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert not done.returncode, done.stderr

@@ -1,0 +1,61 @@
+"""The fault list is complete: its numbers are a row of their own, and each fault names tests that exist."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parents[1]
+EXPLANATION = TESTS.parent / "docs" / "explanation"
+# Files that the list names before they are written.
+AWAITED = {"contract/test_kazoo.py", "faults/test_hangs.py", "faults/test_lease.py"}
+_ROW = re.compile(r"^\| (\d+)(?: S)? \| (.+?) \| (.+?) \| (.+?) \|$", re.MULTILINE)
+_NAME = re.compile(r"`(\w+/\w+\.py(?:::\w+)?)`")
+_CITED = re.compile(r"Faults? (\d+(?:, \d+)*)[:.]")
+ROWS = _ROW.findall((EXPLANATION / "faults.md").read_text())
+
+
+def documented(file: Path) -> dict[str, str]:
+    """Return the docstrings of a file of tests: its own, by "", and those of its tests."""
+    tree = ast.parse(file.read_text())
+    tests = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")]
+    return {"": ast.get_docstring(tree) or "", **{test.name: ast.get_docstring(test) or "" for test in tests}}
+
+
+def test_the_numbers_are_consecutive() -> None:
+    """The faults are numbered from 1 on, in the order of the page, and no row of it is written in another form."""
+    assert [int(number) for number, *_ in ROWS] == list(range(1, len(ROWS) + 1))
+    assert len(re.findall(r"^\| \d", (EXPLANATION / "faults.md").read_text(), re.MULTILINE)) == len(ROWS)
+
+
+@pytest.mark.parametrize(("number", "shown_by"), [(number, shown_by) for number, _, _, shown_by in ROWS])
+def test_a_fault_names_its_tests(number: str, shown_by: str) -> None:
+    """The last cell of each row names tests, or files of them, and nothing else."""
+    assert number
+    assert _NAME.sub("", shown_by).replace(", ", "") == ""
+    assert _NAME.findall(shown_by)
+
+
+@pytest.mark.parametrize("page", ["faults.md", "guarantees.md"])
+def test_what_is_named_is_there(page: str) -> None:
+    """Each test that the pages on faults and guarantees name exists."""
+    missing = []
+    for name in sorted(set(_NAME.findall((EXPLANATION / page).read_text()))):
+        file, _, test = name.partition("::")
+        if not (TESTS / file).exists():
+            missing += [name] if file not in AWAITED else []
+        elif test not in documented(TESTS / file):
+            missing.append(name)
+    assert not missing
+
+
+def test_a_test_cites_a_fault_of_the_list() -> None:
+    """The number that a test's docstring begins with is one of the list's."""
+    numbers = {int(number) for number, *_ in ROWS}
+    for file in TESTS.rglob("test_*.py"):
+        for name, docstring in documented(file).items():
+            if cited := _CITED.match(docstring):
+                assert set(map(int, cited[1].split(", "))) <= numbers, f"{file}::{name}"

@@ -1,0 +1,165 @@
+"""gunicorn and Celery run what the page on workers tells to copy, with the commands that it shows."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.request import ProxyHandler, build_opener
+
+import pytest
+
+from tests.conftest import Connect, Eventually, InThread
+from tests.docs.page import blocks, commands, files
+from zkconcurrent import Lock
+from zkconcurrent.testing import Server
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "how-to" / "workers.md").read_text()
+TYPED = [typed for block in blocks(PAGE) if block.kind == "console" for typed, _ in commands(block.text)]
+PATIENCE = 60.0
+
+Run = Callable[..., "subprocess.Popen[Any]"]
+
+
+@pytest.fixture
+def folder(zookeeper: Server, tmp_path: Path) -> Path:
+    """A folder with the page's files."""
+    for name, text in files(PAGE, zookeeper.hosts).items():
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+@pytest.fixture
+def apples(connect: Connect) -> Lock:
+    """The lock that the page's `buy("apples")` takes."""
+    return Lock(connect(), "/shop/apples")
+
+
+@pytest.fixture
+def run(folder: Path) -> Iterator[Run]:
+    """Start a process there, in a group of its own, of which nothing is left after the test."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(folder)])}
+    with ExitStack() as started:
+
+        def run(command: list[str], **options: Any) -> subprocess.Popen[Any]:
+            process = subprocess.Popen(command, cwd=folder, env=environment, start_new_session=True, **options)
+            started.enter_context(process)  # closes its pipe and waits for it
+            started.callback(end, process)
+            return process
+
+        yield run
+
+
+def start(run: Run, program: str, *options: str) -> subprocess.Popen[Any]:
+    """Start what the page's command of that name does, with two processes, and with options appended."""
+    [command] = [typed for typed in TYPED if typed.startswith(f"{program} ")]
+    words = command.replace("--workers 4", "--workers 2").replace("--concurrency 4", "--concurrency 2").split()
+    return run([sys.executable, "-m", *words, *options])
+
+
+def end(process: subprocess.Popen[Any]) -> None:
+    """Leave nothing of a process group."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def stop(process: subprocess.Popen[Any], eventually: Eventually) -> None:
+    """Stop it as its operator would, by a signal to the main process: it ends well, and so do its workers."""
+    process.terminate()
+    assert process.wait(PATIENCE) == 0
+
+    def gone() -> bool:
+        try:
+            os.killpg(process.pid, 0)
+        except ProcessLookupError:
+            return True
+        return False
+
+    eventually(gone)
+
+
+def ask(port: int) -> str:
+    """Ask the web server, past any proxy; an error is told by its number."""
+    try:
+        with build_opener(ProxyHandler({})).open(f"http://127.0.0.1:{port}/", timeout=PATIENCE) as answer:
+            return str(answer.read().decode())
+    except HTTPError as error:
+        with error:
+            return str(error.code)
+
+
+def serve(run: Run, eventually: Eventually, *options: str) -> tuple[subprocess.Popen[Any], int]:
+    """Run gunicorn until it answers; the process and the port it listens on."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = int(free.getsockname()[1])
+    gunicorn = start(run, "gunicorn", "--bind", f"127.0.0.1:{port}", "--no-control-socket", *options)
+
+    def answers() -> bool:
+        assert gunicorn.poll() is None
+        with suppress(URLError):
+            return ask(port).startswith("apples, ")
+        return False
+
+    eventually(answers, patience=PATIENCE)
+    return gunicorn, port
+
+
+@pytest.mark.parametrize("options", [(), ("--preload",)], ids=["loaded by each", "preloaded"])
+def test_gunicorn(
+    run: Run, apples: Lock, in_thread: InThread, eventually: Eventually, options: tuple[str, ...]
+) -> None:
+    """Two workers wait for one lock, each with a client of its own; both answer once it is free, and stop well."""
+    gunicorn, port = serve(run, eventually, *options)
+    with apples:
+        requests = [in_thread(ask, port) for _ in range(2)]
+        waiters = eventually(lambda: len(them := apples.waiters()) == 2 and them, patience=PATIENCE)
+        assert not any(request.done() for request in requests)
+    answers = {request.result(PATIENCE) for request in requests}
+    assert answers == {f"apples, alone among all processes, in {waiter.pid}" for waiter in waiters}
+    assert len(answers) == 2
+    stop(gunicorn, eventually)
+
+
+def test_gunicorn_aborts_a_worker(run: Run, apples: Lock, in_thread: InThread, eventually: Eventually) -> None:
+    """A worker that waits too long is aborted: its request fails and leaves no node; the next request is served."""
+    gunicorn, port = serve(run, eventually, "--timeout", "2")
+    with apples:
+        assert in_thread(ask, port).result(PATIENCE) == "500"
+        eventually(lambda: not apples.waiters(), patience=PATIENCE)
+    assert ask(port).startswith("apples, ")
+    stop(gunicorn, eventually)
+
+
+def test_celery(folder: Path, run: Run, apples: Lock, eventually: Eventually) -> None:
+    """Two processes of a worker wait for one lock, each with a client of its own; both tasks end, and it stops well.
+
+    Redis is replaced: a folder is the broker.
+    """
+    tasks = folder / "tasks.py"
+    for name in ("queue", "control", "results"):
+        (folder / name).mkdir()
+    options = {name: str(folder / "queue") for name in ("data_folder_in", "data_folder_out")}
+    options["control_folder"] = str(folder / "control")
+    tasks.write_text(
+        tasks.read_text() + f"\n\napp.conf.update(broker_url='filesystem://', broker_transport_options={options},"
+        f" result_backend='file://{folder / 'results'}')\n"
+    )
+    worker = start(run, "celery", "--loglevel", "info")
+    asking = "from tasks import buy\ntwo = [buy.delay('apples') for _ in range(2)]\nfor each in two: print(each.get())"
+    with apples:
+        caller = run([sys.executable, "-c", asking], stdout=subprocess.PIPE, text=True)
+        waiters = eventually(lambda: len(them := apples.waiters()) == 2 and them, patience=PATIENCE)
+    told, _ = caller.communicate(timeout=PATIENCE)
+    assert caller.returncode == 0
+    assert set(told.splitlines()) == {f"apples, alone among all processes, in {waiter.pid}" for waiter in waiters}
+    assert len({waiter.pid for waiter in waiters}) == 2
+    stop(worker, eventually)

@@ -1,0 +1,353 @@
+"""Nothing hangs: whatever the program does at any moment, on any thread, and whatever ZooKeeper does meanwhile.
+
+Faults 47, 48, 49 and 54. What could take the whole process along, were it to hang, runs in a process of its own, which
+a watchdog ends with all stacks; see `tests.faults.storm`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.conftest import Connect, Eventually, InThread
+from tests.integration.test_locks import queued
+from tests.tools.proxy import Proxy
+from zkconcurrent import Barrier, Condition, CountDownLatch, Event, Lock, RLock, Semaphore
+from zkconcurrent.testing import Server
+
+BOUND = 60.0  # a job's watchdog ends it long before
+SESSION = 10.0
+sources = pytest.mark.parametrize("source", ["timer", "sibling"])
+
+
+def command(hosts: str, path: str, job: str, *arguments: str) -> list[str]:
+    """Return how a job is started."""
+    options = ["-u", "-X", "faulthandler", "-W", "ignore::DeprecationWarning", "-W", "ignore::ResourceWarning"]
+    return [sys.executable, *options, "-m", "tests.faults.storm", hosts, path, job, *arguments]
+
+
+def outcome(server: Server, path: str, job: str, *arguments: str) -> dict[str, Any]:
+    """Run a job to its end; return what it counted, if nothing was wrong."""
+    process = subprocess.Popen(
+        command(server.hosts, path, job, *arguments),
+        cwd=Path(__file__).parents[2],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        said = shortened(process.communicate(timeout=BOUND)[0])
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGABRT)  # its stacks
+        said = shortened(process.communicate()[0])
+        pytest.fail(f"{job} does not end:\n{said[-8000:]}")
+    assert process.returncode == 0, f"{job} ended with {process.returncode}:\n{said[-8000:]}"
+    result: dict[str, Any] = json.loads(next(line for line in reversed(said.splitlines()) if line.startswith("{")))
+    assert not result["wrong"], "\n".join([*result["wrong"], said[-3000:]])
+    return result
+
+
+def shortened(said: str) -> str:
+    """Leave out all but the last word of progress."""
+    return re.sub(r"(?:^(?:signal|progress) .*\n)+(?=^(?:signal|progress))", "", said, flags=re.MULTILINE)
+
+
+# -- signal handlers -------------------------------------------------------------------------------------------------
+
+
+@sources
+def test_a_handler_stops_the_client(source: str, zookeeper: Server, zk_path: str) -> None:
+    """Fault 47: the main thread is told, stop() returns, and the locks are free for another client."""
+    assert outcome(zookeeper, zk_path, "stop", source)["signals"] > 20
+
+
+@sources
+@pytest.mark.parametrize("job", ["release", "acquire"])
+def test_a_handler_uses_other_locks(job: str, source: str, zookeeper: Server, zk_path: str) -> None:
+    """Fault 47: a handler releases what the program holds elsewhere, and acquires it, or another path."""
+    assert outcome(zookeeper, zk_path, job, source)["signals"] >= 300
+
+
+@sources
+def test_a_handler_makes_objects(source: str, zookeeper: Server, zk_path: str) -> None:
+    """Fault 47: of new paths and of new clients, while the main thread makes some too."""
+    assert outcome(zookeeper, zk_path, "make", source)["made"] >= 300
+
+
+@sources
+def test_a_handler_acquires_the_lock_that_it_interrupted(source: str, zookeeper: Server, zk_path: str) -> None:
+    """Fault 47: it is acquired, or the handler is told at once that it would wait for its own frame."""
+    result = outcome(zookeeper, zk_path, "same", source)
+    assert result["signals"] >= 300
+    assert result["outcomes"].get("got")
+    assert result["outcomes"].get("refused")
+
+
+@pytest.mark.parametrize("what", ["release", "acquire", "try", "make", "same"])
+def test_at_every_line(what: str, zookeeper: Server, zk_path: str) -> None:
+    """Fault 47: a handler, or a finalizer, that runs at any line of any operation uses locks, or makes some."""
+    result = outcome(zookeeper, zk_path, "sweep", what)
+    assert result["struck"] > 400
+    if what == "same":
+        assert result["outcomes"]["got"]
+        assert result["outcomes"]["refused"]
+
+
+def test_stopped_at_any_line(zookeeper: Server, zk_path: str) -> None:
+    """Fault 47: a handler stops the client at any line of any operation, while a lock is held."""
+    assert outcome(zookeeper, zk_path, "sweep_stop")["struck"] > 10
+
+
+# -- the garbage collector -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", ["release", "try", "make"])
+def test_finalizers_use_locks(what: str, zookeeper: Server, zk_path: str) -> None:
+    """Fault 47: a finalizer or a weak reference's callback releases, tries or makes locks, on whatever thread."""
+    result = outcome(zookeeper, zk_path, "collect", what)
+    assert result["cycles"] == 400
+    assert result["outcomes"].get({"release": "released", "try": "got", "make": "made"}[what])
+
+
+# -- watch callbacks -------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def deaf(proxy: Proxy, client: KazooClient, path: str) -> Iterator[None]:
+    """Cut the client off within the block, at whose end it is back; a watch callback of the user's has blocked since.
+
+    What is asked of the server meanwhile is asked by others.
+    """
+    entered, suspended = threading.Event(), threading.Event()
+    client.add_listener(lambda state: suspended.set() if state == "SUSPENDED" else None)
+
+    def block(_event: object) -> None:
+        entered.set()
+        unblock.wait(120)
+
+    client.ensure_path(path)
+    client.get(path, watch=block)
+    client.set(path, b"it changes")
+    assert entered.wait(20)
+    proxy.refuse()
+    proxy.cut()
+    assert suspended.wait(20)
+    yield
+    proxy.resume()
+
+
+unblock = threading.Event()
+
+
+@pytest.fixture(autouse=True)
+def let_go() -> Iterator[None]:
+    """Let what a test blocked go on, before its clients are stopped."""
+    unblock.clear()
+    yield
+    unblock.set()
+
+
+def once(lock: Any) -> Callable[[], bool]:
+    """Return how to acquire a lock and release it."""
+
+    def acquire_and_release() -> bool:
+        got: bool = lock.acquire()
+        lock.release()
+        return got
+
+    return acquire_and_release
+
+
+def wait_for_a_lock(mine: KazooClient, theirs: KazooClient, path: str) -> tuple[Any, Any, Any]:
+    """Return how to wait, what ends that, and how it is seen that it waits."""
+    held = Lock(theirs, path)
+    held.acquire()
+    return once(Lock(mine, path)), held.release, queued(theirs, path, 2)
+
+
+def wait_for_an_rlock(mine: KazooClient, theirs: KazooClient, path: str) -> tuple[Any, Any, Any]:
+    """Return how to wait, what ends that, and how it is seen that it waits."""
+    held = Lock(theirs, path)  # whose thread does not matter
+    held.acquire()
+    return once(RLock(mine, path)), held.release, queued(theirs, path, 2)
+
+
+def wait_for_a_permit(mine: KazooClient, theirs: KazooClient, path: str) -> tuple[Any, Any, Any]:
+    """Return how to wait, what ends that, and how it is seen that it waits."""
+    held = Semaphore(theirs, path, 1)
+    held.acquire()
+    return once(Semaphore(mine, path, 1)), held.release, queued(theirs, f"{path}/locks", 1)
+
+
+def wait_for_an_event(mine: KazooClient, theirs: KazooClient, path: str) -> tuple[Any, Any, Any]:
+    """Return how to wait, what ends that, and how it is seen that it waits."""
+    return Event(mine, path).wait, Event(theirs, path).set, lambda: watched(mine, path)
+
+
+def wait_for_a_latch(mine: KazooClient, theirs: KazooClient, path: str) -> tuple[Any, Any, Any]:
+    """Return how to wait, what ends that, and how it is seen that it waits."""
+    return CountDownLatch(mine, path, 1).wait, CountDownLatch(theirs, path, 1).count_down, lambda: watched(mine, path)
+
+
+def wait_for_a_notification(mine: KazooClient, theirs: KazooClient, path: str) -> tuple[Any, Any, Any]:
+    """Return how to wait, what ends that, and how it is seen that it waits."""
+    one, other = Condition(mine, path), Condition(theirs, path)
+
+    def wait() -> bool:
+        with one:
+            return one.wait()
+
+    def notify() -> None:
+        with other:
+            other.notify()
+
+    return wait, notify, lambda: queued(theirs, f"{path}/waiters", 1)() and queued(theirs, f"{path}/lock", 0)()
+
+
+def wait_at_a_barrier(mine: KazooClient, theirs: KazooClient, path: str) -> tuple[Any, Any, Any]:
+    """Return how to wait, what ends that, and how it is seen that it waits."""
+    one, other = Barrier(mine, path, 2), Barrier(theirs, path, 2)
+    return lambda: one.wait() >= 0, other.wait, lambda: other.n_waiting == 1
+
+
+def watched(client: KazooClient, path: str) -> bool:
+    """Return whether the client watches a node at or below the path."""
+    watches = [*client._data_watchers.items(), *client._child_watchers.items()]
+    return any(who and (node == path or node.startswith(f"{path}/")) for node, who in watches)
+
+
+@pytest.mark.parametrize(
+    "waits",
+    [
+        wait_for_a_lock,
+        wait_for_an_rlock,
+        wait_for_a_permit,
+        wait_for_an_event,
+        wait_for_a_latch,
+        wait_for_a_notification,
+        wait_at_a_barrier,
+    ],
+)
+def test_a_watch_callback_that_blocks(
+    waits: Callable[..., tuple[Any, Any, Any]],
+    connect: Connect,
+    proxy: Proxy,
+    zk_path: str,
+    eventually: Eventually,
+    in_thread: InThread,
+) -> None:
+    """Fault 48: what was released while the client was cut off reaches its waiters, be kazoo's callbacks blocked."""
+    mine, theirs = connect(proxy.hosts, timeout=60), connect(timeout=60)
+    wait, end_it, is_waiting = waits(mine, theirs, f"{zk_path}/it")
+    waiter = in_thread(wait)
+    eventually(is_waiting)
+    try:
+        with deaf(proxy, mine, f"{zk_path}/watched"):
+            ended = in_thread(end_it)
+            if waits is not wait_at_a_barrier:
+                ended.result(20)
+        eventually(lambda: mine.connected)
+        assert waiter.result(20)
+        ended.result(20)
+    finally:
+        unblock.set()
+        end_it_quietly(waiter, proxy)
+
+
+def end_it_quietly(waiter: Any, proxy: Proxy) -> None:
+    """Have a waiter that was missed look again, so that its thread ends."""
+    if not waiter.done():
+        proxy.cut()
+
+
+# -- log handlers ----------------------------------------------------------------------------------------------------
+
+
+def test_a_log_handler_formats_objects(zookeeper: Server, zk_path: str) -> None:
+    """Fault 48: of every kind, with each record of ours and kazoo's, while connections are cut and sessions expire."""
+    result = outcome(zookeeper, zk_path, "formatted")
+    assert result["cycles"] > 10
+    assert result["records"] > 1000
+
+
+@pytest.mark.parametrize("whom", ["keeper", "caller"])
+def test_a_log_handler_that_blocks(whom: str, zookeeper: Server, zk_path: str) -> None:
+    """Fault 48: only the thread that logs stands still, be it the library's own."""
+    assert outcome(zookeeper, zk_path, "blocked", whom)["rounds"] >= 3
+
+
+# -- credentials -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["one by one", "many at once"])
+def test_credentials_added_under_traffic(how: str, zookeeper: Server, zk_path: str) -> None:
+    """Fault 49: every answer is its own request's, and the connection is kept."""
+    result = outcome(zookeeper, zk_path, "add_auth", how)
+    assert result["added"] > 100
+    assert result["cycles"] > 40
+
+
+def test_credentials_refused_under_traffic(zookeeper: Server, zk_path: str) -> None:
+    """Fault 49: kazoo gives the client up, and every call says so, the one that was answered next included."""
+    assert sum(outcome(zookeeper, zk_path, "refused_auth")["told"].values()) == 48
+
+
+# -- interrupts ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["frozen", "killed"])
+def test_a_wait_interrupted_while_no_server_answers(how: str, zk_path: str, eventually: Eventually) -> None:
+    """Fault 16: Ctrl-C ends the wait; its hold is lost, and nothing of the waiter is left once the server is back."""
+    with Server() as server:
+        process = subprocess.Popen(
+            command(server.hosts, zk_path, "interrupted"),
+            cwd=Path(__file__).parents[2],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == "waiting\n"
+            with server.client() as other:
+                eventually(queued(other, f"{zk_path}/waiters", 1))
+                eventually(queued(other, f"{zk_path}/lock", 0))
+            server.freeze() if how == "frozen" else server.kill()
+            process.send_signal(signal.SIGINT)
+            words = [process.stdout.readline(), process.stdout.readline()]  # or its watchdog ends it
+            assert words == ["interrupted\n", "lost\n"]
+            server.thaw() if how == "frozen" else server.start()
+            with server.client() as other:
+                eventually(queued(other, f"{zk_path}/waiters", 0), patience=30)
+                eventually(queued(other, f"{zk_path}/lock", 0), patience=30)
+            process.stdin.write("\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == "held again\n"
+            assert process.stdout.readline() == "stopped\n"
+            assert process.wait(20) == 0
+        finally:
+            process.kill()
+            process.wait()
+            process.stdin.close()
+            process.stdout.close()
+
+
+# -- no more threads -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["kazoo's", "ours", "on kazoo's thread"])
+def test_no_thread_can_be_started(how: str, zookeeper: Server, zk_path: str) -> None:
+    """Fault 54: many requests on a connection that is down are all answered, and kazoo's thread goes on."""
+    assert outcome(zookeeper, zk_path, "no_threads", how)["answers"] == 1000

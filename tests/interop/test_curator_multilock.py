@@ -1,0 +1,127 @@
+"""Our MultiLock and Curator's InterProcessMultiLock over the same paths exclude each other, all or none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.conftest import Connect, Eventually, InThread
+from tests.interop.conftest import ConnectJava
+from tests.interop.party import increment
+from tests.interop.test_curator_mutex import CYCLES, LONG, SHORT, queue
+from tests.tools.curator import CuratorClient
+from zkconcurrent import MultiLock, RLock
+
+BRIEF = round(SHORT * 1000)
+PATIENT = round(LONG * 1000)
+
+
+@pytest.fixture
+def paths(zk_path: str) -> list[str]:
+    """Three paths, in the order in which both sides must take them."""
+    return [f"{zk_path}-{name}" for name in "abc"]
+
+
+def queues(client: KazooClient, paths: list[str]) -> list[int]:
+    """Return how many hold or wait at each path."""
+    return [len(queue(client, path)) for path in paths]
+
+
+def test_java_holds(java: CuratorClient, client: KazooClient, paths: list[str], eventually: Eventually) -> None:
+    """While Java holds all, we get neither all nor any one of them; once it releases, we get all."""
+    java.call("multi.acquire", ",".join(paths)).result(LONG)
+    ours = MultiLock([RLock(client, path) for path in reversed(paths)])
+    assert ours.locked()
+    assert not ours.acquire(blocking=False)
+    assert not ours.acquire(timeout=SHORT)
+    for lock in ours.locks:
+        assert not lock.acquire(blocking=False)
+    eventually(lambda: queues(client, paths) == [1, 1, 1])
+    java.call("multi.release", ",".join(paths)).result(LONG)
+    assert ours.acquire(timeout=LONG)
+    ours.release()
+
+
+def test_we_hold(java: CuratorClient, client: KazooClient, paths: list[str], eventually: Eventually) -> None:
+    """While we hold all, Java gets neither all nor any one of them; once we release, the one that waits gets all."""
+    ours = MultiLock([RLock(client, path) for path in paths])
+    with ours:
+        assert java.call("multi.acquire", ",".join(paths), BRIEF).result(LONG) == "false"
+        for path in paths:
+            assert java.call("mutex.acquire", path, BRIEF).result(LONG) == "false"
+        eventually(lambda: queues(client, paths) == [1, 1, 1])
+        waiting = java.call("multi.acquire", ",".join(paths))
+        eventually(lambda: queues(client, paths) == [2, 1, 1])
+        assert not waiting.done()
+    assert waiting.result(LONG) == "true"
+    assert not any(lock.acquire(blocking=False) for lock in ours.locks)
+    java.call("multi.release", ",".join(paths)).result(LONG)
+    assert ours.acquire(timeout=LONG)
+    ours.release()
+
+
+def test_none_of_ours_is_left(
+    java: CuratorClient, client: KazooClient, paths: list[str], eventually: Eventually
+) -> None:
+    """Where Java holds the last of them alone, our attempt fails, and the first ones are free again."""
+    java.call("mutex.acquire", paths[-1]).result(LONG)
+    assert not MultiLock([RLock(client, path) for path in paths]).acquire(timeout=SHORT)
+    eventually(lambda: queues(client, paths) == [0, 0, 1])
+    assert java.call("mutex.acquire", paths[0], PATIENT, thread="two").result(LONG) == "true"
+
+
+def test_none_of_javas_is_left(
+    java: CuratorClient, client: KazooClient, paths: list[str], eventually: Eventually
+) -> None:
+    """Where we hold the last of them alone, Java's attempt fails, and the first ones are free again."""
+    with RLock(client, paths[-1]):
+        assert java.call("multi.acquire", ",".join(paths), BRIEF).result(LONG) == "false"
+        eventually(lambda: queues(client, paths) == [0, 0, 1])
+        first = RLock(client, paths[0])
+        assert first.acquire(timeout=LONG)
+        first.release()
+
+
+def test_a_java_session_ends_while_holding(
+    java: CuratorClient, client: KazooClient, paths: list[str], in_thread: InThread, eventually: Eventually
+) -> None:
+    """When the server ends the session of a Java holder, the one that waits here gets all."""
+    java.call("multi.acquire", ",".join(paths)).result(LONG)
+    ours = MultiLock([RLock(client, path) for path in paths])
+
+    def hold() -> bool:
+        with ours:
+            return True
+
+    waiting = in_thread(hold)
+    eventually(lambda: queues(client, paths) == [2, 1, 1])
+    assert not waiting.done()
+    java.expire()
+    assert waiting.result(LONG)
+
+
+def test_counter_of_java_and_python(
+    connect_java: ConnectJava,
+    connect: Connect,
+    paths: list[str],
+    tmp_path: Path,
+    in_thread: InThread,
+    eventually: Eventually,
+) -> None:
+    """A counter that two Java sessions and two of ours increment under all locks loses nothing; nobody waits for ever.
+
+    Ours are given the locks in the opposite order, and take them in that of their paths.
+    """
+    counter = tmp_path / "counter"
+    counter.write_text("0")
+    first = RLock(connect(), paths[0])
+    with first:  # until all are in the queue: from then on they take turns
+        ours = [MultiLock([RLock(client, path) for path in reversed(paths)]) for client in (connect(), connect())]
+        loops = [in_thread(increment, lock, str(counter), str(CYCLES)) for lock in ours]
+        theirs = [connect_java().call("multi.increment", ",".join(paths), counter, CYCLES) for _ in range(2)]
+        eventually(lambda: len(queue(first.client, paths[0])) == 5)
+    assert [loop.result(120) for loop in theirs] == [str(CYCLES)] * 2
+    assert [loop.result(120) for loop in loops] == [None, None]
+    assert counter.read_text() == str(4 * CYCLES)
