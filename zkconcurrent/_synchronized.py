@@ -121,10 +121,14 @@ class Template:
     def _value(self, field: Field, arguments: dict[str, Any]) -> str:
         value, _ = string.Formatter().get_field(field.name, (), arguments)
         which = f"{{{field.name}}} of {self._text!r}"
+        if (hook := getattr(type(value), "__lock_name__", None)) is not None:
+            value = hook(value)
         try:
             text = f"{{0{field.form}}}".format(scalar(value, field.spec))
-        except (TypeError, ValueError) as error:
-            raise type(error)(f"{which}: {error}") from None
+        except TypeError as error:
+            raise TypeError(f"{which}: {error}") from None
+        except (ValueError, OverflowError) as error:
+            raise ValueError(f"{which}: {error}") from None
         if not text:
             raise ValueError(f"{which} is empty in this call, and a path can't have that")
         # The text itself first: an escape only makes it longer, and takes its time.
@@ -141,7 +145,7 @@ def scalar(value: object, spec: str = "") -> Any:
     A subclass counts as the type that it extends: whatever it prints of itself is not looked at.
 
     Args:
-        value: what a field of a template stands for.
+        value: what a field of a template stands for, or what that names itself.
         spec: the format that it is made text with.
 
     Raises:
@@ -149,11 +153,6 @@ def scalar(value: object, spec: str = "") -> Any:
         ValueError: so does the text of this one, or in this format.
     """
     kind = type(value)  # of the value itself: a proxy's `__class__` is not its own
-    if (hook := getattr(kind, "__lock_name__", None)) is not None:
-        value = hook(value)
-        kind, named = type(value), kind
-        if not issubclass(kind, _SCALARS):
-            raise TypeError(f"__lock_name__ of {named.__name__} returned {kind.__name__}, which is no scalar")
     for base, plain in _PLAIN.items():
         if issubclass(kind, base):
             value = plain(value)
@@ -161,7 +160,7 @@ def scalar(value: object, spec: str = "") -> Any:
     else:
         raise TypeError(
             f"a {kind.__name__} has no text that says in all processes which one it is: name an attribute of it, pass "
-            "a str or an int, or give its class a method __lock_name__"
+            "a str or an int, or give its class a method __lock_name__ that returns one"
         )
     local = _LOCAL_DATE if isinstance(value, datetime.date) else _LOCAL_NUMBER
     if not isinstance(value, str) and local.search(spec):
@@ -170,7 +169,7 @@ def scalar(value: object, spec: str = "") -> Any:
 
 
 def _of_enum(value: Any) -> str:
-    name = value.name if value.name in type(value).__members__ else value.value  # several flags have no name
+    name = value._name_ if value._name_ in type(value).__members__ else value._value_  # several flags have no name
     return f"{type(value).__name__}.{name}"
 
 
@@ -212,7 +211,6 @@ _PLAIN: dict[type, Callable[[Any], Any]] = {
     datetime.date: _of_date,
     decimal.Decimal: _of_decimal,
 }
-_SCALARS = tuple(_PLAIN)
 
 
 class _Anything:
