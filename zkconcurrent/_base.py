@@ -20,7 +20,7 @@ from ._place import Hold, check_given_up, lost_error
 from ._recipes.queue import acquire, contenders, list_queue, try_acquire
 from ._registry import State, Ticket
 from ._rules import Rule, holders
-from ._session import log
+from ._session import Busy, log
 
 
 class Contender(NamedTuple):
@@ -85,8 +85,8 @@ class LockFace(Face, ABC):
         """Get a new hold for the calling thread; False if that was not possible in time.
 
         Raises:
+            ClientError: the thread was interrupted as it did so, or gave up a hold, and would wait for itself.
             OutOfReach: the connection is lost, and it is `fragile`.
-            RuntimeError: the thread was interrupted as it did so, or gave up a hold, and would wait for itself.
         """
         session, path, me, gate = self._session, self._path, self._session.identity(), self._place.gate
         driver = Driver(session, path, deadline(session, blocking, timeout))
@@ -95,16 +95,16 @@ class LockFace(Face, ABC):
         hold = None
         if wait:
             session.check_not_busy(path)
-        nested = (me, path) in session.busy
 
         def recipe() -> Recipe[Ticket | None]:
             return self._recipe(wait, who_i_am(me))
 
         try:
-            session.busy.add((me, path))
+            session.occupy(path, driver)
             ticket = driver.run(recipe()) if gate is None else gate.run(driver, recipe, wait)
             if ticket is not None:
                 hold = self._place.take(ticket, self._rule.role, me, depth)
+            driver.over = True
             if gate is not None:
                 gate.leave(driver)
             if ticket is None:
@@ -118,9 +118,6 @@ class LockFace(Face, ABC):
             if hold is not None:
                 self._place.drop(hold)
             raise
-        finally:
-            if not nested:
-                session.busy.discard((me, path))
 
     def _recipe(self, wait: bool, data: bytes) -> Recipe[Ticket | None]:
         """Return how the calling thread gets a new hold: waiting for it, or only if nobody is in the way."""
@@ -159,18 +156,20 @@ class LockFace(Face, ABC):
             RefusedError: we may not delete it; the keeper goes on trying.
             RuntimeError: another thread is doing so.
         """
-        session, ticket, busy = self._session, hold.ticket, (self._session.identity(), self._path)
+        session, ticket, busy = self._session, hold.ticket, Busy()
         try:
-            session.busy.add(busy)
+            session.occupy(self._path, busy)
             if not self._place.claim(hold):
                 raise RuntimeError("release unlocked lock")
             deleting = not self._place.hand_on(hold) and session.discard(ticket)
-            session.busy.discard(busy)  # all that is left is to wait
+            busy.over = True  # all that is left is to wait
             if deleting:
                 await_gone(session, ticket)
             log.debug("released %s", ticket.node)
+        except BaseException:
+            busy.over = True
+            raise
         finally:
-            session.busy.discard(busy)
             if self._place.claim(hold) and self._place.has(hold):
                 if hold.alive:  # interrupted before anything was done
                     session.discard(ticket)

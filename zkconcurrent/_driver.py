@@ -15,6 +15,7 @@ What it promises, and the contract tests check:
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -51,7 +52,7 @@ from ._ops import (
     Watch,
 )
 from ._registry import State, Ticket
-from ._session import Session
+from ._session import Busy, Session
 
 T = TypeVar("T")
 CLEAN_UP_PATIENCE = 0.1  # seconds
@@ -59,13 +60,13 @@ UNANSWERED = 10.0
 LOOK_AGAIN = 0.5
 
 
-class Driver:
+class Driver(Busy):
     """One run of one recipe.
 
     Attributes:
         tickets: those begun in this run; what the caller does not keep, it must `abandon`.
         over: it was abandoned, or wants nothing of a gate any more.
-        fragile: its recipe ends with the connection.
+        fragile: its recipe ends once the service is out of reach, for a third of the session's timeout.
     """
 
     def __init__(self, session: Session, path: str, deadline: float | None = None) -> None:
@@ -73,8 +74,8 @@ class Driver:
         self.path = path
         self.deadline = deadline
         self.tickets: list[Ticket] = []
-        self.over = False
         self.fragile = False
+        self._down_since: float | None = None
         self._until = deadline  # the deadline, and a moment more once it has passed
         self._refused: str | None = None
         self._early: tuple[tuple[Operation, ...], list[Answer]] = (), []  # what was sent before it was asked for
@@ -374,19 +375,31 @@ class Driver:
 
         Raises:
             DeadlinePassed: the run's time is up.
-            OutOfReach: the connection is lost, with which it is to end.
+            OutOfReach: the service is, and the run is to end with that.
         """
-        if self.fragile and not self.session.link.connected:
-            raise OutOfReach
         until = self._bound() if bound is None else bound
         if self._until is not None:
             until = min(until, self._until)
+        if self.fragile:
+            until = min(until, self._reachable_until())
         woken = bool(self._event.wait(max(0.0, until - self.session.now())))
         self._event.clear()
         self.session.serve()
         if not woken and self._until is not None and self.session.now() >= self._until:
             raise DeadlinePassed
         return woken
+
+    def _reachable_until(self) -> float:
+        """Return until when to wait for the service to come back; that it goes wakes us."""
+        now, patience = self.session.now(), self.session.timeout / 3
+        if self.session.link.connected:
+            self._down_since = None
+            return math.inf
+        if self._down_since is None:
+            self._down_since = now
+        elif now - self._down_since > patience:
+            raise OutOfReach
+        return self._down_since + patience + LOOK_AGAIN / 10
 
 
 def release(session: Session, ticket: Ticket, deadline: float | None = None) -> None:

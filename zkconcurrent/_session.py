@@ -62,6 +62,16 @@ class Dropped(NamedTuple):
     tickets: list[Ticket]
 
 
+class Busy:
+    """What a thread does at a path.
+
+    Attributes:
+        over: it is done, or was abandoned.
+    """
+
+    over = False
+
+
 class Session:
     """Everything that the library does with one client.
 
@@ -73,7 +83,7 @@ class Session:
             kazoo's threads do not wait for it.
         posted: what kazoo's threads have to say, in order; done by whoever has the lock.
         places: the live primitives, by path.
-        busy: which thread is about to queue, or to give up a hold, at which path.
+        busy: what a thread does at a path that it must end before it can queue there again: to queue, or to give up.
         timeout: the shortest session timeout negotiated in the session, in seconds; 0 before the first connection.
         deletes: what is being deleted in the background.
         forked: this is a child's copy, of no use.
@@ -100,7 +110,8 @@ class Session:
         # A finalizer may run anywhere, also where the lock is held: it only appends here.
         self.dropped: deque[Dropped] = deque()
         self.parked: set[Callable[[], None]] = set()
-        self.busy: set[tuple[int, str]] = set()
+        # Weak, and over when it is abandoned: an interrupt in the wrong place must not leave a thread busy.
+        self.busy: weakref.WeakValueDictionary[tuple[int, str], Busy] = weakref.WeakValueDictionary()
         self.timeout = 0.0
         self.forked = False
         self.exiting = False
@@ -206,15 +217,23 @@ class Session:
         """Refuse to queue where this very thread is about to, or gives up its hold: see `busy`.
 
         Raises:
-            RuntimeError: we are called by a signal handler or a finalizer that has interrupted it, and would wait for
+            ClientError: we are called by a signal handler or a finalizer that has interrupted it, and would wait for
                 what can't go on before we return.
         """
-        if (self.identity(), path) in self.busy:
-            raise RuntimeError(
-                f"this thread was interrupted as it acquired or released {path!r}, and goes on only when the signal "
-                "handler or finalizer that calls here returns: acquire with blocking=False there, or hand the work to "
-                "another thread"
+        busy = self.busy.get((self.identity(), path))
+        if busy is not None and not busy.over:
+            raise ClientError(
+                path,
+                "this thread was interrupted as it acquired or released here, and goes on only when the signal handler "
+                "or finalizer that calls returns: acquire with blocking=False there, or leave it to another thread",
             )
+
+    def occupy(self, path: str, busy: Busy) -> None:
+        """Have the calling thread busy at a path; what it does there already stays what counts."""
+        mine = self.identity(), path
+        before = self.busy.get(mine)
+        if before is None or before.over:
+            self.busy[mine] = busy
 
     # -- kazoo's word, on kazoo's threads: never block ----------------------------------------------------------------
 
