@@ -138,8 +138,9 @@ def connect(
     Args:
         url: where ZooKeeper is.
         start_timeout: how long to wait until it has answered, in seconds; 15 if nothing is said.
-        acl: `"creator"`, the default with a user, `sasl`, or `auth_data`; `"open"`, the default without; or what
-            everything is made with, as a list of `kazoo.security.ACL`, like `default_acl`.
+        acl: `"creator"`, the default with a user, `sasl`, or `auth_data`; `"open"`, the default without, also with a
+            certfile, which not every server takes for a user; or what everything is made with, as a list of
+            `kazoo.security.ACL`, like `default_acl`.
         **options: as for `kazoo.client.KazooClient`, such as `handler`, `default_acl`, `keyfile_password` or
             `sasl_options`; none that the URL has already.
 
@@ -328,8 +329,8 @@ def _take_acl(settings: dict[str, Any]) -> None:
     if isinstance(acl, str):
         if acl not in _ACLS:
             raise ValueError(f"acl must be one of {', '.join(_ACLS)}, or a list of kazoo.security.ACL")
-        if acl == "creator" and not proven:
-            raise ValueError("acl=creator needs credentials: a user and a password, or sasl")
+        if acl == "creator" and not (proven or settings.get("certfile")):
+            raise ValueError("acl=creator needs credentials: a user and a password, sasl, or a certfile")
         settings["default_acl"] = CREATOR_ALL_ACL if acl == "creator" else OPEN_ACL_UNSAFE
         settings["directory_acl"] = _DIRECTORY_ACL if acl == "creator" else None
     elif isinstance(acl, Sequence) and acl:

@@ -94,7 +94,11 @@ class TaskHold(Hold):
     __slots__ = ("_depth", "_task")
 
     def __init__(self, task: Any, path: str, ticket: Ticket, role: str, owner: int, loss: Loss, depth: int) -> None:
-        self._task = weakref.ref(task)
+        self._task: Callable[[], Any]
+        try:
+            self._task = weakref.ref(task)
+        except TypeError:  # of a loop that is not asyncio's own
+            self._task = lambda: task
         self._depth = depth
         super().__init__(path, ticket, role, owner, loss, depth)
 

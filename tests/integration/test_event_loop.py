@@ -156,6 +156,21 @@ def test_a_task_that_ended_inside(zk: KazooClient, zk_path: str, told: Told) -> 
     assert len(said(told, "both are inside")) == 2
 
 
+def test_a_loop_without_weak_references(
+    zk: KazooClient, zk_path: str, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lock is acquired in whatever loop there is."""
+    lock = RLock(zk, zk_path)
+    monkeypatch.setattr("zkconcurrent._place.running_task", lambda: 7)
+    assert lock.acquire()
+    assert lock.acquire()
+    monkeypatch.setattr("zkconcurrent._place.running_task", lambda: 8)
+    assert lock.acquire()
+    for _ in range(3):
+        lock.release()
+    assert len(said(told, "both are inside")) == 1
+
+
 def test_an_error_if_it_is_to_be_one(zk: KazooClient, zk_path: str) -> None:
     """Where warnings are errors nothing is acquired by what raised one."""
     lock = RLock(zk, zk_path)

@@ -213,6 +213,8 @@ ACL = [make_acl("world", "anyone", all=True)]
         ("zk://a", {"auth_data": [("digest", "u:p")]}, CREATOR_ALL_ACL, DIRECTORY),
         ("zk://u:p@a?sasl=DIGEST-MD5", {}, CREATOR_ALL_ACL, DIRECTORY),
         ("zk://a?sasl=GSSAPI", {}, CREATOR_ALL_ACL, DIRECTORY),
+        ("zks://a?certfile=/c", {}, OPEN_ACL_UNSAFE, None),
+        ("zks://a?certfile=/c&acl=creator", {}, CREATOR_ALL_ACL, DIRECTORY),
         ("zk://a", {"sasl_options": {"mechanism": "GSSAPI"}}, CREATOR_ALL_ACL, DIRECTORY),
     ],
 )
