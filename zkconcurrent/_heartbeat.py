@@ -78,7 +78,7 @@ class Heartbeat:
             return self._last + session.timeout / 3
         # Two prove a lease: one that has another before it that is old enough, and one behind that.
         soon = self._last + lease.beat / 10
-        return soon if now > lease.renewable else min(self._last + lease.beat, lease.renewable)
+        return soon if now >= lease.renewable else min(self._last + lease.beat, lease.renewable)
 
     def _is_wanted(self) -> bool:
         """Whether a proof is waited for, to be granted by it."""

@@ -171,12 +171,12 @@ class BarrierChecks(Checks):
 
     def healthy(self, worker: BarrierWorker, since: float) -> bool:
         """Whether nothing has kept the worker from asking the service since then."""
-        process, follower = worker.process, self.ensemble.follower
+        process = worker.process
         wire = process.connection.wire
         if wire is None or not wire.open or not process.client.connected:
             return False
-        ends = (process.starved_until, worker.actor.held_until, self.world.late, follower.lags_until)
-        ends = (*ends, follower.cut_off_until, wire.heard_since(), wire.silent_until, wire.stalled_until)
+        ends = (process.starved_until, worker.actor.held_until, self.world.late, self.ensemble.amiss_until)
+        ends = (*ends, wire.heard_since(), wire.silent_until, wire.stalled_until)
         return max(*ends, process.connection.pipe.full_until) < since
 
 

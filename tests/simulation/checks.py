@@ -71,9 +71,11 @@ class Checks:
                 if ticket.state is not State.HELD:
                     continue
                 if ticket not in self.seen:
-                    self._granted(ticket, registry.lease.end)
-                if now >= registry.lease.end:
+                    self._granted(ticket, ticket.lease.end)
+                if now >= ticket.lease.end:
                     continue  # it says of itself that it is lost
+                if self.ensemble.sessions[ticket.session].expired:
+                    raise Violation(f"{ticket} is held, its lease runs, and its session is over at the server")
                 others = holders.setdefault(ticket.path, [])
                 for other in others:
                     if exclude(other, ticket) and not self.excused(other) and not self.excused(ticket):
@@ -103,7 +105,7 @@ class Checks:
         registry = process.session.registry
         if (
             registry.session == ticket.session
-            and self.world.now < registry.lease.end
+            and self.world.now < ticket.lease.end
             and self.chroot + ticket.node in self.ensemble.leader.nodes
         ):
             raise Violation(f"{ticket} is said to be lost, and is not")
@@ -131,11 +133,9 @@ class Checks:
     def expiring(self, state: SessionState) -> None:
         """No session ends at the server while its lease runs."""
         for process in self.processes:
-            registry = process.session.registry
-            if not process.alive or registry.session != state.number or self.world.now >= registry.lease.end:
-                continue
-            for ticket in registry.tickets.values():
-                if ticket.state is State.HELD and ticket.session == state.number:
+            for ticket in process.session.registry.tickets.values() if process.alive else ():
+                held = ticket.state is State.HELD and self.world.now < ticket.lease.end
+                if held and ticket.session == state.number:
                     raise Violation(f"{ticket} is held, its lease runs, and its session is over at the server")
 
     def strike(self, node: str) -> None:
@@ -148,12 +148,12 @@ class Checks:
 
     def _notice(self, process: Process, ticket: Ticket, began: float) -> None:
         """Look whether the process knows, as soon as it had the time for two heartbeats."""
-        wire, follower, now = process.connection.wire, self.ensemble.follower, self.world.now
-        within = process.session.timeout / 3 + 0.1
+        wire, now = process.connection.wire, self.world.now
+        within = process.session.timeout / 3 + 0.1 + 6 * self.ensemble.trip
         known = ticket.state is State.QUEUED and (not ticket.awaits or ticket.stirred)  # its thread will look
         if known or ticket.prefix not in process.session.registry.tickets or not process.alive:
             return
-        since = max(began, process.starved_until, self.world.late, follower.lags_until, follower.cut_off_until)
+        since = max(began, process.starved_until, self.world.late, self.ensemble.amiss_until)
         since = now if wire is None or not wire.open else max(since, wire.heard_since(), wire.silent_until)
         if now >= since + within:
             raise Violation(f"{ticket} was deleted {now - began:g} s ago, and its process does not know")
@@ -163,8 +163,8 @@ class Checks:
 
     def faults(self) -> bool:
         """Whether anything is kept from going on by a fault."""
-        now, follower = self.world.now, self.ensemble.follower
-        if max(follower.lags_until, follower.cut_off_until) > now:
+        now = self.world.now
+        if self.ensemble.amiss_until > now:
             return True
         if any(actor.held_until > now for actor in self.world.actors):
             return True
@@ -172,6 +172,7 @@ class Checks:
             wire, until = process.connection.wire, process.connection.pipe.full_until
             if wire is not None:
                 until = max(until, wire.stalled_until, wire.silent_until)
+                until = max(until, *(message[3] for message in (*wire.requests, *wire.answers)), 0.0)
             if process.alive and (until > now or not process.runs):
                 return True
         return False

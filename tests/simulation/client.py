@@ -135,6 +135,7 @@ class Connection:
     Attributes:
         wire: the present connection.
         down_until: no connection can be made before that time.
+        bound_until: no other server can be reached before that time.
         server: the server that it connects to next.
     """
 
@@ -145,7 +146,7 @@ class Connection:
         self.ensemble = process.ensemble
         self.server: Server = process.ensemble.leader
         self.wire: Wire | None = None
-        self.down_until = 0.0
+        self.down_until = self.bound_until = 0.0
         self.pipe = Pipe(self)
         self._sender: object = self.pipe
         self._socket = self
@@ -175,7 +176,10 @@ class Connection:
             self._xid += 1
             client._pending.append((request, answer, self._xid))
             self.world.messages += 1
-            wire.requests.append((self.world.messages, request, answer))
+            due = self.world.now + self.ensemble.trip
+            wire.requests.append((self.world.messages, request, answer, due))
+            if due > self.world.now:
+                self.world.at(due)
 
     def shutdown(self, _how: int) -> None:
         """Cut the connection from this side."""
@@ -219,7 +223,8 @@ class Connection:
                 self.server, session, client.last_zxid, timeout, lambda: self.process.stopped_until
             )
             if wire is None:
-                self.server = self.ensemble.leader
+                if world.now >= self.bound_until:
+                    self.server = self.ensemble.leader
                 world.sleep(RETRY)
         if isinstance(wire, str):
             return False
@@ -240,7 +245,7 @@ class Connection:
             if client._stopped.is_set():
                 self.process.on_close(wire.session)
                 return
-            _, what, message = wire.answers.popleft()
+            _, what, message, _ = wire.answers.popleft()
             self.world.say(f"gets {what}" if what != "cut" else "loses its connection")
             if message is None:
                 return
@@ -341,7 +346,13 @@ class Process:
                 return found
             routine = connection._connection_routine
             arrived = max(wire.stalled_until, wire.silent_until) <= world.now
-            if wire.answers and arrived and routine.listens and world.available(routine):
+            if (
+                wire.answers
+                and arrived
+                and wire.answers[0][3] <= world.now
+                and routine.listens
+                and world.available(routine)
+            ):
                 found.append((wire.answers[0][0], lambda: world.resume(routine)))
         elif not self.runs:
             return found

@@ -170,7 +170,7 @@ class CondChecks(Checks):
         for section in self.sections:
             ticket, process = section.ticket, section.worker.process
             registry = process.session.registry
-            if not process.alive or ticket.state is not State.HELD or self.world.now >= registry.lease.end:
+            if not process.alive or ticket.state is not State.HELD or self.world.now >= ticket.lease.end:
                 continue
             if ticket.prefix not in registry.tickets:
                 raise Violation(f"{section.worker.name} has a hold that nobody watches over: {ticket}")

@@ -3,10 +3,15 @@
 As in ZooKeeper, a change is decided by the leader, written to a log, and applied by each server in the log's order; a
 server answers reads from what it has applied, and keeps the watches of the sessions connected to it. What the
 contract tests ask of it is asked of a real server too.
+
+A third server, which has no clients, is the majority with whichever of the two leads. So the follower may be elected
+while the leader is alone and does not know: it goes on answering reads and syncs. The leader hears of a follower's
+sessions only with that one's answers to its pings; what comes before that, and the pings, may be late or lost.
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -29,6 +34,8 @@ from tests.simulation.world import Violation, World
 from zkconcurrent._kazoo import CreateContainer, ZnodeStat
 
 EPHEMERAL, SEQUENTIAL = 1, 2
+TICK = 1.0  # of the servers, in seconds: no timeout is below two
+PING = TICK / 2  # between two pings of the leader to its follower
 LAST = 2_147_483_647
 LOCAL = (GetData, GetChildren)  # what a server answers by itself
 
@@ -47,8 +54,9 @@ class Wire:
     Attributes:
         server: the one it goes to.
         session: the session it carries.
-        requests: on their way to the server, each with its turn on the network.
-        answers: on their way to the client: a function to be run by the client's connection thread.
+        timeout: as negotiated.
+        requests: on their way to the server, each with its turn on the network and when it arrives.
+        answers: on their way to the client: a function to be run by the client's connection thread; likewise.
         open: neither side has closed it.
         stalled_until: a black hole before that time.
         silent_until: its answers are under way before that time.
@@ -59,8 +67,9 @@ class Wire:
     def __init__(self, server: Server, session: SessionState, since: float, stopped_until: Callable[[], float]) -> None:
         self.server = server
         self.session = session
-        self.requests: deque[tuple[int, Any, Any]] = deque()
-        self.answers: deque[tuple[int, str, Any]] = deque()
+        self.timeout = session.timeout
+        self.requests: deque[tuple[int, Any, Any, float]] = deque()
+        self.answers: deque[tuple[int, str, Any, float]] = deque()
         self.open = True
         self.stalled_until = 0.0
         self.silent_until = 0.0
@@ -69,20 +78,26 @@ class Wire:
 
     def heard_since(self) -> float:
         """Return since when, or from when on, the leader hears of the session all the time."""
-        return max(self.since, self.stalled_until, self.server.cut_off_until, self.stopped_until())
+        return max(self.since, self.stalled_until, self.server.deaf_until, self.stopped_until())
 
 
 class SessionState:
     """A session, as the leader knows it.
 
     Attributes:
+        created: the timeout that it was created with, by which a new leader begins.
+        timeout: as the leader has last heard it.
         touched: when the leader last heard of it, while it does not hear of it all the time.
+        pending: when the follower heard of it, and when it will tell the leader.
+        expired: the leader has ended it.
     """
 
     def __init__(self, number: int, timeout: float) -> None:
         self.number = number
-        self.timeout = timeout
+        self.created = self.timeout = timeout
         self.touched = 0.0
+        self.pending: tuple[float, float] | None = None
+        self.expired = False
         self.wire: Wire | None = None
         self.closed = False
 
@@ -119,10 +134,17 @@ class Server:
         applied: how much of the log it has applied.
         lags_until: applies nothing by itself before that time.
         cut_off_until: has no word with its leader before that time.
+        alone_until: leads nobody before that time, and does not know.
+        stands_until: stands still before that time.
+        late_until: hears nothing of its leader before that time, but is heard.
+        limit: the longest timeout that it grants.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.alone_until = self.stands_until = self.late_until = 0.0
+        self.knows: set[int] = set()  # the sessions that lived when it was left alone
+        self.limit = 1e9
         self.nodes: dict[str, Znode] = {"/": Znode(b"", 0, 0.0, 0, False, None)}
         self.ephemerals: dict[int, dict[str, None]] = {}
         self.watches: dict[str, dict[Wire, None]] = {}
@@ -131,6 +153,16 @@ class Server:
         self.lags_until = 0.0
         self.cut_off_until = 0.0
 
+    @property
+    def deaf_until(self) -> float:
+        """Until when the leader hears of no session that is connected here."""
+        return max(self.cut_off_until, self.alone_until, self.stands_until, self.late_until)
+
+    @property
+    def amiss_until(self) -> float:
+        """Until when anything is wrong."""
+        return max(self.lags_until, self.deaf_until)
+
     def children(self, path: str) -> list[str]:
         """Return the names of the children; none where there is no node."""
         node = self.nodes.get(path)
@@ -138,12 +170,19 @@ class Server:
 
 
 class Ensemble:
-    """The service."""
+    """The service.
+
+    Attributes:
+        trip: how long a message takes between a client and a server.
+        on_proof: called once, when the follower has answered a create of a contender's, or a multi.
+    """
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.leader = Server("leader")
-        self.follower = Server("follower")
+        self.leader = Server("first server")  # until another is elected
+        self.follower = Server("second server")
+        self.trip = 0.0
+        self.on_proof: Callable[[], None] | None = None
         self.servers = (self.leader, self.follower)
         self.log: list[tuple[Any, ...]] = []
         self.gone: dict[str, tuple[int, int]] = {}  # when, in changes, each node was removed, and made
@@ -154,6 +193,11 @@ class Ensemble:
         self.on_answer: Callable[[Wire, Any], None] = lambda _, __: None  # after one was served
         self.wraps = False  # creates follow so fast on each other that numbers beyond the last are given
         self.ends = False  # numbers have been near their end
+
+    @property
+    def amiss_until(self) -> float:
+        """Until when anything is wrong with a server."""
+        return max(server.amiss_until for server in self.servers)
 
     # -- sessions ------------------------------------------------------------------------------------------------
 
@@ -166,21 +210,29 @@ class Ensemble:
             The connection; "expired"; or None when the server refuses: it knows less than the client has seen, or
             it has no leader.
         """
-        if server.cut_off_until > self.world.now or server.applied < seen:
+        now = self.world.now
+        unheard = max(server.cut_off_until, server.stands_until, server.late_until, self.leader.stands_until)
+        alone = server.alone_until > now
+        if unheard > now or server.applied < seen or (alone and session == 0):
             return None
+        timeout = min(timeout, server.limit)
         if session == 0:
             # The lowest byte is the session's; real ones are 64 bits too.
             state = SessionState((1 << 56) + len(self.sessions) + 1, timeout)
             self.sessions[state.number] = state
         else:
             state = self.sessions[session]
-            if state.closed:
+            if state.closed and not (alone and state.number in server.knows):
                 return "expired"
             if state.wire is not None:
                 self.close(state.wire)
-        wire = state.wire = Wire(server, state, self.world.now, stopped_until)
+            if not alone:
+                state.timeout = timeout
+        wire = state.wire = Wire(server, state, now, stopped_until)
+        wire.timeout = timeout
         self.wires.append(wire)
-        state.touched = self.world.now
+        if not alone:
+            state.touched, state.pending = now, None
         return wire
 
     def hears(self, state: SessionState) -> bool:
@@ -191,10 +243,35 @@ class Ensemble:
     def silence(self, state: SessionState) -> None:
         """Begin a time in which the leader does not hear of the session: call it before that is so."""
         wire, now = state.wire, self.world.now
+        self._hear(state)
         ping = state.timeout / 3  # how often kazoo sends one, so that the last may be that old
+        if wire is not None and wire.server is self.follower:
+            ping += PING  # and the leader may have heard of the one before
         if wire is not None and wire.open and wire.heard_since() + ping <= now:
-            state.touched = max(state.touched, now - ping)
+            self._touch(state, now - ping, wire.timeout)
         self._watch_over(state)
+
+    def _touch(self, state: SessionState, time: float, timeout: float) -> None:
+        if time >= state.touched:
+            state.touched, state.timeout = time, timeout
+
+    def _hear(self, state: SessionState) -> None:
+        """Have the leader hear what the follower has told it of the session by now."""
+        if state.pending is not None and state.pending[1] <= self.world.now and state.wire is not None:
+            self._touch(state, state.pending[0], state.wire.timeout)
+            state.pending = None
+
+    def _heard(self, wire: Wire) -> None:
+        """Take note of a request: the leader does so at once, the follower tells it with its answer to a ping."""
+        state, server, now = wire.session, wire.server, self.world.now
+        if server.alone_until > now:
+            return
+        if server is self.leader:
+            self._touch(state, now, wire.timeout)
+            return
+        self._hear(state)
+        if server.cut_off_until <= now:
+            state.pending = now, max((now // PING + 1) * PING, server.late_until, self.leader.stands_until)
 
     def _watch_over(self, state: SessionState) -> None:
         self.world.at(state.touched + state.timeout, lambda: self._look_at(state))
@@ -202,11 +279,19 @@ class Ensemble:
     def _look_at(self, state: SessionState) -> None:
         if state.closed or self.hears(state):
             return
+        if self.leader.stands_until > self.world.now:
+            self.world.at(self.leader.stands_until, lambda: self._look_at(state))
+            return
+        self._hear(state)
         if state.touched + state.timeout <= self.world.now:
-            self.on_expiry(state)
-            self.end_session(state)
+            self._expire(state)
         else:
             self._watch_over(state)
+
+    def _expire(self, state: SessionState) -> None:
+        self.on_expiry(state)
+        state.expired = True
+        self.end_session(state)
 
     def end_session(self, state: SessionState) -> None:
         """Expire a session: its nodes go, and its connection is closed."""
@@ -216,7 +301,8 @@ class Ensemble:
         self.world.say(f"{_name(state.number)} expires at the server")
         paths = list(self.leader.ephemerals.get(state.number, ()))
         self._commit(("close", state.number, paths))
-        if state.wire is not None:
+        # A server that does not hear of it keeps the connection.
+        if state.wire is not None and state.wire.server.deaf_until <= self.world.now:
             self.close(state.wire)
 
     def close(self, wire: Wire, served: int = 0) -> None:
@@ -231,11 +317,11 @@ class Ensemble:
         for request in wire.requests:
             self.world.say(f"{told(request[1])} of {_name(wire.session.number)} is lost")
         wire.requests.clear()
-        for _, what, _ in wire.answers:
-            self.world.say(f"{what} is lost")
+        for answer in wire.answers:
+            self.world.say(f"{answer[1]} is lost")
         wire.answers.clear()
         self.world.messages += 1
-        wire.answers.append((self.world.messages, "cut", None))
+        wire.answers.append((self.world.messages, "cut", None, self.world.now))
         for watching in (*wire.server.watches.values(), *wire.server.child_watches.values()):
             watching.pop(wire, None)
         self.wires.remove(wire)
@@ -244,19 +330,21 @@ class Ensemble:
 
     def can_serve(self, wire: Wire) -> bool:
         """Whether the request that is next on a connection can be served: it has arrived, and so has what it needs."""
-        now = self.world.now
-        if not wire.requests or wire.stalled_until > now:
+        now, server = self.world.now, wire.server
+        if not wire.requests or wire.requests[0][3] > now or max(wire.stalled_until, server.stands_until) > now:
             return False
-        return wire.server.cut_off_until <= now or isinstance(wire.requests[0][1], LOCAL)
+        request = wire.requests[0][1]
+        if server.alone_until > now:
+            return isinstance(request, (*LOCAL, Sync))
+        return max(server.cut_off_until, self.leader.stands_until) <= now or isinstance(request, LOCAL)
 
     def serve(self, wire: Wire) -> None:
         """Let the server take the next request of a connection."""
         if self.on_request(wire.requests[0][2]):
             return
-        _, request, answer = wire.requests.popleft()
+        _, request, answer, _ = wire.requests.popleft()
         state = wire.session
-        if wire.server.cut_off_until <= self.world.now:
-            state.touched = self.world.now
+        self._heard(wire)
         error: Exception | None = None
         value: Any = None
         try:
@@ -269,11 +357,20 @@ class Ensemble:
         if self.world.trace is not None:
             what = f"{told(request)}: {type(error).__name__ if error else _shorten(value)}"
         self.world.say(f"{wire.server.name} serves {_name(state.number)}: {what}")
-        self.world.messages += 1
-        wire.answers.append(
-            (self.world.messages, f"the answer to {what}", (request, answer, value, error, wire.server.applied))
-        )
+        self._send(wire, f"the answer to {what}", (request, answer, value, error, wire.server.applied))
         self.on_answer(wire, answer)
+        proof = error is None and type(request) in (Create2, Transaction)
+        if self.on_proof is not None and proof and wire.server is self.follower:
+            act, self.on_proof = self.on_proof, None
+            act()
+
+    def _send(self, wire: Wire, what: str, message: Any) -> None:
+        """Send something to a client."""
+        self.world.messages += 1
+        due = self.world.now + self.trip
+        wire.answers.append((self.world.messages, what, message, due))
+        if self.trip:
+            self.world.at(due)
 
     def _answer(self, wire: Wire, request: Any) -> Any:
         server, session = wire.server, wire.session
@@ -305,15 +402,16 @@ class Ensemble:
             self._catch_up(server)
             return stat
         if isinstance(request, Delete):
-            self._delete(path)
+            self._delete(path, request.version)
             self._catch_up(server)
             return True
         if isinstance(request, Transaction):
             results = self._multi(session, request.operations)
             self._catch_up(server)
             return results
-        self._catch_up(server)
         if isinstance(request, Sync):
+            if server.alone_until <= self.world.now:
+                self._catch_up(server)
             return path
         raise Violation(f"the simulated server does not know {request!r}")
 
@@ -328,7 +426,7 @@ class Ensemble:
                 error = kazoo_errors.NoNodeError()
             elif isinstance(each, Create) and each.path in nodes:
                 error = kazoo_errors.NodeExistsError()
-            elif isinstance(each, SetData | CheckVersion) and each.version not in (-1, nodes[each.path].version):
+            elif not isinstance(each, Create) and each.version not in (-1, nodes[each.path].version):
                 error = kazoo_errors.BadVersionError()
             elif isinstance(each, Delete):
                 if not gone.issuperset(f"{each.path}/{name}" for name in nodes[wanted].children):
@@ -379,10 +477,12 @@ class Ensemble:
         self._commit(("set", request.path, request.data))
         return node.stat()
 
-    def _delete(self, path: str) -> None:
+    def _delete(self, path: str, version: int = -1) -> None:
         node = self.leader.nodes.get(path)
         if node is None:
             raise kazoo_errors.NoNodeError
+        if version not in (-1, node.version):
+            raise kazoo_errors.BadVersionError
         if node.children:
             raise kazoo_errors.NotEmptyError
         self._commit(("delete", path))
@@ -392,9 +492,8 @@ class Ensemble:
     def _commit(self, change: tuple[Any, ...]) -> None:
         self.log.append(change)
         self._apply(self.leader)
-        follower, now = self.follower, self.world.now
-        if follower.lags_until <= now and follower.cut_off_until <= now:
-            self._catch_up(follower)
+        if self.follower.amiss_until <= self.world.now:
+            self._catch_up(self.follower)
 
     def _catch_up(self, server: Server) -> None:
         while server.applied < len(self.log):
@@ -402,8 +501,103 @@ class Ensemble:
 
     def recover(self) -> None:
         """Let the follower catch up, if nothing keeps it back any more."""
-        if max(self.follower.lags_until, self.follower.cut_off_until) <= self.world.now:
+        if self.follower.amiss_until <= self.world.now:
             self._catch_up(self.follower)
+            self._close_ended()
+
+    def _close_ended(self) -> None:
+        for wire in list(self.wires):
+            if wire.session.closed and wire.server.deaf_until <= self.world.now:
+                self.close(wire)
+
+    # -- what befalls servers ------------------------------------------------------------------------------------
+
+    def _deafen(self, server: Server) -> None:
+        for wire in self.wires:
+            if wire.server is server:
+                self.silence(wire.session)
+
+    def _delay_touches(self, time: float) -> None:
+        """Have the leader hear no sooner what the follower has not told it yet."""
+        for state in self.sessions.values():
+            if state.pending is not None:
+                state.pending = state.pending[0], max(state.pending[1], time)
+
+    def cut_off(self, length: float) -> bool:
+        """Cut the follower off from its leader; False if it leads alone."""
+        follower, now = self.follower, self.world.now
+        if follower.alone_until > now:
+            return False
+        self._deafen(follower)
+        self._delay_touches(math.inf)  # they are lost
+        follower.cut_off_until = now + length
+        self.world.say(f"the follower is cut off for {length:g}")
+        self.world.at(follower.cut_off_until, self.recover)
+        return True
+
+    def be_late(self, length: float) -> bool:
+        """Let the follower hear late of its leader, which goes on hearing its requests."""
+        follower, now = self.follower, self.world.now
+        if follower.amiss_until > now:
+            return False
+        self._deafen(follower)
+        self._delay_touches(now + length)
+        follower.late_until = now + length
+        self.world.say(f"the follower hears its leader {length:g} late")
+        for wire in self.wires:
+            if wire.server is follower:
+                wire.silent_until = max(wire.silent_until, follower.late_until)
+        self.world.at(follower.late_until, self.recover)
+        return True
+
+    def stand_still(self, length: float, ends_first: bool) -> bool:
+        """Let the leader stand still; then it may end sessions first, and look what has come after that."""
+        leader = self.leader
+        if max(leader.stands_until, self.follower.alone_until) > self.world.now:
+            return False
+        for wire in self.wires:
+            self.silence(wire.session)
+        self._delay_touches(self.world.now + length)
+        leader.stands_until = self.world.now + length
+        self.world.say(f"the {leader.name}, which leads, stands still for {length:g}")
+
+        def goes_on() -> None:
+            for state in list(self.sessions.values()):
+                if ends_first and not state.closed and state.touched + state.timeout <= self.world.now:
+                    self._expire(state)
+            self.recover()
+
+        self.world.at(leader.stands_until, goes_on)
+        return True
+
+    def usurp(self, length: float) -> bool:
+        """Have the follower elected, while its leader is alone for a while and does not know."""
+        old, new, now = self.leader, self.follower, self.world.now
+        if max(old.amiss_until, new.amiss_until) > now:
+            return False
+        for wire in list(self.wires):
+            self.silence(wire.session)
+        self.world.say(f"the {new.name} is elected; the {old.name} is alone for {length:g}")
+        self._catch_up(new)
+        for wire in list(self.wires):
+            if wire.server is new:
+                self.close(wire)
+        old.alone_until = now + length
+        old.knows = {state.number for state in self.sessions.values() if not state.closed}
+        self.leader, self.follower = new, old
+        for state in self.sessions.values():
+            if not state.closed:
+                state.touched, state.timeout, state.pending = now, state.created, None
+                self._watch_over(state)
+
+        def finds_out() -> None:
+            for wire in list(self.wires):
+                if wire.server is old:
+                    self.close(wire)
+            self.recover()
+
+        self.world.at(old.alone_until, finds_out)
+        return True
 
     def _apply(self, server: Server) -> None:
         change = self.log[server.applied]
@@ -444,8 +638,7 @@ class Ensemble:
             self._tell_one(wire, path, what)
 
     def _tell_one(self, wire: Wire, path: str, what: str) -> None:
-        self.world.messages += 1
-        wire.answers.append((self.world.messages, f"event: {path} {what}", (path, what)))
+        self._send(wire, f"event: {path} {what}", (path, what))
 
     # -- operators and the server's own chores -------------------------------------------------------------------
 

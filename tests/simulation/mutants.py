@@ -94,20 +94,21 @@ def _changed(where: str, edits: list[Edit]) -> Iterator[tuple[Any, str, Any]]:
                 yield other, name, made[name]
 
 
-def _one(name: str, where: str, old: str, new: str, *more: tuple[str, str, str]) -> Mutant:
+def one(name: str, where: str, old: str, new: str, *more: tuple[str, str, str]) -> Mutant:
+    """Return a mutant of one change, or of more."""
     return Mutant(name, (Edit(where, old, new), *(Edit(*each) for each in more)))
 
 
 MUTANTS = [
     # Queueing and its lost answers.
-    _one(
+    one(
         "blind retry of create",
         "_driver:Driver._request",
         "if isinstance(steps[i], Create | Set | Multi):",
         "if False:",
     ),
     # Each of these lines alone keeps a node of an older session, seen at a server that lags, from being adopted.
-    _one(
+    one(
         "a node of an older session is adopted: no ephemeralOwner check",
         "_recipes.queue:find",
         " or node.session != ticket.session",
@@ -119,82 +120,82 @@ MUTANTS = [
             "            raise SessionExpired",
             "if ticket is not None and present is not None:\n            ticket.session = present",
         ),
-        ("_registry:Registry.grant", "if now >= self.lease_end:", "if False:"),
+        ("_registry:Registry.grant", "if not ticket.lease.believed(now):", "if False:"),
     ),
-    _one(
+    one(
         "a create that slips into the next session is taken for one of its own",
         "_session:Session.made",
         "if slipped_into != ticket.session:",
         "if False:",
     ),
-    _one(
+    one(
         "a create that slipped into the next session is not undone",
         "_registry:Registry.slipped",
         "self.deletes[ticket.prefix] = ticket",
         "pass",
     ),
-    _one(
+    one(
         "found: a create that may have slipped into the next session is not looked for there",
         "_session:Session.made",
         "slipped_into = self.registry.session  # if at all",
         "slipped_into = ticket.session",
         # Either of the two finds it.
-        ("_heartbeat:Heartbeat.beat", "and now >= self._in_doubt_until", ""),
+        ("_session:Session.made", "self.heartbeat.doubt(ticket.path)", "pass"),
     ),
-    _one(
+    one(
         "no clean-up on timeout",
         "_recipes.queue:acquire",
         "except BaseException:\n            yield Discard(ticket)",
         "except BaseException:",
     ),
-    _one(
+    one(
         "no clean-up on an interrupt",
         "_recipes.queue:acquire",
         "except BaseException:\n            yield Discard(ticket)",
         "except BaseException:",
         ("_base:LockFace._take", "driver.abandon()", "pass"),
     ),
-    _one(
+    one(
         "a node whose name was never learned is not looked for",
         "_deletes:Deletes._find",
         "session.link.sync(ticket.path, Callback(lambda _: None))",
         "return self._gone(ticket)",
     ),
     # Waiting.
-    _one(
+    one(
         "the end of the node ahead is taken for a grant, without a new listing",
         "_session:Session.on_event",
-        "self.registry.stir(event.path)",
+        "self.post(partial(self.registry.stir, event.path))",
         "for waiter in self.registry._awaiting.get(event.path, ()):\n"
-        "            waiter.handed = True\n"
-        "        self.registry.stir(event.path)",
+        "        waiter.handed = True\n"
+        "    self.post(partial(self.registry.stir, event.path))",
     ),
-    _one(
+    one(
         "any wake-up is taken for a grant",
         "_driver:Driver._wait_gone",
         "return ticket.handed",
         "return True",
     ),
-    _one(
+    one(
         "no wake-up after the watches were dropped",
         "_registry:Registry.stir",
         "list(self._awaiting) if node is None",
         "[] if node is None",
     ),
-    _one(
+    one(
         "the first in the queue is watched, not the nearest ahead",
         "_rules:blockers",
         "its >= nearest_key",
         "its < nearest_key",
     ),
-    _one(
+    one(
         "the answer to a watching read is not looked at: the node ahead may be gone already",
         "_driver:Driver._wait_gone",
         "if answer.error is not None:",
         "if False:",
         ("_driver:Driver._wait_gone", "else:\n            while", "if True:\n            while"),
     ),
-    _one(
+    one(
         "the timer starts anew at each wake-up",
         "_driver:Driver._park",
         "woken = bool(self._event.wait(max(0.0, until - self.session.now())))",
@@ -203,141 +204,122 @@ MUTANTS = [
         "    if woken and self._until is not None:\n"
         "        self._until += self.session.now() - began",
     ),
-    _one(
+    one(
         "a queued node that is deleted is not missed",
         "_registry:Registry.missing",
         "ticket.stir()  # its",
         "pass  # its",
     ),
     # Local hand-over, without each of its conditions.
-    _one(
+    one(
         "local hand-over: whatever the waiter's session",
         "_registry:Registry.grant",
         "ticket.session != self.session or ",
         "",
+        ("_registry:Registry.grant", "ticket.lease.believed(now)", "self.lease.believed(now)"),
         ("_registry:Registry.hand_over", "if waiter.session == ticket.session == self.session:", "if True:"),
     ),
-    _one(
+    one(
         "local hand-over: although the releaser's hold was lost",
         "_base:LockFace._leave",
         "except LockLostError:\n",
         "except LockLostError:\n        self._session.registry.hand_over(hold.ticket)\n",
         ("_registry:Registry.hand_over", "== self.session:", "== ticket.session:"),
-        ("_registry:Registry.grant", "if now >= self.lease_end:", "if now >= self.lease_end and not ticket.handed:"),
+        (
+            "_registry:Registry.grant",
+            "if not ticket.lease.believed(now):",
+            "if not (ticket.lease.believed(now) or ticket.handed):",
+        ),
     ),
-    _one(
+    one(
         "local hand-over: the lease is not checked",
         "_registry:Registry.grant",
-        "if now >= self.lease_end:",
-        "if now >= self.lease_end and not ticket.handed:",
+        "if not ticket.lease.believed(now):",
+        "if not (ticket.lease.believed(now) or ticket.handed):",
     ),
-    _one(
+    one(
         "local hand-over: to whoever of ours waits, not only to the next",
         "_registry:Registry.hand_over",
         "list(self._awaiting.get(ticket.node, ()))",
         "[one for some in self._awaiting.values() for one in some if one.path == ticket.path]",
     ),
     # Losses.
-    _one(
+    one(
         "a release after a loss frees a newer hold",
         "_lock:Lock._own",
         "self._mine() or self._newest()",
         "self._newest()",
     ),
-    _one(
+    one(
         "a release does not look at the clock",
         "_base:LockFace._check",
         "self._session.check_lease()",
         "pass",
     ),
-    _one(
+    one(
         "a hold lost by our clock leaves its node",
         "_registry:Registry.expire_lease",
         "self.deletes[ticket.prefix] = ticket",
         "pass",
     ),
-    _one(
+    one(
         "a held node that is deleted is not missed",
         "_registry:Registry.missing",
         "self._lose(ticket)  # an operator",
         "pass  # an operator",
     ),
-    _one(
+    one(
         "holds survive their session",
         "_registry:Registry.ended",
         "self._lose(ticket)",
         "pass",
-        ("_registry:Registry.opened", "self.lease_end = 0.0", "pass"),
+        ("_lease:Lease.ended", "self._ended = True", "pass"),
     ),
-    _one(
+    one(
         "nobody is told of a loss",
         "_place:Place.tell_lost",
         "hold.loss.tell()",
         "pass",
     ),
-    _one(
-        "the lease is as long as the session's timeout and a quarter",
-        "_registry:Registry.opened",
-        "0.75 * timeout",
-        "1.25 * timeout",
-    ),
-    _one(
-        "the lease runs from when the answer came",
-        "_session:Session.renewed",
-        "self.registry.renewed(sent)",
-        "self.registry.renewed(self.clock())",
-        ("_heartbeat:Heartbeat._send", "session.registry.renewed(now)", "session.registry.renewed(session.clock())"),
-    ),
-    _one(
-        "the heartbeat only reads",
-        "_heartbeat:Heartbeat._send",
-        'link.sync("/", Callback(synced))',
-        "pass",
-        (
-            "_heartbeat:Heartbeat._send",
-            "link.ephemerals(Callback(listed))",
-            "link.ephemerals(Callback(lambda answer: (synced(answer), listed(answer))))",
-        ),
-    ),
     # Deletes.
-    _one(
+    one(
         "a delete whose answer was lost is forgotten",
         "_deletes:Deletes._try_again",
         "self.in_flight.pop(ticket.prefix, None)",
         "self._gone(ticket)",
     ),
-    _one(
+    one(
         "a delete is sent once",
         "_deletes:Deletes.repeat",
         "self._delete(ticket)",
         "pass",
     ),
-    _one(
+    one(
         "a release while disconnected is forgotten",
         "_deletes:Deletes.send",
         "self._wake_keeper()",
         "self._session.registry.gone(ticket)",
     ),
     # Bugs that this simulation has found.
-    _one(
+    one(
         "found: an interrupted release forgets the hold",
         "_base:LockFace._give_up",
         "if hold.alive:  # interrupted before anything was done",
         "if False:",
     ),
-    _one(
+    one(
         "found: the patience of clean-ups adds up",
         "_driver:await_gone",
         "until = now if deadline is None else min(now, deadline)",
         "until = now",
     ),
-    _one(
+    one(
         "found: a session that ends just before Begin",
         "_driver:Driver._begin",
         ", contextlib.suppress(SessionExpired):",
         ":",
     ),
-    _one(
+    one(
         "found: an interrupted settling is counted twice",
         "_base:LockFace._leave",
         "if hold.depth > 1:\n            hold.depth -= 1\n        else:\n            self._place.drop(hold)",

@@ -9,12 +9,13 @@ import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from typing import Any, TypeVar
 from unittest.mock import patch
 
 from tests.simulation.checks import Checks
 from tests.simulation.client import Process
-from tests.simulation.ensemble import Ensemble, SessionState
+from tests.simulation.ensemble import TICK, Ensemble, Server, SessionState
 from tests.simulation.schedule import LAST, LENGTHS, TIMEOUT, Deviation, Schedule
 from tests.simulation.workload import Worker
 from tests.simulation.world import CALM, Actor, Violation, World
@@ -51,6 +52,7 @@ class Run:
         self.world = World()
         self.world.trace = [] if trace else None
         self.ensemble = Ensemble(self.world)
+        self.ensemble.trip = schedule.round_trip / 2
         self.ensemble._commit(("create", CHROOT, b"", 0.0, 0, False, None))
         self.processes = [
             Process(self.world, self.ensemble, "abc"[n], n + 1, TIMEOUT) for n in range(len(schedule.threads))
@@ -234,16 +236,45 @@ class Run:
         self.world.say(f"the follower lags for {LENGTHS[it.length]:g}")
         self.world.at(follower.lags_until, self.ensemble.recover)
 
-    def _cut_off(self, it: Deviation) -> None:
-        """Cut the follower off from its leader."""
-        follower = self.ensemble.follower
-        for wire in self.ensemble.wires:
-            if wire.server is follower:
-                self.ensemble.silence(wire.session)
+    def _bind(self, server: Server, length: float) -> None:
+        """Let the clients of a server reach no other for a while."""
+        for process in self.processes:
+            if process.connection.server is server:
+                process.connection.bound_until = self.world.now + length
+
+    def _cut_off(self, it: Deviation) -> bool | None:
+        """Cut the follower off from its leader: now, or with its clients as soon as a write of theirs is answered."""
         length = LENGTHS[4 + it.length % 5]
-        follower.cut_off_until = self.world.now + length
-        self.world.say(f"the follower is cut off for {length:g}")
-        self.world.at(follower.cut_off_until, self.ensemble.recover)
+        if it.which % 2:
+            return self.ensemble.cut_off(length)
+        self.ensemble.on_proof = partial(self._cut_off_with_clients, length)
+        return None
+
+    def _cut_off_with_clients(self, length: float) -> None:
+        if self.ensemble.cut_off(length):
+            self._bind(self.ensemble.follower, length)
+
+    def _hear_late(self, it: Deviation) -> bool:
+        """Let the follower hear its leader late; then, maybe, cut it off as soon as a write of its client is taken."""
+        if it.which % 2:
+            self.ensemble.on_proof = partial(self._cut_off_with_clients, 14.0)
+        return self.ensemble.be_late(LENGTHS[1 + it.length % 5])
+
+    def _stand_still(self, it: Deviation) -> bool:
+        """Let the leader stand still."""
+        return self.ensemble.stand_still(LENGTHS[it.length], bool(it.which % 2))
+
+    def _usurp(self, it: Deviation) -> bool:
+        """Have the follower elected, while its leader goes on alone, maybe with its clients."""
+        length = LENGTHS[4 + it.length % 5] if it.which else 0.0
+        usurped = self.ensemble.usurp(length)
+        if usurped and it.which % 2:
+            self._bind(self.ensemble.follower, length)
+        return usurped
+
+    def _limit(self, it: Deviation) -> None:
+        """Have a server grant shorter timeouts, to those who connect from now on."""
+        self.ensemble.servers[it.which % 2].limit = 2 * TICK if it.length % 2 else 5.0
 
     def _stop(self, it: Deviation) -> bool | None:
         """Stop a process for a while (SIGSTOP)."""
@@ -370,9 +401,7 @@ def _heard(run: Run) -> Iterator[None]:
         hold = lock._mine()
         run.world.hear("Release" if hold is None or hold.depth == 1 else "ReleaseOneLevel")
         hold = lock._own()
-        lost = hold is not None and (
-            hold.ticket.state is State.LOST or run.world.now >= lock._session.registry.lease.end
-        )
+        lost = hold is not None and (hold.ticket.state is State.LOST or run.world.now >= hold.ticket.lease.end)
         next(releases[kind] for kind in type(lock).__mro__ if kind in releases)(lock)
         if lost:
             raise Violation(f"the release of {hold} is silent, and it was lost")

@@ -8,7 +8,8 @@ from typing import NamedTuple
 from tests.simulation.workload import Visit
 
 TIMEOUT = 6.0  # of the sessions, in seconds
-LENGTHS = (0.0, 0.05, 0.3, 1.0, 2.5, 4.4, 4.6, 6.5, 14.0)  # around the heartbeat, the lease and the timeout
+LENGTHS = (0.0, 0.05, 0.3, 1.0, 2.5, 4.4, 5.8, 6.5, 14.0)  # around the heartbeat, the lease and the timeout
+ROUND_TRIPS = (0.06, 0.15, 0.3)  # in seconds
 LAST = 2_147_483_647
 
 
@@ -37,10 +38,12 @@ class Schedule(NamedTuple):
     Attributes:
         threads: of each process, of each of its threads, when it starts and its visits.
         deviations: in their order.
+        round_trip: between clients and servers, in seconds.
     """
 
     threads: list[list[tuple[float, list[Visit]]]]
     deviations: list[Deviation]
+    round_trip: float = 0.0
 
     def __str__(self) -> str:
         lines = [
@@ -48,6 +51,8 @@ class Schedule(NamedTuple):
             for p, process in enumerate(self.threads)
             for t, (start, visits) in enumerate(process)
         ]
+        if self.round_trip:
+            lines.append(f"round trip {self.round_trip:g}")
         return "\n".join([*lines, *map(str, self.deviations)])
 
 
@@ -61,7 +66,11 @@ KINDS = {
     "stall": 5,
     "clog": 2,
     "lag": 6,
-    "cut_off": 3,
+    "cut_off": 6,
+    "hear_late": 3,
+    "stand_still": 3,
+    "usurp": 5,
+    "limit": 2,
     "stop": 5,
     "kill": 2,
     "interrupt": 7,
@@ -95,7 +104,47 @@ def random_schedule(random: Random) -> Schedule:
         )
         for _ in range(random.randint(2, 24))
     ]
-    return Schedule(threads, deviations)
+    return Schedule(threads, deviations, random.choice((0.0,) * 5 + ROUND_TRIPS))
+
+
+# What a lease is about.
+LEASE_KINDS = {
+    "usurp": 6,
+    "cut_off": 6,
+    "hear_late": 4,
+    "stand_still": 4,
+    "limit": 2,
+    "stop": 3,
+    "cut": 3,
+    "stall": 2,
+    "late": 1,
+    "turn": 2,
+    "strike": 1,
+}
+
+
+def lease_schedule(random: Random) -> Schedule:
+    """Draw one in which locks are held for long, some after nothing was asked for a while, and little is shared."""
+    threads = [
+        [(random.choice((0.0, 0.0, 3.0, 7.0)), [_stay(random) for _ in range(random.randint(1, 2))])] for _ in range(2)
+    ]
+    kinds, weights = list(LEASE_KINDS), list(LEASE_KINDS.values())
+    deviations = [
+        Deviation(
+            int(random.expovariate(1 / random.choice((3, 15, 60)))) + 1,
+            random.choices(kinds, weights)[0],
+            random.randrange(8),
+            random.randrange(len(LENGTHS)),
+        )
+        for _ in range(random.randint(2, 8))
+    ]
+    if random.random() < 0.4:
+        deviations.insert(0, Deviation(1, "limit", random.randrange(8), random.randrange(len(LENGTHS))))
+    return Schedule(threads, deviations, random.choice((0.0,) * 5 + ROUND_TRIPS))
+
+
+def _stay(random: Random) -> Visit:
+    return Visit(random.choice(("/app/l", "/app/l", "/app/m")), stay=random.choice((1.0, 7.0, 14.0)))
 
 
 def _visit(random: Random, inner: bool = False) -> Visit:

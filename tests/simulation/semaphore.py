@@ -118,9 +118,8 @@ class User(Worker):
             self._lend(semaphore, sections[0])
         while held := self._held(semaphore):
             n = len(held) if use.leave == "all" else 1
-            lease_end = self.process.session.registry.lease.end
             first = semaphore._mine()
-            lost = first is not None and (first.ticket.state is State.LOST or self.world.now >= lease_end)
+            lost = first is not None and (first.ticket.state is State.LOST or self.world.now >= first.ticket.lease.end)
             self.world.say(f"releases {n}")
             self.world.hear("Release")
             try:
@@ -167,9 +166,12 @@ class PermitChecks(Checks):
         out = [
             ticket
             for process in self.processes
-            if process.alive and self.world.now < process.session.registry.lease.end
+            if process.alive
             for ticket in process.session.registry.tickets.values()
-            if ticket.state is State.HELD and ticket.path == LEASES and CHROOT + ticket.node not in self.struck
+            if self.world.now < ticket.lease.end
+            and ticket.state is State.HELD
+            and ticket.path == LEASES
+            and CHROOT + ticket.node not in self.struck
         ]
         if len(out) > VALUE and len(out) > self._value():
             raise Violation(f"{len(out)} permits are out, of {self._value()}: {out}")

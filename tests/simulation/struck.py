@@ -199,12 +199,7 @@ class StruckRun(Run):
 
     def isolate(self, length: float) -> None:
         """Cut the follower off from its leader."""
-        follower = self.ensemble.follower
-        for wire in self.ensemble.wires:
-            if wire.server is follower:
-                self.ensemble.silence(wire.session)
-        follower.cut_off_until = self.world.now + length
-        self.world.at(follower.cut_off_until, self.ensemble.recover)
+        self.ensemble.cut_off(length)
 
     def lag(self, length: float) -> None:
         """Let the follower lag."""

@@ -11,6 +11,7 @@ from zkconcurrent._base import LockFace
 from zkconcurrent._driver import UNANSWERED
 from zkconcurrent._errors import ClientError, LockLostError, SequenceExhaustedError
 from zkconcurrent._lock import Lock
+from zkconcurrent._ops import NoNode
 from zkconcurrent._place import Hold
 from zkconcurrent._registry import State, Ticket
 from zkconcurrent._rlock import RLock
@@ -275,5 +276,7 @@ class Worker:
 
     def _check_lost(self, lock: LockFace, section: Section) -> None:
         self.world.say(f"is told that its hold on {lock.path} is lost")
-        if section.ticket.state is not State.LOST:
+        ticket = section.ticket
+        taken = isinstance(ticket.refusal, NoNode) and self.checks.chroot + ticket.node in self.checks.struck
+        if ticket.state is not State.LOST and not taken:
             raise Violation(f"{section.ticket} is said to be lost, and is not")

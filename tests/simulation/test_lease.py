@@ -1,0 +1,200 @@
+"""The lease in random histories: it never outlives its session, each weaker rule is found, and how long it lasts."""
+
+from __future__ import annotations
+
+import math
+import time
+from random import Random
+from unittest.mock import patch
+
+import pytest
+
+from tests.simulation.lease import READ, TICK, WRITE, History, Plan, Request, history
+from tests.simulation.mutants import Mutant, one, seeded
+from tests.simulation.run import TIMES
+from tests.simulation.world import Violation
+from zkconcurrent._lease import MARGIN
+
+HISTORIES = 3000
+FURTHEST = 20_000
+STRIKES = {"cut off", "usurped", "crashed", "reconnected"}
+
+
+def test_the_lease_never_outlives_the_session(simulated: list[str]) -> None:
+    """Whatever is late, stands still, is cut off or elects another leader: others get in after the lease has ended."""
+    began, ended, closest = time.perf_counter(), 0, math.inf
+    happened: set[str] = set()
+    for seed in range(HISTORIES * TIMES):
+        it = history(seed)
+        ended += it.happened["ended"]
+        closest = min(closest, it.closest)
+        happened.update(it.happened)
+    speed = HISTORIES * TIMES / (time.perf_counter() - began)
+    simulated.append(
+        f"{HISTORIES * TIMES:,} histories of a lease, {speed:,.0f} a second: in {ended:,} the session ended, the lease "
+        f"by {max(0.0, closest):.3f} T before it at least"
+    )
+    assert happened >= STRIKES
+    assert ended > HISTORIES * TIMES / 4
+    assert closest < MARGIN / 2, "the histories are too kind to tell"
+
+
+# Each weaker rule, by what it leaves out.
+MUTANTS = [
+    one("a sync proves what a write does", "_lease:Lease.answered", "if write and (", "if ("),
+    one(
+        "the first rule: whatever is answered, and three quarters of the timeout",
+        "_lease:Lease.answered",
+        "if write and (",
+        "if (",
+        ("_lease:Lease.answered", "proved(sent, reversed(self._log), self._connected, self.gap)", "sent"),
+        ("_lease:Lease._set_end", "(1 - self._margin)", "0.75"),
+    ),
+    one(
+        "a write counts from its own sending", "_lease:proved", "return max(each.sent, connected)", "return write_sent"
+    ),
+    one(
+        "a write counts from its own sending: the first",
+        "_lease:proved",
+        "    return connected",
+        "    return write_sent",
+    ),
+    one(
+        "no X: q was answered a gap before the write was sent",
+        "_lease:proved",
+        "x: Exchange | None = None",
+        "x: Exchange | None = Exchange(write_sent, write_sent)",
+    ),
+    one("X may be answered after the write was sent", "_lease:proved", "if each.answered < write_sent:", "if True:"),
+    one(
+        "q counts from its answer",
+        "_lease:proved",
+        "return max(each.sent, connected)",
+        "return max(each.answered, connected)",
+    ),
+    one("the gap is less than half a tick", "_lease:Lease.opened", "TICK_GAP * self._tick", "0.4 * self._tick"),
+    one(
+        "the gap is less than half a tick, of an unknown tick",
+        "_lease:Lease.opened",
+        "GAP * timeout if",
+        "0.2 * timeout if",
+    ),
+    one("the timeout grows on a reconnect", "_lease:Lease.opened", "min(self.timeout, timeout)", "timeout"),
+    one(
+        "a connection is proof enough",
+        "_lease:Lease.opened",
+        "self._set_end()",
+        "self.heard = max(self.heard, connected)\n    self._set_end()",
+    ),
+    one("no margin for clocks", "_lease:Lease._set_end", "(1 - self._margin)", "1"),
+]
+
+
+def first_found() -> int:
+    """Return the first seed whose history fails."""
+    for seed in range(FURTHEST):
+        try:
+            history(seed)
+        except Violation:
+            return seed
+    raise AssertionError(f"{FURTHEST} histories do not find it")
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_weaker_rules_are_found(mutant: Mutant, simulated: list[str]) -> None:
+    """The same histories find each weaker rule."""
+    with seeded(mutant):
+        seed = first_found()
+    simulated.append(f"{mutant.name:75} {seed + 1:5} histories")
+    history(seed)
+
+
+def test_an_error_proves_nothing() -> None:
+    """A write that fails is no proof: a leader answers it without a vote."""
+
+    def take(it: History, request: Request) -> None:
+        if request.kind is not READ:
+            it.lease.answered(request.stamp, it.clock(it.now), write=request.kind is WRITE)
+
+    with patch.object(History, "take", take):
+        seed = first_found()
+    history(seed)
+
+
+def test_an_observer_of_a_learner_is_not_covered() -> None:
+    """A session heard of by an observer that learns from another learner takes two pings: no gap makes up for that."""
+    with pytest.raises(Violation):
+        for seed in range(FURTHEST):
+            history(seed, chained=True)
+
+
+class Calm(History):
+    """A history without faults, or with one outage.
+
+    Attributes:
+        gaps: when the lease had run out before it was proved again.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(Random(1), plan)
+        self.gaps: list[float] = []
+        self.connect(self.voters[1])
+        self.at(0.01, self.client, self.keep)
+
+    def take(self, request: Request) -> None:
+        """Look whether the lease has run out."""
+        if 0 < self.lease.end <= self.clock(self.now):
+            self.gaps.append(self.now)
+        super().take(request)
+
+    def outage(self, begin: float, length: float) -> bool:
+        """Cut the client off for a while; return whether the lease has survived it."""
+        self.holding = True
+        self.at(begin, self.client, self._out, length)
+        self.run(begin + 2 * self.plan.timeout)
+        return not self.gaps and self.runs
+
+    def _out(self, length: float) -> None:
+        assert self.conn is not None
+        self._cut(self.conn.up, length)
+        self._cut(self.conn.down, length)
+
+
+@pytest.mark.parametrize("tick", [None, TICK], ids=["tick unknown", "tick known"])
+@pytest.mark.parametrize("timeout", [4.0, 10.0])
+def test_nothing_is_lost_in_calm(timeout: float, tick: float | None) -> None:
+    """The lease of a client that holds and does nothing never runs out; nor do holds that begin after idleness wait."""
+    it = Calm(Plan(timeout, tick, delay=0.01, jitter=0.01, faults=False))
+    it.run(3.1 * timeout)
+    assert not it.runs
+    it.hold(True)
+    it.run(3.1 * timeout + 0.1)
+    assert it.lease.believed(it.now)
+    it.gaps.clear()
+    it.run(20 * timeout)
+    assert it.runs
+    assert not it.gaps
+
+
+@pytest.mark.parametrize(
+    ("tick", "survives"),
+    [(None, 4 / 9 - MARGIN), (TICK, 0.5 - MARGIN)],
+    ids=["tick unknown", "tick known"],
+)
+def test_an_outage_that_is_survived(tick: float | None, survives: float, simulated: list[str]) -> None:
+    """A hold survives an outage of this part of the timeout, whenever it begins; hardly a longer one."""
+    timeout, began = 10.0, 30.0
+
+    def most(begin: float) -> float:
+        least, most = 0.0, 1.0
+        while most - least > 0.001:
+            length = (least + most) / 2
+            if Calm(Plan(timeout, tick, delay=0.002, faults=False)).outage(begin, length * timeout):
+                least = length
+            else:
+                most = length
+        return least
+
+    worst = min(most(began + n / 20) for n in range(40))
+    simulated.append(f"an outage of {worst:.3f} T is survived, the tick {'unknown' if tick is None else 'known'}")
+    assert survives - 0.01 <= worst <= survives + 0.05
