@@ -226,7 +226,7 @@ class Driver:
         elif isinstance(step, Delete):
             link.delete(step.path, answer, step.version)
         elif isinstance(step, MakeContainer):
-            link.make_container(step.path, answer)
+            link.make_container(step.path, answer, directory=session.is_directory(step.path))
         else:
             raise TypeError(f"not a request: {step!r}")
         return answer

@@ -1,7 +1,8 @@
 """What this process holds at a path: granted tickets, whose they are, and who must settle the lost ones.
 
 A granted ticket becomes a `Hold` of the thread that asked for it. A lost hold stays with its thread until the thread
-has settled it, so that no `release()` can ever touch a newer hold.
+has settled it, so that no `release()` can ever touch a newer hold. What a thread holds when it ends is no other's: the
+thread that is given its number later neither owns it nor has its loss to settle.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ._errors import ClientError, LockLostError
+from ._event_loop import running_task, warn
+from ._identity import ended
 from ._ops import NoNode
 from ._registry import State, Ticket
 from ._session import Dropped, Session, log
@@ -131,6 +134,38 @@ class Hold:
         return self.ticket.state is State.HELD
 
 
+class TaskHold(Hold):
+    """The hold of a thread that runs an event loop: its other tasks get in too, and are warned.
+
+    That is seen where its depth grows, so that to acquire again takes no longer where there is no event loop.
+    """
+
+    __slots__ = ("_depth", "_task")
+
+    def __init__(self, task: Any, path: str, ticket: Ticket, role: str, owner: int, loss: Loss, depth: int) -> None:
+        self._task: Callable[[], Any]
+        try:
+            self._task = weakref.ref(task)
+        except TypeError:  # of a loop that is not asyncio's own
+            self._task = lambda: task
+        self._depth = depth
+        super().__init__(path, ticket, role, owner, loss, depth)
+
+    @property
+    def depth(self) -> int:
+        """How often it was acquired and not released."""
+        return self._depth
+
+    @depth.setter
+    def depth(self, depth: int) -> None:
+        if depth > self._depth and running_task() is not self._task():
+            warn(
+                f"{self.path} is held by another task of this thread, and both are inside: a re-entrant lock excludes "
+                "threads, not tasks. Hold it in a function that is called by asyncio.to_thread()"
+            )
+        self._depth = depth
+
+
 Holds: TypeAlias = "defaultdict[str, dict[int | str, Hold]]"
 
 
@@ -213,7 +248,15 @@ class Place:
             before = self.holds[role].get(owner)
             if before is not None and before.ticket.state is State.LOST:
                 raise lost_error(before)
-            hold = self.holds[role][owner] = Hold(self.path, ticket, role, owner, self.idle[role], depth)
+            for lost in self.all(role):
+                if lost.ticket.state is State.LOST and ended(lost.owner):
+                    self.drop(lost)  # there is nobody to settle it
+            task = running_task()
+            if task is None:
+                hold = Hold(self.path, ticket, role, owner, self.idle[role], depth)
+            else:
+                hold = TaskHold(task, self.path, ticket, role, owner, self.idle[role], depth)
+            self.holds[role][owner] = hold
             del self.idle[role]
         if ticket.state is State.LOST:
             self.tell_lost(ticket)

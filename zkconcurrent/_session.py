@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ._deletes import Deletes
 from ._errors import ClientError
 from ._heartbeat import Heartbeat
+from ._interpreter import check_interpreter
 from ._kazoo import KazooClient, KazooState, Link, Made, ZnodeStat, boot_clock, failure
 from ._lease import Lease
 from ._ops import ConnectionLost
@@ -134,12 +135,15 @@ class Session:
 
         Raises:
             TypeError: it is no kazoo client.
+            RuntimeError: this is an isolated subinterpreter.
         """
         if not isinstance(client, KazooClient):
             raise TypeError(f"client must be a kazoo.client.KazooClient, not {type(client).__name__}")
         session: Session | None = vars(client).get("_zkconcurrent_session")
         if session is not None and not session._keepers:
             return session
+        if session is None:
+            check_interpreter()
         # In one step: of two threads, or of a thread and its signal handler, one makes it, and either starts it.
         found: Session = session or vars(client).setdefault("_zkconcurrent_session", Session(client))
         return found.start()
@@ -469,6 +473,10 @@ class Session:
             for above in ancestors(path):
                 self.interior[above] = self.interior.get(above, 0) + 1
             return place
+
+    def is_directory(self, path: str) -> bool:
+        """Return whether a path lies above primitives only, so that others may have theirs below it."""
+        return not any(each in self.places for each in (path, *ancestors(path)))
 
     def drop(self, tickets: list[Ticket]) -> None:
         """Have tickets given up, now or, if that is interrupted, by the keeper."""
