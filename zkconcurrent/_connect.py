@@ -161,8 +161,8 @@ def connect(
             `kazoo.security.ACL`, like `default_acl`.
         **options: `tick`; `margin`, how much slower than the servers' clocks ours may run, as a part of the session's
             timeout (0.02); `max_request`, how many bytes a request may have (1,000,000), which must be below the
-            servers' `jute.maxbuffer`; and as for `kazoo.client.KazooClient`, such as `handler`, `default_acl`, `keyfile_password` or
-            `sasl_options`; none that the URL has already.
+            servers' `jute.maxbuffer`; and as for `kazoo.client.KazooClient`, such as `handler`, `default_acl`,
+            `keyfile_password` or `sasl_options`; none that the URL has already.
 
     Returns:
         The client, connected. It is a context manager; without one, call its `stop()` and `close()`.

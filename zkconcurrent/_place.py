@@ -257,7 +257,7 @@ class Place:
             else:
                 hold = TaskHold(task, self.path, ticket, role, owner, self.idle[role], depth)
             self.holds[role][owner] = hold
-            del self.idle[role]
+            self.idle.pop(role, None)
         if ticket.state is State.LOST:
             self.tell_lost(ticket)
         return hold
@@ -271,7 +271,7 @@ class Place:
             for ticket in tickets:
                 hold = Hold(self.path, ticket, role, owner, self.idle[role])
                 self.holds[role][ticket.prefix] = hold
-            del self.idle[role]
+            self.idle.pop(role, None)
         for ticket in tickets:
             if ticket.state is State.LOST:
                 self.tell_lost(ticket)
@@ -312,8 +312,8 @@ class Place:
         with self.session.lock:
             holds = self.holds[hold.role]
             for key in (hold.owner, hold.ticket.prefix):
-                if holds.get(key) is hold:
-                    del holds[key]
+                if holds.get(key) is hold and (dropped := holds.pop(key, hold)) is not hold:
+                    holds.setdefault(key, dropped)  # a signal handler has acquired in between
             if self.gate is not None:
                 self.gate.look()
 

@@ -239,7 +239,7 @@ class Registry:
         return True
 
     def _lose(self, ticket: Ticket) -> None:
-        del self.tickets[ticket.prefix]
+        self.tickets.pop(ticket.prefix, None)
         ticket.state = State.LOST
         self.lost.append(ticket)
 

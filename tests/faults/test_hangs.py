@@ -26,7 +26,7 @@ from tests.tools.proxy import Proxy
 from zkconcurrent import Barrier, Condition, CountDownLatch, Event, Lock, RLock, Semaphore
 from zkconcurrent.testing import Server
 
-BOUND = 60.0  # a job's watchdog ends it long before
+BOUND = 180.0  # a job's watchdog ends it long before
 SESSION = 10.0
 sources = pytest.mark.parametrize("source", ["timer", "sibling"])
 
