@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 from ._driver import Driver, await_gone
 from ._errors import LockLostError
-from ._face import Face, deadline, who_i_am
+from ._face import Face, deadline, entered, who_i_am
 from ._gate import Gate
 from ._kazoo import KazooClient
 from ._ops import Node, Recipe
-from ._place import Hold, check_given_up, lost_error
+from ._place import Hold, Loss, check_given_up, lost_error
 from ._recipes.queue import acquire, contenders, list_queue, try_acquire
 from ._registry import State, Ticket
 from ._rules import Rule, holders
@@ -193,7 +193,7 @@ class LockFace(Face, ABC):
         return any(self._rule.is_ours(name) for name in holders(names or (), self._rule))
 
     def __enter__(self) -> bool:
-        return self.acquire()
+        return entered(self.acquire(), self)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -245,12 +245,16 @@ class LockFace(Face, ABC):
         """
         return self._must_hold().ticket.token
 
+    def _loss(self) -> Loss:
+        """Return the loss of the present hold, or of the one to come; with the session's lock held."""
+        hold = self._own() or self._newest()
+        return self._place.idle[self._rule.role] if hold is None else hold.loss
+
     @property
     def lost(self) -> threading.Event:
         """Set when the present hold is lost; a fresh one with the next hold."""
         with self._session.lock:
-            hold = self._own() or self._newest()
-            return (self._place.idle[self._rule.role] if hold is None else hold.loss).event
+            return self._loss().event
 
     @property
     def suspect(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import warnings
 from collections.abc import Callable
 from types import TracebackType
@@ -44,7 +45,8 @@ class Condition(Face):
 
     Raises:
         TypeError: the lock is none of these.
-        ValueError: the path is bad, or is another primitive of this client already; or the lock is another client's.
+        ValueError: the path is bad, or is another primitive of this client already; or the lock is another client's,
+            or not the one that this client's other conditions of the path have.
 
     Source:
         `threading.Condition`.
@@ -62,7 +64,15 @@ class Condition(Face):
             raise ValueError(f"the lock {lock.path!r} is of another client than the condition {path!r}")
         super().__init__(client, path)
         self._waiters = f"{path}/waiters"
-        self._lock = lock or RLock(client, f"{path}/{self._part}")
+        mine = lock.path if lock is not None else f"{path}/{self._part}"
+        with self._session.lock:
+            theirs = self._place.lock = self._place.lock or mine
+        if mine != theirs:
+            raise ValueError(
+                f"the condition {path!r} of this client has the lock {theirs!r}, and not {mine!r}: who notifies with "
+                "the one would not exclude who waits with the other"
+            )
+        self._lock = lock or RLock(client, mine)
 
     # -- the lock's ----------------------------------------------------------------------------------------------
 
@@ -199,10 +209,12 @@ class Condition(Face):
         fewer.
 
         Raises:
+            TypeError: n is no int.
             LockLostError: the lock was lost.
             RuntimeError: the lock is not held.
             ClientError: the client can't be used here.
         """
+        n = operator.index(n)
         self._held("notify on")
         self._notify(n)
 
@@ -229,7 +241,6 @@ class Condition(Face):
         return hold
 
     def __repr__(self) -> str:
-        with self._session.lock:
-            waiting = sum(ticket.path == self._waiters for ticket in self._session.registry.tickets.values())
+        waiting = sum(ticket.path == self._waiters for ticket in list(self._session.registry.tickets.values()))
         name = f"zkconcurrent.{type(self).__name__}"
         return f"<{name}({self._lock!r}, {waiting}) object path={self._path!r} at {id(self):#x}>"

@@ -52,7 +52,7 @@ from ._ops import (
     Watch,
 )
 from ._registry import State, Ticket
-from ._session import Busy, Session
+from ._session import STUCK, Busy, Session
 
 T = TypeVar("T")
 CLEAN_UP_PATIENCE = 0.1  # seconds
@@ -221,7 +221,7 @@ class Driver(Busy):
         elif isinstance(step, Set):
             link.set(step.path, step.data, step.version, answer)
         elif isinstance(step, Delete):
-            link.delete(step.path, answer)
+            link.delete(step.path, answer, step.version)
         elif isinstance(step, MakeContainer):
             link.make_container(step.path, answer)
         else:
@@ -241,7 +241,7 @@ class Driver(Busy):
         if isinstance(step, Get):
             data, stat = answer.value
             created = (stat.cversion + stat.numChildren) // 2  # cversion counts the deletes too
-            return Node(data, stat.czxid, stat.ctime / 1000.0, stat.ephemeralOwner, stat.version, created)
+            return Node(data or b"", stat.czxid, stat.ctime / 1000.0, stat.ephemeralOwner, stat.version, created)
         if isinstance(step, Delete) and step.ticket is not None:
             self.session.gone(step.ticket)
         return True if isinstance(step, Make | Delete) else answer.value
@@ -377,17 +377,20 @@ class Driver(Busy):
             DeadlinePassed: the run's time is up.
             OutOfReach: the service is, and the run is to end with that.
         """
-        until = self._bound() if bound is None else bound
+        until = bound = self._bound() if bound is None else bound
         if self._until is not None:
             until = min(until, self._until)
         if self.fragile:
             until = min(until, self._reachable_until())
+        if self.session.stuck:
+            until = min(until, self.session.now() + STUCK)
         woken = bool(self._event.wait(max(0.0, until - self.session.now())))
         self._event.clear()
         self.session.serve()
+        self.session.help()
         if not woken and self._until is not None and self.session.now() >= self._until:
             raise DeadlinePassed
-        return woken
+        return woken or self.session.now() < bound
 
     def _reachable_until(self) -> float:
         """Return until when to wait for the service to come back; that it goes wakes us."""

@@ -30,7 +30,10 @@ class ClientError(ZkConcurrentError, RuntimeError):
 
 
 class ForeignNodeError(ZkConcurrentError):
-    """What is at the path is not ours: a child of a lock that does not exclude ours, such as kazoo's, or other data."""
+    """What is at the path is not ours: a child of a lock that is no contender, or does not exclude ours; or other data.
+
+    Such are the nodes of kazoo's own recipes, and those of another primitive whose path lies below.
+    """
 
 
 class SequenceExhaustedError(ZkConcurrentError):

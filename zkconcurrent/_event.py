@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 
 from ._face import Face, until
 from ._ops import Recipe
 from ._recipes.destroy import destroy
-from ._recipes.event import Flag, look, turn, wait
+from ._recipes.event import CHILD, Flag, look, turn, wait
 
 
 class Event(Face):
@@ -86,8 +87,9 @@ class Event(Face):
 
         Raises:
             ClientError: the client can't be used here.
+            ForeignNodeError: the node at the path is no event's, or has children; nothing is deleted.
         """
-        self._run(destroy(self._path))
+        self._run(destroy(self._path, partial(Flag.of, self._path), CHILD))
         self._place.known = Flag()
 
     def _tell(self, recipe: Recipe[Flag], deadline: float | None = None, *, waited: bool = False) -> bool:

@@ -69,7 +69,8 @@ def who_i_am(ident: int) -> bytes:
     """Return what our nodes say of their maker."""
     # Not threading.current_thread(), which leaves a dummy for a thread that threading did not start.
     names = (thread.name for thread in threading.enumerate() if thread.ident == ident)
-    return b'%b, "time": %.6f}' % (_who(os.getpid(), next(names, str(ident))), time.time())
+    # The beginning of a name tells it: how large a request is must not depend on what a program calls its threads.
+    return b'%b, "time": %.6f}' % (_who(os.getpid(), next(names, str(ident))[:60]), time.time())
 
 
 @lru_cache
@@ -102,6 +103,17 @@ def deadline(session: Session, blocking: bool, timeout: float) -> float | None:
         # A try is one question: no longer than it takes to see that a link is dead, and not at all while it is down.
         timeout = (session.timeout or UNANSWERED) / 3 if session.link.connected else 0.0
     return None if timeout == -1 else session.now() + timeout
+
+
+def entered(got: bool, lock: object) -> bool:
+    """Return True, from `__enter__`, if `acquire()` got the lock.
+
+    Raises:
+        RuntimeError: it did not, and the block must not run.
+    """
+    if not got:
+        raise RuntimeError(f"acquire() returned False, so nothing is held and the block does not run: {lock!r}")
+    return True
 
 
 def until(session: Session, timeout: float | None) -> float | None:

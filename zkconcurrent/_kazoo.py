@@ -41,13 +41,11 @@ from ._wire import TooLarge, Wire
 
 log = logging.getLogger("zkconcurrent")
 
-# The monotonic clock stands still while a machine sleeps, and the server does not wait for it. On macOS that is true of
-# `time.monotonic` only.
+# `time.monotonic` stands still while a machine sleeps, and the server does not wait for it. On Linux the clock of the
+# boot time goes on; on macOS the one that the system calls monotonic does.
 boot_clock: Callable[[], float] = time.monotonic
-if hasattr(time, "CLOCK_BOOTTIME"):
-    boot_clock = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
-elif sys.platform == "darwin":
-    boot_clock = partial(time.clock_gettime, time.CLOCK_MONOTONIC)
+if hasattr(time, "clock_gettime"):
+    boot_clock = partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 # A thread that is not among these was started later than this.
 _imported = boot_clock()
 _alive_at_import: weakref.WeakSet[threading.Thread] = weakref.WeakSet(threading.enumerate())
@@ -377,7 +375,7 @@ class Link:
         if isinstance(step, Check):
             return CheckVersion(self.full(step.path), step.version)
         if isinstance(step, Delete):
-            return DeleteRequest(self.full(step.path), -1)
+            return DeleteRequest(self.full(step.path), step.version)
         if isinstance(step, Set):
             return SetData(self.full(step.path), step.data, step.version)
         flags = EPHEMERAL if step.number else EPHEMERAL_SEQUENTIAL
@@ -429,9 +427,9 @@ class Link:
         """Read a node's data and stat, and leave a watch there if it exists."""
         self.wire.send(GetData(self.full(path), watcher), answer)
 
-    def delete(self, path: str, answer: Answer) -> None:
-        """Delete a node, whatever its version."""
-        self._write(DeleteRequest(self.full(path), -1), answer)
+    def delete(self, path: str, answer: Answer, version: int = -1) -> None:
+        """Delete a node, if it has that version; -1 is any."""
+        self._write(DeleteRequest(self.full(path), version), answer)
 
 
 def _negotiated(frame: FrameType | None) -> float | None:

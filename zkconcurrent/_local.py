@@ -16,8 +16,8 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, TypeVar
 
-from ._face import check_timeout
-from ._latch import check_int
+from ._face import check_timeout, entered
+from ._limits import check_int
 from ._paths import ancestors, check_name, check_path
 
 T = TypeVar("T")
@@ -135,7 +135,12 @@ class LocalNamespace:
         """Return the `CountDownLatch` of that name."""
         return self._one("CountDownLatch", name, lambda: CountDownLatch(count), keep=True, count=count)
 
-    def MultiLock(self, names: Iterable[str]) -> MultiLock:  # noqa: N802
+    def MultiLock(  # noqa: N802
+        self,
+        names: Iterable[str],
+        *,
+        on_lost: Callable[[Any], object] | None = None,  # noqa: ARG002
+    ) -> MultiLock:
         """Return one lock of the RLocks of those names."""
         return MultiLock({name: self.RLock(name) for name in check_names(names)})
 
@@ -173,7 +178,7 @@ class Held(ABC):
         """Release it; as `threading.RLock`."""
 
     def __enter__(self) -> bool:
-        return self.acquire()
+        return entered(self.acquire(), self)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -322,9 +327,9 @@ class CountDownLatch:
     """A count that goes down to zero, once; whoever waits for that goes on then, and so do all who come later."""
 
     def __init__(self, count: int) -> None:
-        if check_int("count", count) < 0:
+        self._count = check_int("count", count)
+        if self._count < 0:
             raise ValueError(f"count must not be negative: {count}")
-        self._count = count
         self._changed = threading.Condition()
 
     @property
@@ -334,7 +339,8 @@ class CountDownLatch:
 
     def count_down(self, n: int = 1) -> None:
         """Count down by `n`; a latch that is open stays as it is."""
-        if check_int("n", n) < 1:
+        n = check_int("n", n)
+        if n < 1:
             raise ValueError(f"n must be at least 1: {n}")
         with self._changed:
             self._count = max(0, self._count - n)

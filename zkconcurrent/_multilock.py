@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, TypeAlias
 
-from ._base import LockFace
+from ._base import Contender, LockFace
 from ._errors import LockLostError
-from ._face import deadline
-from ._place import Hold
+from ._face import deadline, entered
+from ._lock import Lock
+from ._place import Hold, Loss, Whole
+from ._rlock import RLock
 from ._rules import READ
 
 _Level: TypeAlias = "tuple[Hold | None, int]"
@@ -20,7 +23,12 @@ class MultiLock:
     """A lock that is held when all its locks are.
 
     They may be of any kind, mixed, and of different clients and services. It may be acquired again by its thread if all
-    of them may.
+    of them may. Semaphores are no locks: a thread may hold several permits of one, so that it could not be told what
+    to give back.
+
+    Of what locks have beyond `threading`, it has `lost`, `on_lost`, `suspect` and `owner()`, which speak of all of them
+    together. It has no fencing token, as each lock fences its own resource and tokens of two services have no order,
+    nor `guard()` and `waiters()`: ask each of the `locks`.
 
     Invariant:
         The locks are acquired in the order of their paths, so that no two can wait for each other. An `acquire` that
@@ -31,24 +39,36 @@ class MultiLock:
 
     Args:
         locks: each a `Lock`, an `RLock`, a read or write lock, or a MultiLock, which stands for its locks.
+        on_lost: called with the MultiLock, on a thread of its own, once for each time that it was acquired and the
+            first of its locks was lost before all were released.
 
     Raises:
-        TypeError: one of them is something else.
+        TypeError: one of them is something else, such as a semaphore.
         ValueError: there is none, or one of them is there twice: two of one path, role and service.
 
     Source:
         Curator's `InterProcessMultiLock`, which acquires in the order given.
     """
 
-    def __init__(self, locks: Iterable[LockFace | MultiLock]) -> None:
+    def __init__(
+        self,
+        locks: Iterable[Lock | RLock | MultiLock],
+        *,
+        on_lost: Callable[[Any], object] | None = None,
+    ) -> None:
+        if on_lost is not None and not callable(on_lost):
+            raise TypeError(f"on_lost must be callable, not {type(on_lost).__name__}")
+        self._on_lost = on_lost
         flat: list[LockFace] = []
         for lock in locks:
             if isinstance(lock, MultiLock):
                 flat += lock.locks
-            elif isinstance(lock, LockFace):
+            elif isinstance(lock, Lock | RLock):
                 flat.append(lock)
             else:
-                raise TypeError(f"a MultiLock is of locks of ours (of a pair, name which), not {type(lock).__name__}")
+                raise TypeError(
+                    f"a MultiLock is of locks of ours (of a pair, name which; no semaphores), not {type(lock).__name__}"
+                )
         if not flat:
             raise ValueError("a MultiLock needs at least one lock")
         # All processes must agree on the order. Of a pair, the write lock comes first: who writes may read.
@@ -94,6 +114,10 @@ class MultiLock:
                 if not got:
                     self._give_back(before)
                     return False
+            holds = [hold for lock in self._locks if (hold := lock._mine()) is not None]
+            if self._on_lost is not None:
+                # Before the last look: what is lost from here on is told.
+                self._whole().tickets = [hold.ticket for hold in holds]
             for lock in self._locks:
                 hold = lock._mine()
                 if hold is not None:
@@ -123,6 +147,52 @@ class MultiLock:
     def locked(self) -> bool:
         """Return whether all locks are held, by whomever; asks the leader. Cost: 2 reads for each lock, at most."""
         return all(lock.locked() for lock in self._locks)
+
+    # -- the extras ----------------------------------------------------------------------------------------------
+
+    def _whole(self) -> Whole:
+        """Return what is held together at present, or will be: as with each lock's `lost`."""
+        losses: list[Loss] = []
+        for lock in self._locks:
+            with lock._session.lock:
+                losses.append(lock._loss())
+        session = self._locks[0]._session
+        with session.lock:
+            for whole in losses[0].wholes:
+                if whole.of() is self and whole.is_of(losses):
+                    return whole
+        whole = Whole(self, losses, session.link.handler.event_object())
+        for lock, loss in zip(self._locks, losses, strict=True):
+            with lock._session.lock:
+                loss.wholes = (*(each for each in loss.wholes if not each.over), whole)
+                told = loss.told
+            if told:
+                whole.tell()
+        return whole
+
+    @property
+    def lost(self) -> threading.Event:
+        """Set when the first of the present holds is lost; a fresh one with the next. Keep the MultiLock."""
+        return self._whole().event
+
+    @property
+    def suspect(self) -> bool:
+        """Whether all locks are held, but a service of one of them is out of reach at the moment."""
+        holds = [lock._own() or lock._newest() for lock in self._locks]
+        held = all(hold is not None and hold.alive for hold in holds)
+        return held and any(lock._session.suspect for lock in self._locks)
+
+    def owner(self) -> Contender | None:
+        """Return who holds all locks, as the first lock's node tells it; None if nobody does, or several have some.
+
+        Whether it is one is seen by its host, process and thread; of a Curator client, by its address and session.
+        Cost: as of all locks' `owner`.
+        """
+        first, *others = (lock._contenders()[0] for lock in self._locks)
+        parties = [set(map(_party, held)) for held in others]
+        return next((each for each in first if all(_party(each) in held for held in parties)), None)
+
+    # -- what is released ----------------------------------------------------------------------------------------
 
     def _give_back(self, before: list[_Level]) -> None:
         """Release what was acquired since; to do that for a lost one is to settle it.
@@ -157,7 +227,7 @@ class MultiLock:
             self._release(left, errors)
 
     def __enter__(self) -> bool:
-        return self.acquire()
+        return entered(self.acquire(), self)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -190,6 +260,12 @@ def _order(lock: LockFace) -> tuple[Any, ...]:
 def _level(hold: Hold | None) -> _Level:
     """Return what an acquire or a release of the hold changes."""
     return hold, 0 if hold is None else hold.depth
+
+
+def _party(contender: Contender) -> tuple[object, ...]:
+    """Return what tells a contender from others, in whatever queue."""
+    who = contender.host, contender.pid, contender.thread
+    return who if contender.pid is not None else (*who, contender.session)
 
 
 def _note(error: BaseException, text: str) -> None:

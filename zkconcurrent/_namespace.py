@@ -94,9 +94,9 @@ class SharedNamespace:
         """Return the `CountDownLatch` of that name."""
         return _CountDownLatch(self._client, self._at(name), count)
 
-    def MultiLock(self, names: Iterable[str]) -> _MultiLock:  # noqa: N802
+    def MultiLock(self, names: Iterable[str], *, on_lost: OnLost | None = None) -> _MultiLock:  # noqa: N802
         """Return a `MultiLock` of the RLocks of those names."""
-        return _MultiLock([self.RLock(name) for name in check_names(names)])
+        return _MultiLock([self.RLock(name) for name in check_names(names)], on_lost=on_lost)
 
     def __repr__(self) -> str:
         return f"<zkconcurrent.{type(self).__name__} path={self._path!r}>"

@@ -54,11 +54,13 @@ class Set(NamedTuple):
 class Delete(NamedTuple):
     """Delete a node; answer whether it was there; None: it is gone, and whether by us can't be known.
 
-    With a ticket, the node is the ticket's own, and the ticket is done with.
+    With a ticket, the node is the ticket's own, and the ticket is done with. With a version, it fails with `BadVersion`
+    unless the node has that one.
     """
 
     path: str
     ticket: Ticket | None = None
+    version: int = -1  # any
 
 
 class Check(NamedTuple):

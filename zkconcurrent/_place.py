@@ -21,20 +21,26 @@ from ._session import Dropped, Session, log
 if TYPE_CHECKING:
     from ._base import LockFace
     from ._gate import Gate
+    from ._multilock import MultiLock
 
 
 class Loss:
     """Whether what was acquired in one call is lost, and the event that says so, made for whoever asks.
 
     All is done with the session's lock held.
+
+    Attributes:
+        told: it is lost.
+        wholes: what this is a part of, and is lost with it.
     """
 
-    __slots__ = ("_event", "_make_event", "told")
+    __slots__ = ("__weakref__", "_event", "_make_event", "told", "wholes")
 
     def __init__(self, make_event: Callable[[], threading.Event]) -> None:
         self._make_event = make_event
         self._event: threading.Event | None = None
         self.told = False
+        self.wholes: tuple[Whole, ...] = ()
 
     @property
     def event(self) -> threading.Event:
@@ -50,6 +56,47 @@ class Loss:
         self.told = True
         if self._event is not None:
             self._event.set()
+        for whole in self.wholes:
+            whole.event.set()
+
+
+class Whole:
+    """What is held only together, by holds of several places and clients: it is lost when the first of them is.
+
+    Attributes:
+        event: set when it is lost.
+        parts: the losses of the holds, weakly: a loss lives as long as its hold, and this as long as one of them.
+        of: the object that holds it, weakly: else what that holds would never be garbage.
+        tickets: of the holds, once all are held.
+    """
+
+    def __init__(self, of: MultiLock, parts: Sequence[Loss], event: threading.Event) -> None:
+        self.event = event
+        self.parts = tuple(map(weakref.ref, parts))
+        self.of = weakref.ref(of)
+        self.tickets: Sequence[Ticket] = ()
+        self._untold = [True]
+
+    def is_of(self, parts: Sequence[Loss]) -> bool:
+        """Whether these are its parts."""
+        return all(part() is each for part, each in zip(self.parts, parts, strict=True))
+
+    @property
+    def over(self) -> bool:
+        """Whether nobody can hold it any more, as one of the parts ended, or as its object did."""
+        return self.of() is None or any(part() is None for part in self.parts)
+
+    def tell(self) -> None:
+        """Say that it is lost, once; if all of it was held, call `on_lost`."""
+        self.event.set()
+        try:
+            self._untold.pop()  # two sessions may come at once
+        except IndexError:
+            return
+        held = self.tickets and all(ticket.state is not State.DISCARDED for ticket in self.tickets)
+        of = self.of()
+        if held and of is not None and of._on_lost is not None:
+            of.locks[0]._session.link.handler.spawn(_call_on_lost, of)
 
 
 class Hold:
@@ -94,6 +141,7 @@ class Place:
         idle: the loss of the hold to come, by role.
         gate: what threads of this process pass one after the other, if the lock is not fair.
         part: what of it, below its path, is a primitive of its own.
+        lock: of a condition, its lock's path.
         faces: the objects that want to be told of losses.
         known: what was last seen of it that others change too, for the repr.
     """
@@ -104,6 +152,7 @@ class Place:
         self.kind = kind
         self.gate: Gate | None = None
         self.part = ""
+        self.lock = ""
         self.known: Any = None
         self.holds: Holds = defaultdict(dict)
         self.faces: weakref.WeakSet[LockFace] = weakref.WeakSet()
@@ -209,8 +258,11 @@ class Place:
             if self.gate is not None:
                 self.gate.look()
             faces = [face for face in self.faces if face._rule.role == hold.role]
+            wholes = hold.loss.wholes
         for face in faces:
             self.session.link.handler.spawn(_call_on_lost, face)
+        for whole in wholes:
+            whole.tell()
 
     def forget(self) -> None:
         """Forget all holds, in a forked child: they are the parent's."""
@@ -231,7 +283,7 @@ def _drop(dropped: Any, path: str, holds: Holds) -> None:
         warnings.warn(f"the last object of {path!r} was garbage collected while held", ResourceWarning, stacklevel=2)
 
 
-def _call_on_lost(face: LockFace) -> None:
+def _call_on_lost(face: LockFace | MultiLock) -> None:
     try:
         assert face._on_lost is not None
         face._on_lost(face)

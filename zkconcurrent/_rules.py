@@ -21,6 +21,8 @@ LATE_SEQUENCE = 2_000_000_000
 
 # What kazoo's own locks leave: they wait by another rule, and for nobody of ours.
 _KAZOO_NODE = re.compile(r"[0-9a-f]{32}__r?lock__-?\d+\Z")
+# What the server adds to the name of a sequential node, whoever makes it: `%010d` of an int, which may be negative.
+_SEQUENCE = re.compile(r"([0-9]{10}|-[0-9]{9,10})\Z")
 
 
 class Rule(NamedTuple):
@@ -113,13 +115,25 @@ def holders(queue: Sequence[str], rule: Rule) -> list[str]:
 
 
 def check_queue(path: str, queue: Sequence[str]) -> None:
-    """Refuse a queue in which somebody waits by another rule than ours.
+    """Refuse a queue in which somebody waits by another rule than ours, or does not wait at all.
+
+    Any child that ends in a sequence number is a contender, in whatever language it was made: see wire.md.
 
     Raises:
-        ForeignNodeError: a child was made by one of kazoo's own recipes.
+        ForeignNodeError: a child was made by one of kazoo's own recipes; or it is not sequential, as where the path
+            of another primitive lies below this one.
     """
     for name in queue:
-        if not name.startswith("_c_") and _KAZOO_NODE.match(name):
+        if name[:3] == "_c_" and name[-10:].isdecimal():
+            continue  # first, and without a pattern, what nearly all are: a wake-up has a look at each of a crowd
+        if not _SEQUENCE.search(name):
+            raise ForeignNodeError(
+                path,
+                f"the child {name!r} is no contender for a lock, as it does not end in a sequence number: paths of "
+                "primitives must not nest, in other processes neither; put one of the two elsewhere, or delete the "
+                "child if it is left from something else",
+            )
+        if _KAZOO_NODE.match(name):
             raise ForeignNodeError(
                 path,
                 f"kazoo's own recipes use this path (child {name!r}), and their locks and ours do not exclude each "

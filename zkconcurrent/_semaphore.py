@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import uuid
+import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from ._base import Contender, LockFace
 from ._driver import Driver, await_gone
 from ._face import until, who_i_am
 from ._kazoo import KazooClient
-from ._place import Hold, lost_error
+from ._limits import check_int, most_together
+from ._ops import Sync
+from ._place import Hold, check_given_up, lost_error
 from ._recipes.destroy import Users, destroy, users
-from ._recipes.semaphore import Layout, acquire, add, is_locked
+from ._recipes.semaphore import ADDED, Layout, acquire, add, is_locked, look, read
 from ._rules import LEASE, MUTEX
-from ._session import log
+from ._session import Busy, log
 
 SHORTEST = 0.1  # seconds to wait at least: a few round trips, so that what is free is got
 
@@ -45,7 +49,9 @@ class Semaphore(LockFace):
         on_lost: called with the semaphore, on a thread of its own, once for each `acquire` whose permits are lost.
 
     Raises:
-        ValueError: the value is negative, or the path is bad, or is another primitive of this client already.
+        TypeError: the value is no int.
+        ValueError: the value is negative, or larger than 2**63 - 1; the path is bad, or is another primitive of
+            this client already.
 
     Source:
         `threading.Semaphore`; Curator's `InterProcessSemaphoreV2`.
@@ -57,6 +63,7 @@ class Semaphore(LockFace):
     def __init__(
         self, client: KazooClient, path: str, value: int = 1, *, on_lost: Callable[[Any], object] | None = None
     ) -> None:
+        value = check_int("value", value)
         if value < 0:
             raise ValueError("semaphore initial value must be >= 0")
         super().__init__(client, path, on_lost=on_lost)
@@ -65,17 +72,21 @@ class Semaphore(LockFace):
     def acquire(self, blocking: bool = True, timeout: float | None = None, *, permits: int = 1) -> bool:
         """Take permits, all or none, in the order of arrival across all processes.
 
+        To wait for more permits than there are, those counted that were added so far, is a RuntimeWarning: only permits
+        that somebody adds can end it. It is none where the value is 0: all permits of such a semaphore are added.
+
         Args:
             blocking: whether to wait for permits; if not, they are taken if there are enough for those ahead, too.
             timeout: how long to wait, in seconds, 0.1 at least; None for ever; 0 or less is as `blocking=False`.
-            permits: how many.
+            permits: how many; 1,000 at most, and fewer where the path has more than 400 bytes.
 
         Returns:
             Whether the permits were taken. If not, nothing of the attempt is left.
 
         Raises:
-            ValueError: a timeout with `blocking=False`, or less than one permit; or other processes use the path with
-                another value.
+            TypeError: `permits` is no int.
+            ValueError: a timeout with `blocking=False`, less than one permit or more than one request can take; or
+                other processes use the path with another value.
             OverflowError: a timeout above `threading.TIMEOUT_MAX`.
             LockLostError: this thread has lost a permit and not acknowledged that by `release()`.
             ClientError: the client can't be used here.
@@ -83,8 +94,13 @@ class Semaphore(LockFace):
         """
         if not blocking and timeout is not None:
             raise ValueError("can't specify timeout for non-blocking acquire")
+        permits = check_int("permits", permits)
         if permits < 1:
             raise ValueError("permits must be one or more")
+        if permits > (most := most_together(self._session.link.full(self._path))):
+            raise ValueError(
+                f"permits must be at most {most:,} in one call, as it takes them in one request: {permits}"
+            )
         if timeout is not None and 0 < timeout < SHORTEST:
             timeout = SHORTEST
         wait = blocking and (timeout is None or timeout > 0)
@@ -92,12 +108,19 @@ class Semaphore(LockFace):
         driver = Driver(session, self._path, until(session, timeout if blocking else 0))
         if (hold := self._mine()) is not None:
             self._check(hold)
+        if wait:
+            session.check_not_busy(self._path)
         try:
+            session.occupy(self._path, driver)
+            if wait and 0 < self._layout.value < permits:
+                self._warn_of_waiting(driver, permits)
             taken = driver.run(acquire(self._layout, permits, who_i_am(me), wait=wait))
             if taken is None:
+                driver.over = True
                 return False
             leases, self._place.known = taken
             self._place.take_more(leases, LEASE.role, me)
+            driver.over = True
             if leases[0].late:
                 log.warning("the sequence numbers of %s are running out: let it fall idle", self._path)
             log.debug("acquired %s", leases)
@@ -106,6 +129,17 @@ class Semaphore(LockFace):
             driver.abandon()
             self._place.drop_discarded()
             raise
+
+    def _warn_of_waiting(self, driver: Driver, permits: int) -> None:
+        """Warn of a wait for more permits than there are: it ends only if somebody adds some."""
+        sight = driver.run(look(self._layout, None, Sync(self._path)))
+        if sight is not None and permits > (there := sight.value + sight.added):
+            warnings.warn(
+                f"acquire() waits for {permits} permits, and the semaphore {self._path!r} has {there}: it waits until "
+                "somebody adds permits, by a release() of more than is held",
+                RuntimeWarning,
+                stacklevel=3,
+            )
 
     def release(self, n: int = 1) -> None:
         """Give back permits: this thread's own, the newest first, then those of other threads of this process.
@@ -116,29 +150,40 @@ class Semaphore(LockFace):
         back.
 
         Args:
-            n: how many.
+            n: how many; 2**63 - 1 at most.
 
         Raises:
-            ValueError: n is less than one.
+            TypeError: n is no int.
+            ValueError: n is less than one, or too large.
             LockLostError: this thread has lost permits, up to n of which this acknowledges; or this process has nothing
                 but permits that another thread of it has lost. Nothing else is touched.
             ClientError: the process was forked, and the permits are its parent's.
         """
+        n = check_int("n", n)
         if n < 1:
             raise ValueError("n must be one or more")
         self._session.check_not_forked(self._path)
         self._session.check_lease()
-        with self._session.lock:  # of two threads, each releases something else
-            holds = self._to_release(n)
-            if holds and not holds[0].alive:
-                for hold in holds:
-                    self._place.drop(hold)
-                raise lost_error(holds[0])
-            self._check_bounds(n - len(holds))
-            self._give_back(holds)
+        busy = Busy()
+        try:
+            self._session.occupy(self._path, busy)
+            with self._session.lock:  # of two threads, each releases something else
+                holds = self._to_release(n)
+                if holds and not holds[0].alive:
+                    for hold in holds:
+                        self._place.drop(hold)
+                    raise lost_error(holds[0])
+                self._check_bounds(n - len(holds))
+                self._give_back(holds)
+            busy.over = True
+        except BaseException:
+            busy.over = True
+            raise
         if holds:
             log.debug("released %s", [hold.ticket for hold in holds])
             await_gone(self._session, holds[-1].ticket)  # its delete was sent last
+        for hold in holds:
+            check_given_up(hold)
         if n > len(holds):
             adding = add(self._layout, n - len(holds), str(uuid.uuid4()))
             self._place.known = self._run(adding)
@@ -178,9 +223,12 @@ class Semaphore(LockFace):
         """Remove what outlives all who use the semaphore; the next to use it makes it anew, with any value.
 
         Raises:
-            RuntimeError: somebody holds a permit, or waits for one.
+            RuntimeError: somebody holds a permit, or waits for one. If that one came meanwhile, and permits were added
+                more than 1,000 times, some of those may be gone.
+            ForeignNodeError: something else is there; nothing is deleted.
         """
-        using = self._run(destroy(self._layout.permits, (self._layout.locks, self._layout.leases)))
+        at = self._layout
+        using = self._run(destroy(at.permits, partial(read, at), ADDED, (at.locks, at.leases)))
         if using:
             raise RuntimeError(f"the semaphore {self._path!r} is in use: {', '.join(map(str, _contenders(using)))}")
         self._place.known = 0
@@ -219,6 +267,7 @@ class BoundedSemaphore(Semaphore):
 
     def acquire(self, blocking: bool = True, timeout: float | None = None, *, permits: int = 1) -> bool:
         """Take permits; see `Semaphore.acquire`."""
+        permits = check_int("permits", permits)
         if permits > self._layout.value:
             raise ValueError(f"there are no {permits} permits, but value={self._layout.value}: {self._path}")
         return super().acquire(blocking, timeout, permits=permits)

@@ -45,6 +45,7 @@ log = logging.getLogger("zkconcurrent")
 IDLE_BEAT = 1.0
 ADOPTING = 0.01
 POSTS_PATIENCE = 0.002
+STUCK = 0.1
 EXIT_PATIENCE = 1.0
 EXIT_LOOKS = 0.005
 
@@ -85,6 +86,7 @@ class Session:
         busy: what a thread does at a path that it must end before it can queue there again: to queue, or to give up.
         timeout: the shortest session timeout negotiated in the session, in seconds; 0 before the first connection.
         deletes: what is being deleted in the background.
+        stuck: a thread keeps the lock: it is suspended, with a signal handler on top of it, so the keeper can't work.
         forked: this is a child's copy, of no use.
         exiting: the interpreter exits; nothing is acquired any more.
     """
@@ -112,6 +114,7 @@ class Session:
         # Weak, and over when it is abandoned: an interrupt in the wrong place must not leave a thread busy.
         self.busy: weakref.WeakValueDictionary[tuple[int, str], Busy] = weakref.WeakValueDictionary()
         self.timeout = 0.0
+        self.stuck = False
         self.forked = False
         self.exiting = False
         self._said: deque[tuple[Any, ...]] = deque()
@@ -418,36 +421,52 @@ class Session:
 
     # -- the keeper ---------------------------------------------------------------------------------------------------
 
-    def tick(self) -> float:
-        """Do what is due; return the seconds until there is more. On the keeper's thread."""
+    def attend(self) -> float:
+        """Do what is due, and log; return the seconds until there is more. On the keeper's thread."""
+        if not self.lock.acquire(True, STUCK):
+            self.stuck = True
+            self.unpark()
+            return STUCK
+        try:
+            self.stuck = False
+            pause = self._tick()
+        finally:
+            self.lock.release()
+        with suppress(IndexError):
+            while True:
+                log.warning(*self._said.popleft())
+        return pause
+
+    def help(self) -> None:
+        """Do what is due in the place of a keeper that is stuck, if it is the calling thread that has the lock."""
+        if self.stuck and self.lock.acquire(False):
+            try:
+                self._tick()
+            finally:
+                self.lock.release()
+
+    def _tick(self) -> float:
+        """Do what is due, with the lock held."""
         self.link.wire.nudge()
         self._adopt()
         self.serve()
         self.sweep()
         self.check_lease()
-        with self.lock:
-            now = self.clock()
-            held = any(ticket.state is State.HELD for ticket in self.registry.tickets.values())
-            pause = IDLE_BEAT
-            if self.link.connected and self.registry.session is None:
-                pause = ADOPTING
-            elif self.link.connected:
-                if self.registry.deletes:
-                    self.deletes.repeat(now)
-                pause = self.heartbeat.beat(now)
-            suspect, self._suspect = self._suspect, held and (self.heartbeat.overdue(now) or not self.link.connected)
-            if held:
-                pause = max(0.0, min(pause, self.registry.lease.end - now))
+        now = self.clock()
+        held = any(ticket.state is State.HELD for ticket in self.registry.tickets.values())
+        pause = IDLE_BEAT
+        if self.link.connected and self.registry.session is None:
+            pause = ADOPTING
+        elif self.link.connected:
+            if self.registry.deletes:
+                self.deletes.repeat(now)
+            pause = self.heartbeat.beat(now)
+        suspect, self._suspect = self._suspect, held and (self.heartbeat.overdue(now) or not self.link.connected)
+        if held:
+            pause = max(0.0, min(pause, self.registry.lease.end - now))
         if self._suspect and not suspect:
             self.say("ZooKeeper is out of reach; what is held is suspect until it answers or the lease runs out")
-        self.log_said()
         return pause
-
-    def log_said(self) -> None:
-        """Log what was said, on a thread that waits for nobody."""
-        with suppress(IndexError):
-            while True:
-                log.warning(*self._said.popleft())
 
     # -- objects that come and go -------------------------------------------------------------------------------------
 
@@ -543,13 +562,13 @@ class Session:
 
 
 def _keep(session_ref: weakref.ref[Session], wake: Any) -> None:
-    """Tick for as long as the session is there; holds no reference to it while it waits."""
+    """Attend to the session for as long as it is there; holds no reference to it while it waits."""
     while True:
         session = session_ref()
         if session is None or session.forked:
             return
         try:
-            pause = session.tick()
+            pause = session.attend()
         except Exception:
             log.exception("the keeper goes on after an error")
             pause = IDLE_BEAT

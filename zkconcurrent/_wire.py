@@ -124,6 +124,8 @@ class Wire:
     """
 
     def __init__(self, client: KazooClient) -> None:
+        if getattr(client, "_connection", None) is None or isinstance(client._connection, ConnectionHandler):
+            check_kazoo(client)  # all others are simulated
         self._client = client
         self._handler = client.handler
         self._connection = client._connection
@@ -210,7 +212,6 @@ class Wire:
         client, connection, handler = self._client, self._connection, self._handler
         if not isinstance(connection, ConnectionHandler):
             return  # a simulated one
-        check_kazoo(client)
         for name in ("_invoke", "_send_request", "_send_ping", "_read_header", "_read_response"):
             self._replace(connection, name)
         self._replace(client, "_notify_pending")
@@ -339,7 +340,6 @@ class Wire:
                 answer.set_exception(kazoo_errors.ConnectionLoss())
         elif turn.rest or client._queue:
             self.nudge()
-        self._connection.logger.debug("Sending request(xid=%s): %s", xid, request)
         return True
 
     def _transmit(self, turn: Turn, message: bytes) -> None:
@@ -495,19 +495,21 @@ def check_kazoo(client: KazooClient) -> None:
     Raises:
         RuntimeError: it names kazoo's version and what is missing.
     """
+    connection = getattr(client, "_connection", None)
     missing = [
         f"{type(owner).__name__}.{name}"
-        for owner, names in ((client, _OF_CLIENT), (client._connection, _OF_CONNECTION), (client.handler, _OF_HANDLER))
+        for owner, names in ((client, _OF_CLIENT), (connection, _OF_CONNECTION), (client.handler, _OF_HANDLER))
         for name in names
         if not hasattr(owner, name)
     ]
-    for name, names in _LOCALS.items():
+    for name, names in (*_ARGUMENTS.items(), *_VARIABLES.items()):
         code = getattr(getattr(ConnectionHandler, name, None), "__code__", None)
-        known = () if code is None else code.co_varnames
-        missing += [f"{each} in ConnectionHandler.{name}" for each in names if each not in known]
+        known = () if code is None else code.co_varnames[: code.co_argcount if name in _ARGUMENTS else None]
+        if known != names if name in _ARGUMENTS else not {*names} <= {*known}:
+            missing.append(f"ConnectionHandler.{name} with {', '.join(names)}")
     if missing:
         raise RuntimeError(
-            f"zkconcurrent can't work on kazoo {kazoo.version.__version__}, which has no {', '.join(missing)}: "
+            f"zkconcurrent can't work on kazoo {kazoo.version.__version__}, which has no {'; '.join(missing)}: "
             "install kazoo>=2.11,<2.12"
         )
 
@@ -522,10 +524,8 @@ _OF_CONNECTION = (
     *("_send_request", "_socket", "_write", "_write_sock", "_xid", "connection_stopped"),
 )
 _OF_HANDLER = ("_workers", "dispatch_callback", "event_object", "rlock_object", "select", "sleep_func", "spawn")
-# Arguments that we pass on by their place, and, of the first two, the local variables that `Link` reads.
-_LOCALS = {
-    "_connect": ("negotiated_session_timeout",),
-    "_connect_attempt": ("last_send", "read_timeout"),
+# What we are called with, or call, by place; and the local variables that `Link` reads.
+_ARGUMENTS = {
     "_invoke": ("self", "timeout", "request", "xid"),
     "_read": ("self", "length", "timeout"),
     "_read_header": ("self", "timeout"),
@@ -534,6 +534,7 @@ _LOCALS = {
     "_send_request": ("self", "read_timeout", "connect_timeout"),
     "_write": ("self", "msg", "timeout"),
 }
+_VARIABLES = {"_connect": ("negotiated_session_timeout",), "_connect_attempt": ("last_send", "read_timeout")}
 _CONNECTED = (KeeperState.CONNECTED, KeeperState.CONNECTED_RO)
 # A client in one of these states answers no request.
 _REFUSALS = {

@@ -663,6 +663,26 @@ def test_a_check_of_a_version(bench: Bench, path: str) -> None:
     assert bench.run(lambda: Driver(bench.session(), path).run(recipe())) == "done"
 
 
+def test_a_delete_of_a_version(bench: Bench, path: str) -> None:
+    """A delete that names a version fails once the node was written, alone or in a multi."""
+
+    def recipe() -> Steps:
+        yield Make(path, b"one")
+        yield Set(path, b"two", 0)
+        with pytest.raises(BadVersion):
+            yield Delete(path, version=0)
+        ticket = yield Begin(path)
+        with pytest.raises(BadVersion):
+            yield Multi(ticket, (Delete(path, version=0),))
+        yield Multi(ticket, (Delete(path, version=1),))
+        yield Make(path, b"")
+        assert (yield Delete(path, version=0)) is True
+        yield Discard(ticket)
+        return "done"
+
+    assert bench.run(lambda: Driver(bench.session(), path).run(recipe())) == "done"
+
+
 def test_how_many_children_were_made(bench: Bench, path: str) -> None:
     """A read tells how many children a node ever had, those included that came and went unseen."""
 

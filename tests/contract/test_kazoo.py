@@ -164,7 +164,7 @@ CONNECTION: dict[str, tuple[str, ...] | None] = {
     "connection_closed": None,
     "ping_outstanding": None,
     "logger": None,
-    "_submit": ("request", "timeout", "xid"),
+    "_ro_mode": None,
     "_invoke": ("timeout", "request", "xid"),
     "_write": ("msg", "timeout"),
     "_read": ("length", "timeout"),
@@ -299,7 +299,7 @@ def has_one_less(self: Any, read_timeout: float) -> None:
     [
         *(without("client", name) for name in ("_connection", "_queue", "_pending", "_stopped", "_state")),
         without("client", "_notify_pending"),
-        *(without("connection", name) for name in ("_submit", "_read", "_write", "_send_request", "_read_response")),
+        *(without("connection", name) for name in ("_invoke", "_read", "_write", "_send_request", "_read_response")),
         *(without("connection", name) for name in ("_connection_routine", "_socket", "_write_sock", "_xid")),
         without("handler", "_workers"),
         without("handler", "dispatch_callback"),
@@ -308,7 +308,7 @@ def has_one_less(self: Any, read_timeout: float) -> None:
     ],
     ids=[
         *("_connection", "_queue", "_pending", "_stopped", "_state", "_notify_pending"),
-        *("_submit", "_read", "_write", "_send_request", "_read_response"),
+        *("_invoke", "_read", "_write", "_send_request", "_read_response"),
         *("_connection_routine", "_socket", "_write_sock", "_xid", "_workers", "dispatch_callback"),
         *("one argument more", "one argument less"),
     ],

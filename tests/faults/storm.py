@@ -115,7 +115,7 @@ def ask(zk: KazooClient, path: str, then: Callable[[Any], None]) -> None:
     from zkconcurrent._kazoo import Callback
     from zkconcurrent._session import Session
 
-    Session.of(zk).link._send(GetData(path, None), Callback(then))
+    Session.of(zk).link.wire.send(GetData(path, None), Callback(then))
 
 
 def connection_thread(zk: KazooClient) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 import threading
 import time
@@ -115,6 +116,28 @@ def test_exactly_n_are_woken_in_the_order_in_which_they_came(
     with conditions[1]:
         conditions[1].notify(10)
     assert [future.result(10)[0] for future in futures[3:]] == [True] * 2
+
+
+def test_a_condition_has_one_lock(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """Of one path and client, all conditions are of one lock: by another, who notifies would not exclude who waits."""
+    lock, other = Lock(zk, f"{zk_path}-a"), Lock(zk, f"{zk_path}-b")
+    condition = Condition(zk, zk_path, lock)
+    Condition(zk, zk_path, Lock(zk, lock.path))
+    for wrong in (other, None):
+        with pytest.raises(ValueError, match=rf"{zk_path}.*{lock.path}.*not"):
+            Condition(zk, zk_path, wrong)
+    with condition:
+        condition.notify()
+    Condition(connect(), zk_path)  # another process's is not seen
+    del condition
+    gc.collect()
+    assert Condition(zk, zk_path, other)
+    gc.collect()
+    default = Condition(zk, zk_path)
+    with pytest.raises(ValueError, match=f"{zk_path}/lock"):
+        Condition(zk, zk_path, other)
+    with default:
+        default.notify_all()
 
 
 def test_a_foreign_child_is_no_waiter(

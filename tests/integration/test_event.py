@@ -12,7 +12,7 @@ from kazoo.client import KazooClient
 from tests.conftest import Connect, Eventually, InThread
 from tests.faults.test_connection import FAST
 from tests.tools.proxy import Proxy
-from zkconcurrent import ClientError, Event, ForeignNodeError, RefusedError
+from zkconcurrent import ClientError, Event, ForeignNodeError, Lock, RefusedError
 
 
 def waits(event: Event, n: int = 1) -> bool:
@@ -285,17 +285,64 @@ def test_destroy(strike: str, zk: KazooClient, connect: Connect, proxy: Proxy, z
     assert not event._session.registry.tickets
 
 
+def test_destroy_looks_first(zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
+    """What is at the path and no event's is an error, and stays as it is: an application's tree, a lock, a latch."""
+    event = Event(connect(), zk_path)
+    zk.create(zk_path, b"an application's", makepath=True)
+    zk.create(f"{zk_path}/child", b"too")
+    with pytest.raises(ForeignNodeError, match="application"):
+        event.destroy()
+    zk.set(zk_path, b"3 set")
+    with pytest.raises(ForeignNodeError, match="child"):
+        event.destroy()
+    assert zk.get(f"{zk_path}/child")[0] == b"too"
+    zk.delete(zk_path, recursive=True)
+    zk.create(zk_path, b"3 set", ephemeral=True)
+    with pytest.raises(ForeignNodeError, match="persistent"):
+        event.destroy()
+    zk.delete(zk_path)
+    with Lock(zk, zk_path) as held:
+        assert held
+        with pytest.raises(ForeignNodeError):
+            event.destroy()
+        assert len(zk.get_children(zk_path)) == 1
+    eventually(lambda: not zk.get_children(zk_path))
+    zk.delete(zk_path)
+    event.destroy()
+    assert not event._session.registry.tickets
+
+
+@pytest.mark.parametrize(("other", "gone"), [(b"8 clear", True), (b"mine now", False)])
+def test_destroy_sees_what_comes_between(
+    other: bytes, gone: bool, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
+) -> None:
+    """It deletes only the writing that it has seen: what was written since is looked at first, and kept if foreign."""
+    event = Event(connect(hosts=proxy.hosts), zk_path)
+    event.set()
+    with proxy.hold("getChildren") as looked:
+        destroying = in_thread(event.destroy)
+        looked.wait()
+        zk.set(zk_path, other)
+    if gone:
+        destroying.result(20)
+        assert zk.exists(zk_path) is None
+    else:
+        with pytest.raises(ForeignNodeError, match="mine now"):
+            destroying.result(20)
+        assert zk.get(zk_path)[0] == other
+
+
 def test_what_is_no_events(zk: KazooClient, zk_path: str) -> None:
     """Other data in the node is an error that names both, and is not overwritten."""
     event = Event(zk, zk_path)
-    for other in (b"", b"set", b"-1 set", b"1 set ", b"\xff"):
+    for other in (b"", None, b"set", b"-1 set", b"1 set ", b"\xff", b"9" * 5000 + b" set"):
         zk.ensure_path(zk_path)
         zk.set(zk_path, other)
         for call in (event.is_set, event.set, event.clear, event.wait, lambda: event.wait(0)):
             with pytest.raises(ForeignNodeError) as caught:
                 call()
             assert zk_path in str(caught.value)
-            assert repr(other) in str(caught.value)
+            assert repr(other or b"")[:100] in str(caught.value)
         assert zk.get(zk_path)[0] == other
     assert not event._session.registry.tickets
 

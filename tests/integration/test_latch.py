@@ -12,7 +12,7 @@ from tests.conftest import Connect, Eventually, InThread
 from tests.faults.test_connection import FAST
 from tests.integration.test_event import waits
 from tests.tools.proxy import Proxy
-from zkconcurrent import CountDownLatch, ForeignNodeError
+from zkconcurrent import CountDownLatch, ForeignNodeError, Lock, RLock
 
 
 def test_who_waits_goes_on(
@@ -209,6 +209,58 @@ def test_destroy(strike: str, zk: KazooClient, connect: Connect, proxy: Proxy, z
     latch.destroy()
     latch.count_down()
     assert latch.count == 4
+
+
+def test_destroy_looks_first(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """What is at the path and no latch's is an error, and stays as it is: another's data, children, or a lock."""
+    latch = CountDownLatch(connect(), zk_path, 3)
+    zk.create(zk_path, b"an application's", makepath=True)
+    with pytest.raises(ForeignNodeError, match="application"):
+        latch.destroy()
+    zk.set(zk_path, b"3")
+    latch.count_down()
+    zk.create(f"{zk_path}/child", b"too")
+    with pytest.raises(ForeignNodeError, match="child"):
+        latch.destroy()
+    assert len(zk.get_children(zk_path)) == 2
+    zk.create(f"{zk_path}/_c_{'0' * 36}-count-1/below", makepath=True)
+    zk.delete(f"{zk_path}/child")
+    with pytest.raises(ForeignNodeError, match="has children"):
+        latch.destroy()
+    assert zk.exists(f"{zk_path}/_c_{'0' * 36}-count-1/below")
+    zk.delete(zk_path, recursive=True)
+    lock = RLock(zk, zk_path)
+    with lock:
+        with pytest.raises(ForeignNodeError):
+            latch.destroy()
+        assert lock.owner() is not None
+    assert not latch._session.registry.tickets
+
+
+def test_destroy_of_another_count(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """A latch that was made with another count is destroyed: the error that names the two says so."""
+    CountDownLatch(zk, zk_path, 3).count_down()
+    CountDownLatch(connect(), zk_path, 4).destroy()
+    assert zk.exists(zk_path) is None
+
+
+def test_destroy_of_a_crowd_of_counts(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
+    """More counts than fit into a request go in pieces, and the client's other locks stay."""
+    mine = connect()
+    latch, lock = CountDownLatch(mine, zk_path, 20_000), Lock(mine, f"{zk_path}-lock")
+    latch.count_down()
+    prefix = f"{zk_path}/_c_00000000-0000-4000-8000-"
+    for n in range(16):
+        with zk.transaction() as counts:
+            for m in range(1000):
+                counts.create(f"{prefix}{n * 1000 + m:012d}-count-1")
+    assert latch.count == 3999
+    with lock:
+        lost = lock.lost
+        in_thread(latch.destroy).result(60)
+        assert not lost.is_set()
+    assert zk.exists(zk_path) is None
+    assert latch.count == 20_000
 
 
 def test_destroy_while_others_count(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:

@@ -14,7 +14,7 @@ from kazoo.exceptions import NoNodeError
 
 from tests.conftest import Connect, Eventually, InThread
 from tests.kinds import read_lock, write_lock
-from zkconcurrent import Condition, Lock, MultiLock, RLock, Semaphore
+from zkconcurrent import Condition, Lock, MultiLock, ReadWriteLock, RLock, Semaphore, synchronized
 
 LockLike = Any
 Make = Callable[[KazooClient, str], LockLike]
@@ -40,6 +40,51 @@ def ephemerals(client: KazooClient, path: str) -> list[str]:
         return []
     below = [node for name in names for node in ephemerals(client, f"{path}/{name}")]
     return below + [path] * bool(stat.ephemeralOwner)
+
+
+def impatient(kind: type[Any]) -> type[Any]:
+    """Return a kind whose `acquire` gives up where it is told nothing, as a program's own class may."""
+
+    class Impatient(kind):  # type: ignore[misc]
+        """It waits a moment only."""
+
+        def acquire(self, blocking: bool = True, timeout: float = 0.1) -> bool:
+            """Acquire it."""
+            return super().acquire(blocking, timeout)  # type: ignore[no-any-return]
+
+    return Impatient
+
+
+@pytest.mark.parametrize("make", [Lock, RLock, Semaphore, "read", "write", "multi", "condition", "synchronized"])
+def test_a_block_does_not_run_with_nothing_held(make: Any, connect: Connect, zk: KazooClient, zk_path: str) -> None:
+    """Where `acquire` returns False, `with` raises: its body never runs, and its end releases nothing of others."""
+    path = f"{zk_path}/lock" if make in ("condition", "synchronized") else zk_path
+    pair = ReadWriteLock(zk, path) if make in ("read", "write") else None
+    if pair is not None:
+        mine: Any = pair.read_lock if make == "read" else pair.write_lock
+        mine.__class__ = impatient(type(mine))
+        holder: Any = ReadWriteLock(connect(), path).write_lock
+    elif make == "multi":
+        mine, holder = impatient(MultiLock)([Lock(zk, path)]), Lock(connect(), path)
+    elif isinstance(make, str):
+        mine, holder = impatient(RLock)(zk, path), RLock(connect(), path)
+        mine = Condition(zk, zk_path, mine) if make == "condition" else synchronized(mine)
+    else:
+        mine, holder = impatient(make)(zk, path), make(connect(), path)
+    ran = False
+    with holder:
+        with pytest.raises(RuntimeError, match="nothing is held"), mine:
+            ran = True
+        assert holder.locked()
+    assert not ran
+    with mine:
+        ran = True
+    assert ran
+    if isinstance(holder, Semaphore):
+        assert "value=1" in repr(holder)
+        assert holder.acquire(timeout=10)
+        assert holder.locked()  # there is one permit still
+        holder.release()
 
 
 @every

@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 
 import pytest
 from kazoo.client import KazooClient
-from kazoo.exceptions import ConnectionLoss, NoNodeError
+from kazoo.exceptions import BadArgumentsError, ConnectionLoss, NoNodeError
 from kazoo.security import make_digest_acl
 
 import zkconcurrent
@@ -291,6 +291,68 @@ def test_a_path_with_kazoos_lock_is_refused(
     theirs.release()
     with lock:
         pass
+
+
+def test_characters_of_a_path(zk: KazooClient, zk_path: str) -> None:
+    """Fault 31: a path is taken if, and only if, ZooKeeper takes it; so a bad one is told before anything is sent."""
+    edges = (0, 0x20, 0x7F, 0xA0, 0xD800, 0xE000, 0xF900, 0xFFF0, 0x10000, 0x1F600, 0xF0000, 0x10FFFF)
+    points = {point for edge in edges for point in (edge - 1, edge, edge + 1) if 0 <= point <= 0x10FFFF}
+    zk.ensure_path(zk_path)
+    for point in sorted(points | set(range(0, 0x11000, 499))):
+        name = f"x{chr(point)}" if chr(point) in "./" else chr(point)
+        try:
+            Lock(zk, f"{zk_path}/{name}")
+            taken = True
+        except ValueError:
+            taken = False
+        try:
+            there = not 0xD800 <= point < 0xE000 and zk.create(f"{zk_path}/{name}") is not None  # those can't be sent
+        except BadArgumentsError:
+            there = False
+        assert taken == there or name == "x/", hex(point)  # kazoo takes that one off
+
+
+@every
+def test_paths_that_nest_between_processes(
+    kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Fault 21: a child that is no contender, as where another process locks below, is an error, also for who waits."""
+    lock, holder, below = kind(zk, zk_path), against(kind)(connect(), zk_path), kind(connect(), f"{zk_path}/orders/3")
+    with holder:
+        waiting = in_thread(lock.acquire)
+        eventually(queued(zk, zk_path, 2))
+        assert holder.locked()
+        with below:
+            pass
+    calls = [lock.acquire, lambda: lock.acquire(blocking=False), lambda: lock.acquire(timeout=20)]
+    calls += [lock.locked, lock.owner, lock.waiters]
+    for call in (lambda: waiting.result(20), *calls):
+        with pytest.raises(zkconcurrent.ForeignNodeError, match=r"'orders'.*nest"):
+            call()
+    eventually(queued(zk, zk_path, 1))
+    with below:  # it has no part in this
+        pass
+    zk.delete(f"{zk_path}/orders", recursive=True)
+    with lock:
+        pass
+
+
+@every
+def test_contenders_of_other_languages(
+    kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Fault 21: any child that ends in a sequence number is in the queue, whoever made it, and is waited for."""
+    lock, other = kind(zk, zk_path), connect()
+    role = "__WRIT__" if lock._rule.role.startswith("__") else "lock-"
+    zk.ensure_path(zk_path)
+    for name in (f"x-{role}", f"_c_0-{role}", role):
+        theirs = other.create(f"{zk_path}/{name}", ephemeral=True, sequence=True)
+        assert not lock.acquire(blocking=False)
+        waiting = in_thread(lambda: lock.acquire() is lock.release())
+        eventually(queued(zk, zk_path, 2))
+        assert not waiting.done()
+        other.delete(theirs)
+        waiting.result(20)
 
 
 @every

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from random import Random
 
@@ -14,9 +16,21 @@ from hypothesis import strategies as st
 from kazoo.client import KazooClient
 
 from tests.conftest import Connect, Eventually, Hands, InThread
+from tests.faults.test_connection import FAST
 from tests.integration.test_locks import queued
-from tests.integration.test_losses import ways
-from zkconcurrent import ClientError, Lock, LockLostError, MultiLock, ReadWriteLock, RLock
+from tests.integration.test_losses import expire, ways
+from tests.tools.proxy import Proxy
+from zkconcurrent import (
+    BoundedSemaphore,
+    ClientError,
+    Lock,
+    LockLostError,
+    MultiLock,
+    ReadWriteLock,
+    RLock,
+    Semaphore,
+    namespace,
+)
 from zkconcurrent._multilock import _note
 from zkconcurrent.testing import Server
 
@@ -33,9 +47,12 @@ def test_what_it_is_made_of(zk: KazooClient, zk_path: str) -> None:
     assert nested.locks == (a, b, pair.write_lock, pair.read_lock)
     with pytest.raises(ValueError, match="at least one"):
         MultiLock([])
-    for wrong in (pair, threading.Lock(), "ab"):
+    semaphores = Semaphore(zk, f"{zk_path}/d", 2), BoundedSemaphore(zk, f"{zk_path}/e")
+    for wrong in (pair, threading.Lock(), "ab", *semaphores):
         with pytest.raises(TypeError, match=type(wrong).__name__):
             MultiLock([a, wrong])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match="on_lost"):
+        MultiLock([a], on_lost=1)  # type: ignore[arg-type]
     for twice in ([a, a], [a, MultiLock([a])], [a, Lock(zk, a.path)], [pair.read_lock, pair.read_lock]):
         with pytest.raises(ValueError, match="twice"):
             MultiLock(twice)
@@ -163,6 +180,142 @@ def test_one_is_lost_while_held(
         assert b._is_owned()
     for name in "ab":
         eventually(queued(a.client, f"{zk_path}/{name}", 0))
+
+
+@ways
+@pytest.mark.parametrize("which", ["a", "b"])
+def test_a_loss_is_told(
+    which: str, lose: Callable[..., None], zookeeper: Server, connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
+    """`lost` and `on_lost` are of the whole: told once when the first lock is lost, afresh with the next hold."""
+    told: list[MultiLock] = []
+    a, b = RLock(connect(timeout=4), f"{zk_path}/a"), Lock(connect(timeout=4), f"{zk_path}/b")
+    lock, silent = MultiLock([a, b], on_lost=told.append), MultiLock([a, b])
+    to_come = lock.lost
+    for turn in (1, 2):
+        lock.acquire()
+        event = lock.lost
+        assert event is lock.lost
+        assert turn == 2 or event is to_come
+        assert not event.is_set()
+        others = silent.lost
+        assert others is not event
+        lose(zookeeper, a if which == "a" else b)
+        assert event.wait(20)
+        assert others.wait(20)
+        assert lock.lost is event
+        eventually(lambda turn=turn: len(told) == turn)
+        lose_the_other = b if which == "a" else a
+        lose(zookeeper, lose_the_other)
+        with pytest.raises(LockLostError):
+            lock.release()
+        assert lock.lost is not event
+    with lock:
+        assert not lock.lost.is_set()
+    assert told == [lock, lock]
+
+
+def test_a_namespace_has_it_all(zookeeper: Server, connect: Connect, zk_path: str, eventually: Eventually) -> None:
+    """What a MultiLock has beyond `threading`, one that is made by names has too."""
+    told: list[MultiLock] = []
+    lock = namespace(connect(timeout=4), zk_path).MultiLock(["b", "a"], on_lost=told.append)
+    with pytest.raises(LockLostError), lock:
+        expire(zookeeper, lock.locks[0])  # type: ignore[arg-type]
+        eventually(lambda: told == [lock])
+
+
+def test_a_loss_of_what_is_not_held(zookeeper: Server, connect: Connect, zk_path: str) -> None:
+    """`on_lost` is not called of a lock that is held alone, before or after the MultiLock was."""
+    told: list[MultiLock] = []
+    a, b = RLock(connect(timeout=4), f"{zk_path}/a"), RLock(connect(), f"{zk_path}/b")
+    lock = MultiLock([a, b], on_lost=told.append)
+    a.acquire()
+    with lock:
+        event = lock.lost
+    expire(zookeeper, a)
+    assert event.wait(20)  # of its locks, one is
+    with pytest.raises(LockLostError):
+        a.release()
+    with lock:
+        assert not lock.lost.is_set()
+    assert told == []
+
+
+def test_what_is_told_is_not_kept(zk: KazooClient, zk_path: str) -> None:
+    """A MultiLock that is used again and again beside a hold of one of its locks leaves nothing behind."""
+    a, b = RLock(zk, f"{zk_path}/a"), RLock(zk, f"{zk_path}/b")
+    with a:
+        for _ in range(5):
+            lock = MultiLock([a, b], on_lost=print)
+            with lock:
+                assert not lock.lost.is_set()
+        assert len(a._loss().wholes) <= 2
+        again = MultiLock([a, b], on_lost=print)
+        with b:
+            for _ in range(5):
+                with again:
+                    pass
+            assert sum(whole.of() is again for whole in a._loss().wholes) == 1
+        whole = weakref.ref(a._loss().wholes[-1])
+    assert whole() is None  # by the count of its references
+
+
+def test_a_multilock_that_is_dropped(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+    """The last object of a held MultiLock warns for its locks when it goes, and their nodes are removed."""
+    lock = MultiLock([Lock(zk, f"{zk_path}/a"), Lock(zk, f"{zk_path}/b")], on_lost=print)
+    lock.acquire()
+    assert not lock.lost.is_set()
+    with pytest.warns(ResourceWarning, match="garbage collected while held"):
+        del lock
+    for name in "ab":
+        eventually(queued(zk, f"{zk_path}/{name}", 0))
+
+
+def test_who_holds_all(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
+    """The owner is whoever holds every lock; nobody is, where several hold some each, or some are free."""
+    pair, theirs = ReadWriteLock(zk, f"{zk_path}/b"), ReadWriteLock(connect(), f"{zk_path}/b")
+    a = Lock(zk, f"{zk_path}/a")
+    lock = MultiLock([a, pair.read_lock])
+    assert lock.owner() is None
+    reads, enough = threading.Event(), threading.Event()
+
+    def read() -> None:
+        with theirs.read_lock:
+            reads.set()
+            enough.wait(20)
+
+    with a:
+        assert lock.owner() is None
+        reading = in_thread(read)
+        assert reads.wait(20)
+        assert lock.owner() is None
+    with lock:  # another reads too, and came first
+        owner = lock.owner()
+        assert owner is not None
+        assert (owner.pid, owner.thread, owner.node) == (os.getpid(), "MainThread", a.owner().node)  # type: ignore[union-attr]
+        assert owner.token == a.fencing_token
+    enough.set()
+    reading.result(20)
+
+
+def test_suspect(zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually) -> None:
+    """It is suspect when all is held and one of its services is out of reach."""
+    lock = MultiLock([Lock(zk, f"{zk_path}/a"), Lock(connect(hosts=proxy.hosts, timeout=20, **FAST), f"{zk_path}/b")])
+    with lock:
+        assert not lock.suspect
+        proxy.refuse()
+        proxy.cut()
+        eventually(lambda: lock.suspect)
+        proxy.resume()
+        eventually(lambda: not lock.suspect)
+        proxy.refuse()
+        proxy.cut()
+        eventually(lambda: lock.suspect)
+        lock.locks[0].release()
+        assert not lock.suspect
+        lock.locks[0].acquire()
+        proxy.resume()
+        eventually(lambda: not lock.suspect)
 
 
 @ways

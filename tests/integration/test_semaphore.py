@@ -18,7 +18,9 @@ from tests.integration.test_locks import NODE, queued
 from tests.integration.test_losses import expire, run_out
 from tests.tools.proxy import Proxy
 from zkconcurrent import BoundedSemaphore, ForeignNodeError, Lock, LockLostError, Semaphore
+from zkconcurrent._limits import most_together
 from zkconcurrent._ops import StartAgain
+from zkconcurrent._paths import LONGEST
 from zkconcurrent._recipes.semaphore import Layout, take
 from zkconcurrent._registry import State, Ticket
 from zkconcurrent.testing import Server
@@ -488,6 +490,53 @@ def test_destroy(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InT
         assert zk.get(f"{zk_path}/permits")[0] == b"5"
 
 
+@both
+def test_destroy_looks_first(kind: type[Semaphore], zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """What is no semaphore's is an error, and all of it stays: an application may have nodes of the same names."""
+    semaphore = kind(connect(), zk_path, 3)
+    for name in ("permits", "locks", "leases"):
+        zk.create(f"{zk_path}/{name}", b"an application's", makepath=True)
+    zk.create(f"{zk_path}/permits/admin")
+    with pytest.raises(ForeignNodeError, match="application"):
+        semaphore.destroy()
+    zk.set(f"{zk_path}/permits", b"3")
+    with pytest.raises(ForeignNodeError, match="admin"):
+        semaphore.destroy()
+    zk.delete(f"{zk_path}/permits/admin")
+    with pytest.raises(ForeignNodeError, match="locks"):
+        semaphore.destroy()
+    assert len(zk.get_children(zk_path)) == 3
+    for name in ("locks", "leases"):
+        zk.set(f"{zk_path}/{name}", b"")
+    semaphore.destroy()
+    assert children(zk, zk_path) == []
+    assert not semaphore._session.registry.tickets
+
+
+def test_a_value_that_is_none(zk: KazooClient, zk_path: str) -> None:
+    """Where the semaphore's value should be and something else is, that is named, and not taken for a value."""
+    semaphore = Semaphore(zk, zk_path, 3)
+    zk.create(f"{zk_path}/permits", b"an application's", makepath=True)
+    for call in (semaphore.acquire, semaphore.release, semaphore.locked, lambda: semaphore.acquire(blocking=False)):
+        with pytest.raises(ForeignNodeError, match="application"):
+            call()
+    assert not semaphore._session.registry.tickets
+
+
+def test_destroy_of_many_added_permits(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
+    """More added permits than fit into a request go in pieces."""
+    semaphore = Semaphore(connect(), zk_path, 0)
+    semaphore.release()
+    prefix = f"{zk_path}/permits/00000000-0000-4000-8000-"
+    for n in range(16):
+        with zk.transaction() as added:
+            for m in range(1000):
+                added.create(f"{prefix}{n * 1000 + m:012d}-1")
+    assert not semaphore.locked()
+    in_thread(semaphore.destroy).result(60)
+    assert children(zk, zk_path) == []
+
+
 def test_destroyed_again_and_again(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
@@ -563,6 +612,58 @@ def test_kazoos_own_lock_is_refused(zk: KazooClient, connect: Connect, zk_path: 
     lock = connect().Lock(f"{zk_path}/locks")
     with lock, pytest.raises(ForeignNodeError, match="migrate"):
         Semaphore(zk, zk_path).acquire()
+
+
+@pytest.mark.parametrize("folder", ["locks", "leases"])
+def test_what_is_no_contender_is_refused(folder: str, zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """Fault 21: a child that is not sequential, as of a path below, neither waits nor takes a permit: an error."""
+    semaphore = Semaphore(zk, zk_path, 2)
+    with Lock(connect(), f"{zk_path}/{folder}/orders"):
+        pass
+    for call in (semaphore.acquire, lambda: semaphore.acquire(blocking=False), semaphore.locked):
+        with pytest.raises(ForeignNodeError, match=r"'orders'.*nest"):
+            call()
+    assert not semaphore._session.registry.tickets
+    zk.delete(f"{zk_path}/{folder}/orders")
+    with semaphore:
+        assert queued(zk, f"{zk_path}/leases", 1)()
+
+
+def test_more_permits_than_there_are(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """To wait for more permits than there are is warned of at once; not if enough were added, nor for signals."""
+    semaphore, other = Semaphore(zk, zk_path, 2), Semaphore(connect(), zk_path, 2)
+    with pytest.warns(RuntimeWarning, match=r"3 permits.*2") as warned:
+        assert not semaphore.acquire(timeout=0.2, permits=3)
+    assert warned[0].filename == __file__
+    with pytest.raises(RuntimeWarning):  # a filter makes an error of it: nothing was done
+        semaphore.acquire(permits=3)
+    assert not children(zk, f"{zk_path}/locks")
+    assert not semaphore.acquire(blocking=False, permits=3)  # who only tries is told so
+    assert not semaphore.acquire(timeout=0, permits=3)
+    other.release()
+    assert semaphore.acquire(permits=3)
+    semaphore.release(3)
+    signals = Semaphore(zk, f"{zk_path}-signals", 0)
+    waiting_for_two = in_thread(signals.acquire, permits=2)
+    eventually(waiting(zk, signals.path, 1))
+    signals.release(2)
+    assert waiting_for_two.result(20)
+
+
+def test_many_permits_at_once(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """As many as one call may ask for are taken and given back, and the client keeps its connection and locks."""
+    long = f"{zk_path}/{'x' * (LONGEST - len(zk_path) - 1)}"
+    for path in (zk_path, long):
+        semaphore, most = Semaphore(connect(), path, 10_000), most_together(path)
+        with Lock(semaphore.client, f"{zk_path}-lock") as held:
+            assert held
+            assert semaphore.acquire(timeout=60, permits=most)
+            assert len(zk.get_children(f"{path}/leases")) == most
+            semaphore.release(most)
+        semaphore.release(6000)
+        assert len(zk.get_children(f"{path}/permits")) == 1
 
 
 def test_garbage_collected_while_held(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:

@@ -402,7 +402,7 @@ class Ensemble:
             self._catch_up(server)
             return stat
         if isinstance(request, Delete):
-            self._delete(path)
+            self._delete(path, request.version)
             self._catch_up(server)
             return True
         if isinstance(request, Transaction):
@@ -426,7 +426,7 @@ class Ensemble:
                 error = kazoo_errors.NoNodeError()
             elif isinstance(each, Create) and each.path in nodes:
                 error = kazoo_errors.NodeExistsError()
-            elif isinstance(each, SetData | CheckVersion) and each.version not in (-1, nodes[each.path].version):
+            elif not isinstance(each, Create) and each.version not in (-1, nodes[each.path].version):
                 error = kazoo_errors.BadVersionError()
             elif isinstance(each, Delete):
                 if not gone.issuperset(f"{each.path}/{name}" for name in nodes[wanted].children):
@@ -477,10 +477,12 @@ class Ensemble:
         self._commit(("set", request.path, request.data))
         return node.stat()
 
-    def _delete(self, path: str) -> None:
+    def _delete(self, path: str, version: int = -1) -> None:
         node = self.leader.nodes.get(path)
         if node is None:
             raise kazoo_errors.NoNodeError
+        if version not in (-1, node.version):
+            raise kazoo_errors.BadVersionError
         if node.children:
             raise kazoo_errors.NotEmptyError
         self._commit(("delete", path))

@@ -13,6 +13,7 @@ from tests.simulation.struck import StruckRun
 from tests.simulation.table import Cell, Table
 
 
+@pytest.mark.filterwarnings("ignore:acquire.. waits for 4 permits:RuntimeWarning")  # they are being added
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
 def test_whatever_strikes_wherever(table: Table, simulated: list[str]) -> None:
     """Whatever strikes at whichever operation, all holds that always must; no fault is left out."""

@@ -35,12 +35,17 @@ def locks(zk: zkconcurrent.Client) -> None:
     write: zkconcurrent.WriteLock = pair.write_lock
     semaphore: zkconcurrent.Semaphore = zkconcurrent.Semaphore(zk, "/app/api", 5, on_lost=told)
     bounded: zkconcurrent.BoundedSemaphore = zkconcurrent.BoundedSemaphore(zk, "/app/bounded")
-    several: zkconcurrent.MultiLock = zkconcurrent.MultiLock([lock, rlock, read, write, semaphore])
+    several: zkconcurrent.MultiLock = zkconcurrent.MultiLock([lock, rlock, read, write], on_lost=told)
     condition: zkconcurrent.Condition = zkconcurrent.Condition(zk, "/app/condition", lock=rlock)
     for each in (lock, rlock, read, write, several):
         with_any(each)
         acquired: bool = each.acquire(timeout=2.5)
         held: bool = each.locked()
+    all_held: tuple[threading.Event, bool, zkconcurrent.Contender | None] = (
+        several.lost,
+        several.suspect,
+        several.owner(),
+    )
     for one in (lock, rlock, read, write, semaphore, bounded):
         token: int = one.fencing_token
         lost: threading.Event = one.lost

@@ -20,6 +20,7 @@ zkconcurrent.Barrier(zk, "/app/barrier")  # wrong
 zkconcurrent.CountDownLatch(zk, "/app/latch", None)  # wrong
 zkconcurrent.MultiLock(zkconcurrent.Lock(zk, "/app/lock"))  # wrong
 zkconcurrent.MultiLock([threading.Lock()])  # wrong
+zkconcurrent.MultiLock([zkconcurrent.Semaphore(zk, "/app/api")])  # wrong
 zkconcurrent.Condition(zk, "/app/condition", threading.RLock())  # wrong
 token: str = zkconcurrent.RLock(zk, "/app/lock").fencing_token  # wrong
 zkconcurrent.RLock(zk, "/app/lock").fencing_token = 1  # wrong

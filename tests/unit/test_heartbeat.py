@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from zkconcurrent._heartbeat import Heartbeat
+from zkconcurrent._lease import Lease
 from zkconcurrent._registry import Registry
 
 TIMEOUT = 6.0
@@ -16,8 +17,6 @@ LOOK = TIMEOUT / 6 + 0.01  # the keeper's pause
 
 class Line:
     """A link whose answers never come, of which the test says what waits for one."""
-
-    lists_ephemerals = True
 
     def __init__(self, waiting: list[int | None]) -> None:
         self.wire = self
@@ -31,9 +30,6 @@ class Line:
         return self.waiting.pop(0)
 
     def sync(self, _path: str, _answer: Any) -> None:
-        """Send nothing."""
-
-    def ephemerals(self, _answer: Any) -> None:
         """Count it."""
         self.sent += 1
 
@@ -44,10 +40,13 @@ class Line:
 
 def beating(line: Line) -> Heartbeat:
     """Return the heartbeat of a session that waits for something."""
+    lease = Lease(1)
+    lease.opened(0.0, TIMEOUT)
     registry = Registry("")
-    registry.opened(1, TIMEOUT)
+    registry.opened(lease)
     registry.begin("/path", [])
-    return Heartbeat(SimpleNamespace(link=line, registry=registry, timeout=TIMEOUT), int)  # type: ignore[arg-type]
+    session = SimpleNamespace(link=line, registry=registry, timeout=TIMEOUT, post=None, say=lambda *_: None)
+    return Heartbeat(session, int)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

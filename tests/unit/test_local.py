@@ -21,6 +21,15 @@ def threads() -> LocalNamespace:
     return zkconcurrent.namespace("local", "/app")
 
 
+def test_a_block_does_not_run_with_nothing_held() -> None:
+    """Where `acquire` returns False, `with` raises, as with the shared ones."""
+    threads = zkconcurrent.namespace("local")
+    for kind in (type(threads.MultiLock(["a"])), type(threads.ReadWriteLock("b").write_lock)):
+        never = object.__new__(type("Never", (kind,), {"acquire": lambda *_: False, "__repr__": lambda _: "never"}))
+        with pytest.raises(RuntimeError, match=r"nothing is held.*never"), never:
+            pytest.fail("the block runs")
+
+
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [

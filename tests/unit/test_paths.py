@@ -6,7 +6,7 @@ import pytest
 from kazoo.client import KazooClient
 
 import zkconcurrent
-from zkconcurrent._paths import ancestors
+from zkconcurrent._paths import LONGEST, ancestors
 
 BAD = ["", "app", "app/lock", "/", "/app/", "//app", "/app//lock", "/app/./lock", "/app/../lock", "/zookeeper/lock"]
 
@@ -15,6 +15,44 @@ BAD = ["", "app", "app/lock", "/", "/app/", "//app", "/app//lock", "/app/./lock"
 def test_a_bad_path_is_refused(path: str) -> None:
     """A path that ZooKeeper would refuse is a ValueError at once that shows it."""
     with pytest.raises(ValueError, match=r"path|reserved"):
+        zkconcurrent.Lock(KazooClient(), path)
+
+
+def test_a_path_has_a_length() -> None:
+    """A path of more bytes than a request can carry often is a ValueError that says the limit, and shows little."""
+    client, room = KazooClient(), LONGEST - len("/app/")
+    for last in ("x" * room, "ö" * (room // 2)):
+        assert zkconcurrent.Lock(client, f"/app/{last}").path == f"/app/{last}"
+        with pytest.raises(ValueError, match=f"{LONGEST:,} bytes") as caught:
+            zkconcurrent.Lock(client, f"/app/{last}xx")
+        assert len(str(caught.value)) < 300
+    for huge in ("x" * 1_000_000, "\0" * 1_000_000, "/" * 1_000_000, "\ud800" * 1_000_000, "\U0001f600" * 1_000_000):
+        for make in (
+            lambda huge: zkconcurrent.Event(client, f"/app/{huge}"),
+            lambda huge: zkconcurrent.namespace(client, "/app").RLock(huge),
+            lambda huge: zkconcurrent.namespace("local").RLock(huge),
+        ):
+            with pytest.raises(ValueError, match="bytes") as caught:
+                make(huge)
+            assert len(str(caught.value)) < 500
+
+
+def test_a_path_of_a_call_has_a_length() -> None:
+    """A hostile argument of a synchronized function is refused before a request is made of it."""
+
+    @zkconcurrent.synchronized(KazooClient(), "/users/{name}")
+    def work(name: str) -> None:
+        raise AssertionError(name)
+
+    for name in ("x" * LONGEST, "/" * LONGEST, "\U0001f600" * 100_000):
+        with pytest.raises(ValueError, match="bytes"):
+            work(name)
+
+
+@pytest.mark.parametrize("path", ["/app/\U0001f600", "/app/x\U00010000", "/app/\U0010ffff/x"])
+def test_what_utf_16_takes_two_for_is_refused(path: str) -> None:
+    """ZooKeeper counts in UTF-16 and takes half a character for a bad one: told at construction, by which it is."""
+    with pytest.raises(ValueError, match="UTF-16"):
         zkconcurrent.Lock(KazooClient(), path)
 
 

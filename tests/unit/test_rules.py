@@ -177,7 +177,38 @@ def test_kazoos_nodes_are_refused() -> None:
     with pytest.raises(ForeignNodeError, match=node) as caught:
         check_queue("/app/lock", ["_c_x-lock-0000000001", node])
     assert caught.value.path == "/app/lock"
-    check_queue("/app/lock", ["_c_x-lock-0000000001", "anything-else"])
+
+
+OURS_OR_SEQUENTIAL = [
+    "_c_7f3f0b6c-1111-4222-8333-444444444444-lock-0000000001",
+    "_c_7f3f0b6c-1111-4222-8333-444444444444-__READ__0000000004",
+    "_c_7f3f0b6c-1111-4222-8333-444444444444-latch-0000000002",
+    "_c_7f3f0b6c-1111-4222-8333-444444444444-lock--000000001",
+    "_c_7f3f0b6c-1111-4222-8333-444444444444-lock--2147483648",
+    "_c_7f3f0b6c-1111-4222-8333-444444444444-lock-2147483647",
+    "zz-lock-0000000000",
+    "lock-0000000007",
+    "n_0000000007",
+    "0000000007",
+    "löck-0000000007",
+]
+
+
+def test_foreign_contenders_count() -> None:
+    """Whatever language its maker speaks, a child that ends in a number of ten digits, or a negative one, waits."""
+    check_queue("/app/lock", OURS_OR_SEQUENTIAL)
+
+
+NEITHER = ["orders", "0", "-1", "lock", "waiters", "permits", "x-0000000001\n", "00000000071x", "lock_000000001"]
+NEITHER += ["_c_x-lock-", "_c_x-lock-00000001", "_c_0-count-3", "_c_7f3f0b6c-1111-4222-8333-44444444444a"]
+
+
+@pytest.mark.parametrize("name", NEITHER)
+def test_what_waits_by_no_number_is_refused(name: str) -> None:
+    """A child that is neither ours nor sequential came from a path that nests, or by hand: an error that names it."""
+    with pytest.raises(ForeignNodeError, match="nest") as caught:
+        check_queue("/app/lock", [*OURS_OR_SEQUENTIAL, name])
+    assert repr(name) in str(caught.value)
 
 
 @pytest.mark.parametrize("number", ["2147483647", "-2147483648", "-000000001"])

@@ -29,7 +29,9 @@ from .._ops import (
 from .._registry import Ticket
 from .persistent import make
 
-_DATA = re.compile(rb"(\d+) (set|clear)")
+_DATA = re.compile(rb"(\d{1,19}) (set|clear)")
+CHILD = re.compile("(?!)")
+"""The names of its node's children: it has none."""
 
 
 class Flag(NamedTuple):

@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from .._errors import ForeignNodeError
 from .._ops import Begin, Children, Discard, Get, Make, Node, NoNode, Recipe, StartAgain, Sync, Wait, Watch
 from .._registry import Ticket
-from .persistent import make
+from .persistent import agreed, make
 
 ROLE = "count-"
-_NAME = re.compile(r"_c_[0-9a-f-]{36}-count-(\d+)")
+CHILD = re.compile(r"_c_[0-9a-f-]{36}-count-([0-9]{1,19})")
+"""The names of the counts."""
 
 
 def remaining(path: str, count: int, node: Node | None, names: Sequence[str]) -> int:
@@ -27,18 +27,21 @@ def remaining(path: str, count: int, node: Node | None, names: Sequence[str]) ->
     """
     if node is None:
         return count
-    if not node.data.isdigit():
-        raise ForeignNodeError(
-            path,
-            f"the node's data is {node.data[:100]!r}, and a CountDownLatch's is its count; delete the node if it is "
-            "left from something else, or use another path",
-        )
-    if int(node.data) != count:
+    if (theirs := read(path, node)) != count:
         raise ValueError(
-            f"the latch at {path!r} was made with a count of {int(node.data)}, not {count}: all must give the same; "
+            f"the latch at {path!r} was made with a count of {theirs}, not {count}: all must give the same; "
             "destroy() it if nobody uses it any more"
         )
-    return max(0, count - sum(int(said[1]) for name in names if (said := _NAME.fullmatch(name))))
+    return max(0, count - sum(int(said[1]) for name in names if (said := CHILD.fullmatch(name))))
+
+
+def read(path: str, node: Node) -> int:
+    """Return the count that the latch was made with.
+
+    Raises:
+        ForeignNodeError: the node is no latch's.
+    """
+    return agreed(path, node, "a CountDownLatch's is its count")
 
 
 def look(path: str, count: int) -> Recipe[int]:

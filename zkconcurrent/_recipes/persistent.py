@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .._ops import Make, MakeContainer, NoNode, Recipe
+from .._errors import ForeignNodeError
+from .._ops import Make, MakeContainer, Node, NoNode, Recipe
 from .._paths import ancestors
 
 
@@ -14,3 +15,23 @@ def make(path: str, data: bytes) -> Recipe[None]:
             return
         except NoNode:  # never used, or reaped
             yield tuple(MakeContainer(above) for above in ancestors(path))
+
+
+def agreed(path: str, node: Node, ours: str) -> int:
+    """Return the number that all must agree on, which a node has as text.
+
+    Args:
+        path: the primitive's.
+        node: what was read.
+        ours: what such a node has, for the error.
+
+    Raises:
+        ForeignNodeError: the node has something else.
+    """
+    if not node.data.isdigit() or len(node.data) > 19:
+        raise ForeignNodeError(
+            path,
+            f"the node's data is {node.data[:100]!r}, and {ours}; delete the node if it is left from something else, "
+            "or use another path",
+        )
+    return int(node.data)

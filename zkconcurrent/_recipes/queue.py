@@ -163,8 +163,9 @@ def check(ticket: Ticket, names: Sequence[str]) -> None:
 
 
 def list_queue(path: str) -> Recipe[Sequence[str]]:
-    """Return the children as the leader has them."""
+    """Return the children as the leader has them, all of them contenders."""
     _, names = yield Sync(path), Children(path)
+    check_queue(path, names)
     return names  # type: ignore[no-any-return]
 
 

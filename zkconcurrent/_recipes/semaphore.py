@@ -35,11 +35,12 @@ from .._ops import (
 )
 from .._paths import ancestors
 from .._registry import State, Ticket
-from .._rules import LEASE, MUTEX, blockers, line_up
-from .queue import check, find
+from .._rules import LEASE, MUTEX, blockers, check_queue, line_up
+from .persistent import agreed
+from .queue import find
 
 # What `add` calls its nodes: a UUID, and how many permits it adds.
-_ADDED = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-(\d+)\Z")
+ADDED = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-([0-9]{1,19})")
 
 
 class Layout(NamedTuple):
@@ -105,7 +106,8 @@ def acquire(at: Layout, permits: int, data: bytes, *, wait: bool) -> Recipe[tupl
         try:
             sight = yield from join(ticket, at, said)
             while True:
-                check(ticket, sight.queue)
+                if ticket.name not in sight.queue:
+                    raise NodeGone
                 ahead = blockers(ticket.name, sight.queue, MUTEX)
                 if not wait:
                     line = line_up(sight.queue, MUTEX)
@@ -164,11 +166,14 @@ def look(at: Layout, ticket: Ticket | None, *before: Operation) -> Recipe[Sight]
     """Read all there is of a semaphore, behind other operations, if any.
 
     Raises:
+        ForeignNodeError: something else is there.
         ValueError: it has another value.
     """
     while True:
         *_, queue, leases, node, added = yield (*before, *reads(at, ticket))
         check_value(at, node)
+        check_queue(at.locks, queue)
+        check_queue(at.leases, leases)
         if node is not None or ticket is None:
             return Sight(queue, leases, at.value, count(added))
         before = ()
@@ -190,16 +195,25 @@ def check_value(at: Layout, node: Node | None) -> None:
     """Refuse to go on with a value that is not the one that all others have.
 
     Raises:
+        ForeignNodeError: the node has no value.
         ValueError: the two differ.
     """
-    if node is not None and node.data != str(at.value).encode():
-        theirs = node.data.decode("utf-8", "replace")
+    if node is not None and (theirs := read(at, node)) != at.value:
         raise ValueError(f"the semaphore {at.path!r} was made with value={theirs}, and not with value={at.value}")
+
+
+def read(at: Layout, node: Node) -> int:
+    """Return the value that a node says.
+
+    Raises:
+        ForeignNodeError: it is no semaphore's.
+    """
+    return agreed(at.path, node, f"that of {at.permits!r} is a Semaphore's value")
 
 
 def count(added: Sequence[str]) -> int:
     """Return how many permits were added."""
-    return sum(int(match[1]) for match in map(_ADDED.match, added) if match is not None)
+    return sum(int(match[1]) for match in map(ADDED.fullmatch, added) if match is not None)
 
 
 def is_room(at: Layout, ahead: Sequence[str], free: int, permits: int) -> Recipe[bool]:

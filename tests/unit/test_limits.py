@@ -1,0 +1,73 @@
+"""Numbers are whole and of a size that can be sent, wherever one is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+from zkconcurrent import BoundedSemaphore, Condition, CountDownLatch, Semaphore, namespace
+from zkconcurrent._limits import LARGEST, MOST_TOGETHER, most_together
+from zkconcurrent._paths import LONGEST
+
+
+class Three:
+    """A number of another library, such as numpy's."""
+
+    def __index__(self) -> int:
+        return 3
+
+
+MAKERS: list[Callable[[Any], object]] = [
+    lambda n: Semaphore(KazooClient(), "/s", n),
+    lambda n: BoundedSemaphore(KazooClient(), "/s", n),
+    lambda n: CountDownLatch(KazooClient(), "/l", n),
+    lambda n: namespace("local").CountDownLatch("l", n),
+]
+CALLS: list[Callable[[Any], object]] = [
+    lambda n: Semaphore(KazooClient(), "/s", 9).acquire(permits=n),
+    lambda n: BoundedSemaphore(KazooClient(), "/s", 9).acquire(permits=n),
+    lambda n: Semaphore(KazooClient(), "/s", 9).release(n),
+    lambda n: BoundedSemaphore(KazooClient(), "/s", 9).release(n),
+    lambda n: CountDownLatch(KazooClient(), "/l", 9).count_down(n),
+    lambda n: Condition(KazooClient(), "/c").notify(n),
+]
+
+
+@pytest.mark.parametrize("call", [*MAKERS, *CALLS])
+@pytest.mark.parametrize("number", [1.0, 2.5, float("nan"), float("inf"), "1", None, b"1", 1j, [1]], ids=repr)
+def test_numbers_are_whole(call: Callable[[Any], object], number: object) -> None:
+    """What is no whole number is a TypeError that says so, before anything is sent."""
+    with pytest.raises(TypeError, match="int"):
+        call(number)
+
+
+@pytest.mark.parametrize("call", [*MAKERS, *CALLS[:-1]])
+@pytest.mark.parametrize("number", [LARGEST + 1, 10**400_000], ids=["2**63", "10**400000"])
+def test_numbers_have_a_size(call: Callable[[Any], object], number: int) -> None:
+    """What Java has no long for is a ValueError, before anything is sent."""
+    with pytest.raises(ValueError, match="at most"):
+        call(number)
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_what_is_a_check_int_is_taken(make: Callable[[Any], object]) -> None:
+    """True is 1, and what can be an index is that number: an int from here on, so that all write the same."""
+    assert "1" in repr(make(True)) or "local" in repr(type(make(True)))
+    assert "True" not in repr(make(True))
+    assert "Three" not in repr(make(Three()))
+    make(LARGEST)
+
+
+@pytest.mark.parametrize("kind", [Semaphore, BoundedSemaphore])
+def test_permits_of_one_call_are_limited(kind: type[Semaphore]) -> None:
+    """As many as one request can ask for, and a ValueError that says how many that is; longer paths have fewer."""
+    for path in ("/s", "/" + "x" * (LONGEST - 1)):
+        semaphore = kind(KazooClient(), path, 10_000)
+        most = most_together(path)
+        with pytest.raises(ValueError, match=f"at most {most:,}"):
+            semaphore.acquire(permits=most + 1)
+    assert most_together("/s") == MOST_TOGETHER
+    assert 100 < most < MOST_TOGETHER
