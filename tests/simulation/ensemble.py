@@ -500,12 +500,9 @@ class Ensemble:
             self._apply(server)
 
     def recover(self) -> None:
-        """Let the follower catch up, if nothing keeps it back any more."""
+        """Let the follower catch up, if nothing keeps it back any more, and the servers hear of sessions' ends."""
         if self.follower.amiss_until <= self.world.now:
             self._catch_up(self.follower)
-            self._close_ended()
-
-    def _close_ended(self) -> None:
         for wire in list(self.wires):
             if wire.session.closed and wire.server.deaf_until <= self.world.now:
                 self.close(wire)

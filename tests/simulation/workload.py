@@ -277,6 +277,8 @@ class Worker:
     def _check_lost(self, lock: LockFace, section: Section) -> None:
         self.world.say(f"is told that its hold on {lock.path} is lost")
         ticket = section.ticket
-        taken = isinstance(ticket.refusal, NoNode) and self.checks.chroot + ticket.node in self.checks.struck
-        if ticket.state is not State.LOST and not taken:
+        struck = self.checks.chroot + ticket.node in self.checks.struck
+        # The release itself has found that another had deleted the node, or had ended its session.
+        taken = struck or self.process.ensemble.sessions[ticket.lease.session].closed
+        if ticket.state is not State.LOST and not (isinstance(ticket.refusal, NoNode) and taken):
             raise Violation(f"{section.ticket} is said to be lost, and is not")
