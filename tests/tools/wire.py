@@ -73,8 +73,8 @@ class Message:
         error: the error code of an answer, 0 for none.
         zxid: of an answer.
         request: what an answer answers.
-        heartbeat: whether it is a heartbeat's: a `multi` of checks and nothing else, `getEphemerals`, or `sync` of "/" of
-            a client that has no chroot.
+        heartbeat: whether it is a heartbeat's: a `multi` of nothing but checks, `getEphemerals`, or `sync` of "/" of a
+            client that has no chroot.
     """
 
     kind: Literal["request", "answer", "event"]
