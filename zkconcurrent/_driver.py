@@ -66,7 +66,7 @@ class Driver:
     Attributes:
         tickets: those begun in this run; what the caller does not keep, it must `abandon`.
         over: it was abandoned, or wants nothing of a gate any more.
-        before_wait: is called before anything is waited for but an answer; it may raise.
+        before_wait: is called, with the driver, before it waits for anything but an answer; it may raise.
         fragile: its recipe ends once the service is out of reach, for a third of the session's timeout.
     """
 
@@ -76,7 +76,7 @@ class Driver:
         self.deadline = deadline
         self.tickets: list[Ticket] = []
         self.over = False
-        self.before_wait: Callable[[], None] = nobody
+        self.before_wait: Callable[[Driver], None] = lambda _: None
         self.fragile = False
         self._down_since: float | None = None
         self._until = deadline  # the deadline, and a moment more once it has passed
@@ -318,7 +318,7 @@ class Driver:
                 if not isinstance(failed, NoNode | ConnectionLost | SessionExpired):
                     raise failed
             elif not ticket.stirred:
-                self.before_wait()
+                self.before_wait(self)
                 while not ticket.stirred:
                     self._park()
             return ticket.handed
@@ -348,7 +348,7 @@ class Driver:
     def _wait(self, ticket: Ticket) -> None:
         try:
             if not ticket.stirred:
-                self.before_wait()
+                self.before_wait(self)
             while not ticket.stirred:
                 self._park()
         finally:

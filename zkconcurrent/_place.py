@@ -25,6 +25,7 @@ from ._session import Dropped, Session, log
 
 if TYPE_CHECKING:
     from ._base import LockFace
+    from ._driver import Driver
     from ._gate import Gate
     from ._multilock import MultiLock
 
@@ -197,18 +198,23 @@ class Place:
         self.idle: defaultdict[str, Loss] = defaultdict(lambda: Loss(make_event))
         weakref.finalize(self, _drop, session.dropped, path, self.holds).atexit = False
 
-    def check_not_interrupted(self) -> None:
+    def check_not_interrupted(self, driver: Driver) -> None:
         """Refuse to wait, in a signal handler or a finalizer, for the very call that it has interrupted.
 
         That call is on the stack of the calling thread, and ends only when we return. One that gives up a hold, and has
         sent all that there is to be sent, is in nobody's way.
 
+        Args:
+            driver: of the call that is about to wait, which has it in a local variable of that name.
+
         Raises:
             ClientError: it is a call to acquire or to release at this place.
         """
         frame: FrameType | None = sys._getframe(1)
+        while frame is not None and not (_is_ours(frame) and frame.f_locals.get("driver") is driver):
+            frame = frame.f_back
         while frame is not None and _is_ours(frame):
-            frame = frame.f_back  # this call
+            frame = frame.f_back  # this is where our own call began
         sent = False
         while frame is not None:
             if not _is_ours(frame):
