@@ -6,11 +6,11 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-from ._driver import Driver
+from ._driver import UNANSWERED, Driver
 from ._errors import ZkConcurrentError
 from ._face import Face, until, who_i_am
 from ._kazoo import KazooClient
-from ._recipes.barrier import Party, View, abort, count, destroy, fail, finish, glance, reset, wait
+from ._recipes.barrier import Party, View, abort, count, destroy, finish, glance, leave, outlast, reset, wait
 
 
 class Barrier(Face):
@@ -84,28 +84,43 @@ class Barrier(Face):
         """
         if timeout is None:
             timeout = self._timeout
-        patient = timeout is None or timeout > 0
         driver = Driver(self._session, self._path, until(self._session, timeout))
-        came: int | Party | None = None
+        party: Party | None = None
         try:
             data = who_i_am(self._session.identity())
-            came = driver.run(wait(self._view, data, acts=self._action is not None, patient=patient))
-            if isinstance(came, Party):
-                assert self._action is not None
-                self._action()
-            index = self._run(finish(came), until(self._session, timeout)) if isinstance(came, Party) else came
+            came = driver.run(wait(self._view, data, acts=self._action is not None))
+            while isinstance(came, Party):
+                party = came
+                came = self._go_on(party, timeout)
         except BaseException:
             try:
-                if isinstance(came, Party):
+                if party is not None:
                     with suppress(ZkConcurrentError):  # the others see by its node that it has gone
-                        self._run(fail(came), until(self._session, 0))
+                        self._run(leave(party), self._session.now())
             finally:
                 driver.abandon()
             raise
-        if index is None:
-            raise threading.BrokenBarrierError
-        assert isinstance(index, int)
-        return index
+        if came is None:
+            if party is not None and party.goes_on:  # not answered: the others learn of it as soon as that can be
+                self._session.link.handler.spawn(self._leave_later, party)
+            raise threading.BrokenBarrierError(f"the barrier {self._path!r} is broken; reset() makes it whole")
+        return came
+
+    def _go_on(self, party: Party, timeout: float | None) -> int | Party | None:
+        """Do what a party has to do once it waits no more; answers as its wait does."""
+        now = self._session.now()
+        patience = self._session.timeout or UNANSWERED
+        if party.is_to_act:
+            assert self._action is not None
+            self._action()
+            return self._run(finish(party), None if timeout is None else self._session.now() + patience)
+        if party.others_decide():
+            return self._run(outlast(party), now + patience)
+        return self._run(leave(party), now)
+
+    def _leave_later(self, party: Party) -> None:
+        with suppress(ZkConcurrentError):
+            self._run(leave(party))
 
     def reset(self) -> None:
         """Send away whoever waits, with BrokenBarrierError, and begin anew, broken or not."""

@@ -10,7 +10,7 @@ import time
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from ._driver import UNANSWERED, Driver
+from ._driver import Driver
 from ._kazoo import KazooClient
 from ._ops import Recipe
 from ._paths import check_path
@@ -98,9 +98,8 @@ def check_timeout(blocking: bool, timeout: float) -> None:
 def deadline(session: Session, blocking: bool, timeout: float) -> float | None:
     """Return when to give up, by the monotonic clock."""
     check_timeout(blocking, timeout)
-    if not blocking or timeout == 0:
-        # A try is one question: no longer than it takes to see that a link is dead, and not at all while it is down.
-        timeout = (session.timeout or UNANSWERED) / 3 if session.link.connected else 0.0
+    if not blocking:
+        timeout = 0.0  # a try: the driver has its question answered, and does not wait
     return None if timeout == -1 else session.now() + timeout
 
 

@@ -274,7 +274,7 @@ class Link:
         if isinstance(step, Check):
             return CheckVersion(self.full(step.path), step.version)
         if isinstance(step, Delete):
-            return DeleteRequest(self.full(step.path), -1)
+            return DeleteRequest(self.full(step.path), step.version)
         if isinstance(step, Set):
             return SetData(self.full(step.path), step.data, step.version)
         flags = EPHEMERAL if step.number else EPHEMERAL_SEQUENTIAL
@@ -307,9 +307,9 @@ class Link:
         """Read a node's data and stat, and leave a watch there if it exists."""
         self._send(GetData(self.full(path), watcher), answer)
 
-    def delete(self, path: str, answer: Answer) -> None:
-        """Delete a node, whatever its version."""
-        self._send(DeleteRequest(self.full(path), -1), answer)
+    def delete(self, path: str, answer: Answer, version: int = -1) -> None:
+        """Delete a node, if it has that version; -1: any."""
+        self._send(DeleteRequest(self.full(path), version), answer)
 
     def ephemerals(self, answer: Answer) -> None:
         """List the full paths of the session's ephemeral nodes, this client's chroot or another's."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ._base import Contender, LockFace
-from ._driver import Driver, await_gone
+from ._driver import UNANSWERED, Driver, await_gone
 from ._face import until, who_i_am
 from ._kazoo import KazooClient
 from ._place import Hold, lost_error
@@ -15,8 +15,6 @@ from ._recipes.destroy import Users, destroy, users
 from ._recipes.semaphore import Layout, acquire, add, is_locked
 from ._rules import LEASE, MUTEX
 from ._session import log
-
-SHORTEST = 0.1  # seconds to wait at least: a few round trips, so that what is free is got
 
 
 class Semaphore(LockFace):
@@ -67,7 +65,7 @@ class Semaphore(LockFace):
 
         Args:
             blocking: whether to wait for permits; if not, they are taken if there are enough for those ahead, too.
-            timeout: how long to wait, in seconds, 0.1 at least; None for ever; 0 or less is as `blocking=False`.
+            timeout: how long to wait, in seconds; None for ever; 0 or less is as `blocking=False`.
             permits: how many.
 
         Returns:
@@ -85,15 +83,14 @@ class Semaphore(LockFace):
             raise ValueError("can't specify timeout for non-blocking acquire")
         if permits < 1:
             raise ValueError("permits must be one or more")
-        if timeout is not None and 0 < timeout < SHORTEST:
-            timeout = SHORTEST
         wait = blocking and (timeout is None or timeout > 0)
         session, me = self._session, self._session.identity()
         driver = Driver(session, self._path, until(session, timeout if blocking else 0))
+        hurried = timeout is not None and timeout < (session.timeout or UNANSWERED) / 3
         if (hold := self._mine()) is not None:
             self._check(hold)
         try:
-            taken = driver.run(acquire(self._layout, permits, who_i_am(me), wait=wait))
+            taken = driver.run(acquire(self._layout, permits, who_i_am(me), wait=wait, hurried=hurried))
             if taken is None:
                 return False
             leases, self._place.known = taken

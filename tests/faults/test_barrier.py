@@ -17,16 +17,10 @@ from tests.faults.test_interrupts import InterruptAt, lines_of
 from tests.faults.test_processes import SESSION, SLACK, Spawn, heard, party, tell
 from tests.integration.test_barrier import came, state
 from tests.tools.proxy import Proxy
-from zkconcurrent import Barrier, _driver
+from zkconcurrent import Barrier
 from zkconcurrent.testing import Server
 
 __all__ = ["party"]  # the fixture
-
-
-@pytest.fixture
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who is late has the answers that it needs, also on a machine that is busy."""
-    monkeypatch.setattr(_driver, "CLEAN_UP_PATIENCE", 5.0)
 
 
 def waits(server: Server, path: str, generation: int = 0) -> Callable[[], bool]:
@@ -65,7 +59,6 @@ def test_a_party_killed_while_it_waits(
     assert mine.broken
 
 
-@pytest.mark.usefixtures("patient")
 def test_a_party_killed_while_it_acts(
     party: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually, in_thread: InThread
 ) -> None:
@@ -170,7 +163,6 @@ def test_a_lost_multi(
 
 @pytest.mark.parametrize("strike", ["lose_answer", "lose_request"])
 @pytest.mark.parametrize("way", ["abort", "reset", "time-out"])
-@pytest.mark.usefixtures("patient")
 def test_a_lost_write(
     strike: str,
     way: str,
@@ -225,14 +217,14 @@ def test_a_service_out_of_reach(
     zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
     """Fault 9: whose time is up is told so in time; the others learn of it when its node goes."""
-    theirs, mine = Barrier(connect(hosts=proxy.hosts, timeout=60, **FAST), zk_path, 3), Barrier(zk, zk_path, 3)
+    theirs, mine = Barrier(connect(hosts=proxy.hosts, timeout=18, **FAST), zk_path, 3), Barrier(zk, zk_path, 3)
     waiting = in_thread(mine.wait)
     eventually(lambda: mine.n_waiting == 1)
     late = in_thread(theirs.wait, 5.0)
     eventually(lambda: mine.n_waiting == 2)
     proxy.stall()
     with pytest.raises(BrokenBarrierError):
-        late.result(15)
+        late.result(5 + 18 / 3 + 4)
     assert not waiting.done()
     proxy.resume()
     with pytest.raises(BrokenBarrierError):

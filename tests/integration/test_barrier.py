@@ -13,7 +13,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.conftest import Connect, Eventually, InThread
-from zkconcurrent import Barrier, Lock, ZkConcurrentError, _driver
+from zkconcurrent import Barrier, Lock, ZkConcurrentError
 from zkconcurrent.testing import Server
 
 
@@ -219,10 +219,8 @@ def test_a_time_out_waits_for_the_action(
     zk_path: str,
     in_thread: InThread,
     eventually: Eventually,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Once the action has begun, it decides: who waits beyond its time passes with the others."""
-    monkeypatch.setattr(_driver, "CLEAN_UP_PATIENCE", 2.0)  # who is not answered by then has broken it
+    """Once the action has begun, it decides: a party that waits beyond its time passes with the others."""
     begun, go = threading.Event(), threading.Event()
     mine = Barrier(zk, zk_path, 2, lambda: begun.set() or go.wait(20))
     late = in_thread(Barrier(connect(), zk_path, 2).wait, 6.0)
@@ -326,10 +324,9 @@ def test_a_client_stopped_while_waiting(
 
 
 def test_time_outs_that_race_with_the_trip(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
     """Fault 17: whatever comes first, all of a generation agree on it: each passes, or none does."""
-    monkeypatch.setattr(_driver, "CLEAN_UP_PATIENCE", 5.0)  # who is not answered by then can't know what came first
     barriers = [Barrier(client, zk_path, 2) for client in (zk, connect())]
 
     def come(barrier: Barrier, timeout: float) -> bool:

@@ -308,7 +308,7 @@ class Ensemble:
             self._catch_up(server)
             return stat
         if isinstance(request, Delete):
-            self._delete(path)
+            self._delete(path, request.version)
             self._catch_up(server)
             return True
         if isinstance(request, Transaction):
@@ -331,7 +331,7 @@ class Ensemble:
                 error = kazoo_errors.NoNodeError()
             elif isinstance(each, Create) and each.path in nodes:
                 error = kazoo_errors.NodeExistsError()
-            elif isinstance(each, SetData | CheckVersion) and each.version not in (-1, nodes[each.path].version):
+            elif getattr(each, "version", -1) not in (-1, nodes[wanted].version):
                 error = kazoo_errors.BadVersionError()
             elif isinstance(each, Delete):
                 if not gone.issuperset(f"{each.path}/{name}" for name in nodes[wanted].children):
@@ -349,7 +349,7 @@ class Ensemble:
                 results.append(self._set(each))
                 continue
             if isinstance(each, Delete):
-                self._delete(each.path)
+                self._delete(each.path, -1)
             elif not isinstance(each, CheckVersion):
                 raise Violation(f"the simulated server does not know {each!r} in a multi")
             results.append(True)
@@ -382,10 +382,12 @@ class Ensemble:
         self._commit(("set", request.path, request.data))
         return node.stat()
 
-    def _delete(self, path: str) -> None:
+    def _delete(self, path: str, version: int) -> None:
         node = self.leader.nodes.get(path)
         if node is None:
             raise kazoo_errors.NoNodeError
+        if version not in (-1, node.version):
+            raise kazoo_errors.BadVersionError
         if node.children:
             raise kazoo_errors.NotEmptyError
         self._commit(("delete", path))

@@ -184,7 +184,7 @@ class Worker:
 
     def _acquire(self, lock: LockFace, visit: Visit, depth: int) -> bool:
         world, process = self.world, self.process
-        began, limit = world.now, visit.wait or (process.session.timeout or UNANSWERED) / 3
+        began, limit = world.now, max(visit.wait, (process.session.timeout or UNANSWERED) / 3)
         if depth:
             world.hear("AcquireAgain")
         self.world.say(f"acquires {visit.path}" + ("" if visit.wait == -1 else f", waiting {visit.wait:g}"))
