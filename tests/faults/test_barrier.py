@@ -77,6 +77,27 @@ def test_a_party_killed_while_it_acts(
         waiting.result(SESSION + SLACK)
 
 
+@pytest.mark.parametrize("way", ["reset", "destroy", "another path"])
+def test_a_run_after_one_that_was_killed(
+    way: str, party: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually, in_thread: InThread
+) -> None:
+    """A barrier that a killed party broke is broken for the next run; it begins anew by each of the ways documented."""
+    victim, mine = party("meet", 2), Barrier(zk, zk_path, 2)
+    tell(victim)
+    eventually(came(zk, zk_path, 1))
+    victim.kill()
+    eventually(came(zk, zk_path, 0))
+    with pytest.raises(BrokenBarrierError):
+        mine.wait(0)
+    with pytest.raises(BrokenBarrierError, match=zk_path):
+        mine.wait()
+    if way == "another path":
+        mine = Barrier(zk, f"{zk_path}-2", 2)
+    else:
+        getattr(mine, way)()
+    assert sorted(each.result(20) for each in [in_thread(mine.wait) for _ in range(2)]) == [0, 1]
+
+
 def test_a_party_killed_after_the_trip(party: Spawn, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """Fault 36: the generation has tripped, and the next is not broken by it."""
     victim = party("meet", 2)
@@ -229,6 +250,26 @@ def test_a_service_out_of_reach(
     proxy.resume()
     with pytest.raises(BrokenBarrierError):
         waiting.result(20)
+
+
+def test_a_party_that_is_cut_off_as_it_comes(
+    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Fault 9: its time is up before its node was made; the others learn of it when it is back, in the background."""
+    theirs, mine = Barrier(connect(hosts=proxy.hosts, timeout=10, **FAST), zk_path, 2), Barrier(zk, zk_path, 2)
+    waiting = in_thread(mine.wait)
+    eventually(lambda: mine.n_waiting == 1)
+    with proxy.lose_request("multi") as struck:
+        late = in_thread(theirs.wait, 0.5)
+        proxy.refuse()
+        struck.wait()
+    with pytest.raises(BrokenBarrierError):
+        late.result(10)
+    assert not waiting.done()
+    proxy.resume()
+    with pytest.raises(BrokenBarrierError):
+        waiting.result(20)
+    assert mine.broken
 
 
 def test_a_wait_interrupted_at_every_line(

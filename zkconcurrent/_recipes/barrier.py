@@ -41,12 +41,15 @@ from .._ops import (
     Watch,
 )
 from .._paths import ancestors
-from .._registry import Ticket
+from .._registry import PREFIX_LENGTH, Ticket
 from .queue import find
 
 ROLE = "party-"
 REMEMBERED = 100
 BATCH = 1000  # deletes sent together
+MOST = 10_000  # parties
+LARGEST = 1_000_000  # bytes of a trip's checks; servers take 1,048,575 by default, in which the state has its place
+CHECK = 17  # bytes of one, besides its path
 _GENERATION = re.compile(r"\d{10}")
 _FIELDS = {"parties", "generation", "failed", "acting"}
 
@@ -503,10 +506,21 @@ def destroy(view: View) -> Recipe[bool]:
             for some in range(0, len(names), BATCH):
                 yield tuple(Delete(f"{view.path}/{name}") for name in names[some : some + BATCH])
             yield Delete(view.path, version=node.version)
+            return True
         except NotEmpty:
             return False
         except BadVersion:
-            continue  # somebody has used it meanwhile
+            pass  # somebody has used it meanwhile
+
+
+def most_parties(path: str) -> int:
+    """Return how many parties a barrier can have: to trip is one request, with a check of each party's node.
+
+    Args:
+        path: the barrier's, as the server knows it.
+    """
+    node = f"{path}/{'0' * 10}/{'_' * PREFIX_LENGTH}{ROLE}{'0' * 10}"
+    return min(MOST, LARGEST // (CHECK + len(node.encode())))
 
 
 def _number(name: str) -> int:
