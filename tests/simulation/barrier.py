@@ -12,7 +12,7 @@ from unittest.mock import patch
 from tests.simulation.checks import Checks
 from tests.simulation.client import Process
 from tests.simulation.run import CHROOT, Run
-from tests.simulation.schedule import Schedule, random_schedule
+from tests.simulation.schedule import Deviation, Schedule, random_schedule
 from tests.simulation.workload import Worker
 from tests.simulation.world import Violation
 from zkconcurrent._barrier import Barrier
@@ -26,6 +26,7 @@ PATH = "/app/b"
 NOT_HERE = {"number": "turn"}
 CALM = ("turn", "late", "starve")
 LEAVING = ("interrupt", "strike", "cut", "expire")  # a party goes, and the others must learn of it
+TRIPS = (0.06, 0.1, 0.15, 0.3)  # round trips of slow links, in seconds
 SLACK = 0.2 + 1e-6  # of the clean-ups' patience
 
 
@@ -296,7 +297,8 @@ class BarrierWorker(Worker):
         checks, now = self.checks, self.world.now
         in_time = min(deadline, now)
         if not self.came or not self.came[-1].ticket.sent:
-            if now < deadline:
+            acts = checks.state is not None and checks.state.acting
+            if now < deadline or (self.came and checks.healthy(self, in_time) and not acts):
                 self._must_have_been_broken(began)
             return
         party = self.came[-1]
@@ -321,6 +323,16 @@ class BarrierRun(Run):
 
     worker = BarrierWorker
     invariants = BarrierChecks
+
+    def _slow(self, it: Deviation) -> bool | None:
+        """Have a process's messages be under way for long, from now on."""
+        process = self._process(it)
+        if process is None:
+            return False
+        process.connection.delay = TRIPS[it.length % len(TRIPS)] / 2
+        if process.connection.wire is not None:
+            process.connection.wire.delay = process.connection.delay
+        return None
 
     def to_the_end(self) -> int:
         """Run until everybody has finished and all is at rest; return the steps it took."""
@@ -351,6 +363,8 @@ def random_meetings(seed: int) -> Schedule:
         for process in threads
     ]
     deviations = [each._replace(kind=NOT_HERE.get(each.kind, each.kind)) for each in deviations]
+    if seed % 3 == 0:
+        deviations[:0] = [Deviation(1, "slow", n, random.randrange(len(TRIPS))) for n in range(len(threads))]
     if seed % 4 == 0:  # all come, and some go
         meetings = [
             [(start, [Meeting(workers, "wait", 20.0, None, False, 0.0, True)] * 2) for start, _ in process]

@@ -172,6 +172,8 @@ class Checks:
             wire, until = process.connection.wire, process.connection.pipe.full_until
             if wire is not None:
                 until = max(until, wire.stalled_until, wire.silent_until)
+                if wire.delay and (wire.requests or wire.answers):
+                    return True
             if process.alive and (until > now or not process.runs):
                 return True
         return False

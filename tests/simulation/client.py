@@ -135,6 +135,7 @@ class Connection:
         wire: the present connection.
         down_until: no connection can be made before that time.
         server: the server that it connects to next.
+        delay: how long a message to or from a server is under way.
     """
 
     def __init__(self, client: Client, process: Process) -> None:
@@ -145,6 +146,7 @@ class Connection:
         self.server: Server = process.ensemble.leader
         self.wire: Wire | None = None
         self.down_until = 0.0
+        self.delay = 0.0
         self.pipe = Pipe(self)
         self._sender: object = self.pipe
         self._socket = self
@@ -173,8 +175,7 @@ class Connection:
             request, answer = client._queue.popleft()
             self._xid += 1
             client._pending.append((request, answer, self._xid))
-            self.world.messages += 1
-            wire.requests.append((self.world.messages, request, answer))
+            wire.requests.append((wire.send(self.world), request, answer))
 
     def shutdown(self, _how: int) -> None:
         """Cut the connection from this side."""
@@ -222,6 +223,7 @@ class Connection:
         if isinstance(wire, str):
             return False
         self.wire = wire
+        wire.delay = self.delay
         negotiated_session_timeout = int(wire.session.timeout * 1000)  # noqa: F841
         client._session_id = wire.session.number
         world.say(f"is connected to the {self.server.name}, session {client._session_id & 0xFFFF}")
@@ -337,7 +339,7 @@ class Process:
                 return found
             routine = connection._connection_routine
             arrived = max(wire.stalled_until, wire.silent_until) <= world.now
-            if wire.answers and arrived and routine.listens and world.available(routine):
+            if wire.has(wire.answers, world.now) and arrived and routine.listens and world.available(routine):
                 found.append((wire.answers[0][0], lambda: world.resume(routine)))
         elif not self.runs:
             return found

@@ -54,6 +54,8 @@ class Wire:
         silent_until: its answers are under way before that time.
         since: when it was opened.
         stopped_until: until when the client's process does not run.
+        delay: how long a message is under way, in seconds, either way.
+        due: when each that is under way arrives, by its turn, if there is a delay.
     """
 
     def __init__(self, server: Server, session: SessionState, since: float, stopped_until: Callable[[], float]) -> None:
@@ -66,6 +68,21 @@ class Wire:
         self.silent_until = 0.0
         self.since = since
         self.stopped_until = stopped_until
+        self.delay = 0.0
+        self.due: dict[int, float] = {}
+
+    def send(self, world: World) -> int:
+        """Return the turn of a message that is sent now, either way."""
+        world.messages += 1
+        turn = world.messages
+        if self.delay:
+            self.due[turn] = world.now + self.delay
+            world.at(self.due[turn])
+        return turn
+
+    def has(self, messages: deque[tuple[int, Any, Any]], now: float) -> bool:
+        """Whether the first of the messages has arrived."""
+        return bool(messages) and self.due.get(messages[0][0], 0.0) <= now
 
     def heard_since(self) -> float:
         """Return since when, or from when on, the leader hears of the session all the time."""
@@ -245,7 +262,7 @@ class Ensemble:
     def can_serve(self, wire: Wire) -> bool:
         """Whether the request that is next on a connection can be served: it has arrived, and so has what it needs."""
         now = self.world.now
-        if not wire.requests or wire.stalled_until > now:
+        if not wire.has(wire.requests, now) or wire.stalled_until > now:
             return False
         return wire.server.cut_off_until <= now or isinstance(wire.requests[0][1], LOCAL)
 
@@ -269,9 +286,8 @@ class Ensemble:
         if self.world.trace is not None:
             what = f"{told(request)}: {type(error).__name__ if error else _shorten(value)}"
         self.world.say(f"{wire.server.name} serves {_name(state.number)}: {what}")
-        self.world.messages += 1
         wire.answers.append(
-            (self.world.messages, f"the answer to {what}", (request, answer, value, error, wire.server.applied))
+            (wire.send(self.world), f"the answer to {what}", (request, answer, value, error, wire.server.applied))
         )
         self.on_answer(wire, answer)
 
@@ -449,8 +465,7 @@ class Ensemble:
             self._tell_one(wire, path, what)
 
     def _tell_one(self, wire: Wire, path: str, what: str) -> None:
-        self.world.messages += 1
-        wire.answers.append((self.world.messages, f"event: {path} {what}", (path, what)))
+        wire.answers.append((wire.send(self.world), f"event: {path} {what}", (path, what)))
 
     # -- operators and the server's own chores -------------------------------------------------------------------
 

@@ -252,13 +252,22 @@ def wait(view: View, data: bytes, *, acts: bool) -> Recipe[int | Party | None]:
         The arrival index; None if the barrier is broken, or was while we waited; the party itself if it is to act now,
         and then to `finish`, or if its time is up, so that it is to `leave`.
     """
+    party: Party | None = None
     while True:
-        state = yield from look(view)
-        if state.broken:
-            return None
-        party = Party(view, state, (yield Begin(view.generation(state.generation))), acts)
-        with suppress(StartAgain):
+        try:
+            state = yield from look(view)
+            if state.broken:
+                return None
+            party = Party(view, state, (yield Begin(view.generation(state.generation))), acts)
+        except DeadlinePassed:
+            if party is None:
+                raise  # nobody has answered
+            party.late = True
+            return party
+        try:
             return (yield from _to_the_end(party, _arrive(party, data)))
+        except StartAgain:
+            party.ticket.sent = False  # whatever was sent, it counts for nothing
 
 
 def finish(party: Party) -> Recipe[int | Party | None]:
