@@ -143,7 +143,8 @@ class Barrier(Face):
             return self._run(finish(party), None if timeout is None else now() + patience)
         if party.others_decide():
             return self._run(outlast(party), now() + patience)
-        return self._run(leave(party), now())
+        # One that may have come waits for a reconnect, too: else it could be told other than those it has passed with.
+        return self._run(leave(party), now() + (patience / 3 if party.ticket.sent else 0.0))
 
     def _leave_later(self, party: Party) -> None:
         with suppress(ZkConcurrentError):
