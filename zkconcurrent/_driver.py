@@ -7,8 +7,9 @@ What it promises, and the contract tests check:
 3. reads, waits, deletes and the making of what anybody may have made are repeated across reconnects; a create, write
    or multi never is: the recipe is told `ConnectionLost`;
 4. a wait may end early, never late;
-5. a deadline and an interrupt enter the recipe only as exceptions at the yield, and every wait has a bound; what it
-   asks after its deadline is given a moment, then it is told again;
+5. a deadline and an interrupt enter the recipe only as exceptions at the yield, and every wait has a bound. The
+   deadline bounds the waiting: what a recipe asks before it first waits is answered, for up to a third of the session
+   timeout while connected. What it asks after its deadline is given a moment, then it is told again;
 6. no recipe runs on kazoo's own threads.
 """
 
@@ -22,6 +23,7 @@ from typing import Any, TypeVar
 from ._errors import RefusedError
 from ._kazoo import Answer, Callback, failure, kazoo_errors, nobody
 from ._ops import (
+    BadVersion,
     Begin,
     Children,
     ConnectionLost,
@@ -80,6 +82,9 @@ class Driver:
         self.fragile = False
         self._down_since: float | None = None
         self._until = deadline  # the deadline, and a moment more once it has passed
+        # Before it first waits: no longer than it takes to see that a link is dead.
+        self._asks = deadline is not None
+        self._answered_by = session.now() + (session.timeout or UNANSWERED) / 3 if self._asks else 0.0
         self._refused: str | None = None
         self._early: tuple[tuple[Operation, ...], list[Answer]] = (), []  # what was sent before it was asked for
         self._event = session.link.signal()
@@ -96,6 +101,7 @@ class Driver:
                     answer = self._perform(step)
                 except BaseException as error:
                     if isinstance(error, DeadlinePassed):
+                        self._asks = False
                         self._until = self.session.now() + CLEAN_UP_PATIENCE
                     step = recipe.throw(error)
                 else:
@@ -128,8 +134,11 @@ class Driver:
             release(self.session, step.ticket, self.deadline)
             return None
         if isinstance(step, WaitGone):
+            if not step.asks:
+                self._waits()
             return self._wait_gone(step.ticket, step.ahead, step.then)
         if isinstance(step, Watch):
+            self._waits()
             return self._watch(step.ticket, step.reads)
         if isinstance(step, Wait):
             return self._wait(step.ticket)
@@ -247,7 +256,7 @@ class Driver:
             return Node(data or b"", stat.czxid, stat.ctime / 1000.0, stat.ephemeralOwner, stat.version, created)
         if isinstance(step, Delete) and step.ticket is not None:
             self.session.gone(step.ticket)
-        return True if isinstance(step, Make | Delete) else answer.value
+        return True if isinstance(step, Make | Set | Delete) else answer.value
 
     def _failed(self, step: Operation, error: Exception) -> Any:
         failed = failure(error, self.path)
@@ -271,6 +280,8 @@ class Driver:
                 return False
             if isinstance(failed, NoNode) and step.path.count("/") == 1:
                 raise self._no_chroot()
+        if isinstance(step, Set) and isinstance(failed, NoNode | BadVersion):
+            return False
         if isinstance(step, Delete) and isinstance(failed, NoNode):
             if step.ticket is not None:
                 self.session.gone(step.ticket)
@@ -369,6 +380,18 @@ class Driver:
             session.check_usable(self.path)
             self._park(session.now() + LOOK_AGAIN)  # kazoo does not tell that it gives up, or stops, while it is down
 
+    def _waits(self) -> None:
+        """Have the deadline count: what the run asks from here on, it asks to wait."""
+        self._asks = False
+        if self._until is not None and self.session.now() >= self._until:
+            raise DeadlinePassed
+
+    def _limit(self) -> float | None:
+        """Return when the run's time is up."""
+        if self._asks and self._until is not None and self.session.link.connected:
+            return max(self._until, self._answered_by)
+        return self._until
+
     def _bound(self) -> float:
         """Return until when an answer can come: after that, kazoo has dropped the connection, or the request."""
         return self.session.now() + (self.session.timeout or UNANSWERED)
@@ -384,8 +407,9 @@ class Driver:
             OutOfReach: the service is, and the run is to end with that.
         """
         until = bound = self._bound() if bound is None else bound
-        if self._until is not None:
-            until = min(until, self._until)
+        limit = self._limit()
+        if limit is not None:
+            until = min(until, limit)
         if self.fragile:
             until = min(until, self._reachable_until())
         if self.session.stuck:
@@ -394,7 +418,7 @@ class Driver:
         self._event.clear()
         self.session.serve()
         self.session.help()
-        if not woken and self._until is not None and self.session.now() >= self._until:
+        if not woken and limit is not None and self.session.now() >= limit:
             raise DeadlinePassed
         return woken or self.session.now() < bound
 

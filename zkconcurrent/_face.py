@@ -10,7 +10,7 @@ import time
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from ._driver import UNANSWERED, Driver
+from ._driver import Driver
 from ._event_loop import check_may_block
 from ._identity import ident
 from ._kazoo import KazooClient
@@ -103,9 +103,8 @@ def deadline(session: Session, blocking: bool, timeout: float) -> float | None:
     check_timeout(blocking, timeout)
     if blocking and timeout:
         check_may_block()
-    if not blocking or timeout == 0:
-        # A try is one question: no longer than it takes to see that a link is dead, and not at all while it is down.
-        timeout = (session.timeout or UNANSWERED) / 3 if session.link.connected else 0.0
+    if not blocking:
+        timeout = 0.0  # a try: the driver has its question answered, and does not wait
     return None if timeout == -1 else session.now() + timeout
 
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from ._base import Contender, LockFace
-from ._driver import Driver, await_gone
+from ._driver import UNANSWERED, Driver, await_gone
 from ._face import until, who_i_am
 from ._kazoo import KazooClient
 from ._limits import check_int, most_together
@@ -19,8 +19,6 @@ from ._recipes.destroy import Users, destroy, users
 from ._recipes.semaphore import ADDED, Layout, acquire, add, is_locked, look, read
 from ._rules import LEASE, MUTEX
 from ._session import log
-
-SHORTEST = 0.1  # seconds to wait at least: a few round trips, so that what is free is got
 
 
 class Semaphore(LockFace):
@@ -77,7 +75,7 @@ class Semaphore(LockFace):
 
         Args:
             blocking: whether to wait for permits; if not, they are taken if there are enough for those ahead, too.
-            timeout: how long to wait, in seconds, 0.1 at least; None for ever; 0 or less is as `blocking=False`.
+            timeout: how long to wait, in seconds; None for ever; 0 or less is as `blocking=False`.
             permits: how many; 1,000 at most, and fewer where the path has more than 400 bytes.
 
         Returns:
@@ -101,18 +99,17 @@ class Semaphore(LockFace):
             raise ValueError(
                 f"permits must be at most {most:,} in one call, as it takes them in one request: {permits}"
             )
-        if timeout is not None and 0 < timeout < SHORTEST:
-            timeout = SHORTEST
         wait = blocking and (timeout is None or timeout > 0)
         session, me = self._session, self._session.identity()
         driver = Driver(session, self._path, until(session, timeout if blocking else 0))
+        hurried = timeout is not None and timeout < (session.timeout or UNANSWERED) / 3
         if (hold := self._mine()) is not None:
             self._check(hold)
         driver.before_wait = self._place.check_not_interrupted
         try:
             if wait and 0 < self._layout.value < permits:
                 self._warn_of_waiting(driver, permits)
-            taken = driver.run(acquire(self._layout, permits, who_i_am(me), wait=wait))
+            taken = driver.run(acquire(self._layout, permits, who_i_am(me), wait=wait, hurried=hurried))
             if taken is None:
                 return False
             leases, self._place.known = taken
