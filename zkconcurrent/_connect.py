@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 PATIENCE = 15.0
 _POLL = 0.05
+# kazoo doubles its pauses up to an hour: after an outage of 20 s a client may sleep for 20 s more.
+_RETRY = {"max_tries": -1, "delay": 0.1, "max_delay": 1.0}
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)([^?#]*)(\?[^#]*)?(#.*)?", re.DOTALL)
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:\[\]]+)(?::(.*))?", re.DOTALL)
 _MECHANISMS = ("DIGEST-MD5", "GSSAPI")
@@ -94,7 +96,7 @@ def connect(url: str, *, start_timeout: float | None = None, **options: Any) -> 
         options["start_timeout"] = start_timeout
     if twice := sorted(options.keys() & found.keys()):
         raise ValueError(f"{twice[0]} is in the URL and in the arguments: say it in one place")
-    settings = {**found, **options}
+    settings = {"connection_retry": dict(_RETRY), **found, **options}
     patience = settings.pop("start_timeout", PATIENCE)
     chroot = settings.pop("chroot")
     if settings.get("use_ssl"):

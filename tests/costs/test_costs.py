@@ -7,12 +7,14 @@ a little, so that what is pipelined is seen to be.
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
 from kazoo.client import KazooClient
 
+import zkconcurrent
 from tests.conftest import Connect, Eventually, InThread
 from tests.kinds import AnyLock, Kind, against, every, reentrant, unfair
 from tests.tools.count import Count
@@ -70,6 +72,19 @@ def test_uncontended(kind: Kind, counted: KazooClient, proxy: Proxy, zk_path: st
         lock.release()
     assert releasing.requests == {"delete": 1}
     assert releasing.flights == 1
+
+
+@pytest.mark.parametrize(("tick", "most"), [(None, 1.0), (2.0, 0.7)], ids=["unknown tick", "known tick"])
+def test_an_idle_holder(tick: float | None, most: float, proxy: Proxy, zk_path: str, eventually: Eventually) -> None:
+    """A hold costs its idle client so many requests a second at a session timeout of 10 s, all of them counted."""
+    timeout = 10.0
+    known = {} if tick is None else {"tick": tick}
+    with zkconcurrent.connect(f"zk://{proxy.hosts}", timeout=timeout, **known) as zk, Lock(zk, zk_path):
+        began = time.monotonic()
+        with proxy.counting() as count:
+            eventually(lambda: time.monotonic() > began + 2 * timeout, patience=3 * timeout)
+        sent = Counter(message.name for message in count.trace if message.kind == "request")
+        assert sent.total() <= most * 2 * timeout, f"{sent.total() / 2 / timeout:.2f} requests a second: {dict(sent)}"
 
 
 @reentrant

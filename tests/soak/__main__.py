@@ -17,7 +17,7 @@ from random import SystemRandom
 
 from tests.soak.picture import picture
 from tests.soak.report import summary, violations
-from tests.soak.run import Plan, run
+from tests.soak.run import KINDS, Plan, run
 from tests.soak.stage import SoakError
 from zkconcurrent.testing import NoServerError, find_installation
 
@@ -34,6 +34,8 @@ def main() -> int:
     parser.add_argument("--duration", type=float, default=60, help="seconds in which faults strike (default: 60)")
     parser.add_argument("--seed", type=int, help="of the faults and of what the threads do (default: a random one)")
     parser.add_argument("--timeline", type=Path, default=Path("soak-timeline.svg"), help="(default: %(default)s)")
+    parser.add_argument("--without", action="append", default=[], choices=KINDS, help="a fault that is not to strike")
+    parser.add_argument("--only", action="append", default=[], choices=KINDS, help="a fault, and no other, to strike")
     parser.add_argument("--keep", action="store_true", help="keep what every process wrote, also if all is well")
     options = parser.parse_args()
     seed = SystemRandom().randrange(10**6) if options.seed is None else options.seed
@@ -44,8 +46,12 @@ def main() -> int:
     # That the connections of this process fail as well is no news.
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)
 
-    plan = Plan(seed, options.duration)
+    without = frozenset(options.without) | (set(KINDS) - set(options.only) if options.only else set())
+    plan = Plan(seed, options.duration, without=without)
     again = f"make soak DURATION={plan.duration:g} SEED={seed}"
+    if without:
+        again = f"python -m tests.soak --duration {plan.duration:g} --seed {seed}"
+        again += "".join(f" --without '{name}'" for name in sorted(without))
     folder = Path(tempfile.mkdtemp(prefix="zkconcurrent-soak-"))
     keep = options.keep
     try:

@@ -20,6 +20,7 @@ KILLED = "process killed"
 STOPPED_LONG = "process stopped, for long"
 STOPPED_SHORT = "process stopped, for a moment"
 EXPIRED = "session expired"
+DELETED = "node deleted"
 
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
@@ -99,7 +100,8 @@ class Fault:
         until: when it was healed, or at once if there is nothing to heal.
         process: the process it was done to, if it was one.
         client: which of the process's clients.
-        note: what there is to add.
+        note: what there is to add; of a deleted node, its path.
+        token: of a deleted node, what it was created with.
     """
 
     kind: str
@@ -108,6 +110,7 @@ class Fault:
     process: str = ""
     client: int = 0
     note: str = ""
+    token: int = 0
 
     def __str__(self) -> str:
         return f"{self.at:.4f} {self.kind} {self.process} {self.note} until {self.until:.4f}".replace("  ", " ")

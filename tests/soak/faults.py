@@ -1,22 +1,23 @@
 """The faults: what is done to the system, in an order that is a function of the seed.
 
-Three tracks run at once: the networks, the worker processes, the servers. On each, one fault at a time strikes and is
-healed before the next, and all kinds take turns, in an order shuffled anew in every round, so that none is forgotten.
-Mostly, whoever is inside a lock is asked to stay there, so that the fault strikes holders.
+Four tracks run at once: the networks, the worker processes, the servers, and the people. On each, one fault at a time
+strikes and is healed before the next, and all kinds take turns, in an order shuffled anew in every round, so that none
+is forgotten. Mostly, whoever is inside a lock is asked to stay there, so that the fault strikes holders.
 """
 
 from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack
 from random import Random
 
+from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
 from tests.soak.caller import MOMENT
-from tests.soak.events import EXPIRED, STOPPED_LONG, STOPPED_SHORT, Fault, clock
+from tests.soak.events import DELETED, EXPIRED, STOPPED_LONG, STOPPED_SHORT, Fault, clock
 from tests.soak.stage import Stage
 from tests.soak.workers import Workers
 from zkconcurrent.testing import Server
@@ -41,6 +42,7 @@ class Track(ABC):
         seed: of the order of its faults, and of how each strikes.
         stage: the servers and networks.
         workers: the processes.
+        without: the kinds that are not to strike.
 
     Attributes:
         faults: what was done.
@@ -51,12 +53,13 @@ class Track(ABC):
     gap = 4.5
     staying = 0.95
 
-    def __init__(self, seed: int, stage: Stage, workers: Workers) -> None:
+    def __init__(self, seed: int, stage: Stage, workers: Workers, without: Collection[str] = ()) -> None:
         # Two: how a fault strikes may depend on what it meets, and the order must not.
         self._order = Random(f"{seed}/{type(self).__name__}/order")
         self.random = Random(f"{seed}/{type(self).__name__}")
         self.stage = stage
         self.workers = workers
+        self.without = without
         self.faults: list[Fault] = []
         self.over = threading.Event()
 
@@ -67,8 +70,7 @@ class Track(ABC):
 
     def order(self) -> Iterator[str]:
         """Yield kinds, each once in every round."""
-        while True:
-            names = sorted(self.kinds)
+        while names := sorted(self.kinds.keys() - set(self.without)):
             self._order.shuffle(names)
             yield from names
 
@@ -153,7 +155,7 @@ class Networks(Track):
             self.wait(seconds)
 
     def _delay(self) -> None:
-        seconds = self.random.choice([0.01, 0.05, 0.2, 0.4])
+        seconds = self.random.choice([0.01, 0.03, 0.075, 0.2, 0.4])  # so much each way
         proxies = [proxy for place in self._places() for proxy in self.stage.proxies[place - 1]]
         with ExitStack() as healing:
             for proxy in proxies:
@@ -237,7 +239,7 @@ class Servers(Track):
 
     @property
     def kinds(self) -> dict[str, Callable[[], bool | None]]:
-        """Killed, frozen, restarted, cut off."""
+        """Killed, frozen, restarted, cut off, isolated, deaf, and touches that come late."""
         return {
             "follower killed": lambda: self._kill(self.random.choice(self.stage.others())),
             "leader killed": lambda: self._kill(self.stage.leader()),
@@ -245,6 +247,9 @@ class Servers(Track):
             "leader frozen": self._freeze_leader,
             "rolling restart": self._restart_all,
             "follower cut off": self._cut_off,
+            "follower deaf": self._deafen,
+            "leader isolated": self._isolate,
+            "touches late": self._delay,
         }
 
     def run(self) -> None:
@@ -277,7 +282,7 @@ class Servers(Track):
 
     def _freeze_leader(self) -> None:
         victim = self.stage.leader()
-        seconds = self.random.choice([2.0, 8.0])  # too short for another to be elected, or not
+        seconds = self.random.choice([1.0, 2.0, 3.0, 8.0])  # too short for another to be elected, or not
         self._two_stay(seconds)
         victim.freeze()
         try:
@@ -293,11 +298,92 @@ class Servers(Track):
 
     def _cut_off(self) -> None:
         victim = self.random.choice(self.stage.others())
-        self.workers.stay(self.workers.session + 2.5)
+        self._sever(lambda: self.stage.links.isolate(self.stage.number(victim)))
+
+    def _deafen(self) -> None:
+        """One follower hears nobody, or nobody hears it."""
+        leader, victim = self.stage.leader(), self.random.choice(self.stage.others())
+        pair = (self.stage.number(leader), self.stage.number(victim))
+        if self.random.random() < 0.5:
+            pair = pair[::-1]
+        self._sever(lambda: self.stage.links.silence(*pair))
+
+    def _isolate(self) -> None:
+        """The leader loses its followers, which start anew or find it silent, and elect another."""
+        leader, followers = self.stage.leader(), self.stage.others()
+        restart = self.random.random() < 0.7
+
+        def isolate() -> None:
+            self.stage.links.isolate(self.stage.number(leader))
+            for server in followers if restart else ():
+                server.kill()
+            for server in followers if restart else ():
+                server.start(wait=False)
+
+        self._sever(isolate, 2.0)
+
+    def _sever(self, how: Callable[[], None], more: float = 0.0) -> None:
+        """Do something to the links for longer than sessions live."""
+        self.workers.stay(self.workers.session + 2.5 + more)
         self.wait(MOMENT)
-        self.stage.cut_off(victim)
         try:
-            self.wait(self.workers.session + 2.5)
+            how()
+            self.wait(self.workers.session + 2.5 + more)
         finally:
-            self.stage.join(victim)
+            self.stage.links.heal()
         self.stage.settle()
+
+    def _delay(self) -> None:
+        """What the leader and its followers say to each other is slow, and changes in that."""
+        leader = self.stage.number(self.stage.leader())
+        others = [self.stage.number(server) for server in self.stage.others()]
+        self._two_stay(4)
+        try:
+            for _ in range(8):
+                for other in others:
+                    for pair in ((leader, other), (other, leader)):
+                        self.stage.links.delay(*pair, self.random.uniform(0.03, 0.15))
+                self.wait(0.5)
+        finally:
+            self.stage.links.heal()
+
+
+class People(Track):
+    """What operators, users and the surroundings of a process do."""
+
+    gap = 5.0
+
+    @property
+    def kinds(self) -> dict[str, Callable[[], bool | None]]:
+        """A node deleted, signals, arguments that ask for too much."""
+        return {
+            DELETED: self._delete,
+            "signals": lambda: self._have("signals", 3.0),
+            "hostile arguments": lambda: self._have("hostile", 4.0),
+        }
+
+    def _delete(self) -> bool:
+        """Delete the node of somebody who holds or waits."""
+        self.stay_inside(2, *self.random.sample(self.workers.places, 2))
+        try:
+            with self.stage.service.client(timeout=10) as client:
+                nodes = self.stage.nodes(client)
+                if not nodes:
+                    return False
+                queue = self.random.choice(sorted({path.rpartition("/")[0] for path in nodes}))
+                queue_nodes = sorted(path for path in nodes if path.startswith(f"{queue}/"))
+                path = self.random.choice([min(queue_nodes, key=lambda path: path[-10:]), *queue_nodes])
+                at = clock()
+                client.delete(path)
+        except (NoNodeError, KazooException, KazooTimeoutError):
+            return False
+        process, number = self.workers.owner(nodes[path].ephemeralOwner)
+        self.faults.append(Fault(DELETED, at, clock(), process, number, path, nodes[path].czxid))
+        return True
+
+    def _have(self, order: str, seconds: float) -> None:
+        """Have a process do something to itself."""
+        place = self.random.choice(self.workers.places)
+        self.note = f"of worker {place}"
+        self.workers.tell(place, order)
+        self.wait(seconds)

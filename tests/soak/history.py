@@ -7,7 +7,7 @@ learns that it is lost, or when the process is killed, whichever comes first. Tw
 are is the worst that can happen; a hold that is cut off is in the clear only if its process was told before another
 was granted. There are two excuses, and both end soon: a process in which nothing ran cannot be told (what it still does
 is stopped by its fencing token, and its next `release` must say that the hold was lost); and a session that somebody
-closes is over for the server at once, for its owner when it hears of that.
+closes, or a node that an operator deletes, is gone for the server at once, for its owner when it hears of that.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
-from tests.soak.events import EXPIRED, KILLED, STOPPED_LONG, STOPPED_SHORT, Event, Fault, What
+from tests.soak.events import DELETED, EXPIRED, KILLED, STOPPED_LONG, STOPPED_SHORT, Event, Fault, What
 from tests.soak.models import Model
 
+SLOW = 20.0  # seconds after the last fault was healed in which each thread must have acquired
 GRACE = 2.0  # seconds in which a process that runs again, or a client that was robbed, must have done what is due
 MARGIN = 2.5  # seconds by which a call may come back late, on a machine that has much to do
 
@@ -78,6 +79,11 @@ class Hold:
     told: float | None = None
     killed: float | None = None
     releases: list[Outcome] = field(default_factory=list)
+
+    @property
+    def party(self) -> tuple[str, int]:
+        """The process, and which of its clients."""
+        return self.who[0], self.client
 
     @property
     def end(self) -> float:
@@ -156,8 +162,13 @@ class History:
         for fault in self.faults:
             if fault.kind == EXPIRED:
                 # What the owner has last heard of the server lets it believe no longer than this.
-                thefts[fault.process, fault.client].append(Pause(fault.at, fault.until + 0.75 * self.timeout))
+                thefts[fault.process, fault.client].append(Pause(fault.at, fault.until + self.timeout))
         return dict(thefts)
+
+    @cached_property
+    def deletions(self) -> list[Fault]:
+        """What nodes an operator deleted."""
+        return [fault for fault in self.faults if fault.kind == DELETED]
 
     @cached_property
     def calls(self) -> list[Call]:
@@ -219,7 +230,10 @@ class History:
 
     def robbed(self, hold: Hold, at: float) -> bool:
         """Whether the server was made to give the hold away, and its owner heard of it soon after."""
-        return _covered(self.thefts.get((hold.who[0], hold.client), ()), hold, at)
+        thefts = [*self.thefts.get((hold.who[0], hold.client), ())]
+        # Its owner may be out of reach, and then believes for as long as its lease lasts.
+        thefts += [Pause(each.at, each.until + self.timeout) for each in self.deletions if _deleted(each, hold)]
+        return _covered(thefts, hold, at)
 
     def around(self, violation: Violation, seconds: float = 1.0, most: int = 40) -> list[str]:
         """Return what happened around a violation: the events of its threads and its path, and the faults."""
@@ -242,9 +256,19 @@ def _covered(pauses: Iterable[Pause], hold: Hold, at: float) -> bool:
     return any(pause.at <= at and hold.end <= pause.until + GRACE for pause in pauses if at <= pause.until + GRACE)
 
 
+def _deleted(fault: Fault, hold: Hold) -> bool:
+    """Whether an operator deleted the hold's node, or may have.
+
+    A read lock that was taken under the write lock has a node of its own, and the write hold's token.
+    """
+    if not fault.note.startswith(f"{hold.path}/"):
+        return False
+    return fault.token == hold.token or (hold.role == "read" and (fault.process, fault.client) == hold.party)
+
+
 def check(history: History) -> list[Violation]:
     """Return all that should never have happened, in the order of time."""
-    rules = (exclusion, tokens, releases, callbacks, punctuality, progress, leftovers, failures)
+    rules = (exclusion, tokens, releases, deletions, callbacks, punctuality, progress, leftovers, failures)
     return sorted((violation for rule in rules for violation in rule(history)), key=lambda found: found.at)
 
 
@@ -335,6 +359,23 @@ def releases(history: History) -> Iterator[Violation]:
                 yield Violation("told by acquire", answer.at, words, answer.path, (who,))
 
 
+def deletions(history: History) -> Iterator[Violation]:
+    """`release` of a hold whose node was deleted says so, unless a lost answer may have hidden it."""
+    others = [fault for fault in history.faults if fault.kind != DELETED]
+    for fault in history.deletions:
+        for hold in history.holds:
+            model = history.models[hold.path]
+            if not _deleted(fault, hold) or hold.role == "read" or not getattr(model, "fair", True):
+                continue  # the node may be another's too, or stays when one of them leaves
+            if hold.role == "write" and "__WRIT__" not in fault.note:
+                continue
+            leaves, at, outcome = hold.releases[-1] if hold.releases else (0.0, 0.0, What.LOST)
+            calm = not any(each.at < at + 1 and leaves < each.until + GRACE for each in others)
+            if fault.until < leaves and outcome is What.LEFT and hold.leaves == leaves and calm:
+                words = f"the node of {hold} was deleted, and its release said nothing of that"
+                yield Violation("told by release", leaves, words, hold.path, (hold.who,))
+
+
 def callbacks(history: History) -> Iterator[Violation]:
     """`on_lost` runs once for each hold that is lost."""
     counts: dict[What, Counter[tuple[str, int, str, str]]] = {What.TOLD: Counter(), What.CALLED: Counter()}
@@ -371,9 +412,22 @@ def progress(history: History) -> Iterator[Violation]:
         if last.what is not What.DONE:
             words = f"{who[0]}/{who[1]} is stuck: the last of it is '{last}'"
             yield Violation("progress", last.at, words, last.path, (who,))
+        elif (late := recovery(history, who)) > SLOW:
+            words = f"{who[0]}/{who[1]} has acquired for the first time only {late:.1f} s after all was healed"
+            yield Violation("progress", history.healed + late, words, threads=(who,))
         elif not any(event.what is What.LEFT and event.at > history.healed for event in events):
             words = f"{who[0]}/{who[1]} has acquired nothing since all was healed"
             yield Violation("progress", last.at, words, threads=(who,))
+
+
+def recovery(history: History, who: Thread) -> float:
+    """Return how many seconds after all was healed a thread that waited then was granted, or gave up."""
+    if history.healed is None:
+        return 0.0
+    for asked, outcome in history.calls:
+        if (asked.process, asked.thread) == who and outcome is not None and asked.at < history.healed < outcome.at:
+            return outcome.at - history.healed
+    return 0.0
 
 
 def leftovers(history: History) -> Iterator[Violation]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from tests.soak.events import What
-from tests.soak.history import Hold, explained, lateness, warnings
+from tests.soak.history import Hold, explained, lateness, recovery, warnings
 from tests.soak.run import Verdict
 
 SHOWN = 20  # violations told in full
@@ -42,6 +42,8 @@ def summary(verdict: Verdict) -> Iterator[str]:
         yield _line(
             "longest wait", f"{longest:.1f} s, of {call.asked.process}/{call.asked.thread} at {call.asked.path}"
         )
+    slowest = max((recovery(history, who) for who in history.threads), default=0.0)
+    yield _line("recovery", f"who waited when all was healed waited for {slowest:.1f} s more, at most")
     starved = [event.limit or 0 for event in history.events if event.what is What.STARVED]
     yield _line("starved", f"{len(starved)} times a process got no time of the machine, or was stopped")
     yield _line("quorum", f"{verdict.quorum:.0%} of the time")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.soak.events import Event, Fault, Logs, clock
-from tests.soak.faults import Networks, Processes, Servers, Track
+from tests.soak.faults import Networks, People, Processes, Servers, Track
 from tests.soak.history import History, Violation, check
 from tests.soak.lies import WORKLOADS
 from tests.soak.stage import SoakError, Stage
@@ -19,6 +19,10 @@ from tests.soak.workers import Workers
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+
+TRACKS = (Networks, Processes, Servers, People)
+KINDS = sorted({name for kind in TRACKS for name in kind(0, None, None).kinds})  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,7 @@ class Plan:
         session: their session timeout, in seconds.
         workload: the name of what the threads do.
         faults: whether anything is to fail; if not, one server will do.
+        without: the kinds of faults that are not to strike.
     """
 
     seed: int
@@ -40,6 +45,7 @@ class Plan:
     session: float = 4.0
     workload: str = "locks"
     faults: bool = True
+    without: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -132,7 +138,7 @@ def run(plan: Plan, folder: Path) -> Verdict:
         with Workers(stage, folder, plan.seed, plan.session, plan.workload, plan.places) as workers:
             workers.wait_until_connected()
             start = clock()
-            tracks: list[Track] = [kind(plan.seed, stage, workers) for kind in (Networks, Processes, Servers)]
+            tracks: list[Track] = [kind(plan.seed, stage, workers, plan.without) for kind in TRACKS]
             with striking(tracks if plan.faults else []) as errors:
                 until = time.monotonic() + plan.duration
                 while time.monotonic() < until and not errors:

@@ -1,24 +1,24 @@
 """The stage of a run: the servers, and the networks between them and everybody.
 
 Each worker process reaches each server through a proxy of its own, so that the network can fail for one alone. The
-servers hear each other through cables, so that one of them can be cut off while its clients stay with it.
+servers hear each other through links, so that one of them can be cut off, deaf or slow while its clients stay with it.
 """
 
 from __future__ import annotations
 
 import contextlib
-import socket
-import socketserver
-import threading
 import time
 from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
+from kazoo.protocol.states import ZnodeStat
 
+from tests.tools.links import Links
 from tests.tools.proxy import Proxy
-from zkconcurrent.testing import Ensemble, Peer, Server
+from zkconcurrent.testing import Ensemble, Server
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -26,75 +26,12 @@ if TYPE_CHECKING:
 # A follower that is cut off goes on serving what it knows for this long (in ticks of 0.2 s), which is longer than a
 # session lasts: the leader gives its clients' locks away while it still answers them.
 SYNC_LIMIT = 30
+INIT_LIMIT = 20  # a server that follows one that is silent looks for another after so many ticks
 SETTLE = 45.0  # seconds in which an ensemble must come together
 
 
 class SoakError(Exception):
     """The run cannot go on, for no fault of the locks."""
-
-
-class Cable(socketserver.ThreadingTCPServer):
-    """Passes connections to a port on, and can stop passing what they say, closing nothing."""
-
-    daemon_threads = True
-    allow_reuse_address = True
-
-    def __init__(self, target: int) -> None:
-        super().__init__(("127.0.0.1", 0), _Connection)
-        self.target = target
-        self.flows = threading.Event()
-        self.flows.set()
-        threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
-
-    @property
-    def port(self) -> int:
-        """Where it listens."""
-        return int(self.server_address[1])
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.flows.set()
-        self.shutdown()
-        super().__exit__(kind, error, traceback)
-
-
-class _Connection(socketserver.BaseRequestHandler):
-    """One connection that is passed on."""
-
-    server: Cable
-
-    def handle(self) -> None:
-        """Copy both ways until either side ends."""
-        self.request.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        with contextlib.suppress(OSError), self._reach() as far:
-            back = threading.Thread(target=self._copy, args=(far, self.request), daemon=True)
-            back.start()
-            self._copy(self.request, far)
-            back.join()
-
-    def _reach(self) -> socket.socket:
-        """Reach the target, which may not listen yet: were that hidden, a server would take it for one that is gone."""
-        deadline = time.monotonic() + 2
-        while True:
-            try:
-                far = socket.create_connection(("127.0.0.1", self.server.target))
-            except ConnectionRefusedError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.02)
-            else:
-                far.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                return far
-
-    def _copy(self, source: socket.socket, sink: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            while data := source.recv(65536):
-                self.server.flows.wait()
-                sink.sendall(data)
-        for end in (source, sink):
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
 
 
 class Stage:
@@ -107,13 +44,14 @@ class Stage:
     Attributes:
         service: the servers, as one.
         servers: each of them.
+        links: what the servers hear each other through.
         proxies: for each place, the proxy before each server.
     """
 
     def __init__(self, places: int, alone: bool = False) -> None:
         self._places, self._alone = places, alone
         self._stack = ExitStack()
-        self._cables: dict[tuple[int, int], Cable] = {}
+        self.links = Links()
         self.service: Server | Ensemble
         self.servers: tuple[Server, ...] = ()
         self.proxies: list[list[Proxy]] = []
@@ -124,12 +62,14 @@ class Stage:
                 self.service = stack.enter_context(Server())
                 self.servers = (self.service,)
             else:
-                # The cables end first: what waits for a server that is gone must not wait for ever.
-                settings = {"syncLimit": SYNC_LIMIT}
-                self.service = stack.enter_context(Ensemble(3, route=self._route, settings=settings))
+                settings = {"syncLimit": SYNC_LIMIT, "initLimit": INIT_LIMIT}
+                stack.enter_context(self.links)
+                # Those that look for a leader say so again each second, not each minute: it may be lost on the way.
+                properties = {"zookeeper.fastleader.maxNotificationInterval": 1000}
+                self.service = stack.enter_context(
+                    Ensemble(3, route=self.links.route, settings=settings, properties=properties)
+                )
                 self.servers = self.service.servers
-                for cable in self._cables.values():
-                    stack.enter_context(cable)
             for _ in range(self._places):
                 self.proxies.append([stack.enter_context(Proxy(server.hosts)) for server in self.servers])
             self._stack = stack.pop_all()
@@ -140,27 +80,13 @@ class Stage:
     ) -> None:
         self._stack.__exit__(kind, error, traceback)
 
-    def _route(self, a: int, b: int, peer: Peer) -> Peer:
-        cable = self._cables[a, b] = Cable(peer.quorum)
-        return Peer(cable.port, peer.election)
-
     def hosts(self, place: int) -> str:
         """Return where the process in a place (from 1) connects."""
         return ",".join(proxy.hosts for proxy in self.proxies[place - 1])
 
-    def cut_off(self, server: Server) -> None:
-        """Let nothing pass between a server and the others, and close nothing."""
-        self._flow(server, False)
-
-    def join(self, server: Server) -> None:
-        """Let it pass again, and what was held back first."""
-        self._flow(server, True)
-
-    def _flow(self, server: Server, flows: bool) -> None:
-        number = self.servers.index(server) + 1
-        for pair, cable in self._cables.items():
-            if number in pair:
-                (cable.flows.set if flows else cable.flows.clear)()
+    def number(self, server: Server) -> int:
+        """Return the number of a server, by which links know it."""
+        return self.servers.index(server) + 1
 
     def leader(self) -> Server:
         """Return the server that leads."""
@@ -194,6 +120,18 @@ class Stage:
     def ephemerals(self) -> list[str]:
         """Return all ephemeral nodes, as the leader knows them."""
         return list(_ephemerals(self.service))
+
+    def nodes(self, client: KazooClient) -> dict[str, ZnodeStat]:
+        """Return what waits or holds, as the client's server knows it: ephemeral nodes, by their paths."""
+        found, paths = {}, ["/soak"]
+        while paths:
+            path = paths.pop()
+            with contextlib.suppress(NoNodeError):
+                stat = client.get(path)[1]
+                if stat.ephemeralOwner:
+                    found[path] = stat
+                paths += [f"{path}/{name}" for name in client.get_children(path)]
+        return found
 
     def views(self) -> str:
         """Return all ephemeral nodes, with the session of each and what it says, as each server has them: a line each.

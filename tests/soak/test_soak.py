@@ -15,7 +15,7 @@ import pytest
 
 from tests.conftest import Eventually
 from tests.soak.events import Event, Logs, What, clock
-from tests.soak.faults import Networks, Processes, Servers, Track
+from tests.soak.faults import Networks, People, Processes, Servers, Track
 from tests.soak.history import GRACE, check
 from tests.soak.picture import picture
 from tests.soak.report import summary, violations
@@ -37,7 +37,7 @@ def test_a_run_under_faults(tmp_path: Path) -> None:
     verdict = run(Plan(seed=7, duration=45), tmp_path)
     assert verdict.violations == [], told(verdict)
     struck = Counter(fault.kind for fault in verdict.history.faults)
-    for track, least in ((Networks, 3), (Processes, 2), (Servers, 3)):
+    for track, least in ((Networks, 3), (Processes, 2), (Servers, 3), (People, 3)):
         assert len(struck.keys() & set(track(0, None, None).kinds)) >= least, told(verdict)  # type: ignore[arg-type]
     by_path = Counter(hold.path for hold in verdict.history.holds)
     assert set(by_path) == set(verdict.history.models), told(verdict)
@@ -128,7 +128,7 @@ def test_what_each_server_has() -> None:
         assert stage.views() == f"all servers: /at/all {mine_is} me\nONLY server 2: /at/one {theirs_is} \n"
 
 
-@pytest.mark.parametrize("kind", [Networks, Processes, Servers])
+@pytest.mark.parametrize("kind", [Networks, Processes, Servers, People])
 def test_the_order_of_faults(kind: type[Track]) -> None:
     """It is a function of the seed, and all kinds take turns."""
 
@@ -140,6 +140,14 @@ def test_the_order_of_faults(kind: type[Track]) -> None:
     assert order(7) != order(8)
     kinds = set(kind(7, None, None).kinds)  # type: ignore[arg-type]
     assert all(set(order(7)[i : i + len(kinds)]) == kinds for i in range(0, 3 * len(kinds), len(kinds)))
+
+
+def test_a_fault_that_is_left_out() -> None:
+    """Each kind can be left out; the others keep taking turns."""
+    track = Servers(7, None, None, {"leader frozen", "leader killed"})  # type: ignore[arg-type]
+    names = {name for name, _ in zip(track.order(), range(50), strict=False)}
+    assert names == set(track.kinds) - {"leader frozen", "leader killed"}
+    assert list(Servers(7, None, None, track.kinds).order()) == []  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("way", [signal.SIGINT, signal.SIGKILL])

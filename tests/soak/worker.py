@@ -1,9 +1,15 @@
 """One process of a run: threads that use the locks at random, until told to end.
 
-It is told by lines on its standard input: `stay SECONDS` - whoever is inside a lock, or comes in within a moment,
-stays there for as long, or until its hold is lost; `finish` - every thread ends its present call, takes each lock once
-more, and is done; `end` - the clients are stopped, and the process ends. At the end of the input it ends at once: its
-parent is no more.
+It is told by lines on its standard input:
+
+* `stay SECONDS`: whoever is inside a lock, or comes in within a moment, stays there for as long, or until its hold is
+  lost;
+* `signals`: the main thread, which uses the locks as well, is sent signals whose handlers do so too;
+* `hostile`: a thread asks for what must be refused;
+* `finish`: every thread ends its present call, takes each lock once more, and is done;
+* `end`: the clients are stopped, and the process ends.
+
+At the end of the input it ends at once: its parent is no more.
 """
 
 from __future__ import annotations
@@ -17,6 +23,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -26,6 +33,7 @@ from kazoo.client import KazooClient, KazooState
 from tests.soak.caller import Caller, Mood, handler
 from tests.soak.events import Log, What, clock
 from tests.soak.lies import WORKLOADS
+from tests.soak.mischief import Signals, attack, spawn
 from tests.soak.workload import Entry
 
 CONNECT = {"max_tries": -1, "delay": 0.05, "max_delay": 1.0}
@@ -95,7 +103,7 @@ def feel_pulse(log: Log) -> None:
         before = now
 
 
-def follow_orders(mood: Mood) -> None:
+def follow_orders(mood: Mood, mischief: dict[str, Callable[[], None]]) -> None:
     """Take orders until the last of them, to end."""
     for line in sys.stdin:
         match line.split():
@@ -103,6 +111,8 @@ def follow_orders(mood: Mood) -> None:
                 mood.stay(float(seconds))
             case ["finish"]:
                 mood.finish.set()
+            case [order] if order in mischief:
+                spawn(mischief[order])
             case ["end"]:
                 mood.end.set()
                 return
@@ -129,17 +139,33 @@ def main() -> None:
 
     log, mood, paths = Log(options.folder, options.process), Mood(), WORKLOADS[options.workload]
     threading.excepthook = lambda failure: fail(log, failure)
-    for target, argument in ((follow_orders, mood), (feel_pulse, log)):  # before anything that may take long
-        threading.Thread(target=target, args=(argument,), daemon=True).start()
-    # The last thread has a client of its own, so that threads of one process meet as parties too.
+    mischief: dict[str, Callable[[], None]] = {}
+    spawn(follow_orders, mood, mischief)  # before anything that may take long
+    spawn(feel_pulse, log)
+    # The last two threads have a client of their own, so that threads of one process meet as parties too. The last one
+    # is the main thread, which handles signals.
     parties = [Party(log, number, options.hosts, options.session, paths) for number in range(2)]
-    for thread in range(1, options.threads + 1):
-        party = parties[thread == options.threads]
-        threading.Thread(target=use, args=(party, thread, paths, log, mood, options), daemon=True).start()
+    signals = Signals(log, parties[1].client, options.process, lambda: spare(options))
+    mischief["signals"] = signals.send
+    mischief["hostile"] = lambda: attack(log, parties[0].client, options.process)
+    for thread in range(1, options.threads):
+        spawn(use, parties[thread == options.threads - 1], thread, paths, log, mood, options)
+    use(parties[1], options.threads, paths, log, mood, options)
     mood.end.wait()
     for party in parties:
         party.client.stop()
         party.client.close()
+
+
+def spare(options: Any) -> KazooClient:
+    """Return one more client, started."""
+    client = KazooClient(options.hosts, timeout=options.session, connection_retry=CONNECT)
+    try:
+        client.start(timeout=1)
+    except BaseException:
+        client.stop()
+        raise
+    return client
 
 
 def fail(log: Log, failure: threading.ExceptHookArgs) -> None:

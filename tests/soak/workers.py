@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 PATIENCE = 60.0  # seconds for what must happen soon
+SLOW = 20.0  # seconds after which those that are not done yet are asked where they are
 
 
 class Workers:
@@ -61,7 +62,7 @@ class Workers:
 
     def threads(self, place: int) -> int:
         """Return how many threads a process has."""
-        return 3 + place % 2
+        return 4 + place % 2
 
     def name(self, place: int) -> str:
         """Return the name of the process that is there now."""
@@ -109,6 +110,11 @@ class Workers:
         self._listen()
         return self._sessions.get((self.name(place), client))
 
+    def owner(self, session: int) -> tuple[str, int]:
+        """Return the process of a session, and which of its clients it is; nobody, of one that was never seen."""
+        self._listen()
+        return next((party for party, known in self._sessions.items() if known[0] == session), ("", 0))
+
     def wait_until_connected(self) -> None:
         """Wait until every client of every process has had a session.
 
@@ -124,14 +130,23 @@ class Workers:
         """
         for place in self.places:
             self.tell(place, "finish")
-        try:
-            self._wait("all threads", self._all_done)
-        except SoakError:
-            for process in self._processes.values():
-                process.send_signal(signal.SIGUSR1)
-            time.sleep(1)  # for the answer to be written
-            return False
+        until = time.monotonic() + PATIENCE
+        slow = time.monotonic() + SLOW
+        while not self._all_done():
+            if time.monotonic() > slow:
+                slow = until + PATIENCE
+                self._ask_where()
+            if time.monotonic() > until:
+                self._ask_where()
+                return False
+            time.sleep(0.05)
         return True
+
+    def _ask_where(self) -> None:
+        """Have each process write down where its threads are; also that it has ended by itself is found there."""
+        for process in self._processes.values():
+            process.send_signal(signal.SIGUSR1)
+        time.sleep(1)  # for the answer to be written
 
     def end(self) -> None:
         """Have every process end.

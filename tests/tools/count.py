@@ -30,8 +30,8 @@ class Count:
 
     @property
     def heartbeats(self) -> int:
-        """How many heartbeats were sent, each of which asks for `getEphemerals`."""
-        return sum(1 for each in self._sent() if each.heartbeat and each.name == "getEphemerals")
+        """How many heartbeats were sent, each of which checks what is held, or asks for `getEphemerals`."""
+        return sum(1 for each in self._sent() if each.heartbeat and each.name != "sync")
 
     @property
     def pings(self) -> int:

@@ -130,6 +130,20 @@ def test_heartbeats_are_counted_apart(proxy: Proxy, client: KazooClient, path: s
     assert count.requests == {"sync": 2, "getData": 1}
 
 
+def test_checks_alone_are_a_heartbeat(proxy: Proxy, client: KazooClient, path: str) -> None:
+    """A multi that checks nodes, one or many, is a heartbeat's; one that does more as well is not."""
+    client.create(f"{path}/a")
+    with proxy.counting() as count:
+        for checks, more in ((1, False), (3, False), (1, True)):
+            transaction = client.transaction()
+            for _ in range(checks):
+                transaction.check(f"{path}/a", 0)
+            if more:
+                transaction.delete(f"{path}/a")
+            transaction.commit()
+    assert (count.heartbeats, count.requests) == (2, {"multi": 1})
+
+
 def test_heartbeat_makes_no_flight_and_joins_none(proxy: Proxy, client: KazooClient, path: str) -> None:
     """A request sent while only a heartbeat is outstanding is a flight of its own."""
     proxy.delay(LONG_ENOUGH)

@@ -55,6 +55,7 @@ LONGEST_FRAME = 1 << 26
 
 _PATHLESS = frozenset({"ping", "auth", "sasl", "setWatches", "setWatches2", "whoAmI", "closeSession"})
 _MULTIPLE = frozenset({"multi", "multiRead"})
+_CHECK = 13
 _MULTI_HEADER = 9  # type, done, error: what stands before the path of a multi's first operation
 
 
@@ -72,7 +73,8 @@ class Message:
         error: the error code of an answer, 0 for none.
         zxid: of an answer.
         request: what an answer answers.
-        heartbeat: whether it is a heartbeat's, `sync` of "/" or `getEphemerals`, of a client that has no chroot.
+        heartbeat: whether it is a heartbeat's: a `multi` of nothing but checks, `getEphemerals`, or `sync` of "/" of a
+            client that has no chroot.
     """
 
     kind: Literal["request", "answer", "event"]
@@ -144,8 +146,12 @@ class Dialogue:
         else:
             self._opened = True
             (message.session,) = struct.unpack_from("!q", frame, 20)
-        # Whoever else syncs, syncs what it reads.
-        message.heartbeat = message.name == "getEphemerals" or (message.name, message.path) == ("sync", "/")
+        # Whoever else syncs, syncs what it reads; whoever else checks, writes.
+        message.heartbeat = (
+            message.name == "getEphemerals"
+            or (message.name, message.path) == ("sync", "/")
+            or (message.name == "multi" and _only_checks(frame))
+        )
         self.outstanding.append(message)
         return message
 
@@ -175,6 +181,19 @@ class Dialogue:
             request,
             request.heartbeat,
         )
+
+
+def _only_checks(frame: bytes) -> bool:
+    """Whether all operations of a multi are checks."""
+    offset = 12
+    while len(frame) >= offset + _MULTI_HEADER + 4:
+        opcode, done, _, length = struct.unpack_from("!i?ii", frame, offset)
+        if done:
+            break
+        if opcode != _CHECK:
+            return False
+        offset += _MULTI_HEADER + 4 + length + 4  # the path, the version
+    return offset > 12
 
 
 def _string(frame: bytes, offset: int) -> str:

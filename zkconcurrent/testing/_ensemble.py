@@ -33,6 +33,8 @@ class Ensemble(Service):
             ports under which server ``a`` is told to reach server ``b``, which itself listens on those of ``peer``.
             So a test can put a proxy between two servers. By default they reach each other directly.
         settings: More lines for each ``zoo.cfg``, by name.
+        each: Called as ``each(number)``; returns what else the server of that number takes, such as a shorter
+            ``max_session_timeout`` than the others have.
         **options: What else `Server` takes, for each of them.
 
     Attributes:
@@ -45,6 +47,7 @@ class Ensemble(Service):
         *,
         route: Callable[[int, int, Peer], Peer] | None = None,
         settings: Mapping[str, object] | None = None,
+        each: Callable[[int], Mapping[str, Any]] | None = None,
         **options: Any,
     ) -> None:
         if n < 3:
@@ -54,6 +57,7 @@ class Ensemble(Service):
         # In ticks. A follower that its leader does not hear for syncLimit is given up, and a leader by its followers.
         self._settings = {"initLimit": 50, "syncLimit": 10, **(settings or {})}
         self._options = options
+        self._each = each or (lambda _number: {})
         self.servers: tuple[Server, ...] = ()
 
     def __repr__(self) -> str:
@@ -139,7 +143,7 @@ class Ensemble(Service):
                 port=next(ports),
                 server_id=number,
                 settings=self._settings | self._members(number, peers),
-                **self._options,
+                **{**self._options, **self._each(number)},
             )
             for number in numbers
         )

@@ -1,0 +1,328 @@
+"""Faults 38, 44 to 46: whatever becomes of the servers and their links, a holder is told before another gets in.
+
+Each test has a holder and another client that waits for the same lock at another server, in one process, with one
+clock. The servers reach each other through links that can fall silent one way: nothing is closed, nothing arrives.
+T is the session timeout, a tick the server's unit of time; the ratios of the two, and of syncLimit, are those with
+which two clients held at once by earlier rules for the lease.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from typing import NamedTuple
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.conftest import Eventually, InThread
+from tests.soak.caller import TellingEvent, handler
+from tests.soak.events import clock
+from tests.tools.links import Links
+from tests.tools.proxy import Proxy
+from zkconcurrent import Lock, LockLostError, ZkConcurrentError
+from zkconcurrent.testing import Ensemble, Server
+
+RETRY = {"max_tries": -1, "delay": 0.05, "max_delay": 0.2}
+LONG = 30.0  # seconds; the session timeout of those that are not to lose anything
+PATIENCE = 40.0
+PATH = "/lease/lock"
+
+
+@contextlib.contextmanager
+def connected(hosts: str, timeout: float = LONG) -> Iterator[KazooClient]:
+    """Open a client that goes on connecting, and whose events know when they were set."""
+    client = KazooClient(hosts, timeout=timeout, connection_retry=dict(RETRY), handler=handler(), randomize_hosts=False)
+    client.start(timeout=30)
+    try:
+        yield client
+    finally:
+        client.stop()
+        client.close()
+
+
+class Grant(NamedTuple):
+    """That the other client got in."""
+
+    at: float
+    believed: bool  # the holder still had its fencing token
+
+
+class Hold:
+    """The holder's hold, once it has one."""
+
+    def __init__(self, lock: Lock) -> None:
+        self.lock = lock
+        self.told: list[float] = []
+        self._lost = lock.lost
+        assert isinstance(self._lost, TellingEvent)
+        self._lost.on_set(self.told.append)
+        assert lock.fencing_token, "the holder holds"
+
+    @property
+    def believed(self) -> bool:
+        """Whether the holder has its fencing token."""
+        try:
+            return bool(self.lock.fencing_token)
+        except LockLostError:
+            return False
+
+    def wait_for(self, other: Lock) -> Grant:
+        """Have another client acquire the lock, for as long as it takes."""
+        assert other.acquire(timeout=PATIENCE)
+        return Grant(clock(), self.believed)
+
+    def check(self, waiting: Future[Grant], since: float) -> None:
+        """Check that the holder was told before the other was granted; both are counted from `since`."""
+        grant = waiting.result(PATIENCE + 10)
+        assert self._lost.wait(PATIENCE), "the holder was never told"
+        told = self.told[0]
+        assert told < grant.at, (
+            f"the other got in after {grant.at - since:.2f} s, and the holder was told after {told - since:.2f} s: "
+            f"two held for {told - grant.at:.2f} s"
+        )
+        assert not grant.believed, "the holder was told, and still had its fencing token"
+        with pytest.raises(LockLostError):
+            self.lock.release()
+
+
+class Site:
+    """Three servers with links between them; servers are numbered from 1."""
+
+    def __init__(self, links: Links, ensemble: Ensemble) -> None:
+        self.links, self.ensemble = links, ensemble
+        self.leader = ensemble.leader()
+        self.one, self.other = (server for server in ensemble.servers if server is not self.leader)
+
+    def number(self, server: Server) -> int:
+        """Return a server's number."""
+        return self.ensemble.servers.index(server) + 1
+
+    def silence(self, source: Server, target: Server) -> None:
+        """Have nothing of what one server says reach the other."""
+        self.links.silence(self.number(source), self.number(target))
+
+    def restore(self, source: Server, target: Server) -> None:
+        """Have it reach the other again."""
+        self.links.restore(self.number(source), self.number(target))
+
+    def passed(self, source: Server, target: Server) -> int:
+        """Return how many bytes of what one server said reached the other."""
+        return self.links.passed(self.number(source), self.number(target))
+
+
+@contextlib.contextmanager
+def site(tick: float, sync_limit: int, **options: object) -> Iterator[Site]:
+    """Three servers, with so many seconds for a tick."""
+    # A server that looks for a leader, and follows one that is silent, looks again after some seconds.
+    settings = {"syncLimit": sync_limit, "initLimit": max(4, round(4 / tick))}
+    properties = {"zookeeper.fastleader.maxNotificationInterval": 1000}
+    with (
+        Links() as links,
+        Ensemble(route=links.route, tick_time=tick, settings=settings, properties=properties, **options) as ensemble,
+    ):
+        yield Site(links, ensemble)
+
+
+@contextlib.contextmanager
+def steady(client: KazooClient, in_thread: InThread) -> Iterator[None]:
+    """Have a client write all the time: it acquires and releases another lock."""
+    over = threading.Event()
+
+    def cycle() -> None:
+        lock = Lock(client, "/lease/busy")
+        while not over.wait(0.02):
+            with contextlib.suppress(ZkConcurrentError):
+                if lock.acquire(timeout=0.5):
+                    lock.release()
+
+    cycling = in_thread(cycle)
+    try:
+        yield
+    finally:
+        over.set()
+        cycling.result(PATIENCE)
+
+
+def queued(client: KazooClient, path: str) -> bool:
+    """Return whether anybody is in the queue, as the client's server knows it."""
+    return bool(client.exists(path) and client.get_children(path))
+
+
+@pytest.mark.parametrize("busy", [False, True], ids=["idle", "busy"])
+@pytest.mark.parametrize(("timeout", "tick", "sync_limit"), [(4.0, 0.8, 10), (3.0, 1.0, 5)])
+def test_a_leader_without_a_quorum(
+    timeout: float, tick: float, sync_limit: int, busy: bool, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Fault 44: a leader that lost its followers goes on answering its clients, while another one is elected."""
+    with contextlib.ExitStack() as stack:
+        at = stack.enter_context(site(tick, sync_limit))
+        followers = (at.one, at.other)
+        mine = stack.enter_context(connected(at.leader.hosts, timeout))
+        theirs = stack.enter_context(connected(",".join(server.hosts for server in followers)))
+        lock, other = Lock(mine, PATH), Lock(theirs, PATH)
+        lock.acquire()
+        hold = Hold(lock)
+        if busy:
+            stack.enter_context(steady(mine, in_thread))
+        waiting = in_thread(hold.wait_for, other)
+        eventually(lambda: len(theirs.get_children(PATH)) == 2)
+        assert hold.believed
+        cut = clock()
+        at.links.isolate(at.number(at.leader))
+        for server in followers:
+            server.kill()
+        for server in followers:
+            server.start(wait=False)
+        eventually(lambda: "leader" in [server.mode() for server in followers], "another leader", PATIENCE)
+        hold.check(waiting, cut)
+
+
+@pytest.mark.parametrize(("timeout", "tick", "sync_limit"), [(15.0, 0.2, 100)])
+def test_a_follower_cut_off_after_a_write(
+    timeout: float, tick: float, sync_limit: int, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Fault 45: that a write was answered does not mean that the leader knows of the touch that came with it."""
+    with contextlib.ExitStack() as stack:
+        at = stack.enter_context(site(tick, sync_limit))
+        proxy = stack.enter_context(Proxy(at.one.hosts))
+        mine = stack.enter_context(connected(proxy.hosts, timeout))
+        theirs = stack.enter_context(connected(at.leader.hosts))
+        lock, other = Lock(mine, PATH), Lock(theirs, PATH)
+        other.acquire()  # so that the path is there
+        other.release()
+        count = stack.enter_context(proxy.counting())
+        # The client has been idle for almost as long as it ever is: kazoo pings each T / 3, up to 0.4 s earlier.
+        eventually(lambda: any(message.kind == "request" for message in count.trace))
+        idle = clock()
+        eventually(lambda: clock() > idle + 0.3 * timeout)
+        began = clock()
+        lock.acquire()
+        at.silence(at.one, at.leader)
+        at.silence(at.leader, at.one)
+        hold = Hold(lock)
+        hold.check(in_thread(hold.wait_for, other), began)
+
+
+def test_a_reconnect_with_a_shorter_timeout(in_thread: InThread, eventually: Eventually) -> None:
+    """Fault 46: a server that grants less time gives the lock away sooner than the one before would have."""
+    long, short, tick = 16.0, 2.0, 0.2
+    with contextlib.ExitStack() as stack:
+        at = stack.enter_context(
+            site(tick, 30, each=lambda number: {"max_session_timeout": short if number == 2 else 60.0})
+        )
+        first, second, third = at.ensemble.servers
+        generous, mean = (stack.enter_context(Proxy(server.hosts)) for server in (first, second))
+        mean.refuse()
+        mine = stack.enter_context(connected(f"{generous.hosts},{mean.hosts}", long))
+        theirs = stack.enter_context(connected(third.hosts))
+        lock, other = Lock(mine, PATH), Lock(theirs, PATH)
+        lock.acquire()
+        hold, session = Hold(lock), mine.client_id
+        waiting = in_thread(hold.wait_for, other)
+        eventually(lambda: len(theirs.get_children(PATH)) == 2)
+        generous.refuse()
+        generous.cut()
+        left = clock()
+        eventually(lambda: clock() > left + 2 * tick)  # the first server's last word to its leader, with the long time
+        mean.resume()
+        eventually(lambda: mean.connections and mine.connected)
+        cut = clock()
+        mean.stall()
+        assert mine.client_id == session
+        hold.check(waiting, cut)
+
+
+def test_a_new_leader_with_a_shorter_timeout(in_thread: InThread, eventually: Eventually) -> None:
+    """Fault 46: a new leader gives a session the time with which it was created, whatever was negotiated later."""
+    long, short = 16.0, 2.0
+    with contextlib.ExitStack() as stack:
+        at = stack.enter_context(
+            site(0.2, 30, each=lambda number: {"max_session_timeout": short if number == 2 else 60.0})
+        )
+        first, second, third = at.ensemble.servers
+        far, near = (third, first) if at.leader is first else (first, third)
+        generous, mean = (stack.enter_context(Proxy(server.hosts)) for server in (far, second))
+        generous.refuse()
+        mine = stack.enter_context(connected(f"{generous.hosts},{mean.hosts}", long))
+        stays = near if at.leader is second else second
+        theirs = stack.enter_context(connected(stays.hosts, short if stays is second else LONG))
+        lock, other = Lock(mine, PATH), Lock(theirs, PATH)
+        session = mine.client_id
+        generous.resume()
+        mean.refuse()
+        mean.cut()
+        eventually(lambda: generous.connections and mine.connected)
+        lock.acquire()
+        hold = Hold(lock)
+        waiting = in_thread(hold.wait_for, other)
+        eventually(lambda: len(theirs.get_children(PATH)) == 2)
+        assert mine.client_id == session
+        cut = clock()
+        generous.stall()
+        at.leader.kill()
+        hold.check(waiting, cut)
+
+
+@pytest.mark.parametrize("how", ["silent", "still"])
+def test_a_write_that_waited_at_the_leader(how: str, in_thread: InThread, eventually: Eventually) -> None:
+    """Fault 45: an acquire is answered late, after the leader stood still or was not heard; then nothing more is.
+
+    The leader has heard of no touch since before that, and the write was sent long after it.
+    """
+    timeout, tick = 4.0, 0.4
+    with contextlib.ExitStack() as stack:
+        at = stack.enter_context(site(tick, 20))
+        proxy = stack.enter_context(Proxy(at.one.hosts))
+        mine = stack.enter_context(connected(proxy.hosts, timeout))
+        theirs = stack.enter_context(connected(at.other.hosts))
+        lock, other = Lock(mine, PATH), Lock(theirs, PATH)
+        other.acquire()  # so that the path is there
+        other.release()
+        began = clock()
+        at.silence(at.leader, at.one)
+        if how == "still":
+            eventually(lambda: clock() > began + tick)  # else it would find the answer to its last ping, and a touch
+            at.leader.freeze()
+        eventually(lambda: clock() > began + 0.6 * timeout)
+        before = at.passed(at.one, at.leader)
+        created = stack.enter_context(proxy.expect("create2"))
+        acquiring = in_thread(lock.acquire, timeout=timeout)
+        eventually(lambda: at.passed(at.one, at.leader) > before)
+        if how == "silent":
+            eventually(lambda: queued(theirs, PATH))
+        at.silence(at.one, at.leader)
+        at.restore(at.leader, at.one)
+        if how == "still":
+            at.leader.thaw()
+        created.wait()
+        # It may be that nobody believes in such a hold, which is right too.
+        if acquiring.result(PATIENCE):
+            hold = Hold(lock)
+            hold.check(in_thread(hold.wait_for, other), began)
+        else:
+            assert other.acquire(timeout=PATIENCE)
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.15])
+def test_a_follower_cut_off_under_steady_writes(delay: float, in_thread: InThread, eventually: Eventually) -> None:
+    """Fault 38: a client that writes all the time learns in time that its server has lost the leader, by slow links."""
+    timeout = 4.0
+    with contextlib.ExitStack() as stack:
+        at = stack.enter_context(site(2.0, 4))
+        mine = stack.enter_context(connected(at.one.hosts, timeout))
+        theirs = stack.enter_context(connected(at.leader.hosts))
+        at.links.delay(at.number(at.leader), at.number(at.one), delay)
+        lock, other = Lock(mine, PATH), Lock(theirs, PATH)
+        lock.acquire()
+        hold = Hold(lock)
+        waiting = in_thread(hold.wait_for, other)
+        eventually(lambda: len(theirs.get_children(PATH)) == 2)
+        with steady(mine, in_thread):
+            began = clock()
+            eventually(lambda: clock() > began + timeout)
+            cut = clock()
+            at.silence(at.one, at.leader)
+            hold.check(waiting, cut)
