@@ -346,8 +346,6 @@ def releases(history: History) -> Iterator[Violation]:
             if outcome is What.LEFT and told < leaves:
                 words = f"{hold} was lost at {told:.3f}, and its release at {leaves:.3f} did not say so"
             elif outcome is What.LOST and told > outcome_at + GRACE:
-                if any(_deleted(fault, hold) for fault in history.deletions):
-                    continue  # the release itself found that the node was gone, and ended the hold
                 words = f"the release of {hold} raised LockLostError, but `lost` was not set"
             else:
                 continue
