@@ -14,7 +14,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --max-worker-
 # All but what never talks to a server: it must pass on every kind of installation.
 SERVER_TESTS := tests --ignore=tests/unit --ignore=tests/simulation
 
-.PHONY: help demo test test-servers soak bench docs package lint clean
+.PHONY: help demo test test-servers newest-kazoo soak bench docs package lint clean
 .NOTPARALLEL:
 
 help: ## this list
@@ -49,6 +49,15 @@ soak: ## random use under random faults on three servers, the history checked; t
 	@tools/packages
 	$(BIN)/python -m tests.soak --duration $(DURATION) $(if $(SEED),--seed $(SEED))
 	SIM_STEPS=1000000 SIM_PLACES=1000 SIM_TIMES=10 $(BIN)/python -m pytest tests/simulation -k 'library or strikes'
+
+newest-kazoo: ## the contract tests on the newest kazoo there is, in an environment of its own: may its cap be lifted?
+	@tools/venv test
+	@tools/packages
+	$(BIN)/python -m venv --clear build/newest-kazoo
+	build/newest-kazoo/bin/python -m pip install -qq --disable-pip-version-check --editable '.[test]'
+	build/newest-kazoo/bin/python -m pip install -qq --disable-pip-version-check --upgrade --pre kazoo
+	build/newest-kazoo/bin/python -m pip list | grep -i kazoo
+	build/newest-kazoo/bin/python -m pytest tests/contract $(PYTEST_ARGS)
 
 docs: ## these pages as HTML, in build/docs; a warning is an error
 	@tools/venv docs

@@ -2,22 +2,41 @@
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-from ._driver import Driver
+from ._driver import UNANSWERED, Driver
 from ._errors import ZkConcurrentError
 from ._face import Face, until, who_i_am
 from ._kazoo import KazooClient
-from ._recipes.barrier import Party, View, abort, count, destroy, fail, finish, glance, reset, wait
+from ._recipes.barrier import (
+    Party,
+    View,
+    abort,
+    count,
+    destroy,
+    finish,
+    glance,
+    leave,
+    most_parties,
+    outlast,
+    reset,
+    wait,
+)
 
 
 class Barrier(Face):
     """A point that a fixed number of parties, threads of whatever processes, reach and leave together; again and again.
 
     A party whose time is up, whose wait is interrupted, or whose session ends while it waits breaks the barrier for
-    all who wait with it, as in `threading`. Those who come while a generation is complete wait for the next.
+    all who wait with it, as in `threading`. Those who come while a generation is complete wait for the next. Every
+    party that reaches the service within a third of the session timeout is told the same.
+
+    A barrier that is broken stays so until `reset()`, and outlives its processes: one that a killed party broke is
+    broken for the next run of a job too. So give each run a path of its own (`f"/app/start/{job_id}"`), and `destroy()`
+    it at the end; or have the program that starts the parties call `reset()` before it does.
 
     Layout:
         `<path>`, PERSISTENT, with the number of parties, the generation, and the last generations that were broken or
@@ -29,19 +48,23 @@ class Barrier(Face):
         passes, or none does. A party is made only in the present generation, if that is not broken.
 
     Cost:
-        To come: one write and three reads in two round trips, then two reads to wait; to trip: one write, which wakes
-        all. Each party that comes wakes the first.
+        To come: one write and three reads in two round trips, then two reads to wait. To trip: two writes in one round
+        trip, the one that wakes all and one that makes room for the next generation; with an action, two more before
+        it. A party whose time is up: one write and one read in one round trip. Each party that comes wakes the first.
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.
         path: the path that is the barrier; missing nodes are made, those above as containers.
-        parties: how many trip the barrier; all must agree on it.
+        parties: how many trip the barrier; all must agree on it. One request names them all, so that it is limited by
+            the length of the path: to about 7,000, or 10,000 at most.
         action: called by the last to come, on its own thread, before anybody goes on. If it raises, that breaks the
             barrier. While it runs, the others wait for it beyond their time.
         timeout: how long `wait` waits if it is not told, in seconds; None for ever.
 
     Raises:
-        ValueError: `parties` is less than 1; or the path is bad, or is another primitive of this client already.
+        TypeError: `parties` is no integer.
+        ValueError: `parties` is less than 1, or too many; or the path is bad, or is another primitive of this client
+            already.
 
     Source:
         `threading.Barrier`; java.util.concurrent's `CyclicBarrier`; ZooKeeper's barrier recipe.
@@ -57,9 +80,13 @@ class Barrier(Face):
         action: Callable[[], object] | None = None,
         timeout: float | None = None,
     ) -> None:
+        parties = int(operator.index(parties))  # of a bool, too, the node must say a number
         if parties < 1:
             raise ValueError("parties must be >= 1")
         super().__init__(client, path)
+        at_most = most_parties(self._session.link.full(path))
+        if parties > at_most:
+            raise ValueError(f"parties must be <= {at_most} at {path!r}: one request must name all of them")
         self._parties = parties
         self._action = action
         self._timeout = timeout
@@ -69,43 +96,59 @@ class Barrier(Face):
         """Wait until all parties have come, and go on together.
 
         Args:
-            timeout: how long to wait, in seconds; None for the barrier's own. With an action, its last party has as
-                long once more to tell the others that it has run.
+            timeout: how long to wait for the others, in seconds; None for the barrier's own. It bounds no action: once
+                that has begun, its end is waited for.
 
         Returns:
             The arrival index, from 0 to `parties - 1`, another one for each party.
 
         Raises:
             threading.BrokenBarrierError: the barrier is broken, or was broken or reset while we waited; or our time is
-                up, or our session over, and it is not known to have tripped.
+                up, or our session over, and it has not tripped, or no answer has told of that: in a third of the
+                session timeout, or in all of it while an action runs.
             ValueError: the barrier is for another number of parties.
             ForeignNodeError: the path has something else.
             ClientError: the client can't be used here.
         """
         if timeout is None:
             timeout = self._timeout
-        patient = timeout is None or timeout > 0
         driver = Driver(self._session, self._path, until(self._session, timeout))
-        came: int | Party | None = None
+        party: Party | None = None
         try:
             data = who_i_am(self._session.identity())
-            came = driver.run(wait(self._view, data, acts=self._action is not None, patient=patient))
-            if isinstance(came, Party):
-                assert self._action is not None
-                self._action()
-            index = self._run(finish(came), until(self._session, timeout)) if isinstance(came, Party) else came
+            came = driver.run(wait(self._view, data, acts=self._action is not None))
+            while isinstance(came, Party):
+                party = came
+                came = self._go_on(party, timeout)
         except BaseException:
             try:
-                if isinstance(came, Party):
+                if party is not None:
                     with suppress(ZkConcurrentError):  # the others see by its node that it has gone
-                        self._run(fail(came), until(self._session, 0))
+                        self._run(leave(party), self._session.now())
             finally:
                 driver.abandon()
             raise
-        if index is None:
-            raise threading.BrokenBarrierError
-        assert isinstance(index, int)
-        return index
+        if came is None:
+            if party is not None and party.goes_on:  # not answered: the others learn of it as soon as that can be
+                self._session.link.handler.spawn(self._leave_later, party)
+            raise threading.BrokenBarrierError(f"the barrier {self._path!r} is broken; reset() makes it whole")
+        return came
+
+    def _go_on(self, party: Party, timeout: float | None) -> int | Party | None:
+        """Do what a party has to do once it waits no more; answers as its wait does."""
+        now, patience = self._session.now, self._session.timeout or UNANSWERED
+        if party.is_to_act:
+            assert self._action is not None
+            self._action()
+            return self._run(finish(party), None if timeout is None else now() + patience)
+        if party.others_decide():
+            return self._run(outlast(party), now() + patience)
+        # One that may have come waits for a reconnect, too: else it could be told other than those it has passed with.
+        return self._run(leave(party), now() + (patience / 3 if party.ticket.sent else 0.0))
+
+    def _leave_later(self, party: Party) -> None:
+        with suppress(ZkConcurrentError):
+            self._run(leave(party))
 
     def reset(self) -> None:
         """Send away whoever waits, with BrokenBarrierError, and begin anew, broken or not."""
@@ -116,10 +159,12 @@ class Barrier(Face):
         self._run(abort(self._view))
 
     def destroy(self) -> None:
-        """Remove the barrier, when nobody uses it any more.
+        """Remove the barrier, broken or not, when nobody uses it any more; the next to come makes it anew.
 
         Raises:
             RuntimeError: somebody waits.
+            ForeignNodeError: the path has something else, which is left alone.
+            ClientError: the client can't be used here.
         """
         if not self._run(destroy(self._view)):
             raise RuntimeError(f"the barrier {self._path!r} is in use: its parties must have left")

@@ -16,11 +16,11 @@ from ._face import Face, deadline, entered, who_i_am
 from ._gate import Gate
 from ._kazoo import KazooClient
 from ._ops import Node, Recipe
-from ._place import Hold, Loss, check_given_up, lost_error
+from ._place import Hold, Loss, lost_error
 from ._recipes.queue import acquire, contenders, list_queue, try_acquire
 from ._registry import State, Ticket
 from ._rules import Rule, holders
-from ._session import Busy, log
+from ._session import log
 
 
 class Contender(NamedTuple):
@@ -85,26 +85,22 @@ class LockFace(Face, ABC):
         """Get a new hold for the calling thread; False if that was not possible in time.
 
         Raises:
-            ClientError: the thread was interrupted as it did so, or gave up a hold, and would wait for itself.
+            ClientError: the thread was interrupted as it did so, or as it gave up a hold, and would wait for itself.
             OutOfReach: the connection is lost, and it is `fragile`.
         """
         session, path, me, gate = self._session, self._path, self._session.identity(), self._place.gate
         driver = Driver(session, path, deadline(session, blocking, timeout))
-        driver.fragile = fragile
+        driver.fragile, driver.before_wait = fragile, self._place.check_not_interrupted
         wait = blocking and timeout != 0
         hold = None
-        if wait:
-            session.check_not_busy(path)
 
         def recipe() -> Recipe[Ticket | None]:
             return self._recipe(wait, who_i_am(me))
 
         try:
-            session.occupy(path, driver)
             ticket = driver.run(recipe()) if gate is None else gate.run(driver, recipe, wait)
             if ticket is not None:
                 hold = self._place.take(ticket, self._rule.role, me, depth)
-            driver.over = True
             if gate is not None:
                 gate.leave(driver)
             if ticket is None:
@@ -156,25 +152,20 @@ class LockFace(Face, ABC):
             RefusedError: we may not delete it; the keeper goes on trying.
             RuntimeError: another thread is doing so.
         """
-        session, ticket, busy = self._session, hold.ticket, Busy()
+        session, ticket = self._session, hold.ticket
         try:
-            session.occupy(self._path, busy)
             if not self._place.claim(hold):
                 raise RuntimeError("release unlocked lock")
             deleting = not self._place.hand_on(hold) and session.discard(ticket)
-            busy.over = True  # all that is left is to wait
             if deleting:
                 await_gone(session, ticket)
             log.debug("released %s", ticket.node)
-        except BaseException:
-            busy.over = True
-            raise
         finally:
             if self._place.claim(hold) and self._place.has(hold):
                 if hold.alive:  # interrupted before anything was done
                     session.discard(ticket)
                 self._place.drop(hold)
-        check_given_up(hold)
+        self._place.check_given_up(hold)
 
     def _check_may_wait(self) -> None:
         """Refuse to wait for a condition where the hold, given up, could not be had again."""

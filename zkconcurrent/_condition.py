@@ -118,7 +118,7 @@ class Condition(Face):
         session = self._session
         hold = self._held("wait on")
         self._lock._check_may_wait()
-        deadline = until(session, timeout) if timeout is None or timeout > 0 else session.now()
+        deadline = until(session, timeout)
         patient = Driver(session, self._waiters)  # for what must be done, and to know of, before anybody goes on
         waiting = Driver(session, self._waiters, deadline)
         try:

@@ -71,8 +71,11 @@ class Deletes:
                 self._try_again(ticket, answer.error)
 
         ticket.deletes += 1
-        session.link.delete(ticket.node, Callback(answered, post=session.post))
-        self.in_flight[ticket.prefix] = sent  # not before: an interrupt in between must not look like a delete sent
+        answer = Callback(answered, post=session.post)
+        session.link.delete(ticket.node, answer)
+        # Not before: an interrupt in between must not look like a delete sent. Nor if it has failed already.
+        if not answer.done:
+            self.in_flight[ticket.prefix] = sent
 
     def _find(self, ticket: Ticket) -> None:
         """Delete a node that may have been made: its create was sent before, so a listing behind a sync tells."""
@@ -89,8 +92,10 @@ class Deletes:
                 self._delete(ticket)
 
         session.link.sync(ticket.path, Callback(lambda _: None))
-        session.link.children(ticket.path, Callback(answered, post=session.post))
-        self.in_flight[ticket.prefix] = session.clock()
+        answer = Callback(answered, post=session.post)
+        session.link.children(ticket.path, answer)
+        if not answer.done:
+            self.in_flight[ticket.prefix] = session.clock()
 
     def _gone(self, ticket: Ticket) -> None:
         self.in_flight.pop(ticket.prefix, None)

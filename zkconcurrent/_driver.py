@@ -7,8 +7,9 @@ What it promises, and the contract tests check:
 3. reads, waits, deletes and the making of what anybody may have made are repeated across reconnects; a create, write
    or multi never is: the recipe is told `ConnectionLost`;
 4. a wait may end early, never late;
-5. a deadline and an interrupt enter the recipe only as exceptions at the yield, and every wait has a bound; what it
-   asks after its deadline is given a moment, then it is told again;
+5. a deadline and an interrupt enter the recipe only as exceptions at the yield, and every wait has a bound. The
+   deadline bounds the waiting: what a recipe asks before it first waits is answered, for up to a third of the session
+   timeout while connected. What it asks after its deadline is given a moment, then it is told again;
 6. no recipe runs on kazoo's own threads.
 """
 
@@ -22,6 +23,7 @@ from typing import Any, TypeVar
 from ._errors import RefusedError
 from ._kazoo import Answer, Callback, failure, kazoo_errors, nobody
 from ._ops import (
+    BadVersion,
     Begin,
     Children,
     ConnectionLost,
@@ -52,7 +54,7 @@ from ._ops import (
     Watch,
 )
 from ._registry import State, Ticket
-from ._session import STUCK, Busy, Session
+from ._session import STUCK, Session
 
 T = TypeVar("T")
 CLEAN_UP_PATIENCE = 0.1  # seconds
@@ -60,12 +62,13 @@ UNANSWERED = 10.0
 LOOK_AGAIN = 0.5
 
 
-class Driver(Busy):
+class Driver:
     """One run of one recipe.
 
     Attributes:
         tickets: those begun in this run; what the caller does not keep, it must `abandon`.
         over: it was abandoned, or wants nothing of a gate any more.
+        before_wait: is called, with the driver, before it waits for anything but an answer; it may raise.
         fragile: its recipe ends once the service is out of reach, for a third of the session's timeout.
     """
 
@@ -74,9 +77,14 @@ class Driver(Busy):
         self.path = path
         self.deadline = deadline
         self.tickets: list[Ticket] = []
+        self.over = False
+        self.before_wait: Callable[[Driver], None] = lambda _: None
         self.fragile = False
         self._down_since: float | None = None
         self._until = deadline  # the deadline, and a moment more once it has passed
+        # Before it first waits: no longer than it takes to see that a link is dead.
+        self._asks = deadline is not None
+        self._answered_by = session.now() + (session.timeout or UNANSWERED) / 3 if self._asks else 0.0
         self._refused: str | None = None
         self._early: tuple[tuple[Operation, ...], list[Answer]] = (), []  # what was sent before it was asked for
         self._event = session.link.signal()
@@ -93,6 +101,7 @@ class Driver(Busy):
                     answer = self._perform(step)
                 except BaseException as error:
                     if isinstance(error, DeadlinePassed):
+                        self._asks = False
                         self._until = self.session.now() + CLEAN_UP_PATIENCE
                     step = recipe.throw(error)
                 else:
@@ -125,8 +134,11 @@ class Driver(Busy):
             release(self.session, step.ticket, self.deadline)
             return None
         if isinstance(step, WaitGone):
+            if not step.asks:
+                self._waits()
             return self._wait_gone(step.ticket, step.ahead, step.then)
         if isinstance(step, Watch):
+            self._waits()
             return self._watch(step.ticket, step.reads)
         if isinstance(step, Wait):
             return self._wait(step.ticket)
@@ -225,7 +237,7 @@ class Driver(Busy):
         elif isinstance(step, Delete):
             link.delete(step.path, answer, step.version)
         elif isinstance(step, MakeContainer):
-            link.make_container(step.path, answer)
+            link.make_container(step.path, answer, directory=session.is_directory(step.path))
         else:
             raise TypeError(f"not a request: {step!r}")
         return answer
@@ -246,7 +258,7 @@ class Driver(Busy):
             return Node(data or b"", stat.czxid, stat.ctime / 1000.0, stat.ephemeralOwner, stat.version, created)
         if isinstance(step, Delete) and step.ticket is not None:
             self.session.gone(step.ticket)
-        return True if isinstance(step, Make | Delete) else answer.value
+        return True if isinstance(step, Make | Set | Delete) else answer.value
 
     def _failed(self, step: Operation, error: Exception) -> Any:
         failed = failure(error, self.path)
@@ -270,6 +282,8 @@ class Driver(Busy):
                 return False
             if isinstance(failed, NoNode) and step.path.count("/") == 1:
                 raise self._no_chroot()
+        if isinstance(step, Set) and isinstance(failed, NoNode | BadVersion):
+            return False
         if isinstance(step, Delete) and isinstance(failed, NoNode):
             if step.ticket is not None:
                 self.session.gone(step.ticket)
@@ -316,7 +330,8 @@ class Driver(Busy):
                 failed = failure(answer.error, self.path)
                 if not isinstance(failed, NoNode | ConnectionLost | SessionExpired):
                     raise failed
-            else:
+            elif not ticket.stirred:
+                self.before_wait(self)
                 while not ticket.stirred:
                     self._park()
             return ticket.handed
@@ -345,6 +360,8 @@ class Driver(Busy):
 
     def _wait(self, ticket: Ticket) -> None:
         try:
+            if not ticket.stirred:
+                self.before_wait(self)
             while not ticket.stirred:
                 self._park()
         finally:
@@ -365,6 +382,18 @@ class Driver(Busy):
             session.check_usable(self.path)
             self._park(session.now() + LOOK_AGAIN)  # kazoo does not tell that it gives up, or stops, while it is down
 
+    def _waits(self) -> None:
+        """Have the deadline count: what the run asks from here on, it asks to wait."""
+        self._asks = False
+        if self._until is not None and self.session.now() >= self._until:
+            raise DeadlinePassed
+
+    def _limit(self) -> float | None:
+        """Return when the run's time is up."""
+        if self._asks and self._until is not None and self.session.link.connected:
+            return max(self._until, self._answered_by)
+        return self._until
+
     def _bound(self) -> float:
         """Return until when an answer can come: after that, kazoo has dropped the connection, or the request."""
         return self.session.now() + (self.session.timeout or UNANSWERED)
@@ -380,8 +409,9 @@ class Driver(Busy):
             OutOfReach: the service is, and the run is to end with that.
         """
         until = bound = self._bound() if bound is None else bound
-        if self._until is not None:
-            until = min(until, self._until)
+        limit = self._limit()
+        if limit is not None:
+            until = min(until, limit)
         if self.fragile:
             until = min(until, self._reachable_until())
         if self.session.stuck:
@@ -390,7 +420,7 @@ class Driver(Busy):
         self._event.clear()
         self.session.serve()
         self.session.help()
-        if not woken and self._until is not None and self.session.now() >= self._until:
+        if not woken and limit is not None and self.session.now() >= limit:
             raise DeadlinePassed
         return woken or self.session.now() < bound
 

@@ -26,7 +26,11 @@ class LockLostError(ZkConcurrentError, RuntimeError):
 
 
 class ClientError(ZkConcurrentError, RuntimeError):
-    """The client can't be used here: never started, stopped, inherited through `fork()`, or from its own threads."""
+    """The client can't be used here, and no waiting will change that.
+
+    It was never started, or is stopped; it has given up connecting, as a client with a finite `connection_retry` does;
+    it was inherited through `fork()`; or the call comes from one of its own threads.
+    """
 
 
 class ForeignNodeError(ZkConcurrentError):

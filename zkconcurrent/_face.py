@@ -10,7 +10,9 @@ import time
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from ._driver import UNANSWERED, Driver
+from ._driver import Driver
+from ._event_loop import check_may_block
+from ._identity import ident
 from ._kazoo import KazooClient
 from ._ops import Recipe
 from ._paths import check_path
@@ -65,12 +67,12 @@ class Face:
         )
 
 
-def who_i_am(ident: int) -> bytes:
+def who_i_am(owner: int) -> bytes:
     """Return what our nodes say of their maker."""
     # Not threading.current_thread(), which leaves a dummy for a thread that threading did not start.
-    names = (thread.name for thread in threading.enumerate() if thread.ident == ident)
+    names = (thread.name for thread in threading.enumerate() if thread.ident == ident(owner))
     # The beginning of a name tells it: how large a request is must not depend on what a program calls its threads.
-    return b'%b, "time": %.6f}' % (_who(os.getpid(), next(names, str(ident))[:60]), time.time())
+    return b'%b, "time": %.6f}' % (_who(os.getpid(), next(names, str(ident(owner)))[:60]), time.time())
 
 
 @lru_cache
@@ -99,9 +101,10 @@ def check_timeout(blocking: bool, timeout: float) -> None:
 def deadline(session: Session, blocking: bool, timeout: float) -> float | None:
     """Return when to give up, by the monotonic clock."""
     check_timeout(blocking, timeout)
-    if not blocking or timeout == 0:
-        # A try is one question: no longer than it takes to see that a link is dead, and not at all while it is down.
-        timeout = (session.timeout or UNANSWERED) / 3 if session.link.connected else 0.0
+    if blocking and timeout:
+        check_may_block()
+    if not blocking:
+        timeout = 0.0  # a try: the driver has its question answered, and does not wait
     return None if timeout == -1 else session.now() + timeout
 
 

@@ -71,6 +71,7 @@ class Gate:
                 if not wait:
                     return False
                 if event is None:
+                    driver.before_wait(driver)
                     event = self._waiting[driver] = session.link.handler.event_object()
             left = LOOK_AGAIN if driver.deadline is None else min(driver.deadline - session.now(), LOOK_AGAIN)
             if left <= 0:

@@ -136,6 +136,7 @@ class Heartbeat:
             for ticket, result in zip(known, answer.value, strict=True):
                 if isinstance(result, kazoo_errors.NoNodeError):
                     session.missing(ticket)
+                    ticket.unreadable = True  # to be asked for again, it would let every proof fail
                 elif isinstance(result, kazoo_errors.NoAuthError):
                     ticket.unreadable = True
                 else:

@@ -32,9 +32,10 @@ from kazoo.protocol.serialization import (
 from kazoo.protocol.serialization import Create as CreateRequest
 from kazoo.protocol.serialization import Delete as DeleteRequest
 from kazoo.protocol.states import KazooState, ZnodeStat
-from kazoo.security import OPEN_ACL_UNSAFE
+from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_acl
 
 from ._errors import RefusedError
+from ._identity import ident, identity
 from ._lease import MARGIN, NEVER, Lease
 from ._ops import BadVersion, Check, ConnectionLost, Create, Delete, NoNode, NotEmpty, SessionExpired, Set
 from ._wire import TooLarge, Wire
@@ -55,6 +56,8 @@ EPHEMERAL_SEQUENTIAL = 3
 CONTAINER = 4
 
 __all__ = [
+    "CREATOR_ALL_ACL",
+    "OPEN_ACL_UNSAFE",
     "Answer",
     "Callback",
     "KazooClient",
@@ -65,6 +68,7 @@ __all__ = [
     "boot_clock",
     "failure",
     "kazoo_errors",
+    "make_acl",
     "nobody",
 ]
 
@@ -201,7 +205,7 @@ class Link:
         self.clock = boot_clock
         self.lease: Lease | None = None
         self._leases: dict[int, Lease] = {}
-        self.identity = identity(client.handler)
+        self.identity = identity(client.handler.name)
         # What one thread waits with, often: half the work of kazoo's.
         self.signal = Signal if type(client.handler) is SequentialThreadingHandler else client.handler.event_object
         self.containers: bool | None = None  # whether the servers know them, once that was asked
@@ -290,7 +294,7 @@ class Link:
 
     def on_own_thread(self) -> bool:
         """Whether the caller runs on one of kazoo's threads, where waiting for an answer waits for ever."""
-        me = self.identity()
+        me = ident(self.identity())
         for worker in (self.client._connection._connection_routine, *self.handler._workers):
             if getattr(worker, "ident", None) == me or id(worker) == me:
                 return True
@@ -381,12 +385,19 @@ class Link:
         flags = EPHEMERAL if step.number else EPHEMERAL_SEQUENTIAL
         return CreateRequest(self.full(step.path), step.data, self._acl(), flags)
 
-    def make_container(self, path: str, answer: Answer) -> None:
-        """Make a container, or a persistent node where the server has no containers."""
+    def make_container(self, path: str, answer: Answer, *, directory: bool = False) -> None:
+        """Make a container, or a persistent node where the server has no containers.
+
+        Args:
+            path: where.
+            answer: to it.
+            directory: others may have primitives of their own below it.
+        """
+        acl = (getattr(self.client, "directory_acl", None) if directory else None) or self._acl()
         if self.containers is not False:
-            self._write(CreateContainer(self.full(path), b"", self._acl(), CONTAINER), answer)
+            self._write(CreateContainer(self.full(path), b"", acl, CONTAINER), answer)
         else:
-            self._write(Create2(self.full(path), b"", self._acl(), 0), answer)
+            self._write(Create2(self.full(path), b"", acl, 0), answer)
 
     def probe(self) -> None:
         """Ask whether the servers know containers, ahead of everything else: one that does not may hang up.
@@ -452,16 +463,6 @@ def _started(thread: threading.Thread) -> float:
     except (OSError, ValueError, IndexError):
         return NEVER
     return started if 0 < started <= boot_clock() else NEVER
-
-
-def identity(handler: Any) -> Callable[[], int]:
-    """Return the function that says who calls: the thread, or the greenlet where the handler uses greenlets."""
-    get_ident: Callable[[], int] = threading.get_ident
-    if "gevent" in handler.name:
-        from gevent.thread import get_ident  # type: ignore[no-redef]
-    elif "eventlet" in handler.name:
-        from eventlet.green.thread import get_ident  # type: ignore[no-redef]
-    return get_ident
 
 
 def failure(error: Exception, path: str) -> Exception:

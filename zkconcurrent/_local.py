@@ -1,7 +1,8 @@
 """The names of a namespace on the standard library alone: for tests without a server, and for programs of one process.
 
-What `threading` has is `threading`'s own object. What it lacks is here in its smallest honest form, with the rules of
-the shared one: in order of arrival, re-entrant where that is.
+What `threading` has is `threading`'s own object; its locks have a shell that warns of one dropped while it is held, as
+the shared ones do. What it lacks is here in its smallest honest form, with the rules of the shared one: in order of
+arrival, re-entrant where that is.
 """
 
 from __future__ import annotations
@@ -9,14 +10,16 @@ from __future__ import annotations
 import itertools
 import threading
 import time
+import warnings
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ._face import check_timeout, entered
+from ._identity import identity
 from ._limits import check_int
 from ._paths import ancestors, check_name, check_path
 
@@ -28,7 +31,8 @@ class LocalNamespace:
 
     What is made twice by one name is one object. It is kept for as long as somebody has it, and what others find as it
     was left (semaphores, events, barriers, latches) for as long as the namespace. Nothing here is ever lost, so no
-    `on_lost` is ever called; nor is there anything else that `threading` does not have.
+    `on_lost` is ever called; nor is there anything else that `threading` does not have. A lock that is dropped while it
+    is held is a ResourceWarning: the next of its name is another one, and free.
     """
 
     def __init__(self, path: str = "/") -> None:
@@ -43,13 +47,16 @@ class LocalNamespace:
         """The path that all names lie below, as they would in ZooKeeper."""
         return self._path
 
+    def _at(self, name: str) -> str:
+        return check_name(self._path, name)
+
     def _one(self, kind: str, name: str, make: Callable[[], T], *, keep: bool = False, **terms: object) -> T:
         """Return the object of that name, made now if there is none.
 
         Raises:
             ValueError: the name is bad, nests with another, is of another kind, or was made on other terms.
         """
-        path = check_name(self._path, name)
+        path = self._at(name)
         with self._lock:
             found = self._objects.get(path)
             if found is None:
@@ -73,35 +80,44 @@ class LocalNamespace:
         name: str,
         *,
         fair: bool = True,
-        on_lost: Callable[[Any], object] | None = None,  # noqa: ARG002
-    ) -> threading.Lock:
+        on_lost: Callable[[Any], object] | None = None,
+    ) -> Lock:
         """Return the `threading.Lock` of that name, which is never fair."""
-        return self._one("Lock" if fair else "Lock(fair=False)", name, threading.Lock)
+        check_on_lost(on_lost)
+        return self._one("Lock" if fair else "Lock(fair=False)", name, lambda: Lock(self._at(name)))
 
     def RLock(  # noqa: N802
         self,
         name: str,
         *,
         fair: bool = True,
-        on_lost: Callable[[Any], object] | None = None,  # noqa: ARG002
-    ) -> threading.RLock:
+        on_lost: Callable[[Any], object] | None = None,
+    ) -> RLock:
         """Return the `threading.RLock` of that name, which is never fair."""
-        return self._one("RLock" if fair else "RLock(fair=False)", name, threading.RLock)
+        check_on_lost(on_lost)
+        return self._one("RLock" if fair else "RLock(fair=False)", name, lambda: RLock(self._at(name)))
 
     def Condition(self, name: str, lock: Any = None) -> threading.Condition:  # noqa: N802
         """Return the `threading.Condition` of that name; of a lock of this namespace, if one is given."""
         if isinstance(lock, Side) and not lock._writes:
             raise TypeError("a read lock can't be a condition's: many hold it together, so who changes nothing waits")
-        return self._one("Condition", name, lambda: threading.Condition(lock), lock=lock)
+        if lock is not None and not isinstance(lock, Lock | RLock | Side):
+            raise TypeError(f"lock must be a Lock, RLock or write lock of this namespace, not {type(lock).__name__}")
+        if lock is not None and (lock._pair if isinstance(lock, Side) else lock) not in self._made_as:
+            raise ValueError(f"the lock is of another namespace than the condition {name!r}")
+        own: Any = lock or RLock(self._at(name))
+        return self._one("Condition", name, lambda: threading.Condition(own), lock=lock)
 
     def Semaphore(  # noqa: N802
         self,
         name: str,
         value: int = 1,
         *,
-        on_lost: Callable[[Any], object] | None = None,  # noqa: ARG002
+        on_lost: Callable[[Any], object] | None = None,
     ) -> threading.Semaphore:
         """Return the `threading.Semaphore` of that name."""
+        check_on_lost(on_lost)
+        check_int("value", value)
         return self._one("Semaphore", name, lambda: threading.Semaphore(value), keep=True, value=value)
 
     def BoundedSemaphore(  # noqa: N802
@@ -109,9 +125,11 @@ class LocalNamespace:
         name: str,
         value: int = 1,
         *,
-        on_lost: Callable[[Any], object] | None = None,  # noqa: ARG002
+        on_lost: Callable[[Any], object] | None = None,
     ) -> threading.BoundedSemaphore:
         """Return the `threading.BoundedSemaphore` of that name."""
+        check_on_lost(on_lost)
+        check_int("value", value)
         return self._one("BoundedSemaphore", name, lambda: threading.BoundedSemaphore(value), keep=True, value=value)
 
     def Event(self, name: str) -> threading.Event:  # noqa: N802
@@ -122,14 +140,15 @@ class LocalNamespace:
         self, name: str, parties: int, action: Callable[[], object] | None = None, timeout: float | None = None
     ) -> threading.Barrier:
         """Return the `threading.Barrier` of that name; the action and the timeout are those it was first made with."""
-        if parties < 1:
+        if check_int("parties", parties) < 1:
             raise ValueError("parties must be >= 1")
         call: Any = action  # whatever it returns is ignored
         return self._one("Barrier", name, lambda: threading.Barrier(parties, call, timeout), keep=True, parties=parties)
 
-    def ReadWriteLock(self, name: str, *, on_lost: Callable[[Any], object] | None = None) -> ReadWriteLock:  # noqa: ARG002, N802
+    def ReadWriteLock(self, name: str, *, on_lost: Callable[[Any], object] | None = None) -> ReadWriteLock:  # noqa: N802
         """Return the `ReadWriteLock` of that name."""
-        return self._one("ReadWriteLock", name, ReadWriteLock)
+        check_on_lost(on_lost)
+        return self._one("ReadWriteLock", name, lambda: ReadWriteLock(self._at(name)))
 
     def CountDownLatch(self, name: str, count: int) -> CountDownLatch:  # noqa: N802
         """Return the `CountDownLatch` of that name."""
@@ -146,6 +165,16 @@ class LocalNamespace:
 
     def __repr__(self) -> str:
         return f"<zkconcurrent.{type(self).__name__} path={self._path!r}>"
+
+
+def check_on_lost(on_lost: object) -> None:
+    """Refuse what the shared ones could not call.
+
+    Raises:
+        TypeError: it is not callable.
+    """
+    if on_lost is not None and not callable(on_lost):
+        raise TypeError(f"on_lost must be callable, not {type(on_lost).__name__}")
 
 
 def check_names(names: Iterable[str]) -> list[str]:
@@ -186,6 +215,59 @@ class Held(ABC):
         self.release()
 
 
+def _warn_dropped(path: str, warn: Callable[..., None] = warnings.warn) -> None:  # bound, for the interpreter's exit
+    warn(f"the last object of {path!r} was garbage collected while held", ResourceWarning, stacklevel=3)
+
+
+class Lock(Held):
+    """A `threading.Lock` that warns when it is dropped while it is held."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._lock: Any = self._make()
+
+    _make: Callable[[], Any] = staticmethod(threading.Lock)
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Acquire it; see `threading`."""
+        return self._lock.acquire(blocking, timeout)  # type: ignore[no-any-return]
+
+    def release(self) -> None:
+        """Release it; see `threading`."""
+        self._lock.release()
+
+    if not TYPE_CHECKING:  # else a type checker would take it to have everything
+
+        def __getattr__(self, name: str) -> Any:
+            if name == "_lock":
+                raise AttributeError(name)
+            return getattr(self._lock, name)
+
+    def _held(self) -> bool:
+        return self._lock.locked()  # type: ignore[no-any-return]
+
+    def __del__(self) -> None:
+        if self._held():
+            self._lock = self._make()  # whoever reports the warning may keep it alive
+            _warn_dropped(self._path)
+
+    def __repr__(self) -> str:
+        return repr(self._lock)
+
+
+class RLock(Lock):
+    """A `threading.RLock` that warns when it is dropped while it is held."""
+
+    _make = staticmethod(threading.RLock)
+
+    def _held(self) -> bool:
+        if self._lock._is_owned():
+            return True
+        if free := self._lock.acquire(blocking=False):
+            self._lock.release()
+        return not free
+
+
 class MultiLock(Held):
     """Several RLocks as one: all are held or none is; they are taken in the order of their names."""
 
@@ -223,11 +305,19 @@ class ReadWriteLock:
         A reader goes in unless somebody writes or a writer came before it; a writer, once nobody is in or came before.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, path: str) -> None:
+        self._path = path
         self._changed = threading.Condition()
+        self._identity = identity()
         self._line: list[tuple[object, bool]] = []  # who waits, and whether to write, in the order of arrival
         self._holds: tuple[dict[int, int], dict[int, int]] = {}, {}  # how often each thread reads, and writes
         self._read_lock, self._write_lock = Side(self, False), Side(self, True)
+
+    def __del__(self) -> None:
+        if any(self._holds):
+            for holds in self._holds:
+                holds.clear()  # whoever reports the warning may keep it alive
+            _warn_dropped(self._path)
 
     @property
     def read_lock(self) -> Side:
@@ -265,7 +355,7 @@ class Side(Held):
         return self._take(1, 0.0 if not blocking else None if timeout == -1 else timeout)
 
     def _take(self, depth: int, timeout: float | None) -> bool:
-        me, pair = threading.get_ident(), self._pair
+        me, pair = self._pair._identity(), self._pair
         with pair._changed:
             if me in self._mine:
                 self._mine[me] += depth
@@ -294,7 +384,7 @@ class Side(Held):
         self._give(1)
 
     def _give(self, levels: int) -> None:
-        me = threading.get_ident()
+        me = self._pair._identity()
         with self._pair._changed:
             if me not in self._mine:
                 raise RuntimeError("cannot release un-acquired lock")
@@ -310,10 +400,10 @@ class Side(Held):
     # What threading.Condition asks of a lock.
 
     def _is_owned(self) -> bool:
-        return threading.get_ident() in self._mine
+        return self._pair._identity() in self._mine
 
     def _release_save(self) -> int:
-        me = threading.get_ident()
+        me = self._pair._identity()
         self._refuse_upgrade(me)
         depth = self._mine.get(me, 1)
         self._give(depth)

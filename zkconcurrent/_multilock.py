@@ -110,7 +110,7 @@ class MultiLock:
                 else:
                     assert limit is not None
                     left = limit - session.now()
-                    got = left > 0 and lock.acquire(timeout=left)
+                    got = lock.acquire(timeout=max(left, 0.0))  # once the time is up, what is free is got still
                 if not got:
                     self._give_back(before)
                     return False

@@ -44,7 +44,10 @@ class Make(NamedTuple):
 
 
 class Set(NamedTuple):
-    """Write a node's data, if it has that version still. Never retried."""
+    """Write a node's data, if it has that version still; answer whether it had. Never retried.
+
+    In a `Multi`, a node that has not fails the whole.
+    """
 
     path: str
     data: bytes
@@ -111,12 +114,14 @@ class WaitGone(NamedTuple):
     """Wait until the node ahead is gone, or may be; answer True if its holder, a thread of ours, handed over.
 
     What the recipe will read `then`, by one yield, is sent as soon as the node goes, by whoever sees that: the thread
-    that waits is woken once, by the answers.
+    that waits is woken once, by the answers. It `asks` if the contender ahead only passes through: then the wait is a
+    part of the question whether we get in at once, and no deadline counts yet.
     """
 
     ticket: Ticket
     ahead: str
     then: tuple[Children | Get, ...] = ()
+    asks: bool = False
 
 
 class Watch(NamedTuple):

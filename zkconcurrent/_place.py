@@ -1,25 +1,31 @@
 """What this process holds at a path: granted tickets, whose they are, and who must settle the lost ones.
 
 A granted ticket becomes a `Hold` of the thread that asked for it. A lost hold stays with its thread until the thread
-has settled it, so that no `release()` can ever touch a newer hold.
+has settled it, so that no `release()` can ever touch a newer hold. What a thread holds when it ends is no other's: the
+thread that is given its number later neither owns it nor has its loss to settle.
 """
 
 from __future__ import annotations
 
+import sys
 import threading
 import warnings
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ._errors import LockLostError
+from ._errors import ClientError, LockLostError
+from ._event_loop import running_task, warn
+from ._identity import ended
 from ._ops import NoNode
 from ._registry import State, Ticket
 from ._session import Dropped, Session, log
 
 if TYPE_CHECKING:
     from ._base import LockFace
+    from ._driver import Driver
     from ._gate import Gate
     from ._multilock import MultiLock
 
@@ -129,6 +135,38 @@ class Hold:
         return self.ticket.state is State.HELD
 
 
+class TaskHold(Hold):
+    """The hold of a thread that runs an event loop: its other tasks get in too, and are warned.
+
+    That is seen where its depth grows, so that to acquire again takes no longer where there is no event loop.
+    """
+
+    __slots__ = ("_depth", "_task")
+
+    def __init__(self, task: Any, path: str, ticket: Ticket, role: str, owner: int, loss: Loss, depth: int) -> None:
+        self._task: Callable[[], Any]
+        try:
+            self._task = weakref.ref(task)
+        except TypeError:  # of a loop that is not asyncio's own
+            self._task = lambda: task
+        self._depth = depth
+        super().__init__(path, ticket, role, owner, loss, depth)
+
+    @property
+    def depth(self) -> int:
+        """How often it was acquired and not released."""
+        return self._depth
+
+    @depth.setter
+    def depth(self, depth: int) -> None:
+        if depth > self._depth and running_task() is not self._task():
+            warn(
+                f"{self.path} is held by another task of this thread, and both are inside: a re-entrant lock excludes "
+                "threads, not tasks. Hold it in a function that is called by asyncio.to_thread()"
+            )
+        self._depth = depth
+
+
 Holds: TypeAlias = "defaultdict[str, dict[int | str, Hold]]"
 
 
@@ -160,6 +198,42 @@ class Place:
         self.idle: defaultdict[str, Loss] = defaultdict(lambda: Loss(make_event))
         weakref.finalize(self, _drop, session.dropped, path, self.holds).atexit = False
 
+    def check_not_interrupted(self, driver: Driver) -> None:
+        """Refuse to wait, in a signal handler or a finalizer, for the very call that it has interrupted.
+
+        That call is on the stack of the calling thread, and ends only when we return. One that gives up a hold, and has
+        sent all that there is to be sent, is in nobody's way.
+
+        Args:
+            driver: of the call that is about to wait, which has it in a local variable of that name.
+
+        Raises:
+            ClientError: it is a call to acquire or to release at this place.
+        """
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and not (_is_ours(frame) and frame.f_locals.get("driver") is driver):
+            frame = frame.f_back
+        while frame is not None and _is_ours(frame):
+            frame = frame.f_back  # this is where our own call began
+        sent = False
+        while frame is not None:
+            if not _is_ours(frame):
+                sent = False
+            else:
+                known = frame.f_locals
+                one = known.get("self")
+                if frame.f_code.co_name == "_outwait" and "ticket" not in known:  # a condition that gives up its lock
+                    one = one._lock  # type: ignore[union-attr]
+                sent = sent or "deleting" in known
+                if getattr(one, "_place", None) is self and not sent:
+                    raise ClientError(
+                        self.path,
+                        "this thread was interrupted as it acquired or released here, and goes on only when the signal "
+                        "handler or finalizer that calls returns: acquire with blocking=False there, or leave it to "
+                        "another thread",
+                    )
+            frame = frame.f_back
+
     def own(self, role: str, owner: int) -> Hold | None:
         """Return the hold of `owner`, alive or lost."""
         hold = self.holds[role].get(owner)
@@ -180,8 +254,16 @@ class Place:
             before = self.holds[role].get(owner)
             if before is not None and before.ticket.state is State.LOST:
                 raise lost_error(before)
-            hold = self.holds[role][owner] = Hold(self.path, ticket, role, owner, self.idle[role], depth)
-            del self.idle[role]
+            for lost in self.all(role):
+                if lost.ticket.state is State.LOST and ended(lost.owner):
+                    self.drop(lost)  # there is nobody to settle it
+            task = running_task()
+            if task is None:
+                hold = Hold(self.path, ticket, role, owner, self.idle[role], depth)
+            else:
+                hold = TaskHold(task, self.path, ticket, role, owner, self.idle[role], depth)
+            self.holds[role][owner] = hold
+            self.idle.pop(role, None)
         if ticket.state is State.LOST:
             self.tell_lost(ticket)
         return hold
@@ -195,7 +277,7 @@ class Place:
             for ticket in tickets:
                 hold = Hold(self.path, ticket, role, owner, self.idle[role])
                 self.holds[role][ticket.prefix] = hold
-            del self.idle[role]
+            self.idle.pop(role, None)
         for ticket in tickets:
             if ticket.state is State.LOST:
                 self.tell_lost(ticket)
@@ -236,8 +318,8 @@ class Place:
         with self.session.lock:
             holds = self.holds[hold.role]
             for key in (hold.owner, hold.ticket.prefix):
-                if holds.get(key) is hold:
-                    del holds[key]
+                if holds.get(key) is hold and (dropped := holds.pop(key, hold)) is not hold:
+                    holds.setdefault(key, dropped)  # a signal handler has acquired in between
             if self.gate is not None:
                 self.gate.look()
 
@@ -250,9 +332,27 @@ class Place:
 
     def tell_lost(self, ticket: Ticket) -> None:
         """Tell whoever wants to know that the ticket's hold is lost; once, and on no thread of kazoo's."""
+        hold = next((hold for hold in every(self.holds) if hold.ticket is ticket), None)
+        if hold is not None:
+            self._tell(hold)
+
+    def check_given_up(self, hold: Hold) -> None:
+        """Tell of a hold that, as the server answered to its release, was not ours to give up.
+
+        Raises:
+            LockLostError: its node had been deleted by somebody else.
+            RefusedError: we may not delete the node.
+        """
+        refusal = hold.ticket.refusal
+        if isinstance(refusal, NoNode):
+            self._tell(hold)
+            raise lost_error(hold)
+        if refusal is not None:
+            raise refusal
+
+    def _tell(self, hold: Hold) -> None:
         with self.session.lock:
-            hold = next((hold for hold in every(self.holds) if hold.ticket is ticket), None)
-            if hold is None or hold.loss.told:
+            if hold.loss.told:
                 return
             hold.loss.tell()
             if self.gate is not None:
@@ -268,6 +368,10 @@ class Place:
         """Forget all holds, in a forked child: they are the parent's."""
         for holds in self.holds.values():
             holds.clear()
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__")).startswith("zkconcurrent._")
 
 
 def every(holds: Holds) -> list[Hold]:
@@ -298,17 +402,3 @@ def lost_error(hold: Hold) -> LockLostError:
         "the hold was lost (its session expired, its lease ran out, or its node was deleted), and others may have "
         f"held since; call release() to acknowledge the loss ({hold.depth} to go), then acquire again",
     )
-
-
-def check_given_up(hold: Hold) -> None:
-    """Tell of a hold that was not ours to give up.
-
-    Raises:
-        LockLostError: its node had been deleted by somebody else.
-        RefusedError: the node may not be deleted by us.
-    """
-    refusal = hold.ticket.refusal
-    if isinstance(refusal, NoNode):
-        raise lost_error(hold)
-    if refusal is not None:
-        raise refusal

@@ -53,7 +53,7 @@ class Ticket:
         stirred: what was awaited may be gone, or changed: look again.
         handed: the thread of ours that held what was awaited has given it up, so our turn has come.
         proving: it waits for its lease to be proved.
-        unreadable: we may not read the node, so no heartbeat can ask for it.
+        unreadable: we may not read the node, or it is gone, so no heartbeat asks for it.
         deletes: how often its delete was sent.
         refusal: why the node was not ours to delete: `NoNode`, it had gone before the first try; or an error.
         late: the queue's sequence numbers are running out.
@@ -198,6 +198,7 @@ class Registry:
         if not ticket.lease.believed(now):
             return False
         ticket.state = State.HELD
+        ticket.unreadable = False  # a hold whose node is gone is to be missed
         return True
 
     def discard(self, ticket: Ticket) -> bool:
@@ -239,7 +240,7 @@ class Registry:
         return True
 
     def _lose(self, ticket: Ticket) -> None:
-        del self.tickets[ticket.prefix]
+        self.tickets.pop(ticket.prefix, None)
         ticket.state = State.LOST
         self.lost.append(ticket)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ._base import LockFace
 from ._face import check_timeout
+from ._identity import ident
 from ._place import Hold
 from ._registry import State
 from ._rules import MUTEX
@@ -111,5 +112,5 @@ class RLock(LockFace):
         return hold.depth if hold is not None and hold.alive else 0
 
     def _describe(self, hold: Hold | None) -> str:
-        owner, depth = (0, 0) if hold is None else (hold.owner, hold.depth)
+        owner, depth = (0, 0) if hold is None else (ident(hold.owner), hold.depth)
         return f"owner={owner} count={depth} "

@@ -9,18 +9,16 @@ from functools import partial
 from typing import Any
 
 from ._base import Contender, LockFace
-from ._driver import Driver, await_gone
+from ._driver import UNANSWERED, Driver, await_gone
 from ._face import until, who_i_am
 from ._kazoo import KazooClient
 from ._limits import check_int, most_together
 from ._ops import Sync
-from ._place import Hold, check_given_up, lost_error
+from ._place import Hold, lost_error
 from ._recipes.destroy import Users, destroy, users
 from ._recipes.semaphore import ADDED, Layout, acquire, add, is_locked, look, read
 from ._rules import LEASE, MUTEX
-from ._session import Busy, log
-
-SHORTEST = 0.1  # seconds to wait at least: a few round trips, so that what is free is got
+from ._session import log
 
 
 class Semaphore(LockFace):
@@ -77,7 +75,7 @@ class Semaphore(LockFace):
 
         Args:
             blocking: whether to wait for permits; if not, they are taken if there are enough for those ahead, too.
-            timeout: how long to wait, in seconds, 0.1 at least; None for ever; 0 or less is as `blocking=False`.
+            timeout: how long to wait, in seconds; None for ever; 0 or less is as `blocking=False`.
             permits: how many; 1,000 at most, and fewer where the path has more than 400 bytes.
 
         Returns:
@@ -101,26 +99,21 @@ class Semaphore(LockFace):
             raise ValueError(
                 f"permits must be at most {most:,} in one call, as it takes them in one request: {permits}"
             )
-        if timeout is not None and 0 < timeout < SHORTEST:
-            timeout = SHORTEST
         wait = blocking and (timeout is None or timeout > 0)
         session, me = self._session, self._session.identity()
         driver = Driver(session, self._path, until(session, timeout if blocking else 0))
+        hurried = timeout is not None and timeout < (session.timeout or UNANSWERED) / 3
         if (hold := self._mine()) is not None:
             self._check(hold)
-        if wait:
-            session.check_not_busy(self._path)
+        driver.before_wait = self._place.check_not_interrupted
         try:
-            session.occupy(self._path, driver)
             if wait and 0 < self._layout.value < permits:
                 self._warn_of_waiting(driver, permits)
-            taken = driver.run(acquire(self._layout, permits, who_i_am(me), wait=wait))
+            taken = driver.run(acquire(self._layout, permits, who_i_am(me), wait=wait, hurried=hurried))
             if taken is None:
-                driver.over = True
                 return False
             leases, self._place.known = taken
             self._place.take_more(leases, LEASE.role, me)
-            driver.over = True
             if leases[0].late:
                 log.warning("the sequence numbers of %s are running out: let it fall idle", self._path)
             log.debug("acquired %s", leases)
@@ -164,26 +157,20 @@ class Semaphore(LockFace):
             raise ValueError("n must be one or more")
         self._session.check_not_forked(self._path)
         self._session.check_lease()
-        busy = Busy()
-        try:
-            self._session.occupy(self._path, busy)
-            with self._session.lock:  # of two threads, each releases something else
-                holds = self._to_release(n)
-                if holds and not holds[0].alive:
-                    for hold in holds:
-                        self._place.drop(hold)
-                    raise lost_error(holds[0])
-                self._check_bounds(n - len(holds))
-                self._give_back(holds)
-            busy.over = True
-        except BaseException:
-            busy.over = True
-            raise
-        if holds:
+        with self._session.lock:  # of two threads, each releases something else
+            holds = self._to_release(n)
+            if holds and not holds[0].alive:
+                for hold in holds:
+                    self._place.drop(hold)
+                raise lost_error(holds[0])
+            self._check_bounds(n - len(holds))
+            self._give_back(holds)
+        deleting = bool(holds)
+        if deleting:
             log.debug("released %s", [hold.ticket for hold in holds])
             await_gone(self._session, holds[-1].ticket)  # its delete was sent last
         for hold in holds:
-            check_given_up(hold)
+            self._place.check_given_up(hold)
         if n > len(holds):
             adding = add(self._layout, n - len(holds), str(uuid.uuid4()))
             self._place.known = self._run(adding)

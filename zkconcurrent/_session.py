@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ._deletes import Deletes
 from ._errors import ClientError, RefusedError
 from ._heartbeat import Heartbeat
+from ._interpreter import check_interpreter
 from ._kazoo import KazooClient, KazooState, Link, Made, ZnodeStat, boot_clock, failure
 from ._lease import Lease
 from ._ops import BadVersion, ConnectionLost, NoNode
@@ -62,16 +63,6 @@ class Dropped(NamedTuple):
     tickets: list[Ticket]
 
 
-class Busy:
-    """What a thread does at a path.
-
-    Attributes:
-        over: it is done, or was abandoned.
-    """
-
-    over = False
-
-
 class Session:
     """Everything that the library does with one client.
 
@@ -83,7 +74,6 @@ class Session:
             kazoo's threads do not wait for it.
         posted: what kazoo's threads have to say, in order; done by whoever has the lock.
         places: the live primitives, by path.
-        busy: what a thread does at a path that it must end before it can queue there again: to queue, or to give up.
         timeout: the shortest session timeout negotiated in the session, in seconds; 0 before the first connection.
         deletes: what is being deleted in the background.
         stuck: a thread keeps the lock: it is suspended, with a signal handler on top of it, so the keeper can't work.
@@ -111,8 +101,6 @@ class Session:
         # A finalizer may run anywhere, also where the lock is held: it only appends here.
         self.dropped: deque[Dropped] = deque()
         self.parked: set[Callable[[], None]] = set()
-        # Weak, and over when it is abandoned: an interrupt in the wrong place must not leave a thread busy.
-        self.busy: weakref.WeakValueDictionary[tuple[int, str], Busy] = weakref.WeakValueDictionary()
         self.timeout = 0.0
         self.stuck = False
         self.forked = False
@@ -147,12 +135,15 @@ class Session:
 
         Raises:
             TypeError: it is no kazoo client.
+            RuntimeError: this is an isolated subinterpreter.
         """
         if not isinstance(client, KazooClient):
             raise TypeError(f"client must be a kazoo.client.KazooClient, not {type(client).__name__}")
         session: Session | None = vars(client).get("_zkconcurrent_session")
         if session is not None and not session._keepers:
             return session
+        if session is None:
+            check_interpreter()
         # In one step: of two threads, or of a thread and its signal handler, one makes it, and either starts it.
         found: Session = session or vars(client).setdefault("_zkconcurrent_session", Session(client))
         return found.start()
@@ -211,28 +202,6 @@ class Session:
     def suspect(self) -> bool:
         """Whether the service is out of reach at the moment."""
         return self._suspect or not self.link.connected
-
-    def check_not_busy(self, path: str) -> None:
-        """Refuse to queue where this very thread is about to, or gives up its hold: see `busy`.
-
-        Raises:
-            ClientError: we are called by a signal handler or a finalizer that has interrupted it, and would wait for
-                what can't go on before we return.
-        """
-        busy = self.busy.get((self.identity(), path))
-        if busy is not None and not busy.over:
-            raise ClientError(
-                path,
-                "this thread was interrupted as it acquired or released here, and goes on only when the signal handler "
-                "or finalizer that calls returns: acquire with blocking=False there, or leave it to another thread",
-            )
-
-    def occupy(self, path: str, busy: Busy) -> None:
-        """Have the calling thread busy at a path; what it does there already stays what counts."""
-        mine = self.identity(), path
-        before = self.busy.get(mine)
-        if before is None or before.over:
-            self.busy[mine] = busy
 
     # -- kazoo's word, on kazoo's threads: never block ----------------------------------------------------------------
 
@@ -517,6 +486,10 @@ class Session:
                 self.interior[above] = self.interior.get(above, 0) + 1
             return place
 
+    def is_directory(self, path: str) -> bool:
+        """Return whether a path lies above primitives only, so that others may have theirs below it."""
+        return not any(each in self.places for each in (path, *ancestors(path)))
+
     def drop(self, tickets: list[Ticket]) -> None:
         """Have tickets given up, now or, if that is interrupted, by the keeper."""
         self.dropped.append(Dropped([], tickets))
@@ -568,7 +541,6 @@ class Session:
         self.dropped.clear()
         self.posted.clear()
         self.parked.clear()
-        self.busy.clear()
         for place in list(self.places.values()):
             place.forget()
 

@@ -6,9 +6,16 @@ the template describes: each value is escaped, so that it stays one part of the 
 
 from __future__ import annotations
 
+import datetime
+import decimal
+import enum
+import functools
+import importlib
 import inspect
+import pickle
 import re
 import string
+import uuid
 from collections.abc import Callable, Generator
 from types import TracebackType
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -27,6 +34,10 @@ Where: TypeAlias = "KazooClient | Namespace | Callable[[], KazooClient | Namespa
 
 # What ends a part of the path, what ZooKeeper does not accept (it counts in UTF-16), and what marks an escape.
 _ESCAPED = re.compile("[/%\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff\U00010000-\U0010ffff]")
+LONGEST_FIELD = 255  # bytes in UTF-8, once escaped: as much as a file's name may have
+# Formats whose text depends on the process's locale, or on its time zone.
+_LOCAL_NUMBER = re.compile("n$")
+_LOCAL_DATE = re.compile("%[-_0^#EO]*[aAbBchpPrsxX+]")
 
 
 class Field(NamedTuple):
@@ -37,12 +48,14 @@ class Field(NamedTuple):
         name: as it is written, such as `user.id`; empty for the text at the end.
         argument: the name of the argument that it begins with.
         form: how its value is made text: the conversion, and the format.
+        spec: the format.
     """
 
     before: str
     name: str
     argument: str
     form: str
+    spec: str
 
 
 class Template:
@@ -72,7 +85,7 @@ class Template:
 
     def _field(self, before: str, name: str | None, spec: str | None, conversion: str | None) -> Field:
         if name is None:
-            return Field(before, "", "", "")
+            return Field(before, "", "", "", "")
         argument = re.split(r"[.\[]", name)[0]
         if not argument.isidentifier():
             raise ValueError(f"the template {self._text!r} has a field {{{name}}}: name an argument of the function")
@@ -85,7 +98,7 @@ class Template:
                 string.Formatter().convert_field("", conversion)
         except ValueError as error:
             raise ValueError(f"the template {self._text!r} is wrong in {{{name}}}: {error}") from None
-        return Field(before, name, argument, form)
+        return Field(before, name, argument, form, spec or "")
 
     @property
     def arguments(self) -> list[str]:
@@ -100,24 +113,104 @@ class Template:
         """Return the path for the arguments of a call.
 
         Raises:
-            TypeError: the value of a field has no text of its own that is the same in all processes.
-            ValueError: that text is empty.
+            TypeError: the value of a field is no scalar and has no `__lock_name__`; or its format is for other types.
+            ValueError: its text is empty or too long, or differs from process to process.
         """
         return self.fill(lambda field: self._value(field, arguments))
 
     def _value(self, field: Field, arguments: dict[str, Any]) -> str:
         value, _ = string.Formatter().get_field(field.name, (), arguments)
-        kind = type(value)
-        own = any(name in vars(each) for each in kind.__mro__[:-1] for name in ("__str__", "__repr__", "__format__"))
-        text = f"{{0{field.form}}}".format(value)
-        if value is None or isinstance(value, set | frozenset) or not own or f"{id(value):x}" in text.lower():
-            raise TypeError(
-                f"{{{field.name}}} of {self._text!r} is of the type {kind.__name__}, which has no text that says in "
-                "all processes which one it is: name an attribute of it, or pass a value"
-            )
+        which = f"{{{field.name}}} of {self._text!r}"
+        if (hook := getattr(type(value), "__lock_name__", None)) is not None:
+            value = hook(value)
+        try:
+            text = f"{{0{field.form}}}".format(scalar(value, field.spec))
+        except TypeError as error:
+            raise TypeError(f"{which}: {error}") from None
+        except (ValueError, OverflowError) as error:
+            raise ValueError(f"{which}: {error}") from None
         if not text:
-            raise ValueError(f"{{{field.name}}} of {self._text!r} is empty in this call, and a path can't have that")
-        return escape(text)
+            raise ValueError(f"{which} is empty in this call, and a path can't have that")
+        # The text itself first: an escape only makes it longer, and takes its time.
+        if len(text) <= LONGEST_FIELD:
+            escaped = escape(text)
+            if len(escaped.encode()) <= LONGEST_FIELD:
+                return escaped
+        raise ValueError(f"{which} is too long in this call: {LONGEST_FIELD} bytes at most, escaped and in UTF-8")
+
+
+def scalar(value: object, spec: str = "") -> Any:
+    """Return what a value's text in a path is made of: equal values give equal texts, in every process.
+
+    A subclass counts as the type that it extends: whatever it prints of itself is not looked at.
+
+    Args:
+        value: what a field of a template stands for, or what that names itself.
+        spec: the format that it is made text with.
+
+    Raises:
+        TypeError: its text may differ from process to process, or between equal values: it is no scalar.
+        ValueError: so does the text of this one, or in this format.
+    """
+    kind = type(value)  # of the value itself: a proxy's `__class__` is not its own
+    for base, plain in _PLAIN.items():
+        if issubclass(kind, base):
+            value = plain(value)
+            break
+    else:
+        raise TypeError(
+            f"a {kind.__name__} has no text that says in all processes which one it is: name an attribute of it, pass "
+            "a str or an int, or give its class a method __lock_name__ that returns one"
+        )
+    local = _LOCAL_DATE if isinstance(value, datetime.date) else _LOCAL_NUMBER
+    if not isinstance(value, str) and local.search(spec):
+        raise ValueError(f"the format {spec!r} gives each process the text of its own locale")
+    return value
+
+
+def _of_enum(value: Any) -> str:
+    name = value._name_ if value._name_ in type(value).__members__ else value._value_  # several flags have no name
+    return f"{type(value).__name__}.{name}"
+
+
+def _of_decimal(value: Any) -> decimal.Decimal:
+    """Return the number without what makes `1`, `1.0` and `1E+0` different texts."""
+    sign, digits, exponent = decimal.Decimal.as_tuple(value)
+    if not isinstance(exponent, int):
+        raise ValueError(f"{value} is no number")
+    number = "".join(map(str, digits)).lstrip("0")
+    kept = number.rstrip("0")
+    if not kept:
+        return decimal.Decimal(0)
+    exponent += len(number) - len(kept)
+    if 0 < exponent <= LONGEST_FIELD:
+        kept, exponent = kept + "0" * exponent, 0
+    return decimal.Decimal((sign, tuple(map(int, kept)), exponent))
+
+
+def _of_datetime(value: Any) -> datetime.datetime:
+    """Return an aware one in UTC: two clocks that show the same moment are one lock."""
+    plain = datetime.datetime.combine(_of_date(value), value.timetz())
+    return plain if plain.utcoffset() is None else plain.astimezone(datetime.timezone.utc)
+
+
+def _of_date(value: Any) -> datetime.date:
+    return datetime.date(value.year, value.month, value.day)
+
+
+# The scalars, and how each becomes what is formatted; the first that fits counts. An IntEnum is an int, and a StrEnum a
+# str, which they are equal to.
+_PLAIN: dict[type, Callable[[Any], Any]] = {
+    str: str.__str__,
+    bool: bool,
+    int: int.__index__,
+    enum.Enum: _of_enum,
+    bytes: bytes.__repr__,
+    uuid.UUID: uuid.UUID.__str__,
+    datetime.datetime: _of_datetime,
+    datetime.date: _of_date,
+    decimal.Decimal: _of_decimal,
+}
 
 
 class _Anything:
@@ -146,11 +239,23 @@ class synchronized:  # noqa: N801 - as wrapt has it
     escaped, one to one, so that two values have one path only if they have one text. `@synchronized(lock)` holds a
     lock that is there, of whatever kind; and `with synchronized(zk, "/app/report"):` is a block.
 
-    It is for functions, methods, and class and static methods, above or below their decorators. A generator function
-    holds the lock while it runs: from the first `next()` until it ends, is closed or raises, also while it stands at a
-    `yield`. It must end in the thread that began it: exhaust it, or use `contextlib.closing`. Below
-    `contextlib.contextmanager` that gives a `with` block. An `async def` is refused: the lock would block its event
-    loop.
+    A value must be a scalar, whose text is the same in all processes: a str, int, bool, bytes, Enum, UUID, date,
+    datetime or Decimal. Equal ones of a type give one path: a Decimal counts without the zeros at its end, an aware
+    datetime in UTC. `True` and `1` are two paths, `7` and `"7"` are one. An Enum is `Color.RED`, but an IntEnum or
+    StrEnum is the number or the text that it equals; a subclass is what it extends, whatever it prints of itself.
+    Other objects say who they are by a method `__lock_name__`, which returns a scalar::
+
+        class Account:
+            def __lock_name__(self):
+                return self.number
+
+    All else is refused, also None, floats and containers: name an attribute or an item of it (`{order.id}`).
+
+    It is for functions, methods, and class and static methods, above or below their decorators. They are pickled by
+    name, as plain ones are, so that `Pool.map` takes them. A generator function holds the lock while it runs: from the
+    first `next()` until it ends, is closed or raises, also while it stands at a `yield`. It must end in the thread that
+    began it: exhaust it, or use `contextlib.closing`. Below `contextlib.contextmanager` that gives a `with` block. An
+    `async def` is refused: the lock would block its event loop.
 
     Args:
         where: a `kazoo.client.KazooClient`; or a namespace, below whose path the lock is; or a function without
@@ -159,9 +264,10 @@ class synchronized:  # noqa: N801 - as wrapt has it
 
     Raises:
         TypeError: `where` is none of these. When decorating: what is decorated is `async def`, a class, or no
-            function. When called: an argument's value has no text of its own (None, a set, a plain object).
+            function. When called: an argument's value is no scalar, and has no `__lock_name__`.
         ValueError: the path is bad, or its syntax. When decorating: it names an argument that the function does not
-            have. When called: an argument's value is empty.
+            have. When called: an argument's value is empty, has more than 255 bytes once escaped and in UTF-8, or is
+            made text as the process's locale has it (`:n`, `:%B`).
         LockLostError: when called, and the lock was lost; as at the end of a `with` block.
 
     Source:
@@ -232,7 +338,7 @@ class synchronized:  # noqa: N801 - as wrapt has it
         def generate(wrapped: Any, instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             return _hold(lock_for(instance, args, kwargs), wrapped(*args, **kwargs))
 
-        return wrapt.FunctionWrapper(function, generate if inspect.isgeneratorfunction(inner) else call)  # type: ignore
+        return SynchronizedFunction(function, generate if inspect.isgeneratorfunction(inner) else call)  # type: ignore
 
     # -- as a block ------------------------------------------------------------------------------------------------
 
@@ -246,6 +352,45 @@ class synchronized:  # noqa: N801 - as wrapt has it
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._entered.__exit__(kind, error, traceback)
+
+
+class SynchronizedMethod(wrapt.BoundFunctionWrapper):  # type: ignore[misc, type-arg, unused-ignore]
+    """A decorated function that was looked up in its class, or in an object; it is pickled as a plain one would be."""
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        owner = getattr(self.__wrapped__, "__self__", None)  # the object; the class, of a class method
+        if owner is not None:
+            return getattr, (owner, self.__name__)
+        if _find(self.__module__, self.__qualname__).__wrapped__ is not self.__wrapped__:
+            raise pickle.PicklingError(f"{self.__module__}.{self.__qualname__} is another function by now")
+        return _find, (self.__module__, self.__qualname__)
+
+
+class SynchronizedFunction(wrapt.FunctionWrapper):  # type: ignore[misc, type-arg, unused-ignore]
+    """A decorated function; it is pickled as a plain one: by the name that another process finds its own by."""
+
+    __bound_function_wrapper__ = SynchronizedMethod
+
+    def __reduce_ex__(self, protocol: Any) -> str:
+        return self.__qualname__  # type: ignore[no-any-return, unused-ignore]
+
+    def __copy__(self) -> SynchronizedFunction:
+        return self
+
+    def __deepcopy__(self, memo: object) -> SynchronizedFunction:
+        return self
+
+
+def _find(module: str, name: str) -> Any:
+    """Return the function of that qualified name.
+
+    Raises:
+        pickle.PicklingError: there is none.
+    """
+    try:
+        return functools.reduce(getattr, name.split("."), importlib.import_module(module))
+    except (ImportError, AttributeError) as error:
+        raise pickle.PicklingError(f"{module}.{name} can't be found: {error}") from error
 
 
 def _hold(lock: LockLike, generator: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:

@@ -44,20 +44,20 @@ def test_what_is_made_and_written(bench: Bench, path: str) -> None:
     def recipe() -> Steps:
         with pytest.raises(NoNode):
             yield Make(f"{path}/child", b"")
-        with pytest.raises(NoNode):
-            yield Set(path, b"", 0)
+        assert (yield Set(path, b"", 0)) is False
         assert (yield Make(path, b"one")) is True
         assert (yield Make(path, b"two")) is False
         node = yield Get(path)
         assert (node.data, node.version, node.session) == (b"one", 0, 0)
-        yield Set(path, b"three", 0)
-        with pytest.raises(BadVersion):
-            yield Set(path, b"four", 0)
-        again = yield Get(path)
+        assert (yield Set(path, b"three", 0)) is True
+        written, again = yield Set(path, b"four", 0), Get(path)
+        assert written is False
         assert (again.data, again.version, again.czxid) == (b"three", 1, node.czxid)
         yield Make(f"{path}/child", b"")
         with pytest.raises(NotEmpty):
             yield Delete(path)
+        with pytest.raises(BadVersion):
+            yield Delete(path, version=0)
         ticket = yield Begin(path)
         with pytest.raises(NotEmpty):
             yield Multi(ticket, (Delete(path),))
@@ -70,7 +70,7 @@ def test_what_is_made_and_written(bench: Bench, path: str) -> None:
         made_anew = yield Get(path)
         assert made_anew.version == 0
         assert made_anew.czxid > node.czxid
-        assert (yield Delete(path)) is True
+        assert (yield Delete(path, version=0)) is True
         return "done"
 
     assert bench.run(lambda: Driver(bench.session(), path).run(recipe())) == "done"

@@ -768,8 +768,8 @@ class Blocking(logging.Handler):
             self.go.wait(10)
 
 
-def blocked(whom: str) -> None:
-    """A log handler blocks one thread, the keeper's or one that cycles; the others go on."""
+def blocked() -> None:
+    """A log handler blocks one thread that cycles, at each record of a cycle; the others go on."""
     zk, wrong, rounds, records = client(timeout=6.0), list[str](), 0, []
     others, over = [0] * 3, False
 
@@ -785,17 +785,14 @@ def blocked(whom: str) -> None:
     for thread in threads:
         thread.start()
     alive()
-    users = {thread.ident for thread in threads}
-    main, kazoo_s = threading.get_ident(), connection_thread(zk).ident
-    for nth in range(1, 9 if whom == "caller" else 4):
+    main = threading.get_ident()
+    for nth in range(1, 9):
         left = nth
 
         def blocks(record: logging.LogRecord) -> bool:
             nonlocal left
-            if whom == "caller":
-                left -= record.thread == main  # each record of a cycle is one where it may block
-                return record.thread == main and not left
-            return record.thread not in users and record.thread not in (main, kazoo_s)
+            left -= record.thread == main
+            return record.thread == main and not left
 
         handler = Blocking(blocks)
         with logging_to(handler):

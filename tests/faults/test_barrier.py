@@ -17,16 +17,10 @@ from tests.faults.test_interrupts import InterruptAt, lines_of
 from tests.faults.test_processes import SESSION, SLACK, Spawn, heard, party, tell
 from tests.integration.test_barrier import came, state
 from tests.tools.proxy import Proxy
-from zkconcurrent import Barrier, _driver
+from zkconcurrent import Barrier
 from zkconcurrent.testing import Server
 
 __all__ = ["party"]  # the fixture
-
-
-@pytest.fixture
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who is late has the answers that it needs, also on a machine that is busy."""
-    monkeypatch.setattr(_driver, "CLEAN_UP_PATIENCE", 5.0)
 
 
 def waits(server: Server, path: str, generation: int = 0) -> Callable[[], bool]:
@@ -65,7 +59,6 @@ def test_a_party_killed_while_it_waits(
     assert mine.broken
 
 
-@pytest.mark.usefixtures("patient")
 def test_a_party_killed_while_it_acts(
     party: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually, in_thread: InThread
 ) -> None:
@@ -82,6 +75,27 @@ def test_a_party_killed_while_it_acts(
     victim.kill()
     with pytest.raises(BrokenBarrierError):
         waiting.result(SESSION + SLACK)
+
+
+@pytest.mark.parametrize("way", ["reset", "destroy", "another path"])
+def test_a_run_after_one_that_was_killed(
+    way: str, party: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually, in_thread: InThread
+) -> None:
+    """A barrier that a killed party broke is broken for the next run; it begins anew by each of the ways documented."""
+    victim, mine = party("meet", 2), Barrier(zk, zk_path, 2)
+    tell(victim)
+    eventually(came(zk, zk_path, 1))
+    victim.kill()
+    eventually(came(zk, zk_path, 0))
+    with pytest.raises(BrokenBarrierError):
+        mine.wait(0)
+    with pytest.raises(BrokenBarrierError, match=zk_path):
+        mine.wait()
+    if way == "another path":
+        mine = Barrier(zk, f"{zk_path}-2", 2)
+    else:
+        getattr(mine, way)()
+    assert sorted(each.result(20) for each in [in_thread(mine.wait) for _ in range(2)]) == [0, 1]
 
 
 def test_a_party_killed_after_the_trip(party: Spawn, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
@@ -170,7 +184,6 @@ def test_a_lost_multi(
 
 @pytest.mark.parametrize("strike", ["lose_answer", "lose_request"])
 @pytest.mark.parametrize("way", ["abort", "reset", "time-out"])
-@pytest.mark.usefixtures("patient")
 def test_a_lost_write(
     strike: str,
     way: str,
@@ -225,18 +238,38 @@ def test_a_service_out_of_reach(
     zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
     """Fault 9: whose time is up is told so in time; the others learn of it when its node goes."""
-    theirs, mine = Barrier(connect(hosts=proxy.hosts, timeout=60, **FAST), zk_path, 3), Barrier(zk, zk_path, 3)
+    theirs, mine = Barrier(connect(hosts=proxy.hosts, timeout=18, **FAST), zk_path, 3), Barrier(zk, zk_path, 3)
     waiting = in_thread(mine.wait)
     eventually(lambda: mine.n_waiting == 1)
     late = in_thread(theirs.wait, 5.0)
     eventually(lambda: mine.n_waiting == 2)
     proxy.stall()
     with pytest.raises(BrokenBarrierError):
-        late.result(15)
+        late.result(5 + 18 / 3 + 4)
     assert not waiting.done()
     proxy.resume()
     with pytest.raises(BrokenBarrierError):
         waiting.result(20)
+
+
+def test_a_party_that_is_cut_off_as_it_comes(
+    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Fault 9: its time is up before its node was made; the others learn of it when it is back, in the background."""
+    theirs, mine = Barrier(connect(hosts=proxy.hosts, timeout=10, **FAST), zk_path, 2), Barrier(zk, zk_path, 2)
+    waiting = in_thread(mine.wait)
+    eventually(lambda: mine.n_waiting == 1)
+    with proxy.lose_request("multi") as struck:
+        late = in_thread(theirs.wait, 0.5)
+        proxy.refuse()
+        struck.wait()
+    with pytest.raises(BrokenBarrierError):
+        late.result(10)
+    assert not waiting.done()
+    proxy.resume()
+    with pytest.raises(BrokenBarrierError):
+        waiting.result(20)
+    assert mine.broken
 
 
 def test_a_wait_interrupted_at_every_line(

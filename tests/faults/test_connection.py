@@ -162,11 +162,12 @@ def test_a_drop_within_the_session(
 def test_a_timed_acquire_keeps_its_deadline(
     kind: Kind, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
 ) -> None:
-    """Faults 9, 10: whether nobody answers or nobody is reached, a timed acquire returns False in time, a try at once.
+    """Faults 9, 10: where no server answers, or is reached, a timed acquire returns False in time, and a try at once.
 
-    What it may have left on the server goes when the connection is back.
+    At a link that died silently, its first question may take a third of the session timeout. What it may have left on
+    the server goes when the connection is back.
     """
-    client = connect(hosts=proxy.hosts, timeout=60, **FAST)
+    client = connect(hosts=proxy.hosts, timeout=9, **FAST)
     lock = kind(client, zk_path)
     with lock:
         pass
@@ -178,7 +179,7 @@ def test_a_timed_acquire_keeps_its_deadline(
     eventually(lambda: client.state == KazooState.SUSPENDED)
     began = time.monotonic()
     assert lock.acquire(blocking=False) is False
-    assert time.monotonic() - began < 5  # a question alone may take four times that
+    assert time.monotonic() - began < 2
     proxy.resume()
     eventually(lambda: client.connected)
     eventually(queued(zk, zk_path, 0))
@@ -280,8 +281,8 @@ def test_a_heartbeat_that_is_never_answered(
 
 
 def test_a_frozen_server(zookeeper: Server, connect: Connect, zk_path: str) -> None:
-    """Fault 10: with the server stopped in its tracks, a timed acquire returns in time."""
-    lock = Lock(connect(timeout=60), zk_path)
+    """Fault 10: with the server stopped in its tracks, a timed acquire returns in time, or in a third of T."""
+    lock = Lock(connect(timeout=9), zk_path)
     zookeeper.freeze()
     try:
         began = time.monotonic()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import threading
+import uuid
 from collections.abc import Callable
 from concurrent import futures
 from threading import BrokenBarrierError
@@ -13,7 +14,9 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.conftest import Connect, Eventually, InThread
-from zkconcurrent import Barrier, Lock, ZkConcurrentError, _driver
+from tests.tools.proxy import Proxy
+from zkconcurrent import Barrier, ForeignNodeError, Lock, ZkConcurrentError
+from zkconcurrent._recipes.barrier import most_parties
 from zkconcurrent.testing import Server
 
 
@@ -75,10 +78,46 @@ def test_arguments(zk: KazooClient, zk_path: str) -> None:
     """At least one party; a path that is no other primitive; as `threading.Barrier`'s otherwise."""
     with pytest.raises(ValueError, match="parties must be >= 1"):
         Barrier(zk, zk_path, 0)
+    for parties in (1.5, 2.0, float("nan"), "2", None):
+        with pytest.raises(TypeError):
+            Barrier(zk, zk_path, parties)  # type: ignore[arg-type]
     lock = Lock(zk, zk_path)
     with pytest.raises(ValueError, match="Lock"):
         Barrier(zk, zk_path, 1)
     del lock
+
+
+def test_parties_are_a_number(zk: KazooClient, zk_path: str) -> None:
+    """What counts as an integer is one: a bool leaves nothing that others can't read."""
+    assert Barrier(zk, zk_path, True).wait(10) == 0
+    assert state(zk, zk_path)["parties"] == 1
+    assert b"true" not in zk.get(zk_path)[0]
+    assert Barrier(zk, zk_path, 1).parties == 1
+
+
+def test_no_more_parties_than_one_request_can_name(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
+    """A barrier for more is refused when it is made; the trip of the largest is one that a server takes."""
+    path = f"{zk_path}/{'p' * 600}"
+    most = most_parties(path)
+    with pytest.raises(ValueError, match=rf"parties must be <= {most} "):
+        Barrier(zk, path, most + 1)
+    assert most_parties("/p") == 10_000
+    barrier = Barrier(zk, path, most)
+    waiting = [in_thread(barrier.wait, 0) for _ in range(1)]  # makes the nodes
+    with pytest.raises(BrokenBarrierError):
+        waiting[0].result(20)
+    barrier.reset()
+    zk.ensure_path(f"{path}/{1:010d}")
+    for some in range(0, most - 1, 100):
+        making = [
+            zk.create_async(f"{path}/{1:010d}/_c_{uuid.uuid4()}-party-", b"", ephemeral=True, sequence=True)
+            for _ in range(some, min(some + 100, most - 1))
+        ]
+        for each in making:
+            each.get(20)
+    assert barrier.wait(60) == most - 1
+    for name in zk.get_children(f"{path}/{1:010d}"):
+        zk.delete_async(f"{path}/{1:010d}/{name}")
 
 
 def test_all_must_agree_on_the_parties(zk: KazooClient, connect: Connect, zk_path: str) -> None:
@@ -219,10 +258,8 @@ def test_a_time_out_waits_for_the_action(
     zk_path: str,
     in_thread: InThread,
     eventually: Eventually,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Once the action has begun, it decides: who waits beyond its time passes with the others."""
-    monkeypatch.setattr(_driver, "CLEAN_UP_PATIENCE", 2.0)  # who is not answered by then has broken it
+    """Once the action has begun, it decides: a party that waits beyond its time passes with the others."""
     begun, go = threading.Event(), threading.Event()
     mine = Barrier(zk, zk_path, 2, lambda: begun.set() or go.wait(20))
     late = in_thread(Barrier(connect(), zk_path, 2).wait, 6.0)
@@ -296,6 +333,50 @@ def test_destroy(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InT
     assert zk.exists(zk_path) is None
 
 
+@pytest.mark.parametrize(
+    ("data", "child"),
+    [
+        (b"an application's", "0000000000"),
+        (b"", "locks"),
+        (b'{"parties": 2, "generation": 0, "failed": [], "acting": false}', "an-application-s"),
+    ],
+)
+def test_destroy_looks_first(data: bytes, child: str, zk: KazooClient, zk_path: str) -> None:
+    """What is no barrier's is left alone, with all below it, by an error that says so."""
+    zk.create(f"{zk_path}/{child}", b"", makepath=True)
+    zk.set(zk_path, data)
+    with pytest.raises(ForeignNodeError):
+        Barrier(zk, zk_path, 2).destroy()
+    assert zk.get(zk_path)[0] == data
+    assert zk.get_children(zk_path) == [child]
+
+
+def test_destroy_of_many_generations(zk: KazooClient, zk_path: str) -> None:
+    """However many generations have left their nodes, all go, and no request is larger than a server takes."""
+    barrier = Barrier(zk, zk_path, 1)
+    barrier.wait(10)
+    for each in [zk.create_async(f"{zk_path}/{n:010d}", b"") for n in range(10, 2510)]:
+        each.get(20)
+    barrier.destroy()
+    assert zk.exists(zk_path) is None
+
+
+def test_destroy_of_what_is_used_meanwhile(
+    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
+) -> None:
+    """A barrier that was changed since it was looked at is looked at again, before it is deleted."""
+    mine, theirs = Barrier(connect(hosts=proxy.hosts), zk_path, 2), Barrier(zk, zk_path, 2)
+    theirs.reset()
+    with proxy.hold("getChildren") as looked, proxy.counting() as count:
+        destroying = in_thread(mine.destroy)
+        looked.wait()
+        theirs.reset()
+        looked.release()
+        destroying.result(20)
+    assert count.requests["getChildren"] == 2
+    assert zk.exists(zk_path) is None
+
+
 def test_a_session_that_expires_while_waiting(
     zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
@@ -326,10 +407,9 @@ def test_a_client_stopped_while_waiting(
 
 
 def test_time_outs_that_race_with_the_trip(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
     """Fault 17: whatever comes first, all of a generation agree on it: each passes, or none does."""
-    monkeypatch.setattr(_driver, "CLEAN_UP_PATIENCE", 5.0)  # who is not answered by then can't know what came first
     barriers = [Barrier(client, zk_path, 2) for client in (zk, connect())]
 
     def come(barrier: Barrier, timeout: float) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import logging
 import os
 import select
 import signal
@@ -13,13 +14,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
-from kazoo.exceptions import NoAuthError
-from kazoo.security import CREATOR_ALL_ACL
+from kazoo.exceptions import NoAuthError, NotEmptyError
+from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_digest_acl
 
 import zkconcurrent
 from tests.conftest import Eventually, InThread
@@ -164,6 +165,115 @@ def test_digest(zookeeper: Server, zk: KazooClient, zk_path: str) -> None:
         pass
 
 
+def strangers(zookeeper: Server, zk: KazooClient) -> Iterator[KazooClient]:
+    """Yield a client without credentials, and one with other credentials."""
+    yield zk
+    with zkconcurrent.connect(f"zk://other:secret@{zookeeper.hosts}") as other:
+        yield other
+
+
+PRIMITIVES: list[Callable[[KazooClient, str], object]] = [
+    lambda client, path: zkconcurrent.Lock(client, path).acquire(),
+    lambda client, path: zkconcurrent.RLock(client, path).acquire(),
+    lambda client, path: zkconcurrent.ReadWriteLock(client, path).write_lock.acquire(),
+    lambda client, path: zkconcurrent.ReadWriteLock(client, path).read_lock.acquire(),
+    lambda client, path: zkconcurrent.Semaphore(client, path, 2).acquire(),
+    lambda client, path: zkconcurrent.Event(client, path).set(),
+    lambda client, path: zkconcurrent.CountDownLatch(client, path, 2).count_down(),
+    lambda client, path: zkconcurrent.Condition(client, path).acquire(),
+]
+
+
+def nodes(client: KazooClient, path: str) -> list[str]:
+    """Return all nodes at and below a path, the deepest first."""
+    return [each for name in client.get_children(path) for each in nodes(client, f"{path}/{name}")] + [path]
+
+
+@pytest.mark.parametrize("use", PRIMITIVES)
+@pytest.mark.filterwarnings("ignore:the last object of:ResourceWarning")
+def test_what_a_user_makes_is_its_own(
+    use: Callable[[KazooClient, str], object], zookeeper: Server, zk: KazooClient, zk_path: str
+) -> None:
+    """No stranger can read, change or delete what a user holds, nor take part; beside it, and above, there is room."""
+    url = f"zk://user:secret@{zookeeper.hosts}{zk_path}/team/app"
+    with zkconcurrent.connect(url) as mine:
+        use(mine, "/some/lock")
+        inside = [f"{zk_path}/team/app{path}" for path in nodes(mine, "/some/lock")]
+        for stranger in strangers(zookeeper, zk):
+            for node in inside:
+                with pytest.raises(NoAuthError):
+                    stranger.get(node) if node != inside[-1] else stranger.get_children(node)
+                with pytest.raises((NoAuthError, NotEmptyError)):
+                    stranger.delete(node)
+                with pytest.raises(NoAuthError):
+                    stranger.set(node, b"")
+                with pytest.raises(NoAuthError):
+                    stranger.set_acls(node, OPEN_ACL_UNSAFE)
+            with pytest.raises(NoAuthError):
+                stranger.create(f"{inside[-1]}/_c_stranger-lock-", sequence=True, ephemeral=True)
+            with pytest.raises(zkconcurrent.RefusedError, match="may not do that here"):
+                use(stranger, inside[-1])
+            assert nodes(mine, "/some/lock") == [path.removeprefix(f"{zk_path}/team/app") for path in inside]
+            for above in (zk_path, f"{zk_path}/team", f"{zk_path}/team/app", f"{zk_path}/team/app/some"):
+                lock = zkconcurrent.Lock(stranger, f"{above}/{id(stranger)}")
+                with lock:
+                    assert stranger.get_children(above)
+                with pytest.raises((NoAuthError, NotEmptyError)):
+                    stranger.delete(above)
+                with pytest.raises(NoAuthError):
+                    stranger.delete(lock.path)  # as it would delete the user's own
+
+
+def test_users_that_share(zookeeper: Server, zk_path: str) -> None:
+    """One user's clients share its locks; those of several users, if all say that it is open, or name them."""
+    one, other = "zk://one:secret@", "zk://other:secret@"
+    both = [make_digest_acl(name, "secret", all=True) for name in ("one", "other")]
+    for n, (urls, acl) in enumerate([((one, one), None), ((one, other), "open"), ((one, other), both)]):
+        host = f"{zookeeper.hosts}{zk_path}-{n}"
+        with (
+            zkconcurrent.connect(f"{urls[0]}{host}", acl=acl) as mine,
+            zkconcurrent.connect(f"{urls[1]}{host}", acl=acl) as theirs,
+            zkconcurrent.Lock(mine, "/app/lock"),
+        ):
+            assert not zkconcurrent.Lock(theirs, "/app/lock").acquire(blocking=False)
+            assert zkconcurrent.Lock(theirs, "/app/other").locked() is False
+
+
+def test_the_log_shows_no_password(
+    zookeeper: Server, zk_path: str, caplog: pytest.LogCaptureFixture, eventually: Eventually
+) -> None:
+    """At no level does a log show a password, the user's or the session's: not at the start, nor at a reconnect."""
+    with caplog.at_level(1), Forwarder(zookeeper.port) as network:
+        sessions = []
+        own = logging.getLogger("an application's")
+        for options in ({}, {"logger": own}, {"logger": logging.LoggerAdapter(own, {})}):
+            with zkconcurrent.connect(
+                f"zk://user:s3cr3t@127.0.0.1:{network.server_address[1]}{zk_path}", timeout=6.0, **options
+            ) as client:
+                client.add_auth("digest", "another:s3cr3t")
+                lock_once(client, "/lock")
+                connections = []
+                client.add_listener(connections.append)
+                client._connection._socket.shutdown(socket.SHUT_RDWR)
+                eventually(lambda connections=connections: "CONNECTED" in connections)
+                lock_once(client, "/lock")
+                sessions.append(client.client_id[1])
+        network.shutdown()
+    said = "".join(f"{record.getMessage()}{record.args!r}{record.msg!r}" for record in caplog.records)
+    assert {record.name for record in caplog.records} >= {"kazoo.client", own.name}
+    # Each time in the text and among what it is made of: two at first, and two again.
+    assert said.count("scheme='digest'") == len(sessions) * 2 * (2 + 2)
+    assert "session_passwd" in said
+    assert "s3cr3t" not in said
+    for password in sessions:
+        assert len(password) == 16
+        assert password.hex() not in said
+        assert repr(password)[2:-1] not in said
+        assert str(list(password)) not in said
+    places = {record.pathname.rpartition("/")[2] for record in caplog.records if record.name == own.name}
+    assert "_connect.py" not in places  # they are said to be from where they are
+
+
 def test_tls(tls_port: int, zk_path: str) -> None:
     """With zks:// the locks work over TLS."""
     with zkconcurrent.connect(f"zks://localhost:{tls_port}?ca={TLS / 'ca.pem'}") as client:
@@ -226,9 +336,9 @@ def test_a_session_alone_is_no_answer(zookeeper: Server) -> None:
     with Forwarder(zookeeper.port) as network:
         real = zkconcurrent.Client.ensure_path_async
 
-        def silenced(self: zkconcurrent.Client, path: str) -> object:
+        def silenced(self: zkconcurrent.Client, path: str, **options: object) -> object:
             network.passes.clear()
-            return real(self, path)
+            return real(self, path, **options)
 
         stopped: list[float] = []
 

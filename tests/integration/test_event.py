@@ -229,8 +229,8 @@ def test_an_expiry_while_waiting(
 
 
 def test_a_timed_wait_keeps_its_deadline(connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually) -> None:
-    """Whether nobody answers or nobody is reached, a timed wait returns False in time; a try at once."""
-    event = Event(connect(hosts=proxy.hosts, timeout=20, **FAST), zk_path)
+    """A timed wait returns False in time where no server is reached; where none answers, a third of T later at most."""
+    event = Event(connect(hosts=proxy.hosts, timeout=9, **FAST), zk_path)
     event.set()
     for trouble in (lambda: proxy.stall(), lambda: (proxy.refuse(), proxy.cut())):
         trouble()
@@ -240,7 +240,7 @@ def test_a_timed_wait_keeps_its_deadline(connect: Connect, proxy: Proxy, zk_path
     eventually(lambda: not event.client.connected)
     began = time.monotonic()
     assert event.wait(0) is False
-    assert time.monotonic() - began < 4  # a question alone may take a third of the session timeout
+    assert time.monotonic() - began < 2  # where a server is reached, a question may take a third of the session timeout
     proxy.resume()
     assert event.wait(20)
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import nullcontext
-from typing import TypeAlias
+from queue import Queue
+from typing import TypeAlias, TypeVar
 
 import pytest
 from kazoo.client import KazooClient
@@ -15,9 +17,10 @@ from tests.conftest import Connect, Eventually, InThread
 from tests.integration.test_locks import queued
 from tests.kinds import AnyLock, Kind, against, every, read_lock, reentrant, unfair_lock, write_lock
 from tests.tools.proxy import Proxy
-from zkconcurrent import Lock, LockLostError, RLock, Semaphore
+from zkconcurrent import ClientError, Event, Lock, LockLostError, RLock, Semaphore
 from zkconcurrent.testing import Server
 
+T = TypeVar("T")
 Lose: TypeAlias = Callable[[AnyLock], None]
 
 
@@ -190,6 +193,99 @@ def test_leaving_a_with_block(kind: Kind, zookeeper: Server, connect: Connect, z
         pass
 
 
+def successor(in_thread_of: int) -> threading.Thread:
+    """Return a thread that has the number of one that has ended, and waits to be told what to do."""
+    for _ in range(1000):
+        orders: Queue[Callable[[], None]] = Queue()
+        thread = threading.Thread(target=lambda orders=orders: orders.get()(), daemon=True)
+        thread.orders = orders  # type: ignore[attr-defined]
+        thread.start()
+        if thread.ident == in_thread_of:
+            return thread
+        orders.put(lambda: None)
+        thread.join()
+    pytest.fail("no thread is given that number again")
+
+
+def in_next_thread(first: Callable[[], object], then: Callable[[], T]) -> T:
+    """Run one function in a thread that ends, and another in a thread that has the number of that one."""
+    before = threading.Thread(target=first)
+    before.start()
+    number = before.ident
+    assert number
+    before.join()
+    after: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            after.set_result(then())
+        except BaseException as error:
+            after.set_exception(error)
+
+    thread = successor(number)
+    thread.orders.put(run)  # type: ignore[attr-defined]
+    thread.join(30)
+    return after.result(0)
+
+
+@every
+@ways
+def test_a_loss_ends_with_its_thread(
+    kind: Kind, lose: Callable[..., None], zookeeper: Server, connect: Connect, zk_path: str
+) -> None:
+    """A thread that is given the number of one that ended with an unsettled loss has nothing to settle."""
+    lock = kind(connect(timeout=4), zk_path)
+
+    def hold_and_lose() -> None:
+        lock.acquire()
+        lose(zookeeper, lock)
+
+    def use() -> bool:
+        assert lock.acquire(timeout=10)
+        lock.release()
+        with lock:
+            return not lock.lost.is_set()
+
+    assert in_next_thread(hold_and_lose, use)
+    assert not lock._place.all(lock._rule.role)
+    assert not lock.lost.is_set()
+
+
+def test_a_lost_permit_ends_with_its_thread(zookeeper: Server, connect: Connect, zk_path: str) -> None:
+    """The same is true of a semaphore's permits: the next thread takes and gives its own."""
+    semaphore = Semaphore(connect(timeout=4), zk_path, 2)
+
+    def hold_and_lose() -> None:
+        semaphore.acquire()
+        expire(zookeeper, semaphore)
+
+    def use() -> bool:
+        got = semaphore.acquire(timeout=10)
+        semaphore.release()
+        return got
+
+    assert in_next_thread(hold_and_lose, use)
+
+
+@every
+def test_a_hold_is_not_inherited(kind: Kind, zk: KazooClient, zk_path: str) -> None:
+    """A thread that is given the number of one that ended while it held does not hold: it can't enter a second time."""
+    lock = kind(zk, zk_path)
+
+    def use() -> bool:
+        if isinstance(lock, RLock):
+            assert not lock._is_owned()
+            with pytest.raises(RuntimeError, match="un-acquired"):
+                lock.release()
+            if kind is read_lock:
+                return against(kind)(zk, zk_path).acquire(blocking=False)
+        return lock.acquire(blocking=False)
+
+    assert in_next_thread(lock.acquire, use) is False
+    assert lock.locked()
+    lock._at_fork_reinit()  # nobody else could release it
+
+
 def test_nested_holds(zookeeper: Server, connect: Connect, zk_path: str) -> None:
     """Fault 6: when a session expires, every lock held under it is lost, and each is settled for itself."""
     client = connect(timeout=4)
@@ -261,6 +357,28 @@ def test_a_callback_that_fails_or_blocks_harms_nobody(
     go_on.set()
 
 
+def test_a_client_that_gives_up(zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
+    """When a client with a finite retry gives up, what waits, for ever or not, is told at once, and holds are lost."""
+    with Server() as server:
+        client = KazooClient(server.hosts, timeout=4.0, connection_retry={"max_tries": 2, "delay": 0.1, "backoff": 1})
+        client.start()
+        lock, event = Lock(client, zk_path), Event(client, f"{zk_path}-event")
+        lock.acquire()
+        waiting = [in_thread(wait) for wait in (lock.acquire, lambda: lock.acquire(timeout=300), event.wait)]
+        eventually(lambda: len(lock.waiters()) == 2)
+    for each in waiting:
+        with pytest.raises(ClientError, match="has given up"):
+            each.result(30)
+    assert lock.lost.wait(30)
+    with pytest.raises(LockLostError):
+        lock.release()
+    for call in (lambda: lock.acquire(timeout=300), lambda: lock.acquire(blocking=False), lambda: event.wait(300)):
+        with pytest.raises(ClientError, match="has given up"):
+            call()
+    client.stop()
+    client.close()
+
+
 def test_callbacks_may_use_the_lock(zookeeper: Server, connect: Connect, zk_path: str, eventually: Eventually) -> None:
     """Fault 25: an on_lost runs on a thread of the library's own, where the library may be called."""
     got: list[bool] = []
@@ -300,12 +418,13 @@ def test_the_holders_node_was_deleted_and_another_holds(
     with pytest.raises(LockLostError), lock if leave == "with" else nullcontext():
         if leave == "release":
             lock.acquire()
-        token = lock.fencing_token
+        token, lost = lock.fencing_token, lock.lost
         deleted(zk, lock)
         assert other.acquire(timeout=20)
         assert other.fencing_token > token
         if leave == "release":
             lock.release()
+    assert lost.is_set()
     assert "locked" in repr(other) or "value=0" in repr(other)
     assert not lock.acquire(blocking=False)  # settled: it may try again, and the other holds
     other.release()

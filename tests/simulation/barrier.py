@@ -12,7 +12,7 @@ from unittest.mock import patch
 from tests.simulation.checks import Checks
 from tests.simulation.client import Process
 from tests.simulation.run import CHROOT, Run
-from tests.simulation.schedule import TIMEOUT, Schedule, random_schedule
+from tests.simulation.schedule import Deviation, Schedule, random_schedule
 from tests.simulation.workload import Worker
 from tests.simulation.world import Violation
 from zkconcurrent._barrier import Barrier
@@ -26,7 +26,8 @@ PATH = "/app/b"
 NOT_HERE = {"number": "turn"}
 CALM = ("turn", "late", "starve")
 LEAVING = ("interrupt", "strike", "cut", "expire")  # a party goes, and the others must learn of it
-SLACK = 0.2 + 1e-6  # what a party has to tell the others that its time is up
+TRIPS = (0.06, 0.1, 0.15, 0.3)  # round trips of slow links, in seconds
+SLACK = 0.2 + 1e-6  # of the clean-ups' patience
 
 
 class Oops(Exception):
@@ -150,8 +151,6 @@ class BarrierChecks(Checks):
             ticket, wire = party.ticket, process.connection.wire
             if not process.alive or wire is None or not process.client.connected or process.client._queue:
                 continue
-            if state.acting and self.world.now >= worker.until:
-                continue  # it asks time and again
             if ticket.prefix not in process.session.registry.tickets:
                 continue  # it is on its way out
             if ticket.stirred or ticket.session != wire.session.number or wire.session.closed:
@@ -160,6 +159,8 @@ class BarrierChecks(Checks):
                 raise Violation(f"{worker.name} waits in generation {party.generation}, and it is {state}")
             if wire not in wire.server.watches.get(f"{CHROOT}{PATH}", ()):
                 raise Violation(f"{worker.name} waits without a watch")
+            if party.late:
+                continue  # all it waits for is that the last party decides
             if party.number == 0 and not party.is_last and set(party.line) != set(there):
                 raise Violation(f"{worker.name} watches over the others, and has not seen that they are {there}")
             came = range(min(self.ensemble.leader.nodes[f"{CHROOT}{ticket.path}"].created, state.parties))
@@ -230,9 +231,10 @@ class BarrierWorker(Worker):
     def _wait(self, barrier: Barrier, visit: Meeting) -> None:
         checks, world = self.checks, self.world
         began = world.now
-        limit = visit.timeout or (TIMEOUT / 3 if self.process.client.connected else 0.0)
-        at_most = visit.timeout or (self.process.session.timeout or UNANSWERED) / 3
-        self.came, self.until = [], began + (limit if visit.timeout else 0.0)
+        # The answers that it needs, and then that to its last question, may take a third of the session timeout each.
+        limit, third = visit.timeout, (self.process.session.timeout or UNANSWERED) / 3
+        at_most = max(visit.timeout, third) + third
+        self.came, self.until = [], began + limit
         self.world.say(f"comes, {visit}")
         checks.waiting[self] = None
         broken = False
@@ -248,8 +250,9 @@ class BarrierWorker(Worker):
             self._check_passed(index)
         finally:
             checks.waiting.pop(self, None)
-        acting = self.came and self.came[-1].generation in checks.acting  # then its end is waited for
-        if self._ran_since(began) and not acting and world.now > began + at_most + SLACK:
+        # Then the end of a generation that is complete is waited for.
+        outlasts = self.came and (self.came[-1].generation in checks.acting or not self.came[-1].counts)
+        if self._ran_since(began) and not outlasts and world.now > began + at_most + SLACK:
             raise Violation(f"wait({limit:g}) took {world.now - began:g} s")
         if broken and visit.mends:
             checks.breaking += 1
@@ -294,7 +297,8 @@ class BarrierWorker(Worker):
         checks, now = self.checks, self.world.now
         in_time = min(deadline, now)
         if not self.came or not self.came[-1].ticket.sent:
-            if now < deadline:
+            acts = checks.state is not None and checks.state.acting
+            if now < deadline or (self.came and checks.healthy(self, in_time) and not acts):
                 self._must_have_been_broken(began)
             return
         party = self.came[-1]
@@ -319,6 +323,16 @@ class BarrierRun(Run):
 
     worker = BarrierWorker
     invariants = BarrierChecks
+
+    def _slow(self, it: Deviation) -> bool | None:
+        """Have a process's messages be under way for long, from now on."""
+        process = self._process(it)
+        if process is None:
+            return False
+        process.connection.delay = TRIPS[it.length % len(TRIPS)] / 2
+        if process.connection.wire is not None:
+            process.connection.wire.delay = process.connection.delay
+        return None
 
     def to_the_end(self) -> int:
         """Run until everybody has finished and all is at rest; return the steps it took."""
@@ -349,6 +363,8 @@ def random_meetings(seed: int) -> Schedule:
         for process in threads
     ]
     deviations = [each._replace(kind=NOT_HERE.get(each.kind, each.kind)) for each in deviations]
+    if seed % 3 == 0:
+        deviations[:0] = [Deviation(1, "slow", n, random.randrange(len(TRIPS))) for n in range(len(threads))]
     if seed % 4 == 0:  # all come, and some go
         meetings = [
             [(start, [Meeting(workers, "wait", 20.0, None, False, 0.0, True)] * 2) for start, _ in process]

@@ -64,7 +64,7 @@ class CallWorker(Worker):
     def calling(self, what: str, timeout: float | None = None) -> Iterator[Call]:
         """Make a call within the block; it must not take longer than its timeout."""
         call = self.call = Call(what, len(self.checks.ensemble.log), self.world.now)
-        limit = timeout or (self.process.session.timeout or UNANSWERED) / 3
+        limit = max(timeout or 0.0, (self.process.session.timeout or UNANSWERED) / 3)
         self.world.say(f"calls {what}" + ("" if timeout is None else f", waiting {timeout:g}"))
         try:
             yield call

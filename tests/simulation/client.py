@@ -137,6 +137,7 @@ class Connection:
         down_until: no connection can be made before that time.
         bound_until: no other server can be reached before that time.
         server: the server that it connects to next.
+        delay: how long a message to or from a server is under way.
     """
 
     def __init__(self, client: Client, process: Process) -> None:
@@ -147,6 +148,7 @@ class Connection:
         self.server: Server = process.ensemble.leader
         self.wire: Wire | None = None
         self.down_until = self.bound_until = 0.0
+        self.delay = 0.0
         self.pipe = Pipe(self)
         self._sender: object = self.pipe
         self._socket = self
@@ -176,7 +178,7 @@ class Connection:
             self._xid += 1
             client._pending.append((request, answer, self._xid))
             self.world.messages += 1
-            due = self.world.now + self.ensemble.trip
+            due = self.world.now + self.ensemble.trip + wire.delay
             wire.requests.append((self.world.messages, request, answer, due))
             if due > self.world.now:
                 self.world.at(due)
@@ -229,6 +231,7 @@ class Connection:
         if isinstance(wire, str):
             return False
         self.wire = wire
+        wire.delay = self.delay
         assert client._zkconcurrent_wire is not None
         client._zkconcurrent_wire.handshake = Handshake(asked, wire.session.timeout)
         client._session_id = wire.session.number

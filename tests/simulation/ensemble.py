@@ -34,7 +34,7 @@ from tests.simulation.world import Violation, World
 from zkconcurrent._kazoo import CreateContainer, ZnodeStat
 
 EPHEMERAL, SEQUENTIAL = 1, 2
-TICK = 2.0  # of the servers, in seconds: no timeout is below two
+TICK = 1.0  # of the servers, in seconds: no timeout is below two
 PING = TICK / 2  # between two pings of the leader to its follower
 LAST = 2_147_483_647
 LOCAL = (GetData, GetChildren)  # what a server answers by itself
@@ -62,6 +62,7 @@ class Wire:
         silent_until: its answers are under way before that time.
         since: when it was opened.
         stopped_until: until when the client's process does not run.
+        delay: how long a message is under way, in seconds, either way.
     """
 
     def __init__(self, server: Server, session: SessionState, since: float, stopped_until: Callable[[], float]) -> None:
@@ -75,6 +76,7 @@ class Wire:
         self.silent_until = 0.0
         self.since = since
         self.stopped_until = stopped_until
+        self.delay = 0.0
 
     def heard_since(self) -> float:
         """Return since when, or from when on, the leader hears of the session all the time."""
@@ -367,9 +369,9 @@ class Ensemble:
     def _send(self, wire: Wire, what: str, message: Any) -> None:
         """Send something to a client."""
         self.world.messages += 1
-        due = self.world.now + self.trip
+        due = self.world.now + self.trip + wire.delay
         wire.answers.append((self.world.messages, what, message, due))
-        if self.trip:
+        if due > self.world.now:
             self.world.at(due)
 
     def _answer(self, wire: Wire, request: Any) -> Any:
@@ -444,7 +446,7 @@ class Ensemble:
                 results.append(self._set(each))
                 continue
             if isinstance(each, Delete):
-                self._delete(each.path)
+                self._delete(each.path, -1)
             elif not isinstance(each, CheckVersion):
                 raise Violation(f"the simulated server does not know {each!r} in a multi")
             results.append(True)
@@ -500,12 +502,9 @@ class Ensemble:
             self._apply(server)
 
     def recover(self) -> None:
-        """Let the follower catch up, if nothing keeps it back any more."""
+        """Let the follower catch up, if nothing keeps it back any more, and the servers hear of sessions' ends."""
         if self.follower.amiss_until <= self.world.now:
             self._catch_up(self.follower)
-            self._close_ended()
-
-    def _close_ended(self) -> None:
         for wire in list(self.wires):
             if wire.session.closed and wire.server.deaf_until <= self.world.now:
                 self.close(wire)

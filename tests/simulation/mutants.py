@@ -281,51 +281,6 @@ MUTANTS = [
         "hold.loss.tell()",
         "pass",
     ),
-    # The lease: each weaker rule, which `test_lease.py` finds too.
-    one(
-        "the lease is as long as the session's timeout and a quarter",
-        "_lease:Lease._set_end",
-        "(1 - self._margin)",
-        "1.25",
-    ),
-    one(
-        "the lease runs from when the answer came",
-        "_kazoo:Link._heard_write",
-        "answer.sent",
-        "self._clock()",
-        ("_kazoo:Link._heard_sync", "answer.sent", "self._clock()"),
-    ),
-    one("a sync proves what a write does", "_kazoo:Link._heard_sync", "write=False", "write=True"),
-    one(
-        "the heartbeat is a sync, which proves what a write does",
-        "_kazoo:Link._heard_sync",
-        "write=False",
-        "write=True",
-        ("_heartbeat:Heartbeat._send", "known = session.registry.known()", "known = []"),
-    ),
-    one(
-        "a write counts from its own sending", "_lease:proved", "return max(each.sent, connected)", "return write_sent"
-    ),
-    one(
-        "no X: q was answered a gap before the write was sent",
-        "_lease:proved",
-        "x: Exchange | None = None",
-        "x: Exchange | None = Exchange(write_sent, write_sent)",
-    ),
-    one("the gap is less than half a tick", "_lease:Lease.opened", "GAP * timeout if", "0.05 * timeout if"),
-    one("the timeout grows on a reconnect", "_lease:Lease.opened", "min(self.timeout, timeout)", "timeout"),
-    one(
-        "a connection is proof enough",
-        "_lease:Lease.opened",
-        "self._set_end()",
-        "self.heard = max(self.heard, connected)\n    self._set_end()",
-    ),
-    one(
-        "a check that failed proves what a write does",
-        "_kazoo:Link._check",
-        "if all(each is True for each in whole.value):",
-        "if True:",
-    ),
     # Deletes.
     one(
         "a delete whose answer was lost is forgotten",

@@ -22,7 +22,7 @@ from tests.simulation.world import CALM, Actor, Violation, World
 from zkconcurrent._base import LockFace
 from zkconcurrent._driver import Driver
 from zkconcurrent._lock import Lock
-from zkconcurrent._ops import Children
+from zkconcurrent._ops import Children, WaitGone
 from zkconcurrent._registry import State
 from zkconcurrent._rlock import RLock
 
@@ -390,6 +390,8 @@ def _heard(run: Run) -> Iterator[None]:
     def performed(driver: Driver, step: Any) -> Any:
         steps = step if type(step) is tuple else (step,)
         run.world.hear("+".join(type(each).__name__ for each in steps))
+        if isinstance(step, WaitGone) and not step.asks and run.world.current is not None:
+            run.world.current.waits_since = run.world.now
         answer = perform(driver, step)
         run.world.hear("")
         for each, one in zip(steps, answer if type(step) is tuple else (answer,), strict=True):

@@ -20,7 +20,7 @@ from zkconcurrent._place import Hold
 from zkconcurrent._recipes.semaphore import count
 from zkconcurrent._registry import State, Ticket
 from zkconcurrent._rules import LEASE, MUTEX, blockers
-from zkconcurrent._semaphore import SHORTEST, Semaphore
+from zkconcurrent._semaphore import Semaphore
 
 PATH, VALUE = "/app/s", 3
 LOCKS, LEASES, PERMITS = f"{PATH}/locks", f"{PATH}/leases", f"{PATH}/permits"
@@ -90,7 +90,7 @@ class User(Worker):
     def _take(self, semaphore: Semaphore, use: Use) -> bool:
         world, session = self.world, self.process.session
         began = world.now
-        limit = max(use.wait, SHORTEST) if use.wait else (session.timeout or UNANSWERED) / 3
+        limit = max(use.wait, (session.timeout or UNANSWERED) / 3)
         world.say(f"acquires {use}")
         try:
             got = semaphore.acquire(timeout=None if use.wait == -1 else use.wait, permits=use.permits)

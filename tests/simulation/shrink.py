@@ -20,24 +20,26 @@ def shrink(schedule: Schedule, fails: Callable[[Schedule], bool]) -> Schedule:
 
 
 def _simpler(schedule: Schedule) -> Iterator[Schedule]:
-    threads, deviations = schedule
+    threads, deviations, round_trip = schedule
+    if round_trip:
+        yield schedule._replace(round_trip=0.0)
     n = len(deviations)
     for size in (n // 2, n // 4, 2, 1):
         for i in range(0, n, size) if size else ():
-            yield Schedule(threads, deviations[:i] + deviations[i + size :])
+            yield schedule._replace(deviations=deviations[:i] + deviations[i + size :])
             if i + size < n:  # what follows happens when it did
                 gap = sum(each.after for each in deviations[i : i + size])
                 later = deviations[i + size]
                 later = later._replace(after=later.after + gap)
-                yield Schedule(threads, [*deviations[:i], later, *deviations[i + size + 1 :]])
+                yield schedule._replace(deviations=[*deviations[:i], later, *deviations[i + size + 1 :]])
     for p, process in enumerate(threads):
         if len(threads) > 1:
-            yield Schedule(threads[:p] + threads[p + 1 :], deviations)
+            yield schedule._replace(threads=threads[:p] + threads[p + 1 :])
         for t, (start, visits) in enumerate(process):
 
             def instead(*other: tuple[float, list[Visit]], p: int = p, t: int = t) -> Schedule:
                 new = [*threads[p][:t], *other, *threads[p][t + 1 :]]
-                return Schedule([*threads[:p], new, *threads[p + 1 :]], deviations)
+                return schedule._replace(threads=[*threads[:p], new, *threads[p + 1 :]])
 
             if len(process) > 1:
                 yield instead()
@@ -50,7 +52,7 @@ def _simpler(schedule: Schedule) -> Iterator[Schedule]:
                     yield instead((start, [*visits[:v], simpler, *visits[v + 1 :]]))
     for i, deviation in enumerate(deviations):
         for milder in _milder(deviation):
-            yield Schedule(threads, [*deviations[:i], milder, *deviations[i + 1 :]])
+            yield schedule._replace(deviations=[*deviations[:i], milder, *deviations[i + 1 :]])
 
 
 def _simpler_visits(visit: Visit) -> Iterator[Visit]:

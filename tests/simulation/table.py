@@ -37,8 +37,9 @@ def expire_and_linger(run: StruckRun) -> bool:
 
 
 def lose_by_clock(run: StruckRun) -> None:
-    """The process is stopped for longer than the lease, and shorter than the timeout."""
-    run.stop(4.6)
+    """The process is stopped until the lease has run out, which is before the session is over."""
+    left = run.target.process.session.registry.lease.end - run.world.now
+    run.stop(max(left, 2.0) + 0.02)
 
 
 def expire_and_starve(run: StruckRun) -> None:

@@ -18,7 +18,7 @@ def test_whatever_strikes() -> None:
         meetings += 1
         trips, failures = trips + len(run.checks.trips), failures + len(run.checks.failed)
         actions += len(run.checks.acted)
-    assert struck >= STRIKES | {"strike", "close"}
+    assert struck >= STRIKES | {"strike", "close", "slow"}
     assert min(trips, failures, actions) > meetings / 3
 
 
@@ -54,18 +54,26 @@ MUTANTS = [
         "yield Sync(view.path, ticket)  # the next read tells why, or whether it was done\n        return None",
         "return party.number",
     ),
-    _one("a time-out that ignores the trip", "_leave", "return party.outcome()", "return None"),
+    _one("a time-out that ignores the trip", "_end", "return party.outcome()", "return None"),
     _one(
         "a time-out that breaks nothing",
-        "_to_the_end",
-        "outcome = yield from _leave(party, late=True)",
-        "raise",
+        "leave",
+        "return (yield from _to_the_end(party, _end(party, patient=True)))",
+        "yield Discard(party.ticket)",
     ),
     _one(
         "a time-out that breaks the barrier while the action runs",
-        "_leave",
-        "if late and party.state.acting",
-        "if False",
+        "Party.others_decide",
+        "(self.state.acting and not self.is_last)",
+        "False",
+    ),
+    _one("a time-out of one that comes again and again breaks nothing", "wait", "if party is None:", "if True:"),
+    _one("an abort, whatever has become of the state", "_end", "party.state.version), Get", "-1), Get"),
+    _one(
+        "an action is waited for although its party has gone",
+        "_look_on",
+        " and party.view.parties - 1 in _line(names)",
+        "",
     ),
     _one(
         "a reset is told as a trip",
@@ -85,7 +93,13 @@ MUTANTS = [
         "return all(",
         "return (self.number == 0 and not self.is_last) or all(",
     ),
-    _one("an action that is not announced", "_lead", "if party.acts and party.state.acting:", "if party.acts:"),
+    Mutant(
+        "an action that is not announced",
+        (
+            Edit("_recipes.barrier:_lead", "if party.acts and party.state.acting:", "if party.acts:"),
+            Edit("_barrier:Barrier._go_on", "if party.is_to_act:", "if party.acts and party.is_last:"),
+        ),
+    ),
     _one(
         "whoever comes when all are there acts too",
         "_stand",
@@ -94,9 +108,9 @@ MUTANTS = [
     ),
     _one(
         "a failed action breaks nothing",
-        "fail",
-        "return (yield from _to_the_end(party, _leave(party)))",
-        "yield Discard(party.ticket)",
+        "_barrier:Barrier.wait",
+        "self._run(leave(party), self._session.now())",
+        "self._run(glance(self._view))",
     ),
     _one(
         "the node of a party that goes is left",

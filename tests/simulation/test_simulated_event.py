@@ -45,8 +45,11 @@ MUTANTS = [
         (
             Edit(
                 TURN,
-                "(BadVersion, NoNode, ConnectionLost):\n            continue",
-                "(BadVersion, NoNode):\n            continue\n        except ConnectionLost:\n            return flag",
+                "with suppress(ConnectionLost):\n"
+                "            if (yield Set(path, flag.turned(wanted).data, node.version)):\n"
+                "                return flag.turned(wanted)",
+                "try:\n            if (yield Set(path, flag.turned(wanted).data, node.version)):\n"
+                "                return flag.turned(wanted)\n        except ConnectionLost:\n            return flag",
             ),
         ),
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.mutants import Mutant, _one, find
+from tests.simulation.mutants import Mutant, find, one
 from tests.simulation.run import STRIKES, runs
 from tests.simulation.semaphore import SemaphoreRun, random_uses
 
@@ -20,7 +20,7 @@ FIND = "_recipes.semaphore:find_leases"
 WATCH = "out, added = yield Watch(ticket, (Children(at.leases, ticket), Children(at.permits, ticket)))"
 
 MUTANTS = [
-    _one(
+    one(
         "one watch for n permits",
         ACQUIRE,
         WATCH,
@@ -28,20 +28,20 @@ MUTANTS = [
         "                    yield Watch(ticket, (*(Get(f'{at.leases}/{name}', ticket) for name in sorted(out)[:1]), "
         "Children(at.permits, ticket)))",
     ),
-    _one(
+    one(
         "added permits are not watched for",
         ACQUIRE,
         WATCH,
         "added = yield Children(at.permits, ticket)\n"
         "                    out, = yield Watch(ticket, (Children(at.leases, ticket),))",
     ),
-    _one(
+    one(
         "what is out when the watch is left is not looked at",
         ACQUIRE,
         "if at.value + count(added) - len(out) < permits:",
         "if True:",
     ),
-    _one(
+    one(
         "a multi whose answer was lost is sent again with fresh leases",
         TAKE,
         "except ConnectionLost:\n            pass",
@@ -52,82 +52,82 @@ MUTANTS = [
         "            step = Multi(leases[0], tuple(Create(lease, LEASE.role, data) for lease in leases))\n"
         "            continue",
     ),
-    _one(
+    one(
         "the multi does not depend on the ticket's node",
         TAKE,
         "Delete(ticket.node, ticket), ",
         "*(), ",
         (TAKE, "for lease in leases:\n        while", "yield Discard(ticket)\n    for lease in leases:\n        while"),
     ),
-    _one(
+    one(
         "a multi whose answer was lost is taken for done",
         FIND,
         "if ticket.name in queue and not any(found):\n        return False",
         "if not any(found):\n        return True",
     ),
-    _one(
+    one(
         "a permit is granted on another's lease",
         FIND,
         'found = [next((name for name in names if name.startswith(lease.prefix)), "") for lease in leases]',
         'found = [*names, *[""] * len(leases)][: len(leases)]',
         (FIND, " or node.session != ticket.session", ""),
     ),
-    _one(
+    one(
         "leases counted before being first",
         ACQUIRE,
         "sight = yield from look(at, ticket)",
         "sight = (yield from look(at, ticket))._replace(leases=sight.leases)",
     ),
-    _one(
+    one(
         "permits are taken without being first",
         ACQUIRE,
         "if ahead:\n                    yield WaitGone",
         "if ahead and sight.free < permits:\n                    yield WaitGone",
     ),
-    _one(
+    one(
         "a lost permit is turned into an added one",
         "_semaphore:Semaphore._to_release",
         "(mine or alive or lost)[:n]",
         "alive[:n]",
     ),
-    _one(
+    one(
         "a lost permit is settled with another's",
         "_semaphore:Semaphore._to_release",
         "(mine or alive or lost)[:n]",
         "(alive or lost)[:n]",
     ),
-    _one(
+    one(
         "a ticket is not discarded on a timeout",
         ACQUIRE,
         "except BaseException:\n            for each in (ticket, *leases):\n                yield Discard(each)",
         "except BaseException:",
     ),
-    _one(
+    one(
         "leases are not discarded on a timeout",
         ACQUIRE,
         "except BaseException:\n            for each in (ticket, *leases):",
         "except BaseException:\n            for each in (ticket,):",
     ),
-    _one(
+    one(
         "leases are not discarded when it starts again",
         ACQUIRE,
         "except StartAgain:\n            for each in (ticket, *leases):",
         "except StartAgain:\n            for each in (ticket,):",
     ),
-    _one(
+    one(
         "a release adds twice after a lost answer",
         "_driver:Driver._send",
         "link.make(step.path,",
         'link.make(__import__("re").sub('
         '"permits/.{8}", f"permits/{next(self.session.registry._numbers):08x}", step.path),',
     ),
-    _one(
+    one(
         "of several permits, one is given back",
         "_semaphore:Semaphore._give_back",
         "for hold in holds:\n            self._end(hold)\n    except",
         "for hold in holds[:1]:\n            self._end(hold)\n    except",
     ),
-    _one(
+    one(
         "what was interrupted leaves permits behind",
         "_semaphore:Semaphore.acquire",
         "driver.abandon()",

@@ -11,6 +11,7 @@ from zkconcurrent._base import LockFace
 from zkconcurrent._driver import UNANSWERED
 from zkconcurrent._errors import ClientError, LockLostError, SequenceExhaustedError
 from zkconcurrent._lock import Lock
+from zkconcurrent._ops import NoNode
 from zkconcurrent._place import Hold
 from zkconcurrent._registry import State, Ticket
 from zkconcurrent._rlock import RLock
@@ -184,7 +185,7 @@ class Worker:
 
     def _acquire(self, lock: LockFace, visit: Visit, depth: int) -> bool:
         world, process = self.world, self.process
-        began, limit = world.now, visit.wait or (process.session.timeout or UNANSWERED) / 3
+        began, third = world.now, (process.session.timeout or UNANSWERED) / 3
         if depth:
             world.hear("AcquireAgain")
         self.world.say(f"acquires {visit.path}" + ("" if visit.wait == -1 else f", waiting {visit.wait:g}"))
@@ -195,6 +196,9 @@ class Worker:
                 raise
             world.say("is told that the numbers are at their end")
             return False
+        # What it asks before it waits may take as long as a try.
+        waits_since = self.actor.waits_since
+        limit = max(visit.wait, waits_since - began if waits_since >= began else third)
         if visit.wait != -1 and self._ran_since(began) and world.now > began + limit + SLACK:
             raise Violation(f"acquire(timeout={limit:g}) took {world.now - began:g} s")
         world.say(f"has {visit.path}" if got else f"goes without {visit.path}")
@@ -275,5 +279,9 @@ class Worker:
 
     def _check_lost(self, lock: LockFace, section: Section) -> None:
         self.world.say(f"is told that its hold on {lock.path} is lost")
-        if section.ticket.state is not State.LOST:
+        ticket = section.ticket
+        struck = self.checks.chroot + ticket.node in self.checks.struck
+        # The release itself has found that another had deleted the node, or had ended its session.
+        taken = struck or self.process.ensemble.sessions[ticket.lease.session].closed
+        if ticket.state is not State.LOST and not (isinstance(ticket.refusal, NoNode) and taken):
             raise Violation(f"{section.ticket} is said to be lost, and is not")

@@ -42,6 +42,7 @@ class Actor:
         held_until: starved of its turn before that.
         thrown: what is raised where it waits.
         listens: it waits for a message from the network.
+        waits_since: when a recipe of its last waited for another contender.
     """
 
     def __init__(self, world: World, name: str, run: Callable[[], None], process: Any = None) -> None:
@@ -56,6 +57,7 @@ class Actor:
         self.thrown: BaseException | None = None
         self.done = False
         self.listens = False
+        self.waits_since = 0.0
         self.greenlet = greenlet(self._main, parent=world.hub)
         self._run = run
 

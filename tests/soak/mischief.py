@@ -38,7 +38,7 @@ class Signals:
         self._lock = Lock(client, f"/soak-signals/{process}")
         self._spare: KazooClient | None = None
         self._count = 0
-        self._handling = self._held = False
+        self._handling = self._held = self._over = False
         signal.signal(signal.SIGUSR2, self._handle)
 
     def send(self) -> None:
@@ -47,11 +47,21 @@ class Signals:
             spare = self._make_spare()
             Lock(spare, f"/soak-signals/{self._process}-spare").acquire(timeout=1)
             self._spare = spare
+            if self._over:
+                self._stop()
         except (ZkConcurrentError, KazooTimeoutError):
             pass  # no server is in reach; there are other handlers
         for _ in range(SIGNALS):
             os.kill(os.getpid(), signal.SIGUSR2)
             time.sleep(PAUSE)
+
+    def end(self) -> None:
+        """Handle no more signals, and leave nothing; in the main thread."""
+        signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+        self._over = True
+        with contextlib.suppress(ZkConcurrentError):
+            self._release()
+        self._stop()
 
     def _handle(self, *_: object) -> None:
         if self._handling:

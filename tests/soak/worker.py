@@ -151,6 +151,7 @@ def main() -> None:
     for thread in range(1, options.threads):
         spawn(use, parties[thread == options.threads - 1], thread, paths, log, mood, options)
     use(parties[1], options.threads, paths, log, mood, options)
+    signals.end()
     mood.end.wait()
     for party in parties:
         party.client.stop()

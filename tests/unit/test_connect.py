@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_acl
 
 import zkconcurrent
 from zkconcurrent import _connect
 from zkconcurrent._connect import _parse
 
 SECRET = "s3cr3t"
+DIRECTORY = [*CREATOR_ALL_ACL, make_acl("world", "anyone", read=True, create=True)]
 
 
 @pytest.mark.parametrize(
@@ -57,34 +59,37 @@ def test_what_is_said(url: str, said: dict[str, Any]) -> None:
     [
         ("", "must be zk://"),
         ("localhost:2181", "must be zk://"),
-        ("http://a", "scheme is 'http'.* zk, or zks"),
-        ("zk://", "host of the URL is ''"),
-        ("zk://a,,b", "host of the URL is ''"),
-        ("zk://[::1", r"host of the URL is '\[::1'"),
-        ("zk://a b", "host of the URL is 'a b'"),
-        ("zk://a:", "port of 'a' in the URL is ''; .* 1 to 65535"),
-        ("zk://a:0", "port of 'a'"),
-        ("zk://a:65536", "port of 'a' .* '65536'"),
-        ("zk://a,b:x", "port of 'b' .* 'x'"),
-        ("zk://a:٢", "port of 'a'"),
-        ("zk://a:1:2", "port of 'a' .* '1:2'"),
-        ("zk://a//b", "URL's path is wrong: .* no empty part"),
-        ("zk://a/../b", "URL's path is wrong: .*'..'"),
-        ("zk://a/b/", "URL's path is wrong: .* at its end"),
-        ("zk://a/%00", "URL's path is wrong"),
-        ("zk://a/%zz", "URL's path has a '%'"),
-        ("zk://a/%ff", "URL's path has a '%'"),
+        ("http://a", "scheme must be zk, or zks"),
+        ("zk://", "host 1 of the URL must be"),
+        ("zk://a,,b", "host 2 of the URL must be"),
+        ("zk://[::1", "host 1 of the URL must be"),
+        ("zk://a b", "host 1 of the URL must be"),
+        ("zk://a:", "port of host 1 of the URL must be .* 1 to 65535"),
+        ("zk://a:0", "port of host 1"),
+        ("zk://a:65536", "port of host 1"),
+        ("zk://a,b:x", "port of host 2"),
+        ("zk://a:٢", "port of host 1"),
+        ("zk://a:1:2", "port of host 1"),
+        ("zk://a//b", "URL's path must be .* no empty part"),
+        ("zk://a/../b", "URL's path must be .*'..'"),
+        ("zk://a/b/", "URL's path must be .* at its end"),
+        ("zk://a/%00", "URL's path must be"),
+        ("zk://a/%zz", "URL's path must have no '%'"),
+        ("zk://a/%ff", "URL's path must have no '%'"),
         ("zk://a#b", "begins with '#'"),
-        ("zk://a?tiemout=1", "an option 'tiemout'; there are timeout, start_timeout, sasl, ca"),
+        ("zk://a?tiemout=1", "an unknown option, like 'timeout'; there are timeout, start_timeout, sasl, acl, ca"),
+        ("zk://a?what=1", "an unknown option; there are"),
+        ("zk://a?acl=mine", "option 'acl' must be creator or open"),
+        ("zk://a?acl=creator", "acl=creator needs credentials"),
         ("zk://a?timeout", "option 'timeout' has no value"),
         ("zk://a?timeout=", "option 'timeout' has no value"),
-        ("zk://a?timeout=-1", "option 'timeout' is wrong: '-1' is no number of seconds"),
-        ("zk://a?timeout=0", "option 'timeout' is wrong"),
-        ("zk://a?timeout=nan", "option 'timeout' is wrong"),
+        ("zk://a?timeout=-1", "option 'timeout' must be a number of seconds"),
+        ("zk://a?timeout=0", "option 'timeout' must"),
+        ("zk://a?timeout=nan", "option 'timeout' must"),
         ("zk://a?timeout=1&timeout=2", "option 'timeout' twice"),
         ("zk://a?ca=/x", "option 'ca' is for TLS: write zks://"),
-        ("zks://a?verify_certs=no", "option 'verify_certs' is wrong: 'no' is neither 'true' nor 'false'"),
-        ("zk://a?sasl=PLAIN", "option 'sasl' is wrong: 'PLAIN' is none of DIGEST-MD5, GSSAPI"),
+        ("zks://a?verify_certs=no", "option 'verify_certs' must be true or false"),
+        ("zk://a?sasl=PLAIN", "option 'sasl' must be DIGEST-MD5 or GSSAPI"),
         ("zk://a?sasl=DIGEST-MD5", "needs a user and a password"),
         ("zk://u:p@a?sasl=GSSAPI", "has a user"),
         ("zk://u@a", "needs a user and a password"),
@@ -100,9 +105,43 @@ def test_what_is_wrong_is_named(url: str, told: str) -> None:
         zkconcurrent.connect(url)
 
 
+def shown(error: BaseException | None) -> str:
+    """Return all that an error, and those that it came from, could show to anybody."""
+    told = ""
+    while error is not None:
+        told += f"{error!r}{error}{error.args!r}{vars(error)}{getattr(error, '__notes__', '')}"
+        told += f"{getattr(error, 'object', '')!r}"  # of a UnicodeDecodeError
+        error = error.__cause__ or error.__context__  # also a suppressed one: a collector of errors may look
+    return told
+
+
 @pytest.mark.parametrize(
     "url",
     [
+        f"zk://u:{SECRET}",
+        f"zk://u:{SECRET}/app",
+        f"zk://u:{SECRET},b",
+        f"zk://u:{SECRET}?timeout=1",
+        f"zk://u@{SECRET}:a",
+        f"zk://u:{SECRET} 1@a:x",
+        f"zk:/u:{SECRET}@a",
+        f"zk:u:{SECRET}@a",
+        f"{SECRET}://u@a",
+        f"u:{SECRET}://a",
+        f"zk://a:1/x?{SECRET}",
+        f"zk://a?{SECRET}=1",
+        f"zk://a?timeout={SECRET}",
+        f"zk://a?start_timeout={SECRET}%ff",
+        f"zk://a?sasl={SECRET}",
+        f"zk://a?acl={SECRET}",
+        f"zks://a?verify_certs={SECRET}",
+        f"zk://a/{SECRET}/",
+        f"zk://a/{SECRET}/../b",
+        f"zk://a/{SECRET}%ff",
+        f"zk://a/zookeeper/{SECRET}",
+        f"zk://a#{SECRET}",
+        f"zk://a,[{SECRET}]",
+        f"zk://a:{SECRET}:2181",
         f"zk://u:{SECRET}@a:x",
         f"zk://u:{SECRET}@",
         f"zk://u:{SECRET}@a?what=1",
@@ -128,16 +167,85 @@ def test_no_error_shows_a_password(url: str) -> None:
     """Whatever is wrong with a URL, no error of its chain shows the password in it."""
     with pytest.raises(ValueError, match="URL") as raised:
         zkconcurrent.connect(url)
-    error: BaseException | None = raised.value
-    while error is not None:
-        assert SECRET not in f"{error!r}"
-        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    assert SECRET not in shown(raised.value)
+
+
+@given(
+    st.text("/:@?#%&=,[] \\é\0.a1", max_size=8),
+    st.text("/:@?#%&=,[] \\é\0.a1", max_size=8),
+    st.sampled_from(["zk://u:{}@a:1", "zk://u:{}@a/b", "zks://{}@a", "zk://u:{}", "zk:/u:{}@a", "zk://a/{}?timeout=1"]),
+)
+def test_no_error_shows_any_password(before: str, after: str, template: str) -> None:
+    """Whatever a password has in it that was not encoded, and wherever the URL breaks by it, no error shows it."""
+    told = ""
+    try:
+        _parse(template.format(f"{before}{SECRET}{after}"))
+    except ValueError as error:
+        told = shown(error)
+    assert SECRET not in told
 
 
 def test_no_repr_shows_a_password() -> None:
     """A client's repr shows its hosts and its chroot, and no credentials."""
     client = _connect.Client(hosts="a:1,[::1]/app", auth_data=[("digest", f"u:{SECRET}")])
     assert repr(client) == "<zkconcurrent.Client zk://a:1,[::1]:2181/app: LOST>"
+    assert client.auth_data == {("digest", f"u:{SECRET}")}
+    sasl = _connect.Client(sasl_options={"mechanism": "DIGEST-MD5", "username": "u", "password": SECRET})
+    assert sasl._connection.sasl_options["password"] == SECRET
+    for each in (client.auth_data, sasl._connection.sasl_options, vars(client), vars(sasl)):
+        assert SECRET not in repr(each)
+
+
+ACL = [make_acl("world", "anyone", all=True)]
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "default", "directory"),
+    [
+        ("zk://a", {}, OPEN_ACL_UNSAFE, None),
+        ("zk://u:p@a", {}, CREATOR_ALL_ACL, DIRECTORY),
+        ("zk://u:p@a?acl=creator", {}, CREATOR_ALL_ACL, DIRECTORY),
+        ("zk://u:p@a?acl=open", {}, OPEN_ACL_UNSAFE, None),
+        ("zk://u:p@a", {"acl": "open"}, OPEN_ACL_UNSAFE, None),
+        ("zk://u:p@a", {"acl": ACL}, ACL, None),
+        ("zk://a", {"acl": ACL}, ACL, None),
+        ("zk://u:p@a", {"default_acl": ACL}, ACL, None),
+        ("zk://a", {"auth_data": [("digest", "u:p")]}, CREATOR_ALL_ACL, DIRECTORY),
+        ("zk://u:p@a?sasl=DIGEST-MD5", {}, CREATOR_ALL_ACL, DIRECTORY),
+        ("zk://a?sasl=GSSAPI", {}, CREATOR_ALL_ACL, DIRECTORY),
+        ("zks://a?certfile=/c", {}, OPEN_ACL_UNSAFE, None),
+        ("zks://a?certfile=/c&acl=creator", {}, CREATOR_ALL_ACL, DIRECTORY),
+        ("zk://a", {"sasl_options": {"mechanism": "GSSAPI"}}, CREATOR_ALL_ACL, DIRECTORY),
+    ],
+)
+def test_by_whom_it_may_be_used(
+    url: str, options: dict[str, Any], default: object, directory: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With credentials, what is made is its creator's, but for what lies above; unless something else is said."""
+    made: list[_connect.Client] = []
+    monkeypatch.setattr(_connect, "_start", lambda client, *_: made.append(client))
+    monkeypatch.setattr(_connect, "find_spec", lambda _: True)
+    zkconcurrent.connect(url, **options)
+    assert made[0].default_acl == default
+    assert made[0].directory_acl == directory
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "error", "told"),
+    [
+        ("zk://a", {"acl": "creator"}, ValueError, "needs credentials"),
+        ("zk://u:p@a", {"acl": "everybody"}, ValueError, "one of creator, open"),
+        ("zk://u:p@a", {"acl": []}, TypeError, "not empty"),
+        ("zk://u:p@a", {"acl": 7}, TypeError, "one of creator, open"),
+        ("zk://u:p@a?acl=open", {"acl": "open"}, ValueError, "acl is in the URL and"),
+        ("zk://u:p@a", {"acl": "open", "default_acl": ACL}, ValueError, "acl and default_acl"),
+        ("zk://u:p@a?acl=open", {"default_acl": ACL}, ValueError, "acl and default_acl"),
+    ],
+)
+def test_an_acl_that_is_wrong(url: str, options: dict[str, Any], error: type[Exception], told: str) -> None:
+    """An ACL that is no ACL, that nobody would meet, or that is said twice is refused, and nothing is opened."""
+    with pytest.raises(error, match=told):
+        zkconcurrent.connect(url, **options)
 
 
 @given(st.text(min_size=1), st.text(min_size=1).filter(lambda text: ":" not in text))

@@ -13,11 +13,11 @@ PACKAGE = Path(zkconcurrent.__file__).parent
 
 # Each layer may import itself and those above it in this list.
 LAYERS = [
-    {"_errors", "_version"},
+    {"_errors", "_event_loop", "_interpreter", "_version"},
     {"_paths", "_limits", "_rules", "_lease", "_ops", "_registry", "_recipes"},  # pure, and so are the recipes
     {f"_recipes.{name}" for name in ("queue", "persistent", "destroy", "semaphore", "condition")}
     | {f"_recipes.{name}" for name in ("event", "latch", "barrier")},
-    {"_wire"},
+    {"_identity", "_wire"},
     {"_kazoo"},
     {"_deletes", "_heartbeat", "_session", "_driver"},
     {"_place", "_face", "_gate", "_base"},

@@ -139,7 +139,7 @@ def test_beats_renew_it() -> None:
 
 
 def test_a_busy_client() -> None:
-    """Of many writes some are judged and kept; the lease is some hundredths of the timeout older for that, at most."""
+    """Of many writes some are judged and kept; for that the lease is older by hundredths of the timeout at most."""
     lease, now, judged = opened(), 100.0, set[float]()
     while now < 130:
         lease.answered(now, now + 0.001, write=True)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +15,8 @@ import pytest
 import zkconcurrent
 from tests.conftest import Eventually, InThread
 from zkconcurrent import LocalNamespace
+
+STRANGE = zkconcurrent.namespace("local").ReadWriteLock("x")
 
 
 @pytest.fixture
@@ -33,8 +37,6 @@ def test_a_block_does_not_run_with_nothing_held() -> None:
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [
-        ("Lock", ()),
-        ("RLock", ()),
         ("Condition", ()),
         ("Semaphore", (3,)),
         ("BoundedSemaphore", (3,)),
@@ -50,6 +52,122 @@ def test_they_are_threadings(threads: LocalNamespace, name: str, arguments: tupl
     assert make("one", *arguments) is one
     assert make("other", *arguments) is not one
     assert getattr(zkconcurrent.namespace("local"), name)("one", *arguments) is not one
+
+
+@pytest.mark.parametrize("name", ["Lock", "RLock"])
+def test_locks_are_threadings(threads: LocalNamespace, name: str, in_thread: InThread) -> None:
+    """A lock has what `threading`'s has, and behaves and prints as that does; one name is one lock."""
+    one, real = getattr(threads, name)("one"), getattr(threading, name)()
+    assert getattr(threads, name)("one") is one
+    assert getattr(threads, name)("other") is not one
+    assert [attribute for attribute in dir(real) if not hasattr(one, attribute)] == []
+    assert isinstance(one, zkconcurrent.LockLike)
+    assert type(one._lock) is type(real)
+    if name == "RLock":
+        assert not one._is_owned()
+        assert not threads.RLock("another")._is_owned()  # the method outlives the lock
+    with one as got:
+        assert got is True
+        assert repr(one).startswith("<locked")
+        assert one.acquire(False) is (name == "RLock")
+        assert not in_thread(one.acquire, True, 0.01).result(20)
+        one.release() if name == "RLock" else None
+    with pytest.raises(RuntimeError):
+        one.release()
+    with pytest.raises(AttributeError):
+        one.nothing  # noqa: B018
+
+
+HELD: list[Callable[[LocalNamespace], Any]] = [
+    lambda threads: threads.Lock("lock"),
+    lambda threads: threads.RLock("lock"),
+    lambda threads: threads.ReadWriteLock("lock").read_lock,
+    lambda threads: threads.ReadWriteLock("lock").write_lock,
+    lambda threads: threads.MultiLock(["lock"]),
+    lambda threads: threads.Condition("lock"),
+]
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+@pytest.mark.parametrize("make", HELD)
+def test_what_is_dropped_while_held(
+    make: Callable[[LocalNamespace], Any], elsewhere: bool, threads: LocalNamespace, in_thread: InThread
+) -> None:
+    """A lock that is dropped while it is held, by whatever thread, is a ResourceWarning; a free one is not."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        (in_thread(lambda: make(threads).acquire()).result(20) if elsewhere else make(threads).acquire())
+        gc.collect()
+        assert make(threads).acquire(False)
+        gc.collect()
+    assert [(each.category, "'/app/lock' was garbage collected while held" in str(each.message)) for each in told] == [
+        (ResourceWarning, True)
+    ] * 2
+    kept = make(threads)
+    with kept:
+        pass
+    with make(threads):
+        pass
+    del kept
+    gc.collect()
+
+
+@pytest.mark.parametrize(
+    ("use", "error", "told"),
+    [
+        (lambda threads: threads.Condition("c", threading.Lock()), TypeError, "of this namespace, not lock"),
+        (lambda threads: threads.Condition("c", 7), TypeError, "not int"),
+        (
+            lambda threads: threads.Condition("c", zkconcurrent.namespace("local").RLock("x")),
+            ValueError,
+            "another name",
+        ),
+        (lambda threads: threads.Condition("c", STRANGE.write_lock), ValueError, "another namespace"),
+        (lambda threads: threads.Semaphore("s", 1.5), TypeError, "value must be an int, not float"),
+        (lambda threads: threads.BoundedSemaphore("s", "1"), TypeError, "value must be an int, not str"),
+        (lambda threads: threads.Barrier("b", 1.5), TypeError, "parties must be an int, not float"),
+        (lambda threads: threads.Lock("l", on_lost=7), TypeError, "on_lost must be callable"),
+        (lambda threads: threads.RLock("l", on_lost="x"), TypeError, "on_lost must be callable"),
+        (lambda threads: threads.Semaphore("l", on_lost=7), TypeError, "on_lost must be callable"),
+        (lambda threads: threads.ReadWriteLock("l", on_lost=7), TypeError, "on_lost must be callable"),
+        (lambda threads: threads.Lock(7), TypeError, "name must be a str"),
+        (lambda threads: threads.Lock(None), TypeError, "name must be a str"),
+        (lambda threads: threads.MultiLock([1, 2]), TypeError, "name must be a str"),
+        (lambda threads: threads.MultiLock(7), TypeError, "iterable"),
+        (lambda threads: threads.MultiLock(b"ab"), TypeError, "name must be a str"),
+        (lambda _: zkconcurrent.namespace("local", 7), TypeError, "path must be a str"),  # type: ignore[call-overload]
+        (lambda _: zkconcurrent.namespace("local", "app"), ValueError, "start with"),
+        (lambda _: zkconcurrent.namespace("LOCAL"), ValueError, "KazooClient"),  # type: ignore[call-overload]
+        (lambda threads: zkconcurrent.namespace(threads), TypeError, "must be a kazoo"),
+        (lambda _: zkconcurrent.namespace(None), TypeError, "must be a kazoo"),  # type: ignore[call-overload]
+    ],
+)
+def test_what_is_wrong(
+    use: Callable[[LocalNamespace], Any], error: type[Exception], told: str, threads: LocalNamespace
+) -> None:
+    """What the shared namespace would refuse, the local one refuses, at once and with a reason."""
+    with pytest.raises(error, match=told):
+        use(threads)
+    assert not threads._objects
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("make", HELD)
+def test_what_is_dropped_is_free(
+    make: Callable[[LocalNamespace], Any], threads: LocalNamespace, in_thread: InThread
+) -> None:
+    """Where the warning is an error, whose report keeps the lock alive, the next of its name is free all the same."""
+    reports = []
+    hook, sys.unraisablehook = sys.unraisablehook, reports.append
+    try:
+        in_thread(lambda: make(threads).acquire()).result(20)
+        gc.collect()
+        with make(threads) as got:
+            assert got
+        gc.collect()
+    finally:
+        sys.unraisablehook = hook
+    assert [each.exc_type for each in reports] == [ResourceWarning]
 
 
 def test_terms(threads: LocalNamespace) -> None:
@@ -71,7 +189,8 @@ def test_terms(threads: LocalNamespace) -> None:
 
 def test_what_is_kept(threads: LocalNamespace) -> None:
     """A lock goes with its last object; what others find as it was left, stays."""
-    threads.Lock("lock").acquire()
+    with pytest.warns(ResourceWarning, match="while held"):
+        threads.Lock("lock").acquire()
     threads.Event("event").set()
     threads.Semaphore("semaphore", 0).release()
     threads.CountDownLatch("latch", 2).count_down()
@@ -184,7 +303,7 @@ def test_a_writer_that_gave_up_lets_readers_in(
     with pair.read_lock:
         writer = in_thread(pair.write_lock.acquire, True, 3)
         eventually(lambda: len(pair._line) == 1)
-        assert in_thread(pair.read_lock.acquire, True, 60).result(20)
+        assert in_thread(lambda: pair.read_lock.acquire(True, 60) and (pair.read_lock.release() or True)).result(20)
         assert not writer.result(20)
 
 
@@ -207,7 +326,7 @@ def test_reentrancy_and_downgrade(threads: LocalNamespace, in_thread: InThread) 
 
 def test_several_locks(threads: LocalNamespace, in_thread: InThread) -> None:
     """All are held or none is, in one order; a deadline is for all; it may be acquired again."""
-    both, one = threads.MultiLock(["b", "a"]), threads.RLock("b")
+    both, one, one_more = threads.MultiLock(["b", "a"]), threads.RLock("b"), threads.RLock("a")
     assert both.locks == (threads.RLock("a"), one)
     with both, both:
         assert not in_thread(one.acquire, False).result(20)
@@ -224,7 +343,7 @@ def test_several_locks(threads: LocalNamespace, in_thread: InThread) -> None:
     assert not both.acquire(timeout=0.2)
     assert not both.acquire(False)
     assert 0.2 <= time.monotonic() - began < 15
-    assert in_thread(threads.RLock("a").acquire, False).result(20)
+    assert in_thread(lambda: one_more.acquire(False) and (one_more.release() or True)).result(20)
     go.set()
     holding.result(20)
     with pytest.raises(RuntimeError, match="un-acquired"):

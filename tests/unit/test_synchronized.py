@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import datetime
+import decimal
 import enum
 import functools
 import inspect
+import multiprocessing
+import pickle
 import threading
 import types
 import uuid
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import wrapt
@@ -23,9 +30,74 @@ import zkconcurrent
 from tests.conftest import InThread
 from zkconcurrent import synchronized
 from zkconcurrent._paths import check_path
-from zkconcurrent._synchronized import Template, escape
+from zkconcurrent._synchronized import LONGEST_FIELD, Template, escape
 
 client = KazooClient()  # never started: nothing is sent
+TEXT = st.text(min_size=1, max_size=20)
+EAST = datetime.timezone(datetime.timedelta(hours=2))
+
+
+class Color(enum.Enum):
+    """Plain members."""
+
+    RED = "r"
+    CRIMSON = "r"  # noqa: PIE796 - another name for it
+
+    def __str__(self) -> str:
+        return f"<{id(self)}>"
+
+
+class Level(enum.IntEnum):
+    """Members that are numbers."""
+
+    HIGH = 2
+
+
+class Word(str, enum.Enum):
+    """Members that are text."""
+
+    HELLO = "hello"
+
+
+class Access(enum.Flag):
+    """Members that add up."""
+
+    READ = 1
+    WRITE = 2
+
+
+class Loud(str):
+    """Prints otherwise than it is."""
+
+    def __str__(self) -> str:
+        return f"<{id(self)}>"
+
+    __repr__ = __format__ = __str__  # type: ignore[assignment]
+
+
+class Count(int):
+    """Prints otherwise than it is."""
+
+    __str__ = __repr__ = Loud.__str__  # type: ignore[assignment]
+
+
+class Named:
+    """Says itself which one it is."""
+
+    def __init__(self, name: object) -> None:
+        self.name = name
+
+    def __lock_name__(self) -> object:
+        return self.name
+
+
+class Shown(Named):
+    """Has a text of its own, and does not say that this is its name."""
+
+    __lock_name__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Shown({self.name!r})"
 
 
 def pay(user: Any, amount: int = 1, *args: object, **options: object) -> object:
@@ -74,7 +146,33 @@ def test_a_bad_template_is_refused(template: str, told: str) -> None:
         ("/{user:%Y-%m-%d}", {"user": datetime.date(2030, 1, 2)}, "/2030-01-02"),
         ("/{user}", {"user": uuid.UUID(int=0)}, "/00000000-0000-0000-0000-000000000000"),
         ("/{user}", {"user": b"a"}, "/b'a'"),
-        ("/{user.name}", {"user": enum.Enum("Color", "RED").RED}, "/RED"),  # type: ignore[attr-defined]
+        ("/{user.name}", {"user": Color.RED}, "/RED"),
+        ("/{user}", {"user": Color.RED}, "/Color.RED"),
+        ("/{user!r}", {"user": Color.RED}, "/'Color.RED'"),
+        ("/{user}", {"user": Color.CRIMSON}, "/Color.RED"),
+        ("/{user}", {"user": Level.HIGH}, "/2"),
+        ("/{user:03d}", {"user": Level.HIGH}, "/002"),
+        ("/{user}", {"user": Word.HELLO}, "/hello"),
+        ("/{user}", {"user": Access.READ}, "/Access.READ"),
+        ("/{user}", {"user": Access.READ | Access.WRITE}, "/Access.3"),
+        ("/{user}", {"user": True}, "/True"),
+        ("/{user:d}", {"user": True}, "/1"),
+        ("/{user}", {"user": -1}, "/-1"),
+        ("/{user}", {"user": Loud("a/b")}, "/a%2Fb"),
+        ("/{user!s:>4}", {"user": Loud("ab")}, "/  ab"),
+        ("/{user}", {"user": Count(5)}, "/5"),
+        ("/{user}", {"user": datetime.date(2030, 1, 2)}, "/2030-01-02"),
+        ("/{user}", {"user": datetime.datetime(2030, 1, 2, 3, 4)}, "/2030-01-02 03:04:00"),
+        ("/{user}", {"user": datetime.datetime(2030, 1, 2, 3, tzinfo=EAST)}, "/2030-01-02 01:00:00+00:00"),
+        ("/{user:%d %H}", {"user": datetime.datetime(2030, 1, 2, 1, tzinfo=EAST)}, "/01 23"),
+        ("/{user}", {"user": decimal.Decimal("1.500")}, "/1.5"),
+        ("/{user}", {"user": decimal.Decimal("1E+2")}, "/100"),
+        ("/{user}", {"user": decimal.Decimal("1E+300")}, "/1E+300"),
+        ("/{user:.2f}", {"user": decimal.Decimal("-2.5")}, "/-2.50"),
+        ("/{user}", {"user": Named("me")}, "/me"),
+        ("/{user:03d}", {"user": Named(7)}, "/007"),
+        ("/{user!r}", {"user": Named("me")}, "/'me'"),
+        ("/{user}", {"user": "x" * LONGEST_FIELD}, "/" + "x" * LONGEST_FIELD),
         ("/x/{user}", {"user": "/etc/../.."}, "/x/%2Fetc%2F..%2F.."),
         ("/x/{user}", {"user": ".."}, "/x/%2E%2E"),
         ("/x/.{user}", {"user": "."}, "/x/.%2E"),
@@ -89,16 +187,132 @@ def test_a_path(template: str, arguments: dict[str, Any], path: str) -> None:
     assert Template(template).path(arguments) == path
 
 
-@pytest.mark.parametrize("value", [None, object(), set(), frozenset("a"), type, threading.Lock(), lambda: 0])
-def test_a_value_without_a_text(value: object) -> None:
+@dataclasses.dataclass
+class Data:
+    """Its text is made of its parts'."""
+
+    part: object
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        object(),
+        set(),
+        frozenset("a"),
+        Data(7),
+        Data(object()),
+        [object()],
+        (1, 2),
+        {"a": 1},
+        [],
+        1.5,
+        float("nan"),
+        bytearray(b"a"),
+        Path("/x"),
+        int,
+        threading.Lock(),
+        lambda: 0,
+        Named,
+        Named(None),
+        Named([1]),
+        Named(Named("me")),
+        Mock(),
+        wrapt.ObjectProxy("me"),
+    ],
+)
+@pytest.mark.parametrize("form", ["", "!r", "!s", "!a"])
+def test_a_value_without_a_text(value: object, form: str) -> None:
     """What has no text that is the same in all processes is a TypeError when called, and nothing is locked or run."""
-    if value is type:
-        value = type("User", (), {})()
     ran = []
-    function = synchronized(client, "/users/{user}")(lambda user: ran.append(user))
-    with pytest.raises(TypeError, match=r"\{user\} of '/users/\{user\}' is of the type"):
+    function = synchronized(client, f"/users/{{user{form}}}")(lambda user: ran.append(user))
+    with pytest.raises(TypeError, match=r"\{user\} of '/users/\{user(!.)?\}': a \w+ has no text"):
         function(value)
     assert not ran
+
+
+def test_a_name_that_fails() -> None:
+    """What a `__lock_name__` raises passes as it is."""
+
+    class Broken(Named):
+        def __lock_name__(self) -> object:
+            return b"\xff".decode()
+
+    with pytest.raises(UnicodeDecodeError):
+        Template("/{user}").path({"user": Broken("me")})
+
+
+def test_a_name_that_is_not_meant() -> None:
+    """A class that sets `__lock_name__` to None has no name, whatever it inherits."""
+    with pytest.raises(TypeError, match="Shown"):
+        Template("/{user}").path({"user": Shown("me")})
+
+
+@pytest.mark.parametrize(
+    ("form", "value", "told"),
+    [
+        ("", datetime.datetime.min.replace(tzinfo=EAST), "out of range"),
+        ("", decimal.Decimal("nan"), "NaN is no number"),
+        ("", decimal.Decimal("-inf"), "-Infinity is no number"),
+        (":n", 1000, "locale"),
+        (":n", decimal.Decimal(1), "locale"),
+        (":%B", datetime.date(2030, 1, 2), "locale"),
+        (":%-c", datetime.datetime(2030, 1, 2), "locale"),
+        (":d", "a", "Unknown format code"),
+        ("", "x" * (LONGEST_FIELD + 1), "too long in this call: 255 bytes"),
+        ("", Named("x" * 1_000_000), "too long"),
+        ("", "/" * (LONGEST_FIELD // 3 + 1), "too long"),
+        ("", "\u1234" * (LONGEST_FIELD // 3 + 1), "too long"),
+        (":0300d", 1, "too long"),
+        ("", Named(10**5000), "limit|too long"),
+        ("", Named("x" * 1000), "too long"),
+    ],
+)
+def test_a_text_that_is_wrong(form: str, value: object, told: str) -> None:
+    """A text that is too long, that is no value's, or that differs between processes is a ValueError of a few lines."""
+    with pytest.raises(ValueError, match=rf"\{{user\}} of '/\{{user.*({told})") as raised:
+        synchronized(client, f"/{{user{form}}}")(pay)(value)
+    assert len(str(raised.value)) < 300
+
+
+SCALARS = st.one_of(
+    TEXT,
+    st.integers(),
+    st.booleans(),
+    st.binary(max_size=20),
+    st.uuids(),
+    st.dates(),
+    st.datetimes(
+        min_value=datetime.datetime(2, 1, 1),
+        max_value=datetime.datetime(9998, 1, 1),
+        timezones=st.none() | st.timezones(),
+    ),
+    st.decimals(allow_nan=False, allow_infinity=False),
+)
+
+
+@given(SCALARS)
+def test_equal_values(value: Any) -> None:
+    """A value, a copy of it in another process, and an equal one of its type give the same path."""
+    template = Template("/{value}")
+    path = template.path({"value": value})
+    assert template.path({"value": pickle.loads(pickle.dumps(value))}) == path
+    if isinstance(value, decimal.Decimal):
+        with decimal.localcontext(prec=2000, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX):
+            assert template.path({"value": value * decimal.Decimal("1.000")}) == path
+            assert decimal.Decimal(path[1:]) == value
+    if isinstance(value, datetime.datetime) and value.tzinfo:
+        assert template.path({"value": value.astimezone(EAST)}) == path
+
+
+@given(st.decimals(allow_nan=False, allow_infinity=False), st.decimals(allow_nan=False, allow_infinity=False))
+@example(decimal.Decimal("-0"), decimal.Decimal("0.00"))
+@example(decimal.Decimal("100"), decimal.Decimal("1E+2"))
+def test_decimals(one: decimal.Decimal, other: decimal.Decimal) -> None:
+    """Two Decimals give one path exactly if they are equal."""
+    paths = [Template("/{value}").path({"value": each}) for each in (one, other)]
+    assert (paths[0] == paths[1]) == (one == other)
 
 
 def test_an_empty_value() -> None:
@@ -107,7 +321,7 @@ def test_an_empty_value() -> None:
         synchronized(client, "/users/{user}")(pay)("")
 
 
-@given(st.text(min_size=1), st.text(min_size=1))
+@given(TEXT, TEXT)
 @example(".", "%2E")
 @example("/", "%2F")
 @example("..", "%2E%2E")
@@ -118,7 +332,7 @@ def test_an_escape(one: str, other: str) -> None:
     assert (escape(one) == escape(other)) == (one == other)
 
 
-@given(st.tuples(st.text(min_size=1), st.text(min_size=1)), st.tuples(st.text(min_size=1), st.text(min_size=1)))
+@given(st.tuples(TEXT, TEXT), st.tuples(TEXT, TEXT))
 @example(("a/b", "c"), ("a", "b/c"))
 @example(("ay/x", "c"), ("a", "x/yc"))
 def test_different_values_are_different_paths(one: tuple[str, str], other: tuple[str, str]) -> None:
@@ -247,6 +461,59 @@ def test_methods(kind: type[Account]) -> None:
         assert static()
     assert account.balance
     assert not held("methods/7/1")
+
+
+@synchronized(local, "pickled/{n}")
+def doubled(n: int) -> tuple[int, bool]:
+    """Return what another process can check."""
+    return 2 * n, held(f"pickled/{n}")
+
+
+def run_it(function: Callable[[], Any]) -> Any:
+    """Call what came from another process."""
+    return function()
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_pickled_by_name(protocol: int) -> None:
+    """A decorated function is pickled by its qualified name, and so are methods of all kinds, as plain ones are."""
+    account = Account()
+
+    def again(what: Any) -> Any:
+        return pickle.loads(pickle.dumps(what, protocol))
+
+    assert again(doubled) is doubled
+    assert copy.copy(doubled) is copy.deepcopy(doubled) is doubled
+    assert again(Account.method)(account) is True
+    for call in (account.method, account.above, Account.above, Savings.above, Savings.below, account.below):
+        assert again(call)() is True
+    for call in (Account.static, account.static, Account.static_below, account.static_below, Savings.static):
+        assert again(call)(7) is True
+    assert again(functools.partial(doubled, 4))() == (8, True)
+
+
+def test_what_has_no_name_is_not_pickled() -> None:
+    """A lambda, a local function, and one whose name is another's by now are refused when pickled, as plain ones."""
+
+    class Local:
+        @synchronized(local, "local")
+        def method(self) -> None:
+            pass
+
+    replaced = synchronized(local, "pay")(pay)  # the name is the plain function's
+    for what in (synchronized(local, "x")(lambda: 0), replaced, Local.method):
+        with pytest.raises((pickle.PicklingError, AttributeError), match=r"pickle|not the same|find|found"):
+            pickle.dumps(what)
+
+
+@pytest.mark.parametrize("method", ["spawn", "fork", "forkserver"])
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_pool(method: str) -> None:
+    """`Pool.map` runs a decorated function, and methods, in processes that were spawned or forked."""
+    account = Account()
+    with multiprocessing.get_context(method).Pool(1) as pool:
+        assert pool.map(doubled, [1, 2]) == [(2, True), (4, True)]
+        assert pool.map(run_it, [account.method, Account.above, Savings.below, Account.static]) == [True] * 4
 
 
 def test_a_bound_method_and_a_partial() -> None:

@@ -8,6 +8,7 @@ are there: so either every living party of a generation passes or none does.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import NamedTuple
@@ -40,11 +41,16 @@ from .._ops import (
     Watch,
 )
 from .._paths import ancestors
-from .._registry import Ticket
+from .._registry import PREFIX_LENGTH, Ticket
 from .queue import find
 
 ROLE = "party-"
 REMEMBERED = 100
+BATCH = 1000  # deletes sent together
+MOST = 10_000  # parties
+LARGEST = 1_000_000  # bytes of a trip's checks; servers take 1,048,575 by default, in which the state has its place
+CHECK = 17  # bytes of one, besides its path
+_GENERATION = re.compile(r"\d{10}")
 _FIELDS = {"parties", "generation", "failed", "acting"}
 
 
@@ -164,6 +170,7 @@ class Party:
     Attributes:
         state: the newest that it knows.
         acts: it has an action to run, should it be the last.
+        late: its time is up.
         line: the nodes of its generation, by number, as far as it looks after them.
         highest: the highest number that it has seen.
     """
@@ -174,6 +181,7 @@ class Party:
         self.generation = state.generation
         self.ticket = ticket
         self.acts = acts
+        self.late = False
         self.line: dict[int, str] = {}
         self.highest = 0
 
@@ -189,6 +197,21 @@ class Party:
         return self.ticket.name is not None and self.number == self.view.parties - 1
 
     @property
+    def goes_on(self) -> bool:
+        """Whether its generation does, as far as it knows."""
+        return self.state.generation == self.generation and not self.state.broken
+
+    @property
+    def is_to_act(self) -> bool:
+        """Whether all have come, and it is for this one to run its action."""
+        return self.acts and self.is_last and self.goes_on and self.state.acting
+
+    def others_decide(self) -> bool:
+        """Return whether its generation is complete, and another party, the last, acts or is about to trip."""
+        came_too_late = self.ticket.name is not None and self.number >= self.view.parties
+        return came_too_late or (self.state.acting and not self.is_last)
+
+    @property
     def counts(self) -> bool:
         """Whether it is of its generation, or may be: who comes when all are there waits for the next."""
         return self.ticket.sent and (self.ticket.name is None or self.number < self.view.parties)
@@ -200,7 +223,7 @@ class Party:
             self.state = self.state.fail()
         else:
             self.state = state
-        return self.state.generation == self.generation and not self.state.broken
+        return self.goes_on
 
     def look_after(self, names: Iterable[str], created: int = 0) -> None:
         """Take note of who is there, and of how many came."""
@@ -222,26 +245,29 @@ class Party:
         return self.number if self.ticket.name is not None and self.state.has_tripped(self.generation) else None
 
 
-def wait(view: View, data: bytes, *, acts: bool, patient: bool) -> Recipe[int | Party | None]:
+def wait(view: View, data: bytes, *, acts: bool) -> Recipe[int | Party | None]:
     """Come, and wait until the barrier trips.
 
     Returns:
         The arrival index; None if the barrier is broken, or was while we waited; the party itself if it is to act now,
-        and then to `finish`.
+        and then to `finish`, or if its time is up, so that it is to `leave`.
     """
+    party: Party | None = None
     while True:
         try:
             state = yield from look(view)
-        except DeadlinePassed:  # the others learn of it if that can be done in a moment
-            yield from abort(view, late=True)
-            raise
-        if state.broken:
-            return None
-        party = Party(view, state, (yield Begin(view.generation(state.generation))), acts)
+            if state.broken:
+                return None
+            party = Party(view, state, (yield Begin(view.generation(state.generation))), acts)
+        except DeadlinePassed:
+            if party is None:
+                raise  # nobody has answered
+            party.late = True
+            return party
         try:
-            return (yield from _to_the_end(party, _arrive(party, data, patient)))
+            return (yield from _to_the_end(party, _arrive(party, data)))
         except StartAgain:
-            pass
+            party.ticket.sent = False  # whatever was sent, it counts for nothing
 
 
 def finish(party: Party) -> Recipe[int | Party | None]:
@@ -250,35 +276,46 @@ def finish(party: Party) -> Recipe[int | Party | None]:
     return (yield from _to_the_end(party, _stand(party)))
 
 
-def fail(party: Party) -> Recipe[int | None]:
-    """Break the barrier, as the action has failed."""
-    return (yield from _to_the_end(party, _leave(party)))  # type: ignore[return-value]
+def leave(party: Party) -> Recipe[int | Party | None]:
+    """Tell how the party's generation ended; if it goes on, end it, as the party's time is up or its action failed.
+
+    Returns:
+        As `wait`; the party itself if it is to `outlast` what another party does.
+    """
+    return (yield from _to_the_end(party, _end(party, patient=True)))
+
+
+def outlast(party: Party) -> Recipe[int | Party | None]:
+    """Wait beyond the party's time: its generation is complete, and the last party decides; answers as `leave`."""
+    return (yield from _to_the_end(party, _look_on(party)))
 
 
 def _to_the_end(party: Party, waiting: Recipe[int | Party | None]) -> Recipe[int | Party | None]:
-    """Wait to whatever end; nothing is left of the party, unless it is to act."""
+    """Wait to whatever end; nothing is left of the party, unless it goes on."""
     try:
         try:
             outcome = yield from waiting
         except SessionExpired:
             if not party.counts:
                 raise
-            outcome = yield from _leave(party)
-        except DeadlinePassed:
-            if not party.counts:
-                raise
-            outcome = yield from _leave(party, late=True)
+            outcome = yield from _end(party)
         if outcome is not party:
             yield Discard(party.ticket)
         return outcome
     except GeneratorExit:
         raise  # dropped by its driver, which discards the ticket itself
+    except DeadlinePassed:
+        if party.late:
+            yield Discard(party.ticket)
+            raise
+        party.late = True
+        return party
     except BaseException:
         yield Discard(party.ticket)
         raise
 
 
-def _arrive(party: Party, data: bytes, patient: bool) -> Recipe[int | Party | None]:
+def _arrive(party: Party, data: bytes) -> Recipe[int | Party | None]:
     """Make the party's node, if its generation is still the present one, and wait."""
     ticket, state = party.ticket, party.state
     try:
@@ -295,7 +332,7 @@ def _arrive(party: Party, data: bytes, patient: bool) -> Recipe[int | Party | No
     party.look_after(names)
     if party.number == 0:
         yield from _tidy_up(party)
-    return (yield from _stand(party, patient))
+    return (yield from _stand(party))
 
 
 def _tidy_up(party: Party) -> Recipe[None]:
@@ -312,7 +349,7 @@ def _tidy_up(party: Party) -> Recipe[None]:
             yield tuple(Delete(f"{path}/{name}") for name in old)
 
 
-def _stand(party: Party, patient: bool = True) -> Recipe[int | Party | None]:
+def _stand(party: Party) -> Recipe[int | Party | None]:
     """Wait among the others; the last trips the barrier.
 
     The first watches over all nodes, the others over the first one's: whoever goes is missed, and each that comes
@@ -325,8 +362,6 @@ def _stand(party: Party, patient: bool = True) -> Recipe[int | Party | None]:
             outcome = yield from _lead(party)
             if outcome is not None:
                 return outcome
-        elif not patient:
-            raise DeadlinePassed
         elif watching:
             yield Wait(ticket)
         others: tuple[Get | Children, ...] = (Get(ticket.path, ticket), Children(ticket.path, ticket))
@@ -341,7 +376,7 @@ def _stand(party: Party, patient: bool = True) -> Recipe[int | Party | None]:
             view.waiting = len(party.line)
         elif there is None:
             del party.line[0]
-    return (yield from _leave(party))  # somebody came and went
+    return (yield from _end(party))  # somebody came and went
 
 
 def _lead(party: Party) -> Recipe[int | Party | None]:
@@ -364,31 +399,41 @@ def _lead(party: Party) -> Recipe[int | Party | None]:
     return party if party.acts else party.number
 
 
-def _leave(party: Party, late: bool = False) -> Recipe[int | Party | None]:
-    """Tell how the party's generation ended; if it has not, end it, as somebody of it is missing, or goes.
+def _end(party: Party, *, patient: bool = False) -> Recipe[int | Party | None]:
+    """Tell how the party's generation ended; if it goes on, end it, as somebody of it is missing, or goes.
+
+    One round trip decides: the write fails if the state has changed, and the read behind it tells what has changed it.
 
     Args:
-        party: who leaves; its session may be over.
-        late: only because its time is up: then an action that has begun decides, while who runs it is there.
+        party: the one that asks; its session may be over.
+        patient: the party itself is the answer if another one is about to decide.
     """
-    view = party.view
-    reads = Get(view.path), Children(party.ticket.path)
-    while True:
+    view, ticket = party.view, party.ticket
+    if ticket.sent and ticket.name is None:
+        with suppress(StartAgain):  # it was not made, or went with its session
+            yield from find(ticket)
+    while party.goes_on:
+        if patient and party.others_decide():
+            return party
         try:
-            node, names = yield Watch(party.ticket, reads)
-        except DeadlinePassed:
-            if not late:
-                raise
-            # What a wait has left of the moment that there is may have been too short.
-            node, names = yield Watch(party.ticket, reads)
-        if not party.see(node):
-            return party.outcome()
-        if late and party.state.acting and not party.is_last and view.parties - 1 in _line(names):
-            with suppress(DeadlinePassed):  # a moment more
-                yield Wait(party.ticket)
-            continue
-        if (yield from _write(view, party.state, party.state.fail())):
-            return None
+            _, node = yield Set(view.path, party.state.fail().data, party.state.version), Get(view.path)
+        except ConnectionLost:
+            _, node = yield Sync(view.path), Get(view.path)
+        party.see(node)
+    if party.late and not party.counts:  # it would have come to the next
+        yield from abort(view, late=True)
+        return None
+    return party.outcome()
+
+
+def _look_on(party: Party) -> Recipe[int | Party | None]:
+    """Wait once for something to change, as long as the last party is there; then the party itself is the answer."""
+    node, names = yield Watch(party.ticket, (Get(party.view.path), Children(party.ticket.path)))
+    if party.see(node) and party.view.parties - 1 in _line(names):
+        with suppress(DeadlinePassed):
+            yield Wait(party.ticket)
+        return party
+    return (yield from _end(party))
 
 
 def look(view: View) -> Recipe[State]:
@@ -444,26 +489,47 @@ def reset(view: View) -> Recipe[None]:
 
 
 def _write(view: View, state: State, changed: State) -> Recipe[bool]:
-    """Change the state, if it is as it was; if that was not done, or may not have been, the next read tells."""
-    try:
-        yield Set(view.path, changed.data, state.version)
-    except (NoNode, BadVersion, ConnectionLost):
-        yield Sync(view.path)
-        return False
-    view.note(changed)
-    return True
+    """Change the state, if it is as it was; if that was not done, or may not have been, the next look tells."""
+    with suppress(ConnectionLost):
+        if (yield Set(view.path, changed.data, state.version)):
+            view.note(changed)
+            return True
+    return False
 
 
 def destroy(view: View) -> Recipe[bool]:
-    """Remove the barrier; return whether it is gone: not if somebody is there."""
-    _, names = yield Sync(view.path), Children(view.path)
-    try:
-        for name in names:
-            yield Delete(f"{view.path}/{name}")
-        yield Delete(view.path)
-    except NotEmpty:
-        return False
-    return True
+    """Remove the barrier; return whether it is gone: not if somebody is there.
+
+    Raises:
+        ForeignNodeError: the path has something else; that is left alone.
+    """
+    while True:
+        _, node, names = yield Sync(view.path), Get(view.path), Children(view.path)
+        if node is None:
+            return True
+        State.read(view.path, node)
+        foreign = [name for name in names if not _GENERATION.fullmatch(name)]
+        if foreign:
+            raise ForeignNodeError(view.path, f"there are children that are no barrier's: {foreign[:3]}; see whose")
+        try:
+            for some in range(0, len(names), BATCH):
+                yield tuple(Delete(f"{view.path}/{name}") for name in names[some : some + BATCH])
+            yield Delete(view.path, version=node.version)
+            return True
+        except NotEmpty:
+            return False
+        except BadVersion:
+            pass  # somebody has used it meanwhile
+
+
+def most_parties(path: str) -> int:
+    """Return how many parties a barrier can have: to trip is one request, with a check of each party's node.
+
+    Args:
+        path: the barrier's, as the server knows it.
+    """
+    node = f"{path}/{'0' * 10}/{'_' * PREFIX_LENGTH}{ROLE}{'0' * 10}"
+    return min(MOST, LARGEST // (CHECK + len(node.encode())))
 
 
 def _number(name: str) -> int:

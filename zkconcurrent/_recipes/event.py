@@ -8,17 +8,16 @@ which means that somebody made it so since the call began, or neither, and then 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import NamedTuple
 
 from .._errors import ForeignNodeError
 from .._ops import (
-    BadVersion,
     Begin,
     ConnectionLost,
     Discard,
     Get,
     Node,
-    NoNode,
     Recipe,
     Set,
     StartAgain,
@@ -110,11 +109,9 @@ def turn(path: str, wanted: bool) -> Recipe[Flag]:
         if node is None:
             yield from make(path, flag.data)
             continue
-        try:
-            yield Set(path, flag.turned(wanted).data, node.version)
-        except (BadVersion, NoNode, ConnectionLost):
-            continue
-        return flag.turned(wanted)
+        with suppress(ConnectionLost):
+            if (yield Set(path, flag.turned(wanted).data, node.version)):
+                return flag.turned(wanted)
 
 
 def wait(path: str) -> Recipe[Flag]:

@@ -79,7 +79,9 @@ class Sight(NamedTuple):
         return self.value + self.added - len(self.leases)
 
 
-def acquire(at: Layout, permits: int, data: bytes, *, wait: bool) -> Recipe[tuple[list[Ticket], int] | None]:
+def acquire(
+    at: Layout, permits: int, data: bytes, *, wait: bool, hurried: bool = False
+) -> Recipe[tuple[list[Ticket], int] | None]:
     """Take permits, all or none; return their tickets, and how many permits were added so far.
 
     Only the first in the queue looks at the leases. From when a listing shows us first, nobody but us may make a lease,
@@ -92,6 +94,7 @@ def acquire(at: Layout, permits: int, data: bytes, *, wait: bool) -> Recipe[tupl
         data: what our nodes say of us.
         wait: whether to wait for permits; if not, the answer is None where there are too few for us and for those
             ahead of us who will get theirs, for whom we wait.
+        hurried: whether the wait ends soon: while there are enough for those ahead and for us, it has not begun.
 
     Source: Curator's `InterProcessSemaphoreV2`.
     """
@@ -100,6 +103,7 @@ def acquire(at: Layout, permits: int, data: bytes, *, wait: bool) -> Recipe[tupl
         if not (yield from is_room(at, line_up(sight.queue, MUTEX), sight.free, permits)):
             return None
     said = json.dumps({**json.loads(data), "permits": permits, "try": not wait}).encode()
+    asks = hurried or not wait
     while True:
         ticket: Ticket = yield Begin(at.locks)
         leases: list[Ticket] = []
@@ -109,13 +113,14 @@ def acquire(at: Layout, permits: int, data: bytes, *, wait: bool) -> Recipe[tupl
                 if ticket.name not in sight.queue:
                     raise NodeGone
                 ahead = blockers(ticket.name, sight.queue, MUTEX)
-                if not wait:
+                if asks:
                     line = line_up(sight.queue, MUTEX)
-                    if not (yield from is_room(at, line[: line.index(ticket.name or "")], sight.free, permits)):
+                    asks = yield from is_room(at, line[: line.index(ticket.name or "")], sight.free, permits)
+                    if not (asks or wait):
                         yield Discard(ticket)
                         return None
                 if ahead:
-                    yield WaitGone(ticket, ahead[0], reads(at, ticket))
+                    yield WaitGone(ticket, ahead[0], reads(at, ticket), asks)
                 elif sight.free >= permits:
                     yield from take(ticket, leases, at, permits, data)
                     leases[0].late = ticket.late

@@ -1,0 +1,214 @@
+"""Fault 51: round trips that take longer than a call may: the first question is answered, the waiting is timed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from threading import BrokenBarrierError
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.conftest import Connect, Eventually, InThread
+from tests.kinds import Kind, against, every
+from tests.tools.proxy import Proxy
+from zkconcurrent import Barrier, BoundedSemaphore, Condition, CountDownLatch, Event, Lock, MultiLock, RLock, Semaphore
+from zkconcurrent.testing import Server
+
+TIMEOUT = 30.0  # of the sessions: a third of it, which the first question may take, is long for any machine
+
+
+@pytest.fixture(params=[0.0, 0.06, 0.15], ids=["loopback", "60 ms", "150 ms"])
+def slow(request: pytest.FixtureRequest, connect: Connect, proxy: Proxy) -> Iterator[KazooClient]:
+    """A client whose round trips take so long."""
+    client = connect(hosts=proxy.hosts, timeout=TIMEOUT)
+    proxy.delay(request.param / 2)
+    yield client
+    proxy.resume()
+
+
+short = pytest.mark.parametrize("timeout", [0.001, 0.05])
+
+
+@short
+def test_an_event_that_is_set(slow: KazooClient, zk_path: str, timeout: float) -> None:
+    """A wait for a flag that is set returns True, however short its time."""
+    event = Event(slow, zk_path)
+    assert not event.wait(timeout)
+    event.set()
+    assert event.wait(timeout)
+
+
+def test_a_loop_that_ends_with_the_flag(
+    slow: KazooClient, zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """`while not stop.wait(0.05)` ends once another process has set the flag."""
+    stop, rounds = Event(slow, zk_path), []
+
+    def work() -> None:
+        while not stop.wait(0.05):
+            rounds.append(1)
+
+    working = in_thread(work)
+    eventually(lambda: len(rounds) > 2)
+    Event(zk, zk_path).set()
+    working.result(20)
+
+
+@short
+def test_a_latch_that_is_open(slow: KazooClient, zk_path: str, timeout: float) -> None:
+    """A wait at a latch that is open returns True, however short its time."""
+    latch = CountDownLatch(slow, zk_path, 1)
+    assert not latch.wait(timeout)
+    latch.count_down()
+    assert latch.wait(timeout)
+
+
+@every
+@short
+def test_a_lock_that_is_free(slow: KazooClient, zk: KazooClient, zk_path: str, kind: Kind, timeout: float) -> None:
+    """A lock that is free is acquired, also on a path that was never used; one that is held is not, and soon."""
+    lock, other = kind(slow, zk_path), against(kind)(zk, zk_path)
+    assert lock.acquire(timeout=timeout)
+    lock.release()
+    assert other.acquire(timeout=10)
+    began = time.monotonic()
+    assert not lock.acquire(timeout=timeout)
+    assert time.monotonic() - began < TIMEOUT / 3
+    other.release()
+    assert lock.acquire(timeout=10)
+    lock.release()
+
+
+@short
+def test_several_locks_that_are_free(slow: KazooClient, zk: KazooClient, zk_path: str, timeout: float) -> None:
+    """Several locks are acquired if all are free, though the time is up before the last was asked for."""
+    locks = [kind(slow, f"{zk_path}/{n}") for n, kind in enumerate((Lock, RLock, Lock))]
+    together = MultiLock(locks)
+    assert together.acquire(timeout=timeout)
+    together.release()
+    with Lock(zk, locks[2].path):
+        assert not together.acquire(timeout=timeout)
+    assert not any(lock.locked() for lock in locks[:2])
+
+
+@pytest.mark.parametrize("kind", [Semaphore, BoundedSemaphore])
+@short
+def test_permits_that_are_free(
+    slow: KazooClient,
+    zk: KazooClient,
+    zk_path: str,
+    in_thread: InThread,
+    eventually: Eventually,
+    kind: type[Semaphore],
+    timeout: float,
+) -> None:
+    """Permits that are free for all who come are got by all of them, also by those who come at one moment."""
+    semaphore, other = kind(slow, zk_path, 5), kind(zk, zk_path, 5)
+    got = [in_thread(semaphore.acquire, timeout=timeout) for _ in range(5)]
+    assert [each.result(20) for each in got] == [True] * 5
+    assert not semaphore.acquire(timeout=timeout)
+    semaphore.release(3)
+    assert not other.acquire(timeout=timeout, permits=4)
+    eventually(lambda: other.waiters() == [])
+    assert other.acquire(timeout=timeout, permits=3)
+    other.release(3)
+    semaphore.release(2)
+
+
+@short
+def test_the_first_wants_more_than_there_is(
+    slow: KazooClient, zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually, timeout: float
+) -> None:
+    """A semaphore whose first in the queue holds all others up: who has little time waits for no more than that."""
+    semaphore, other = Semaphore(slow, zk_path, 3), Semaphore(zk, zk_path, 3)
+    assert other.acquire()
+    many = in_thread(other.acquire, permits=3)
+    eventually(lambda: len(other.waiters()) == 1)
+    began = time.monotonic()
+    assert not semaphore.acquire(timeout=timeout)
+    assert time.monotonic() - began < TIMEOUT / 3
+    other.release()
+    assert many.result(20)
+    other.release(3)
+
+
+@short
+def test_a_condition(slow: KazooClient, zk_path: str, timeout: float) -> None:
+    """A wait that nobody notifies returns False, and holds the lock again."""
+    condition = Condition(slow, zk_path)
+    with condition:
+        assert not condition.wait(timeout)
+        assert condition._lock._is_owned()
+
+
+CALLS: dict[str, Callable[[KazooClient, str], Callable[[float], bool]]] = {
+    "event": lambda client, path: Event(client, path).wait,
+    "latch": lambda client, path: CountDownLatch(client, path, 1).wait,
+    "lock": lambda client, path: lambda timeout: Lock(client, path).acquire(timeout=timeout),
+    "semaphore": lambda client, path: lambda timeout: Semaphore(client, path).acquire(timeout=timeout),
+}
+
+
+@pytest.mark.parametrize("what", CALLS)
+def test_out_of_reach(what: str, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually) -> None:
+    """While the service is out of reach nothing takes longer than its time; at a dead link, than a third of T more."""
+    timeout = 6.0
+    client = connect(hosts=proxy.hosts, timeout=timeout)
+    call = CALLS[what](client, zk_path)
+    proxy.refuse()
+    proxy.cut()
+    eventually(lambda: not client.connected)
+    began = time.monotonic()
+    assert not call(0.05)
+    assert time.monotonic() - began < timeout / 3
+    proxy.resume()
+    eventually(lambda: client.connected)
+    proxy.stall()
+    began = time.monotonic()
+    assert not call(0.05)
+    assert time.monotonic() - began < 0.05 + timeout / 3 + 1.0
+
+
+def told(barrier: Barrier, timeout: float | None, after: float = 0.0) -> bool:
+    """Come after so many seconds; return whether we pass."""
+    time.sleep(after)
+    try:
+        barrier.wait(timeout)
+    except BrokenBarrierError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("trip", [0.0, 0.06, 0.1, 0.15, 0.3], ids=lambda trip: f"{trip * 1000:g} ms")
+@pytest.mark.parametrize("action", [None, 0.0, 0.5], ids=["no action", "action", "long action"])
+def test_all_parties_agree(
+    action: float | None, trip: float, zookeeper: Server, connect: Connect, zk_path: str, in_thread: InThread
+) -> None:
+    """Whatever the parties' timeouts, on time or late: all of them pass, or all are told that the barrier is broken."""
+    with ExitStack() as proxies:
+        clients = []
+        for factor in (0.5, 0.5, 0.0):  # two whose round trip is so long, and one that is near
+            proxy = proxies.enter_context(Proxy(zookeeper.hosts))
+            clients.append(connect(hosts=proxy.hosts, timeout=TIMEOUT))
+            proxy.delay(trip * factor)
+        act = None if action is None else lambda: time.sleep(action or 0.0)
+        unit = trip or 0.01
+        timeouts = [0.0, *(unit * n / 2 for n in range(1, 18)), action or 0.0, (action or 0.0) + 5.5 * unit]
+        rounds = []
+        for n, timeout in enumerate(timeouts):
+            barriers = [Barrier(client, f"{zk_path}/{n}", 3, act) for client in clients]
+            hurried, others = n % 3, [None, (None, 4 * unit, 20.0)[n % 3]]
+            late = (0.0, unit, 3 * unit)[n // 3 % 3]
+            rounds.append(
+                [
+                    in_thread(told, barrier, timeout if who == hurried else others.pop(), late if who == hurried else 0)
+                    for who, barrier in enumerate(barriers)
+                ]
+            )
+        passed = [{each.result(60) for each in verdicts} for verdicts in rounds]
+        assert [len(verdicts) for verdicts in passed] == [1] * len(rounds), list(zip(timeouts, passed, strict=True))
+        for n, verdicts in enumerate(passed):
+            near = Barrier(clients[2], f"{zk_path}/{n}", 3, act)
+            assert near.broken != verdicts.pop()

@@ -1,0 +1,198 @@
+"""A program that blocks its event loop, or enters a lock in two of its tasks, is warned, and no other."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+
+import pytest
+from kazoo.client import KazooClient
+
+import zkconcurrent
+from tests.kinds import Kind, every, reentrant
+from zkconcurrent import RLock
+
+Told = list[warnings.WarningMessage]
+
+
+@pytest.fixture
+def told() -> Iterator[Told]:
+    """What is warned of, as a program is by default: once for each place."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("default")
+        yield told
+
+
+def said(told: Told, what: str) -> list[tuple[str, int]]:
+    """Return where it was said, if it was."""
+    assert all(each.category is RuntimeWarning for each in told)
+    return [(each.filename, each.lineno) for each in told if what in str(each.message)]
+
+
+def line() -> int:
+    """Return the line that comes next."""
+    frame = inspect.currentframe()
+    assert frame is not None
+    assert frame.f_back is not None
+    return frame.f_back.f_lineno + 1
+
+
+@every
+def test_a_call_that_blocks_the_loop(kind: Kind, zk: KazooClient, zk_path: str, told: Told) -> None:
+    """To wait for a lock in a loop's thread is warned of, once, where the program does it."""
+    lock = kind(zk, zk_path)
+    lines = []
+
+    async def main() -> None:
+        for _ in range(3):
+            lines.append(line())
+            with lock:
+                pass
+        assert lock.acquire(timeout=5)
+        lock.release()
+
+    asyncio.run(main())
+    assert said(told, "running event loop") == [(__file__, lines[0]), (__file__, lines[0] + 2)]
+    assert len(told) == 2
+
+
+WAITS: list[Callable[[KazooClient, str], object]] = [
+    lambda zk, path: zkconcurrent.Semaphore(zk, path).acquire(),
+    lambda zk, path: zkconcurrent.Event(zk, path).wait(0.01),
+    lambda zk, path: zkconcurrent.CountDownLatch(zk, path, 1).wait(0.01),
+    lambda zk, path: zkconcurrent.MultiLock([RLock(zk, path)]).acquire(),
+    lambda zk, path: zkconcurrent.Barrier(zk, path, 1).wait(),
+    lambda zk, path: zkconcurrent.synchronized(zk, path)(lambda: 0)(),
+]
+
+
+@pytest.mark.parametrize("wait", WAITS)
+@pytest.mark.filterwarnings("ignore:the last object of:ResourceWarning")
+def test_whatever_waits(wait: Callable[[KazooClient, str], object], zk: KazooClient, zk_path: str, told: Told) -> None:
+    """Every other call that waits is warned of too, where the program makes it."""
+
+    async def main() -> None:
+        wait(zk, zk_path)
+
+    asyncio.run(main())
+    place = (__file__, wait.__code__.co_firstlineno)
+    assert place in said([each for each in told if each.category is RuntimeWarning], "running event loop")
+
+
+def test_what_does_not_block(zk: KazooClient, zk_path: str, told: Told) -> None:
+    """A try, and a call by to_thread, are not warned of; nor is anything where no loop runs."""
+    lock = RLock(zk, zk_path)
+
+    async def main() -> None:
+        assert lock.acquire(blocking=False)
+        lock.release()
+        assert lock.acquire(timeout=0)
+        lock.release()
+        await asyncio.to_thread(lambda: lock.acquire() and lock.release())
+
+    asyncio.run(main())
+    with lock, lock:
+        pass
+    assert told == []
+
+
+@reentrant
+@pytest.mark.parametrize("again", [{}, {"timeout": 5}, {"blocking": False}])
+def test_two_tasks_inside(kind: Kind, again: dict[str, float], zk: KazooClient, zk_path: str, told: Told) -> None:
+    """A second task of the thread that gets into a lock is warned of, where it gets in; the holder's own is not."""
+    lock = kind(zk, zk_path)
+    lines = []
+    first_is_in = asyncio.Event()
+    second_is_in = asyncio.Event()
+
+    async def first() -> None:
+        assert lock.acquire(blocking=False)
+        with lock:  # its own
+            first_is_in.set()
+            await second_is_in.wait()
+        lock.release()
+
+    async def second() -> None:
+        await first_is_in.wait()
+        for _ in range(3):
+            lines.append(line())
+            assert lock.acquire(**again)
+            lock.release()
+        second_is_in.set()
+
+    async def main() -> None:
+        await asyncio.gather(first(), second())
+
+    asyncio.run(main())
+    assert said(told, "both are inside") == [(__file__, lines[0])]
+    assert len(told) == 1
+    assert not lock.locked()
+
+
+def test_a_task_that_ended_inside(zk: KazooClient, zk_path: str, told: Told) -> None:
+    """A task that gets into what one left locked that is gone is warned of; so is one that a callback let in."""
+    lock = RLock(zk, zk_path)
+
+    async def enter() -> None:
+        lock.acquire(blocking=False)
+
+    async def main() -> None:
+        await asyncio.create_task(enter())
+        await asyncio.create_task(enter())
+        lock.release()
+        lock.release()
+        asyncio.get_running_loop().call_soon(lock.acquire, False)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        lock.acquire(blocking=False)
+        lock.release()
+        lock.release()
+
+    asyncio.run(main())
+    assert len(said(told, "both are inside")) == 2
+
+
+def test_a_loop_without_weak_references(
+    zk: KazooClient, zk_path: str, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lock is acquired in whatever loop there is."""
+    lock = RLock(zk, zk_path)
+    monkeypatch.setattr("zkconcurrent._place.running_task", lambda: 7)
+    assert lock.acquire()
+    assert lock.acquire()
+    monkeypatch.setattr("zkconcurrent._place.running_task", lambda: 8)
+    assert lock.acquire()
+    for _ in range(3):
+        lock.release()
+    assert len(said(told, "both are inside")) == 1
+
+
+def test_an_error_if_it_is_to_be_one(zk: KazooClient, zk_path: str) -> None:
+    """Where warnings are errors nothing is acquired by what raised one."""
+    lock = RLock(zk, zk_path)
+
+    async def other() -> None:
+        with pytest.raises(RuntimeWarning, match="both are inside"):
+            lock.acquire(blocking=False)
+
+    async def main() -> None:
+        with pytest.raises(RuntimeWarning, match="event loop"):
+            lock.acquire()
+        assert lock.acquire(blocking=False)
+        await asyncio.create_task(other())
+        lock.release()
+        assert not lock._is_owned()
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        asyncio.run(main())
+
+
+def test_asyncio_is_not_imported() -> None:
+    """A program without asyncio does not get it by the library."""
+    code = "import sys, zkconcurrent; zkconcurrent.RLock, zkconcurrent.connect; sys.exit('asyncio' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

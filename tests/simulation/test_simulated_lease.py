@@ -1,0 +1,53 @@
+"""Leases of the whole client, while servers disagree about who leads, in schedules that strike at its proofs.
+
+`test_lease.py` asks the rule alone, in many more histories, and finds each weaker one; here are those that the library
+could be brought to by a change elsewhere.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from tests.simulation.mutants import Mutant, find, one
+from tests.simulation.run import Run, runs
+from tests.simulation.schedule import LEASE_KINDS, lease_schedule
+
+
+def run_of(seed: int) -> Run:
+    """Return the run of a seed."""
+    return Run(lease_schedule(Random(seed)))
+
+
+def test_whatever_strikes() -> None:
+    """No lease runs when its session is over, whoever leads, and whatever is late or lost."""
+    struck = {kind for run in runs(Run, lambda seed: lease_schedule(Random(seed)), 150) for kind in run.struck}
+    assert struck >= set(LEASE_KINDS)
+
+
+MUTANTS = [
+    one("the lease is as long as the timeout and a quarter", "_lease:Lease._set_end", "(1 - self._margin)", "1.25"),
+    one(
+        "the heartbeat is a sync, which proves what a write does",
+        "_kazoo:Link._heard_sync",
+        "write=False",
+        "write=True",
+        ("_heartbeat:Heartbeat._send", "known = session.registry.known()", "known = []"),
+    ),
+    one(
+        "a write counts from its own sending", "_lease:proved", "return max(each.sent, connected)", "return write_sent"
+    ),
+    one(
+        "a connection is proof enough",
+        "_lease:Lease.opened",
+        "self._set_end()",
+        "self.heard = max(self.heard, connected)\n    self._set_end()",
+    ),
+]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_seeded_bugs_are_found(mutant: Mutant) -> None:
+    """Runs that the library passes find each bug."""
+    find(mutant, run_of)

@@ -1,0 +1,70 @@
+"""A thread, and a greenlet, has a number of its own for its life, which no other one is given after it."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+from types import FrameType
+from typing import Any
+
+import gevent
+import pytest
+
+from zkconcurrent import _identity
+from zkconcurrent._identity import ended, ident, identity
+
+
+def test_threads() -> None:
+    """Each call in a thread gives one number, and another thread's differs, although its `get_ident` may not."""
+    me = identity()
+    assert me() == me() == identity("sequential_threading_handler")()
+    assert ident(me()) == threading.get_ident()
+    seen: list[int] = []
+    for _ in range(10):
+        thread = threading.Thread(target=lambda: seen.extend([me(), me()]))
+        thread.start()
+        thread.join()
+    assert len(set(seen)) == 10
+    assert all(ended(each) for each in seen)
+    assert not ended(me())
+
+
+def test_greenlets() -> None:
+    """The same is true of greenlets, for kazoo's handler of gevent, whether or not the program is patched."""
+    me = identity("sequential_gevent_handler")
+    seen: list[int] = []
+    for _ in range(10):
+        gevent.spawn(lambda: seen.extend([me(), me()])).join()
+    assert len(set(seen)) == 10
+    assert me() not in seen
+    gevent.spawn(int).join()
+    gc.collect()
+    assert sum(ended(each) for each in seen) >= 18  # gevent may keep the last one for a while
+    assert not ended(me())
+
+
+@pytest.mark.parametrize("stop", range(1, 8))
+def test_asked_while_it_is_made(stop: int) -> None:
+    """A signal handler or a finalizer that asks while the number is being made is told the same number."""
+    me = _identity._identity.__wrapped__(threading.local, threading.get_ident)
+    nested: list[int] = []
+    lines = 0
+
+    def trace(frame: FrameType, event: str, arg: object) -> Any:  # noqa: ARG001
+        nonlocal lines
+        if frame.f_code.co_name == "__get__" and frame.f_code.co_filename == _identity.__file__:
+            lines += 1
+            if lines == stop:
+                nested.append(me())
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        number = me()
+    finally:
+        sys.settrace(before)
+    assert nested == [number]
+    assert me() == number
+    assert not ended(number)

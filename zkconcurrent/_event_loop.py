@@ -1,0 +1,46 @@
+"""Warnings for programs that block the event loop of asyncio, or enter a lock in two of its tasks.
+
+The library blocks the thread that calls it, and a hold is its thread's. An event loop runs all its tasks in one thread:
+while one of them waits for a lock, all stand still; and a lock that is re-entrant lets them all in.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from typing import Any
+
+
+def running_task() -> Any:
+    """Return the asyncio task that runs in this thread, or else the loop; None if there is no loop."""
+    loop = _running_loop()
+    return None if loop is None else sys.modules["asyncio"].current_task(loop) or loop
+
+
+def check_may_block() -> None:
+    """Warn, once for each place in the code, where a call that waits would stop an event loop."""
+    if _running_loop() is not None:
+        warn(
+            "this call waits in the thread of a running event loop, where all tasks stand still meanwhile: call it by "
+            "asyncio.to_thread()"
+        )
+
+
+def _running_loop() -> Any:
+    asyncio = sys.modules.get("asyncio")  # none runs if nobody has imported it
+    return None if asyncio is None else getattr(asyncio, "_get_running_loop", _nothing)()
+
+
+def _nothing() -> None:  # while it is being imported
+    return None
+
+
+def warn(text: str) -> None:
+    """Warn with the line of the program that called the library."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in (
+        "zkconcurrent",
+        "wrapt",
+    ):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, RuntimeWarning, stacklevel=level)

@@ -1,0 +1,72 @@
+"""Whose a hold is: a number for each thread, or greenlet, that no other one has for as long as the process lives.
+
+`threading.get_ident` is the number of whoever runs just now: the next thread to begin is given that of one that has
+ended, and with it, were holds told apart by it, what that one held or has lost.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import weakref
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any
+
+_BITS = 64  # of what `get_ident` returns
+
+
+class _Life:
+    """Goes when its thread ends."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+def identity(handler: str = "") -> Callable[[], int]:
+    """Return the function that says who calls: the thread, or the greenlet where that handler of kazoo's uses them."""
+    local: type = threading.local
+    get_ident: Callable[[], int] = threading.get_ident
+    if "gevent" in handler:
+        from gevent.local import local  # type: ignore[no-redef]
+        from gevent.thread import get_ident  # type: ignore[no-redef]
+    elif "eventlet" in handler:
+        from eventlet.corolocal import local  # type: ignore[no-redef]
+        from eventlet.green.thread import get_ident  # type: ignore[no-redef]
+    return _identity(local, get_ident)
+
+
+@cache  # a thread is the same one for all clients
+def _identity(local: type, get_ident: Callable[[], int]) -> Callable[[], int]:
+    owner = type("Owner", (local,), {"number": _Number(get_ident)})()
+    return partial(getattr, owner, "number")  # no frame of Python, but the first time in each thread
+
+
+class _Number:
+    """Is there, in the class, until a thread has a number of its own."""
+
+    def __init__(self, get_ident: Callable[[], int]) -> None:
+        self._get_ident = get_ident
+
+    def __get__(self, owner: Any, kind: type) -> Any:
+        if owner is None:
+            return self
+        mine = owner.__dict__
+        # Each step is done once, also if a signal handler or a finalizer asks in between.
+        life = mine.setdefault("life", _Life(next(_numbers) << _BITS | self._get_ident()))
+        _living[life.number] = life
+        return mine.setdefault("number", life.number)
+
+
+def ident(owner: int) -> int:
+    """Return the owner's `get_ident()`, as logs and the repr of `threading` name it."""
+    return owner & ((1 << _BITS) - 1)
+
+
+def ended(owner: int) -> bool:
+    """Return whether the owner has ended, so that it settles nothing any more."""
+    return owner >> _BITS > 0 and owner not in _living
+
+
+_numbers = itertools.count(1)
+_living: weakref.WeakValueDictionary[int, _Life] = weakref.WeakValueDictionary()

@@ -1,0 +1,31 @@
+"""What the interpreter must allow: threads that end with it, of which kazoo and the library have several."""
+
+from __future__ import annotations
+
+import _thread
+
+
+def check_interpreter() -> None:
+    """Refuse to begin in an isolated subinterpreter, where no client could ever connect.
+
+    Raises:
+        RuntimeError: this is one.
+    """
+    allowed = getattr(_thread, "daemon_threads_allowed", _starts_threads)  # since Python 3.12
+    if not allowed():
+        raise RuntimeError(
+            "zkconcurrent can't be used in an isolated subinterpreter, which has no daemon threads: use it in the main "
+            "interpreter, or in a process of its own"
+        )
+
+
+def _starts_threads() -> bool:
+    try:
+        _thread.start_new_thread(_nothing, ())
+    except RuntimeError as error:
+        return "isolated" not in str(error)  # there are other reasons, which are told where a thread is needed
+    return True
+
+
+def _nothing() -> None:
+    pass
