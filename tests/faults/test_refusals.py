@@ -117,6 +117,31 @@ def test_a_release_without_the_right_to_delete(
     lock.release()
 
 
+@pytest.mark.parametrize("kind", [Lock, RLock, read_lock, write_lock, semaphore])
+def test_a_create_that_is_refused(
+    kind: Kind, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Fault 53: it made no node, so none is looked for, which may be refused too, again and again."""
+    client = connect(proxy.hosts, timeout=6)
+    lock = kind(client, zk_path)
+    with lock:
+        pass
+    queue = f"{zk_path}/locks" if kind is semaphore else zk_path
+    before, _ = zk.get_acls(queue)
+    zk.set_acls(queue, [make_acl("world", "anyone", write=True, delete=True, admin=True)])
+    try:
+        with proxy.counting() as count, pytest.raises(RefusedError, match="NoAuth"):
+            lock.acquire()
+        assert not Session.of(client).registry.deletes
+        assert count.requests["create2"] == 1
+        assert not count.requests["sync"]
+        assert "not deleted" not in caplog.text
+    finally:
+        zk.set_acls(queue, before)
+    with lock:
+        pass
+
+
 def outcome_of(function: Callable[[], object]) -> object:
     """Run a function in a thread of its own; return its result, or its error."""
     outcome: list[object] = []
