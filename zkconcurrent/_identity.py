@@ -13,14 +13,15 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
-_BITS = 64  # of what `get_ident` returns
+_FIRST = 1 << 50  # above what `get_ident` returns, and small: it is looked up with each acquire
 
 
 class _Life:
     """Goes when its thread ends."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, ident: int) -> None:
         self.number = number
+        self.ident = ident
 
 
 def identity(handler: str = "") -> Callable[[], int]:
@@ -53,20 +54,21 @@ class _Number:
             return self
         mine = owner.__dict__
         # Each step is done once, also if a signal handler or a finalizer asks in between.
-        life = mine.setdefault("life", _Life(next(_numbers) << _BITS | self._get_ident()))
+        life = mine.setdefault("life", _Life(next(_numbers), self._get_ident()))
         _living[life.number] = life
         return mine.setdefault("number", life.number)
 
 
 def ident(owner: int) -> int:
-    """Return the owner's `get_ident()`, as logs and the repr of `threading` name it."""
-    return owner & ((1 << _BITS) - 1)
+    """Return the owner's `get_ident()`, as logs and the repr of `threading` name it; 0 of one that has ended."""
+    life = _living.get(owner)
+    return owner if owner < _FIRST else 0 if life is None else life.ident
 
 
 def ended(owner: int) -> bool:
     """Return whether the owner has ended, so that it settles nothing any more."""
-    return owner >> _BITS > 0 and owner not in _living
+    return owner >= _FIRST and owner not in _living
 
 
-_numbers = itertools.count(1)
+_numbers = itertools.count(_FIRST)
 _living: weakref.WeakValueDictionary[int, _Life] = weakref.WeakValueDictionary()

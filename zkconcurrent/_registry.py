@@ -38,13 +38,18 @@ def _nothing() -> None:
     """Wake nobody."""
 
 
+_OVER = Lease(0)  # as no session began it
+
+
 class Ticket:
     """One contender: a node with a name of its own, in one session.
 
     Attributes:
         path: the queue.
         prefix: how the node's name begins; unique, so that it is found again after a lost answer.
+        state: where it is in its life.
         lease: the lease of the session that the node lives and dies with.
+        live: that lease while it is held; else one that is over. The one look that a thread takes at its hold.
         session: that session.
         name: the node's name, once it is known.
         token: the node's creation zxid, the fencing token, once it is known.
@@ -60,11 +65,13 @@ class Ticket:
     """
 
     __slots__ = (
+        "_state",
         "awaits",
         "deletes",
         "handed",
         "late",
         "lease",
+        "live",
         "name",
         "path",
         "prefix",
@@ -72,7 +79,6 @@ class Ticket:
         "refusal",
         "sent",
         "session",
-        "state",
         "stirred",
         "token",
         "unreadable",
@@ -100,6 +106,16 @@ class Ticket:
 
     def __repr__(self) -> str:
         return f"<{self.state.value} ticket {self.node}>"
+
+    @property
+    def state(self) -> State:
+        """Where it is in its life."""
+        return self._state
+
+    @state.setter
+    def state(self, state: State) -> None:
+        self._state = state
+        self.live = self.lease if state is State.HELD else _OVER
 
     @property
     def node(self) -> str:

@@ -6,10 +6,7 @@ from ._base import LockFace
 from ._face import check_timeout
 from ._identity import ident
 from ._place import Hold
-from ._registry import State
 from ._rules import MUTEX
-
-_HELD = State.HELD  # an enum's members are slow to come by
 
 
 class RLock(LockFace):
@@ -47,12 +44,7 @@ class RLock(LockFace):
         """Acquire the lock, once more if this thread holds it; arguments and errors as `Lock.acquire`."""
         # What is done most often goes without a lock, and without a call: a look at the clock says that the hold lives.
         hold = self._holds.get(self._identity())
-        if (
-            hold is not None
-            and timeout == -1
-            and hold.ticket.state is _HELD
-            and self._session.time() < hold.ticket.lease.end
-        ):
+        if hold is not None and timeout == -1 and self._session.time() < hold.ticket.live.end:
             hold.depth += 1
             return True
         hold = self._own()
@@ -73,10 +65,7 @@ class RLock(LockFace):
         """
         hold = self._holds.get(self._identity())
         if (  # as in `acquire`
-            hold is not None
-            and hold.depth > 1
-            and hold.ticket.state is _HELD
-            and self._session.time() < hold.ticket.lease.end
+            hold is not None and hold.depth > 1 and self._session.time() < hold.ticket.live.end
         ):
             hold.depth -= 1
             return

@@ -211,8 +211,15 @@ class Session:
         A thread that keeps the lock may be suspended, with a signal handler on top of it that waits for us: then all
         that wait are woken, and do what was posted themselves, of which one is that very thread.
         """
-        self.posted.append(act)
         lock = self.lock
+        if not self.posted and lock.acquire(False):  # most of the time
+            try:
+                if not self.posted:
+                    self._do(act)
+                    return
+            finally:
+                lock.release()
+        self.posted.append(act)
         while self.posted:
             if not lock.acquire(True, POSTS_PATIENCE):
                 self._wake.set()
@@ -229,6 +236,12 @@ class Session:
             with self.lock:
                 self._do_posted()
 
+    def _do(self, act: Callable[[], None]) -> None:
+        try:
+            act()
+        except Exception as error:
+            self.say("what kazoo's thread had to say was not done: %r", error)
+
     def _do_posted(self) -> None:
         posted, doing = self.posted, self._doing
         while posted:
@@ -239,9 +252,7 @@ class Session:
                 return
             doing.append(act)
             try:
-                act()
-            except Exception as error:
-                self.say("what kazoo's thread had to say was not done: %r", error)
+                self._do(act)
             finally:
                 doing.remove(act)
             try:  # noqa: SIM105 - on every answer
