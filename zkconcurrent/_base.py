@@ -16,7 +16,7 @@ from ._face import Face, deadline, entered, who_i_am
 from ._gate import Gate
 from ._kazoo import KazooClient
 from ._ops import Node, Recipe
-from ._place import Hold, Loss, check_given_up, lost_error
+from ._place import Hold, Loss, lost_error
 from ._recipes.queue import acquire, contenders, list_queue, try_acquire
 from ._registry import State, Ticket
 from ._rules import Rule, holders
@@ -165,7 +165,7 @@ class LockFace(Face, ABC):
                 if hold.alive:  # interrupted before anything was done
                     session.discard(ticket)
                 self._place.drop(hold)
-        check_given_up(hold)
+        self._place.check_given_up(hold)
 
     def _check_may_wait(self) -> None:
         """Refuse to wait for a condition where the hold, given up, could not be had again."""

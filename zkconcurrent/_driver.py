@@ -200,20 +200,22 @@ class Driver:
         session = self.session  # all that an answer may keep alive
         link = session.link
         if isinstance(step, Create):
+            before = step.ticket.sent
 
             def made(answer: Callback) -> None:
-                session.made(step.ticket, answer.value, answer.error)
+                session.made(step.ticket, answer.value, answer.error, before)
 
             answer = Callback(made, wake, session.post)
             step.ticket.sent = True
             link.create(step.path, step.data, answer)
         elif isinstance(step, Multi):
             operations = step.operations
+            sent = [isinstance(part, Create) and part.ticket.sent for part in operations]
 
             def done(answer: Callback) -> None:
-                for part, node in zip(operations, answer.value or [None] * len(operations), strict=True):
+                for part, node, before in zip(operations, answer.value or [None] * len(operations), sent, strict=True):
                     if isinstance(part, Create):
-                        session.made(part.ticket, node, answer.error)
+                        session.made(part.ticket, node, answer.error, before)
                     elif isinstance(part, Delete) and part.ticket is not None and answer.error is None:
                         session.gone(part.ticket)
 

@@ -332,9 +332,27 @@ class Place:
 
     def tell_lost(self, ticket: Ticket) -> None:
         """Tell whoever wants to know that the ticket's hold is lost; once, and on no thread of kazoo's."""
+        hold = next((hold for hold in every(self.holds) if hold.ticket is ticket), None)
+        if hold is not None:
+            self._tell(hold)
+
+    def check_given_up(self, hold: Hold) -> None:
+        """Tell of a hold that, as the server answered to its release, was not ours to give up.
+
+        Raises:
+            LockLostError: its node had been deleted by somebody else.
+            RefusedError: we may not delete the node.
+        """
+        refusal = hold.ticket.refusal
+        if isinstance(refusal, NoNode):
+            self._tell(hold)
+            raise lost_error(hold)
+        if refusal is not None:
+            raise refusal
+
+    def _tell(self, hold: Hold) -> None:
         with self.session.lock:
-            hold = next((hold for hold in every(self.holds) if hold.ticket is ticket), None)
-            if hold is None or hold.loss.told:
+            if hold.loss.told:
                 return
             hold.loss.tell()
             if self.gate is not None:
@@ -384,17 +402,3 @@ def lost_error(hold: Hold) -> LockLostError:
         "the hold was lost (its session expired, its lease ran out, or its node was deleted), and others may have "
         f"held since; call release() to acknowledge the loss ({hold.depth} to go), then acquire again",
     )
-
-
-def check_given_up(hold: Hold) -> None:
-    """Tell of a hold that was not ours to give up.
-
-    Raises:
-        LockLostError: its node had been deleted by somebody else.
-        RefusedError: the node may not be deleted by us.
-    """
-    refusal = hold.ticket.refusal
-    if isinstance(refusal, NoNode):
-        raise lost_error(hold)
-    if refusal is not None:
-        raise refusal

@@ -48,7 +48,7 @@ class Ticket:
         session: that session.
         name: the node's name, once it is known.
         token: the node's creation zxid, the fencing token, once it is known.
-        sent: a request that makes its node was sent.
+        sent: a request that makes its node was sent, and may have made it.
         awaits: what is watched, while it is waited for.
         stirred: what was awaited may be gone, or changed: look again.
         handed: the thread of ours that held what was awaited has given it up, so our turn has come.

@@ -14,7 +14,7 @@ from ._face import until, who_i_am
 from ._kazoo import KazooClient
 from ._limits import check_int, most_together
 from ._ops import Sync
-from ._place import Hold, check_given_up, lost_error
+from ._place import Hold, lost_error
 from ._recipes.destroy import Users, destroy, users
 from ._recipes.semaphore import ADDED, Layout, acquire, add, is_locked, look, read
 from ._rules import LEASE, MUTEX
@@ -170,7 +170,7 @@ class Semaphore(LockFace):
             log.debug("released %s", [hold.ticket for hold in holds])
             await_gone(self._session, holds[-1].ticket)  # its delete was sent last
         for hold in holds:
-            check_given_up(hold)
+            self._place.check_given_up(hold)
         if n > len(holds):
             adding = add(self._layout, n - len(holds), str(uuid.uuid4()))
             self._place.known = self._run(adding)

@@ -28,12 +28,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ._deletes import Deletes
-from ._errors import ClientError
+from ._errors import ClientError, RefusedError
 from ._heartbeat import Heartbeat
 from ._interpreter import check_interpreter
 from ._kazoo import KazooClient, KazooState, Link, Made, ZnodeStat, boot_clock, failure
 from ._lease import Lease
-from ._ops import ConnectionLost
+from ._ops import BadVersion, ConnectionLost, NoNode
 from ._paths import ancestors
 from ._registry import Registry, State, Ticket
 from ._wire import at_once
@@ -315,16 +315,28 @@ class Session:
             self.heartbeat.hurry()  # what it was granted on is rather old
         return True
 
-    def made(self, ticket: Ticket, node: tuple[str, ZnodeStat | Made] | None, error: Exception | None) -> None:
-        """Take what became of a create, whether or not its recipe still waits for it; with the lock held."""
+    def made(
+        self, ticket: Ticket, node: tuple[str, ZnodeStat | Made] | None, error: Exception | None, before: bool
+    ) -> None:
+        """Take what became of a create, whether or not its recipe still waits for it; with the lock held.
+
+        Args:
+            ticket: whose node it is.
+            node: its path and stat; None if it was not made, or if that is unknown.
+            error: why not.
+            before: whether another create of the same node was sent before.
+        """
+        failed = None if error is None else failure(error, ticket.path)
         if node is not None:
             path, stat = node
             ticket.queued_as(path.rpartition("/")[2], stat.czxid)
             slipped_into = stat.ephemeralOwner
-        elif error is not None and isinstance(failure(error, ticket.path), ConnectionLost):
+        elif isinstance(failed, ConnectionLost):
             slipped_into = self.registry.session  # if at all
             self.heartbeat.doubt(ticket.path)
         else:
+            if isinstance(failed, NoNode | BadVersion | RefusedError):
+                ticket.sent = before  # it was answered that there is none
             return
         if slipped_into != ticket.session:
             self.registry.slipped(ticket, slipped_into)

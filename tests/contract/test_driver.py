@@ -13,6 +13,7 @@ from tests.contract.bench import Bench, Real, ask, wait
 from zkconcurrent import _driver
 from zkconcurrent._driver import Driver
 from zkconcurrent._errors import ClientError
+from zkconcurrent._lease import NEVER
 from zkconcurrent._ops import (
     BadVersion,
     Begin,
@@ -33,6 +34,7 @@ from zkconcurrent._ops import (
     Multi,
     NoNode,
     NotEmpty,
+    Prove,
     SessionExpired,
     Set,
     Sync,
@@ -84,14 +86,21 @@ def test_answers_of_operations_yielded_together(bench: Bench, path: str) -> None
 
 
 def test_a_grant_needs_a_running_lease(bench: Bench, path: str) -> None:
-    """Before any write was answered there is no lease; a sync renews it; a session that is over has none."""
+    """Before any write was answered there is no lease; a sync proves none; once one is proved, there is a hold."""
 
     def recipe(session: Any) -> Steps:
+        yield MakeContainer(path)
         ticket = yield Begin(path)
-        with session.lock:  # no heartbeat renews it in between
-            session.registry.lease.end = 0.0
+        yield Create(ticket, ROLE, b"")
+        lease = ticket.lease
+        with session.lock:  # no heartbeat is sent meanwhile
+            lease.heard = lease.end = NEVER
             assert not (yield Grant(ticket))
-        yield Sync(path, ticket)
+            yield Sync(path, ticket)
+            assert not (yield Grant(ticket))
+        assert ticket.state is State.QUEUED
+        yield Prove(ticket)
+        assert lease.believed(session.clock())
         assert (yield Grant(ticket))
         assert ticket.state is State.HELD
         yield Discard(ticket)
@@ -409,19 +418,19 @@ def test_a_thread_that_looks_before_its_node_is_known(
     def recipe(session: Any) -> Steps:
         yield MakeContainer(path)
         ticket = yield Begin(path)
-        made, known = session.made, []
+        post, known = session.post, list[str]()
 
         def has_looked() -> bool:
             session.unpark()
             return len(parked) > 1 or bool(known)
 
-        def slowly(*answer: Any) -> None:
+        def slowly(act: Callable[[], None]) -> None:
             if isinstance(bench, Real):  # in the simulation nobody looks meanwhile
                 parked.clear()
                 wait(session, has_looked)
-            made(*answer)
+            post(act)
 
-        session.made = slowly
+        session.post = slowly
         create = Create(ticket, ROLE, b"")
         yield Multi(ticket, (create,)) if whole else create
         known.append(ticket.name)
@@ -476,8 +485,9 @@ def test_a_hold_whose_node_is_missing_is_lost(bench: Bench, path: str) -> None:
     """A recipe that finds the node of a hold missing says so, and the hold is lost; what is given up is not."""
 
     def recipe() -> Steps:
+        yield MakeContainer(path)
         held, over = (yield Begin(path)), (yield Begin(path))
-        yield Sync(path, held)
+        yield Create(held, ROLE, b"")
         assert (yield Grant(held))
         yield Discard(over)
         yield Missing(over)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import uuid
 from contextlib import nullcontext
 from typing import Any
@@ -144,21 +145,77 @@ def test_watches_are_dropped_with_the_connection(bench: Bench, path: str) -> Non
     bench.run(test)
 
 
-def test_a_sessions_ephemerals(bench: Bench, path: str) -> None:
-    """A session's nodes are listed, of no other session, and none once it has expired."""
+def test_a_check_of_nodes(bench: Bench, path: str) -> None:
+    """It tells the first node that is missing; all before it are there, of those behind it nothing is said."""
 
     def test() -> None:
-        session, other = bench.session(), bench.session()
+        session = bench.session()
         container(session, path)
-        (mine, _), (too, _) = ask(session, ("create", f"{path}/a-", b""), ("create", f"{path}/b-", b""))
-        ask(other, ("create", f"{path}/c-", b""))
-        (nodes,) = ask(session, ("ephemerals",))
-        assert sorted(nodes) == sorted([mine, too])
-        assert session.link.own(nodes) == [node.removeprefix("/root") for node in nodes]
-        bench.expire(session)
-        nodes, names = ask(session, ("ephemerals",), ("children", path))
-        assert nodes == []
-        assert [name[:2] for name in names] == ["c-"]
+        made = ask(session, *[("create", f"{path}/{role}-", b"") for role in "abc"])
+        one, two, three = [name.removeprefix("/root") for name, _ in made]
+        assert ask(session, ("check", [one, two, three]), ("check", [path])) == [[True] * 3, [True]]
+        assert ask(session, ("check_root",)) == [[True]]
+        ask(session, ("delete", two), ("delete", three))
+        (results,) = ask(session, ("check", [one, two, three]))
+        first, missing, unknown = results
+        assert isinstance(missing, kazoo_errors.NoNodeError)
+        for each in (first, unknown):
+            assert isinstance(each, kazoo_errors.RolledBackError | kazoo_errors.RuntimeInconsistency)
+
+    bench.run(test)
+
+
+def test_what_the_lease_is_told(bench: Bench, path: str) -> None:
+    """Of each write that succeeded and of each `sync`, that it is no write; of no failure, and of no read."""
+
+    def test() -> None:
+        session = bench.session()
+        lease, told = session.link.lease, list[tuple[float, float, bool]]()
+        assert lease is session.registry.lease
+        answered = lease.answered
+
+        def noted(sent: float, at: float, *, write: bool) -> None:
+            told.append((sent, at, write))
+            answered(sent, at, write=write)
+
+        lease.answered = noted  # type: ignore[method-assign]
+        container(session, path)
+        container(session, f"{path}/queue")
+        assert [write for *_, write in told].count(True) == 2
+        ticket = Ticket(f"{path}/queue", "one-", lease)
+        succeed = [
+            ("create", f"{path}/x-", b""),
+            ("make", f"{path}/state", b""),
+            ("set", f"{path}/state", b"new", 0),
+            ("check", [path, f"{path}/state"]),
+            ("multi", (Check(path), Create(ticket, "x-", b""))),
+            ("delete", f"{path}/state"),
+            ("check_root",),
+        ]
+        fail = [
+            ("create", f"{path}/none/x-", b""),
+            ("make_container", path),
+            ("make", path, b""),
+            ("set", path, b"", 7),
+            ("check", [path, f"{path}/none"]),
+            ("multi", (Check(path), Delete(f"{path}/none"))),
+            ("delete", path),
+        ]
+        read = [("get", path), ("children", path), ("get", f"{path}/none")]
+        for requests, writes in (succeed, 1), (fail, 0), (read, 0):
+            for each in requests:
+                told.clear()
+                began = session.clock()
+                (answer,) = ask(session, each)
+                assert isinstance(answer, Exception) is (
+                    (requests is fail and each[0] != "check") or each[-1] == f"{path}/none"
+                )
+                mine = [(sent, at) for sent, at, write in told if write]
+                assert len(mine) == writes, each
+                assert all(began <= sent <= at <= session.clock() for sent, at in mine)
+        told.clear()
+        ask(session, ("sync", path))
+        assert {write for *_, write in told} == {False}
 
     bench.run(test)
 
@@ -178,19 +235,29 @@ def test_an_expiry_begins_a_new_session(bench: Bench, path: str) -> None:
     bench.run(test)
 
 
+def anew(bench: Bench, session: Session) -> float:
+    """Return the session timeout as it is negotiated on the next connection."""
+    lease = session.link.lease
+    assert lease is not None
+    session.timeout, lease.timeout = 0.0, math.inf
+    bench.cut(session)
+    ask(session, ("sync", "/"))  # answered once everybody was told of the new connection
+    assert session.link.lease is session.registry.lease is lease
+    assert session.timeout == lease.timeout
+    return lease.timeout
+
+
 def test_the_negotiated_timeout(bench: Bench) -> None:
-    """The session timeout is read right, at once and after a reconnect. It leans on kazoo's local variables."""
+    """The session timeout is read right, at once and after a reconnect; kazoo's local variables tell it too."""
 
     def test() -> None:
         session = bench.session()
-        assert session.timeout == session.link.timeout() == 6.0
-        session.timeout = 0.0
-        bench.cut(session)
-        ask(session, ("sync", "/"))  # answered once everybody was told of the new connection
-        assert session.timeout == 6.0
+        assert session.timeout == session.registry.lease.timeout == 6.0
+        assert anew(bench, session) == 6.0
         if not isinstance(bench, Simulated):
             session.link.client._session_timeout = 1  # what would be said if nothing was found
-            assert session.link.timeout() == 6.0
+            session.link.wire.handshake = None  # as for a client that was connected before the library saw it
+            assert session.link._negotiated() == 6.0
 
     bench.run(test)
 
@@ -201,11 +268,10 @@ def test_the_clamped_timeout() -> None:
         bench = Real(server)
         try:
             session = bench.session(timeout=30.0)
-            assert session.timeout == session.link.timeout() == 4.0
-            session.timeout = 0.0
-            bench.cut(session)
-            ask(session, ("sync", "/"))  # answered once everybody was told of the new connection
-            assert session.timeout == session.link.timeout() == 4.0
+            assert session.timeout == session.registry.lease.timeout == 4.0
+            assert anew(bench, session) == 4.0
+            session.link.wire.handshake = None
+            assert session.link._negotiated() == 4.0
         finally:
             bench.close()
 
@@ -327,7 +393,7 @@ def test_what_a_multi_can_do(bench: Bench, path: str) -> None:
 
     def test() -> None:
         session = bench.session()
-        ticket = Ticket(path, "one-", session.registry.session or 0)
+        ticket = Ticket(path, "one-", session.registry.lease)
         container(session, path)
         ask(session, ("make", f"{path}/state", b""), ("make", f"{path}/state/x", b""))
         write = Set(f"{path}/state", b"new", 0)

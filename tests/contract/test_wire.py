@@ -23,7 +23,7 @@ from tests.contract.bench import ask
 from tests.faults.test_interrupts import InterruptAt, lines_of
 from zkconcurrent._kazoo import Answer
 from zkconcurrent._session import Session
-from zkconcurrent._wire import LAST_XID, Wire, at_once, wait_for_files
+from zkconcurrent._wire import NUMBERS, Wire, at_once, wait_for_files
 from zkconcurrent.testing import Server
 
 
@@ -74,14 +74,28 @@ class Queued:
 
     def __init__(self, client: KazooClient, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = 0
-        wire = Wire.of(client)
-        send = wire._kazoo_send_request
+        theirs = Wire.of(client)._kazoo
+        send = theirs.send_request
 
         def counted(*timeouts: float) -> None:
             self.count += bool(client._queue)
             send(*timeouts)
 
-        monkeypatch.setattr(wire, "_kazoo_send_request", counted)
+        monkeypatch.setattr(theirs, "send_request", counted)
+
+
+class Submitted:
+    """Notes the requests that kazoo's own thread sends, pings and those of its handshake included."""
+
+    def __init__(self, client: KazooClient, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.types: list[type] = []
+        submit = client._connection._submit
+
+        def noted(request: Any, *arguments: Any) -> None:
+            self.types.append(type(request))
+            submit(request, *arguments)
+
+        monkeypatch.setattr(client._connection, "_submit", noted)
 
 
 def test_a_request_is_sent_by_its_caller(
@@ -91,15 +105,25 @@ def test_a_request_is_sent_by_its_caller(
     with zookeeper.client(timeout=60) as client:  # kazoo, which pings seldom then, does not get between
         client.create(zk_path, b"data")
         wire, queued = Wire.of(client), Queued(client, monkeypatch)
+        answered: list[int] = []
+        read_header = wire._kazoo.read_header
+
+        def noted(timeout: float) -> Any:
+            header = read_header(timeout)
+            answered.append(header[0].xid)
+            return header
+
+        monkeypatch.setattr(wire._kazoo, "read_header", noted)
         for connection in (1, 2):
-            number = wire._xid
+            wire._numbers = itertools.count(1000)
             assert [read(client, zk_path) for _ in range(10)] == [b"data"] * 10
             assert queued.count == connection
-            assert wire._xid == number + 10
-            wire._xid = LAST_XID - 5  # they begin again, and do not end
+            assert answered == list(range(1001, 1011))
+            wire._numbers = itertools.count(NUMBERS - 5)  # they begin again, and do not end
             assert [read(client, zk_path) for _ in range(10)] == [b"data"] * 10
-            assert wire._xid == 5
+            assert answered[10:] == [*range(NUMBERS - 4, NUMBERS + 1), *range(1, 6)]
             cut(client, eventually)
+            answered.clear()
 
 
 @handlers
@@ -181,14 +205,20 @@ def test_not_while_kazoo_sends(zookeeper: Server, zk_path: str) -> None:
         assert read(client, zk_path) == b"data"
 
 
-def test_kazoo_pings_between(zookeeper: Server, zk_path: str, in_thread: InThread) -> None:
-    """Kazoo, which has sent nothing itself for a while, pings while callers send, but for that moment."""
+def test_kazoo_pings_between(
+    zookeeper: Server, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kazoo, which found that nobody had sent for a while, pings while callers send, but for that moment."""
     with zookeeper.client(timeout=6) as client:  # a server that stands still for a second misses no ping
         client.create(zk_path, b"data")
         over, pings, states = threading.Event(), threading.Semaphore(0), list[str]()
         client.add_listener(states.append)
-        wire = Wire.of(client)
-        submit = wire._kazoo_submit
+        wire, connection = Wire.of(client), client._connection
+        send_ping, submit = connection._send_ping, connection._submit
+
+        def wished(*timeouts: float) -> None:
+            wire._sent_lately = False  # callers send from this very moment on
+            send_ping(*timeouts)
 
         def submitted(request: Any, *arguments: Any) -> None:
             if isinstance(request, Ping):
@@ -196,7 +226,8 @@ def test_kazoo_pings_between(zookeeper: Server, zk_path: str, in_thread: InThrea
                 pings.release()
             submit(request, *arguments)
 
-        wire._kazoo_submit = submitted
+        monkeypatch.setattr(connection, "_send_ping", wished)
+        monkeypatch.setattr(connection, "_submit", submitted)
 
         def reads() -> int:
             for turn in itertools.count():
@@ -211,6 +242,32 @@ def test_kazoo_pings_between(zookeeper: Server, zk_path: str, in_thread: InThrea
         over.set()
         assert min(thread.result(20) for thread in threads) > 4  # more than pings
         assert not states
+
+
+def test_no_ping_where_callers_send(
+    zookeeper: Server, zk_path: str, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
+) -> None:
+    """Their requests keep the session as a ping does; once they send no more, kazoo pings again."""
+    with zookeeper.client(timeout=4) as client:
+        client.create(zk_path, b"data")
+        states: list[str] = []
+        client.add_listener(states.append)
+        read(client, zk_path)
+        session, submitted = client.client_id, Submitted(client, monkeypatch)
+        wishes, send_ping = [0], client._connection._send_ping
+
+        def wished(*timeouts: float) -> None:
+            wishes[0] += 1
+            send_ping(*timeouts)
+
+        monkeypatch.setattr(client._connection, "_send_ping", wished)
+        while wishes[0] < 4:  # longer than the session's timeout
+            assert read(client, zk_path) == b"data"
+        assert Ping not in submitted.types
+        eventually(lambda: Ping in submitted.types)
+        assert wishes[0] <= 6  # the first for which nobody had sent since the last
+        assert not states
+        assert client.client_id == session
 
 
 def test_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,22 +292,17 @@ def test_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("lost", [False, True])
-def test_no_room_for_the_rest(lost: bool) -> None:
+def test_no_room_for_the_rest(lost: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is sent as soon as there is room, although nothing else is to be sent; and never on another connection."""
     with Server() as server, server.client(timeout=20) as client:
         client.create("/node")
         read(client, "/node")
-        wire = Wire.of(client)
-        submit, submitted = wire._kazoo_submit, list[type]()
-
-        def noted(request: Any, *arguments: Any) -> None:
-            submitted.append(type(request))
-            submit(request, *arguments)
-
-        wire._kazoo_submit = noted
+        wire, submitted = Wire.of(client), Submitted(client, monkeypatch)
+        turn = wire._turn
+        assert turn is not None
         server.freeze()
         sent: list[Asked] = []
-        while not wire._rest:
+        while not turn.rest:
             sent.append(Asked(client, SetData("/node", b"%d " % len(sent) * 50_000, -1)))
         if lost:
             wire.drop()
@@ -260,10 +312,10 @@ def test_no_room_for_the_rest(lost: bool) -> None:
                 with pytest.raises(ConnectionLoss):
                     each.get()
             assert client.retry(client.exists, "/node")
-            assert submitted.count(Connect) == 1
+            assert submitted.types.count(Connect) == 1
         else:
             assert sent[-1].get().version == len(sent)
-            assert not submitted
+            assert not submitted.types
         assert read(client, "/node")
 
 
@@ -298,13 +350,15 @@ def test_interrupted_and_nobody_asks(zookeeper: Server, zk_path: str, monkeypatc
         client.create(zk_path, b"data")
         read(client, zk_path)
         wire, sock = Wire.of(client), client._connection._socket
+        turn = wire._turn
+        assert turn is not None
 
         class Interrupting:
             def send(self, message: bytes) -> int:
                 sock.send(message)
                 raise KeyboardInterrupt
 
-        monkeypatch.setattr(wire, "_socket", Interrupting())
+        monkeypatch.setattr(turn, "socket", Interrupting())
         asked = threading.Event()
         answer = Answer(asked.set)
         with pytest.raises(KeyboardInterrupt):
@@ -441,15 +495,16 @@ def test_where_it_is_quick(zookeeper: Server) -> None:
     with zookeeper.client() as client:
         Session.of(client)
         wire = Wire.of(client)
-        assert client.handler.select == wire._wait
+        assert client.handler.select == wire._select
         assert Wire.of(client) is wire
         assert client.exists("/zookeeper")
 
     client = KazooClient(handler=Own())
     Wire.of(client)
-    replaced = {"select", "dispatch_callback", "_read", "_submit", "_notify_pending"}
-    for each in (client, client.handler, client._connection):
-        assert vars(each).keys().isdisjoint(replaced)
+    # Not how it waits, reads and calls; only what keeps requests, answers and numbers in step.
+    assert vars(client.handler).keys().isdisjoint({"select", "dispatch_callback"})
+    assert vars(client._connection).keys().isdisjoint({"_read", "_submit", "_write"})
+    assert Wire.of(client)._turn is None
 
 
 def test_two_clients_with_one_handler(zookeeper: Server, zk_path: str, in_thread: InThread) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
@@ -262,16 +262,16 @@ def test_a_heartbeat_that_is_never_answered(
     client = connect(timeout=6)
     lock = Lock(client, zk_path)
     link = lock._session.link
-    ephemerals = link.ephemerals
+    check = link.check
     asked: list[Answer] = []
     states: list[str] = []
 
-    def swallowed_once(answer: Answer) -> None:
+    def swallowed_once(paths: Sequence[str], answer: Answer) -> None:
         asked.append(answer)
         if len(asked) > 1:
-            ephemerals(answer)
+            check(paths, answer)
 
-    link.ephemerals = swallowed_once
+    link.check = swallowed_once
     client.add_listener(states.append)
     with Lock(zk, zk_path), traffic(client):
         waiting = in_thread(take_turn, lock)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
-from kazoo.exceptions import UnimplementedError
 from kazoo.security import OPEN_ACL_UNSAFE, make_acl
 
 from tests.conftest import Connect, Eventually, InThread
@@ -17,7 +17,10 @@ from tests.integration.test_locks import queued
 from tests.kinds import Kind, every
 from tests.tools.proxy import Proxy
 from zkconcurrent import ClientError, Lock, LockLostError, RefusedError, RLock
+from zkconcurrent._lease import Lease
 from zkconcurrent.testing import Server
+
+Opened = Callable[[Lease | None], None]
 
 
 def test_stopped_while_there_is_no_session(zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
@@ -61,7 +64,12 @@ def test_a_try_right_after_the_start(zookeeper: Server, zk_path: str) -> None:
         session = lock._session
         opened = session._opened
         gate = threading.Event()
-        session._opened = lambda gate=gate, opened=opened: (gate.wait(0.02), opened())  # type: ignore[method-assign]
+
+        def late(lease: Lease | None, gate: threading.Event = gate, opened: Opened = opened) -> None:
+            gate.wait(0.02)
+            opened(lease)
+
+        session._opened = late  # type: ignore[method-assign]
         client.start()
         try:
             assert lock.acquire(blocking=False)
@@ -125,27 +133,21 @@ def test_no_rights_above(zk: KazooClient, connect: Connect, zk_path: str) -> Non
 
 
 @every
-def test_a_server_that_cannot_list_ephemerals(
-    kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+def test_a_node_that_may_not_be_read(
+    kind: Kind, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
 ) -> None:
-    """Fault 20: on a server before 3.6 each node is asked for by itself, and the question is not put again."""
-    client = connect(timeout=4)
-    lock = kind(client, zk_path)
-    asked: list[object] = []
-
-    def ephemerals(answer: object) -> None:
-        asked.append(answer)
-        answer.set_exception(UnimplementedError())  # type: ignore[attr-defined]
-
-    monkeypatch.setattr(lock._session.link, "ephemerals", ephemerals)
+    """Fault 53: the holder's own node can't be read: its lease is proved by another, asked from then on."""
+    lock = kind(connect(proxy.hosts, timeout=4), zk_path)
     lock.acquire()
-    lost = lock.lost
-    eventually(lambda: asked)
-    assert not lost.wait(4)
-    assert len(asked) == 1
     (name,) = zk.get_children(zk_path)
-    zk.delete(f"{zk_path}/{name}")
-    assert lost.wait(20)
-    with pytest.raises(LockLostError):
-        lock.release()
+    node = f"{zk_path}/{name}"
+    zk.set_acls(node, [make_acl("world", "anyone", write=True, create=True, delete=True, admin=True)])
+    with proxy.counting() as count:
+        eventually(lambda: [each for each in count.trace if each.heartbeat and each.path == "/"])
+        assert not lock.lost.wait(5)  # longer than a lease lasts that nothing proves
+    checks = [each.path for each in count.trace if each.heartbeat and each.kind == "request" and each.name == "multi"]
+    assert checks.count("/") >= 5
+    assert checks.count(node) <= 2
+    assert not {*checks} - {"/", node}
+    lock.release()
     eventually(queued(zk, zk_path, 0))

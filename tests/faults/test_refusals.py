@@ -117,19 +117,33 @@ def test_a_release_without_the_right_to_delete(
     lock.release()
 
 
-LARGE = 1_100_000  # above a server's jute.maxbuffer, which is 1 MiB unless it is told otherwise
+@pytest.mark.parametrize("kind", [Lock, RLock, read_lock, write_lock, semaphore])
+def test_a_create_that_is_refused(
+    kind: Kind, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Fault 53: it made no node, so none is looked for, which may be refused too, again and again."""
+    client = connect(proxy.hosts, timeout=6)
+    lock = kind(client, zk_path)
+    with lock:
+        pass
+    queue = f"{zk_path}/locks" if kind is semaphore else zk_path
+    before, _ = zk.get_acls(queue)
+    zk.set_acls(queue, [make_acl("world", "anyone", write=True, delete=True, admin=True)])
+    try:
+        with proxy.counting() as count, pytest.raises(RefusedError, match="NoAuth"):
+            lock.acquire()
+        assert not Session.of(client).registry.deletes
+        assert count.requests["create2"] == 1
+        assert not count.requests["sync"]
+        assert "not deleted" not in caplog.text
+    finally:
+        zk.set_acls(queue, before)
+    with lock:
+        pass
 
 
-def largest_request(client: KazooClient, size: int | None = None) -> int:
-    """Return how many bytes a request of the client may have; set it, if a size is given."""
-    link = Session.of(client).link
-    if size is not None:
-        link.max_request = size
-    return link.max_request
-
-
-def named(name: str, function: Callable[[], object]) -> BaseException | object:
-    """Run a function in a thread of that name, of which its nodes tell; return its result, or its error."""
+def outcome_of(function: Callable[[], object]) -> object:
+    """Run a function in a thread of its own; return its result, or its error."""
     outcome: list[object] = []
 
     def run() -> None:
@@ -138,36 +152,61 @@ def named(name: str, function: Callable[[], object]) -> BaseException | object:
         except BaseException as error:
             outcome.append(error)
 
-    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread = threading.Thread(target=run, daemon=True)
     thread.start()
     thread.join(60)
     assert outcome, "it hangs"
     return outcome[0]
 
 
-@pytest.mark.parametrize("size", [LARGE, 2000], ids=["the default", "a smaller one"])
+def largest_request(client: KazooClient) -> int:
+    """Return how many bytes a request of the client may have."""
+    return Session.of(client).link.wire.max_request
+
+
+@pytest.mark.parametrize("size", [None, 1500], ids=["the default", "a smaller one"])
 @pytest.mark.parametrize("kind", [Lock, RLock, read_lock, write_lock, semaphore])
-def test_a_request_larger_than_the_server_takes(kind: Kind, size: int, connect: Connect, zk_path: str) -> None:
+def test_a_request_larger_than_the_server_takes(kind: Kind, size: int | None, connect: Connect, zk_path: str) -> None:
     """Fault 50: it is refused before it is sent, and costs the client neither its connection nor other holds."""
     client = connect(timeout=6)
     states: list[str] = []
     client.add_listener(states.append)
-    if size != LARGE:
-        largest_request(client, size - 500)
+    if size is not None:
+        client.max_request = size
     with Lock(client, f"{zk_path}/held") as held:
         assert held
+        assert largest_request(client) == size or (size is None and largest_request(client) >= 1_000_000)
         lock = kind(client, f"{zk_path}/large")
+        rights = make_acl("digest", "somebody:" + "x" * 20, all=True)
+        client.default_acl = [rights] * (largest_request(client) // 40)  # each has more bytes than that
         began = time.monotonic()
-        refused = named("x" * size, lambda: lock.acquire(timeout=15))
+        refused = outcome_of(lambda: lock.acquire(timeout=15))
         assert isinstance(refused, RefusedError), refused
         assert time.monotonic() - began < 10
-        assert str(size - 500 if size != LARGE else largest_request(client)) in str(refused)
+        assert f"{largest_request(client):,}" in str(refused)
         assert f"{zk_path}/large" in str(refused)
         assert not states
-        assert named("small", lambda: lock.acquire(timeout=15) and (lock.release() or True)) is True
+        client.default_acl = None
+        assert outcome_of(lambda: lock.acquire(timeout=15) and (lock.release() or True)) is True
         assert not states
 
 
 def test_the_largest_request() -> None:
     """Fault 50: by default it is what every server takes that was not told otherwise, and not much less."""
     assert 1_000_000 <= largest_request(KazooClient()) <= 0xFFFFF
+
+
+def test_a_thread_s_name_is_cut_off(connect: Connect, zk: KazooClient, zk_path: str) -> None:
+    """Fault 50: what a program calls its threads is no part of how large its requests are."""
+    lock, outcome = Lock(connect(), zk_path), list[object]()
+
+    def run() -> None:
+        with lock:
+            outcome.extend(zk.get(f"{zk_path}/{name}")[0] for name in zk.get_children(zk_path))
+
+    thread = threading.Thread(target=run, name="x" * 1_100_000)
+    thread.start()
+    thread.join(60)
+    (data,) = outcome
+    assert b'"thread": "xxx' in data  # type: ignore[operator]
+    assert len(data) < 1000  # type: ignore[arg-type]

@@ -18,9 +18,8 @@ from tests.conftest import Connect, Eventually, InThread
 from tests.integration.test_locks import queued
 from tests.integration.test_losses import expire, operate, run_out
 from tests.kinds import AnyLock, read_lock, write_lock
-from zkconcurrent import ClientError, Condition, Lock, LockLostError, ReadWriteLock, RLock, _base, _condition
+from zkconcurrent import ClientError, Condition, Lock, LockLostError, ReadWriteLock, RLock, _condition
 from zkconcurrent._registry import Ticket
-from zkconcurrent._session import Session
 from zkconcurrent.testing import Server
 
 every = pytest.mark.parametrize("kind", [Lock, RLock, write_lock])
@@ -375,16 +374,16 @@ def test_two_releases_of_one_hold(
     """Of two threads that release one Lock in the same instant, one is told that it is not locked."""
     lock = Lock(zk, zk_path)
     begun, go_on = threading.Event(), threading.Event()
-    give_up = _base.release
+    discard = lock._session.discard
 
-    def slowly(session: Session, ticket: Ticket) -> None:
+    def slowly(ticket: Ticket) -> bool:
         if not begun.is_set():
             begun.set()
             assert go_on.wait(20)
-        give_up(session, ticket)
+        return discard(ticket)
 
-    monkeypatch.setattr(_base, "release", slowly)
     lock.acquire()
+    monkeypatch.setattr(lock._session, "discard", slowly)
     first = in_thread(lock.release)
     assert begun.wait(10)
     with pytest.raises(RuntimeError, match="release unlocked lock"):

@@ -418,12 +418,13 @@ def test_the_holders_node_was_deleted_and_another_holds(
     with pytest.raises(LockLostError), lock if leave == "with" else nullcontext():
         if leave == "release":
             lock.acquire()
-        token = lock.fencing_token
+        token, lost = lock.fencing_token, lock.lost
         deleted(zk, lock)
         assert other.acquire(timeout=20)
         assert other.fencing_token > token
         if leave == "release":
             lock.release()
+    assert lost.is_set()
     assert "locked" in repr(other) or "value=0" in repr(other)
     assert not lock.acquire(blocking=False)  # settled: it may try again, and the other holds
     other.release()

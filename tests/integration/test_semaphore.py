@@ -18,6 +18,7 @@ from tests.integration.test_locks import NODE, queued
 from tests.integration.test_losses import expire, run_out
 from tests.tools.proxy import Proxy
 from zkconcurrent import BoundedSemaphore, ForeignNodeError, Lock, LockLostError, Semaphore
+from zkconcurrent._lease import Lease
 from zkconcurrent._limits import most_together
 from zkconcurrent._ops import StartAgain
 from zkconcurrent._paths import LONGEST
@@ -681,12 +682,13 @@ def test_garbage_collected_while_held(zk: KazooClient, zk_path: str, eventually:
 
 def test_a_lease_that_runs_out_among_several() -> None:
     """Permits of which one was lost before the last was granted are not taken: all or none."""
-    ticket, queue = Ticket("/s/locks", "_c_1-", 7), iter(range(2, 9))
+    session, queue = Lease(7), iter(range(2, 9))
+    ticket = Ticket("/s/locks", "_c_1-", session)
     ticket.queued_as("_c_1-lock-0", 1)
     leases: list[Ticket] = []
     recipe = take(ticket, leases, Layout("/s", 2), 2, b"{}")
     answers: Iterator[object] = iter(
-        [Ticket("/s/leases", f"_c_{next(queue)}-", 7), Ticket("/s/leases", f"_c_{next(queue)}-", 7), None, True, True]
+        [*(Ticket("/s/leases", f"_c_{next(queue)}-", session) for _ in range(2)), None, True, True]
     )
     next(recipe)
     with pytest.raises(StartAgain):

@@ -104,7 +104,6 @@ def attack(log: Log, client: KazooClient, process: str) -> None:
         ("a path of 1,000,000 levels", lambda: Lock(client, path + "/x" * (HUGE // 2)).acquire(timeout=3)),
         ("6,000 permits", lambda: Semaphore(client, f"{path}-6000", 10_000).acquire(timeout=3, permits=6_000)),
         ("permits that are no number", lambda: Semaphore(client, f"{path}-float", 2.0)),  # type: ignore[arg-type]
-        ("parties that are true", lambda: Barrier(client, f"{path}-true", True)),
         ("parties that are a fraction", lambda: Barrier(client, f"{path}-fraction", 1.5)),  # type: ignore[arg-type]
         ("a count that is no number", lambda: CountDownLatch(client, f"{path}-nan", float("nan"))),  # type: ignore[arg-type]
         ("a path that leaves itself", lambda: Lock(client, f"{path}/../other")),
