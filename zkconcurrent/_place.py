@@ -215,15 +215,18 @@ class Place:
             frame = frame.f_back
         while frame is not None and _is_ours(frame):
             frame = frame.f_back  # this is where our own call began
-        sent = False
+        calls_out, sent = True, False
         while frame is not None:
-            if not _is_ours(frame):
-                sent = False
+            known = frame.f_locals if _is_ours(frame) else {}
+            if not known:
+                calls_out, sent = True, False
+            elif calls_out and frame.f_code.co_name in _CALL_OUT and "driver" not in known:
+                pass  # not interrupted: it has called a subclass's method, from which we are called
             else:
-                known = frame.f_locals
+                calls_out = False
                 one = known.get("self")
                 if frame.f_code.co_name == "_outwait" and "ticket" not in known:  # a condition that gives up its lock
-                    one = one._lock  # type: ignore[union-attr]
+                    one = getattr(one, "_lock", None)
                 sent = sent or "deleting" in known
                 if getattr(one, "_place", None) is self and not sent:
                     raise ClientError(
@@ -368,6 +371,10 @@ class Place:
         """Forget all holds, in a forked child: they are the parent's."""
         for holds in self.holds.values():
             holds.clear()
+
+
+# Methods that call others which a subclass may have overridden.
+_CALL_OUT = ("__enter__", "__exit__", "acquire")
 
 
 def _is_ours(frame: FrameType) -> bool:

@@ -77,10 +77,7 @@ def test_what_is_said(url: str, said: dict[str, Any]) -> None:
         ("zk://a/%zz", "URL's path must have no '%'"),
         ("zk://a/%ff", "URL's path must have no '%'"),
         ("zk://a#b", "begins with '#'"),
-        (
-            "zk://a?tiemout=1",
-            "an unknown option, like 'timeout'; there are timeout, tick, start_timeout, sasl, acl, ca",
-        ),
+        ("zk://a?tiemout=1", "an unknown option, like 'timeout'; there are timeout, tick, start_timeout, sasl, acl"),
         ("zk://a?what=1", "an unknown option; there are"),
         ("zk://a?acl=mine", "option 'acl' must be creator or open"),
         ("zk://a?acl=creator", "acl=creator needs credentials"),
