@@ -342,6 +342,8 @@ class Driver:
 
     def _prove(self, ticket: Ticket) -> None:
         session = self.session
+        # On an old connection no request is old enough yet to be of use; what is ours to take is not refused for that.
+        self._answered_by = max(self._answered_by, session.now() + ticket.lease.gap + session.timeout / 3)
         try:
             ticket.proving = True
             session.wake_keeper()

@@ -87,6 +87,29 @@ def test_an_idle_holder(tick: float | None, most: float, proxy: Proxy, zk_path: 
         assert sent.total() <= most * 2 * timeout, f"{sent.total() / 2 / timeout:.2f} requests a second: {dict(sent)}"
 
 
+def test_what_is_sent_besides(connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually) -> None:
+    """One probe for containers in a client's life; a write, and nothing else, for each heartbeat of what is held."""
+    with proxy.counting() as first:
+        client = connect(proxy.hosts, timeout=4)
+        lock = Lock(client, zk_path)
+        lock.acquire()
+        eventually(lambda: first.heartbeats >= 2)
+    probes = [each for each in first.trace if each.kind == "request" and each.path == "/zookeeper"]
+    assert [each.name for each in probes] == ["createContainer"]
+    # Ahead of everything else: a server that hangs up at it takes nothing with it.
+    assert probes[0] is next(each for each in first.trace if each.kind == "request" and each.name != "connect")
+    with proxy.counting() as second:
+        proxy.cut()
+        eventually(lambda: second.heartbeats >= 12)  # longer than the session's timeout
+    heartbeats = [each for each in second.trace if each.kind == "request" and each.heartbeat]
+    owner = lock.owner()
+    assert owner is not None
+    assert {(each.name, each.path) for each in heartbeats} == {("multi", owner.node)}
+    assert second.requests == {"connect": 1}
+    assert not second.pings  # kazoo has them left out while ours flow
+    lock.release()
+
+
 @reentrant
 def test_reentrant(kind: Kind, counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
     """To acquire again, and to release that, sends nothing."""

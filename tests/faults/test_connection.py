@@ -18,7 +18,8 @@ from tests.integration.test_semaphore import out, waiting
 from tests.kinds import Kind, every
 from tests.tools.proxy import Proxy
 from zkconcurrent import Lock, LockLostError, ReadWriteLock, Semaphore
-from zkconcurrent._kazoo import Answer
+from zkconcurrent._kazoo import Answer, Link
+from zkconcurrent._lease import NEVER
 from zkconcurrent.testing import Server
 
 FAST = {"connection_retry": {"max_tries": -1, "delay": 0.05, "max_delay": 0.2}}
@@ -253,6 +254,20 @@ def test_a_slow_link_under_steady_traffic(
             proxy.resume()
         assert not states
     waiting.result(20)
+
+
+@pytest.mark.parametrize("timeout", [None, 0.05], ids=["a try", "a moment"])
+def test_the_first_acquire_on_an_old_connection(
+    timeout: float | None, connect: Connect, proxy: Proxy, zk_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 51: what is free is had, however slow the link: the proof of the first lease takes the time it takes."""
+    monkeypatch.setattr(Link, "_connected_since", lambda _: NEVER)  # so long ago that it proves nothing
+    client = connect(hosts=proxy.hosts, timeout=4, **FAST)
+    proxy.delay(0.075)
+    lock = Lock(client, zk_path)
+    assert lock.acquire(blocking=False) if timeout is None else lock.acquire(timeout=timeout)
+    assert lock._session.registry.lease.heard > lock._session.registry.lease._connected
+    lock.release()
 
 
 def test_a_heartbeat_that_is_never_answered(

@@ -110,7 +110,8 @@ def test_a_release_without_the_right_to_delete(
                 lock.release()
         assert count.requests["delete"] == 1  # it has not waited for another try
         assert zk_path in str(caught.value)
-        assert any("DELETE" in each.getMessage() and zk_path in each.getMessage() for each in caplog.records)
+        # The keeper logs it, which is soon, and not with the session's lock held.
+        eventually(lambda: [each for each in caplog.messages if "DELETE" in each and zk_path in each])
         assert queued(zk, queue, 1)()
     eventually(queued(zk, queue, 0), patience=30)
     assert lock.acquire(timeout=20)
