@@ -354,7 +354,7 @@ def _recorded(run: BarrierRun) -> Iterator[None]:
 def random_meetings(seed: int) -> Schedule:
     """Return the random schedule of a seed."""
     random = Random(seed)
-    threads, deviations = random_schedule(random)
+    threads, deviations, _ = random_schedule(random)
     workers = sum(len(process) for process in threads)
     parties = min(workers, random.choice((1, 2, 2, 3, 3, 4)))
     acts = random.random() < 0.4

@@ -100,7 +100,7 @@ class LatchRun(CallRun):
 def random_steps(seed: int) -> Schedule:
     """Return the random schedule of a seed."""
     random = Random(seed)
-    threads, deviations = random_schedule(random)
+    threads, deviations, _ = random_schedule(random)
     steps = [[(start, [_step(random) for _ in range(random.randint(1, 4))]) for start, _ in each] for each in threads]
     return Schedule(steps, lagging(random, deviations, NOT_HERE))  # type: ignore[arg-type]
 

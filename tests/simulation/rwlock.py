@@ -93,7 +93,7 @@ class RWRun(Run):
 def random_passes(seed: int) -> Schedule:
     """Return the random schedule of a seed."""
     random = Random(seed)
-    threads, deviations = random_schedule(random)
+    threads, deviations, _ = random_schedule(random)
     passes = [[(start, [_pass(random, visit) for visit in visits]) for start, visits in process] for process in threads]
     return Schedule(passes, [each._replace(kind=NOT_HERE.get(each.kind, each.kind)) for each in deviations])
 

@@ -235,7 +235,7 @@ class SemaphoreRun(Run):
 def random_uses(seed: int) -> Schedule:
     """Return the random schedule of a seed."""
     random = Random(seed)
-    threads, deviations = random_schedule(random)
+    threads, deviations, _ = random_schedule(random)
     uses: list[Any] = [
         [(start, [_use(random, visit, alone=len(process) == 1) for visit in visits]) for start, visits in process]
         for process in threads

@@ -118,7 +118,7 @@ class UnfairRun(Run):
 def random_unfair(seed: int) -> Schedule:
     """Return the random schedule of a seed: many threads, whose stays are often short."""
     random = Random(seed)
-    threads, deviations = random_schedule(random)
+    threads, deviations, _ = random_schedule(random)
     crowded = [
         [(start, [_short(random, visit) for visit in visits]) for start, visits in process * random.randint(1, 2)]
         for process in threads
