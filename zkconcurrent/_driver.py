@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 
 from ._errors import RefusedError
 from ._kazoo import Answer, Callback, failure, kazoo_errors, nobody
+from ._lease import NEVER
 from ._ops import (
     BadVersion,
     Begin,
@@ -342,8 +343,10 @@ class Driver:
 
     def _prove(self, ticket: Ticket) -> None:
         session = self.session
-        # On an old connection no request is old enough yet to be of use; what is ours to take is not refused for that.
-        self._answered_by = max(self._answered_by, session.now() + ticket.lease.gap + session.timeout / 3)
+        if ticket.lease.heard == NEVER:
+            # Of an old connection that we have only begun to use, nothing is known yet; what is ours to take is not
+            # refused for that.
+            self._answered_by = max(self._answered_by, session.now() + ticket.lease.gap + session.timeout / 3)
         try:
             ticket.proving = True
             session.wake_keeper()
