@@ -128,7 +128,7 @@ def kill(run: StruckRun) -> None:
 
 def pause(run: StruckRun) -> None:
     """It gets no turn for a moment."""
-    run.starve(0.1)
+    run.starve(0.08)
 
 
 def delete_node(run: StruckRun) -> bool:
