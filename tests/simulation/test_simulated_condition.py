@@ -76,7 +76,10 @@ MUTANTS = [
     ),
     _mutant("interrupted, it forgets the lock's node", (TAKE_BACK, "session.discard(hold.ticket)", "pass")),
     _mutant("interrupted, it forgets the waiter's node", (TAKE_BACK, "patient.abandon()", "pass")),
-    _mutant("interrupted, it forgets a hold that it has", (TAKE_BACK, "lock._place.put_back(hold)\n        return", "return")),
+    _mutant(
+        "interrupted, it forgets a hold that it has",
+        (TAKE_BACK, "lock._place.put_back(hold)\n        return", "return"),
+    ),
     # Notifying.
     _mutant("a node that is gone already counts", (NOTIFY, "each is True", "each is not None")),
     _mutant("a node that others may have deleted counts", (NOTIFY, "each is True", "each is not False")),
