@@ -274,6 +274,12 @@ MUTANTS = [
         "self._lose(ticket)",
         "pass",
         ("_lease:Lease.ended", "self._ended = True", "pass"),
+        # Any of the three loses them.
+        (
+            "_registry:Registry.expire_lease",
+            "if ticket.state is State.HELD:",
+            "if ticket.state is State.HELD and ticket.lease is self.lease:",
+        ),
     ),
     one(
         "nobody is told of a loss",
