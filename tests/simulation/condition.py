@@ -370,6 +370,11 @@ def random_turns(seed: int) -> Schedule:
         )
         for _ in range(random.randint(1, 12))
     ]
+    if seed % 16 == 15:  # the first in line goes while its notification, which was lost, is on its way again
+        line = [Turn(OF_A_LOCK, False, -1, 1, 0.0, "release", None, waits, None) for waits in (1.0, 20.0)]
+        notifier = Turn(OF_A_LOCK, False, -1, 1, 0.0, "release", None, None, 1)
+        threads = [[(0.0, [line[0]])], [(0.1, [line[1]])], [(0.9, [notifier])]]
+        deviations = [Deviation(random.randint(1, 9), "lose", random.choice((1, 5)), random.randrange(len(LENGTHS)))]
     return Schedule(threads, deviations)
 
 
