@@ -29,7 +29,7 @@ class Call:
     """One call of a thread.
 
     Attributes:
-        begun: how much the log had when it began.
+        begun: how much the log had when it began; or before, when a leader was left alone that has answered it.
         began: when that was.
         wrote: the changes that it made, each as the log has it, and how long the log was then.
         served: its requests that a server has answered, and how much of the log that had applied.
@@ -178,5 +178,7 @@ class CallRun(Run):
         asked = self._asked.get(id(answer))
         if asked is not None:
             asked[1].served.append((answer, wire.server.applied))
+            if wire.server.alone_until > self.world.now:  # it answers with what was so when it was left alone
+                asked[1].begun = min(asked[1].begun, wire.server.applied)
             for change in self.ensemble.log[self._logged :]:
                 self.checks.wrote(asked[1], change)

@@ -14,7 +14,7 @@ from kazoo.protocol.serialization import Create, Delete, Transaction
 
 from tests.simulation.checks import Checks
 from tests.simulation.client import Process
-from tests.simulation.ensemble import Ensemble, Wire
+from tests.simulation.ensemble import Ensemble, Wire, only_checks
 from tests.simulation.run import CHROOT, Run
 from tests.simulation.schedule import LENGTHS, Deviation, Schedule
 from tests.simulation.workload import Section, Visit, Worker
@@ -116,7 +116,7 @@ class CondChecks(Checks):
         trap = self.trap
         if trap is None or trap.applied is not applied or not isinstance(request, trap.kinds):
             return False
-        if isinstance(request, Delete) and "/waiters/" not in request.path:
+        if only_checks(request) or (isinstance(request, Delete) and "/waiters/" not in request.path):
             return False
         self.trap = None
         process = next(each for each in self.processes if each.connection.wire is wire)
@@ -134,10 +134,10 @@ class CondChecks(Checks):
             else:
                 self._gave_up(request.path)
         elif isinstance(request, Transaction) and not any(isinstance(each, Exception) for each in value):
-            node = next(made for made, each in zip(value, request.operations, strict=True) if isinstance(each, Create))
+            made = [node for node, each in zip(value, request.operations, strict=True) if isinstance(each, Create)]
             for each in request.operations:
                 if isinstance(each, Delete):
-                    self._queued(each.path, node)
+                    self._queued(each.path, made[0])
         self._springs(wire, request, applied=True)
 
     def _gave_up(self, lock: str) -> None:

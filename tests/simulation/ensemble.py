@@ -40,6 +40,11 @@ LAST = 2_147_483_647
 LOCAL = (GetData, GetChildren)  # what a server answers by itself
 
 
+def only_checks(request: Any) -> bool:
+    """Whether a request is a multi that changes nothing, as a heartbeat is."""
+    return isinstance(request, Transaction) and all(isinstance(each, CheckVersion) for each in request.operations)
+
+
 class Listing(list[str]):
     """The names of children, with how much of the log the server had applied."""
 

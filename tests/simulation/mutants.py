@@ -193,7 +193,7 @@ MUTANTS = [
         "_driver:Driver._wait_gone",
         "if answer.error is not None:",
         "if False:",
-        ("_driver:Driver._wait_gone", "else:\n            while", "if True:\n            while"),
+        ("_driver:Driver._wait_gone", "elif not ticket.stirred:", "if not ticket.stirred:"),
     ),
     one(
         "the timer starts anew at each wake-up",

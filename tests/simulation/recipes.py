@@ -128,7 +128,7 @@ def kill(run: StruckRun) -> None:
 
 def pause(run: StruckRun) -> None:
     """It gets no turn for a moment."""
-    run.starve(0.1)
+    run.starve(0.08)
 
 
 def delete_node(run: StruckRun) -> bool:
@@ -708,7 +708,8 @@ BARRIERS: tuple[Situation, ...] = (
     Situation("wait as first", "wait", [_comes(0, action=0.5), _comes(0.5, 1.0, action=0.5)]),
     Situation("wait to act", "wait", [_comes(0.5, action=0.5), _comes(0, 0.2, action=0.5)]),
     Situation("wait to act", "wait", [_comes(0.5, action=0.5, fails=True), _comes(0, 0.2, action=0.5)]),
-    # The time is up: nobody comes, the last comes just then, the action is not over.
+    # The others come in time; the time is up: nobody comes, the last comes just then, the action is not over.
+    Situation("timed wait", "wait", [_comes(0.5, timeout=1.0), _comes(0, 0.6)]),
     Situation("timed wait", "wait", [_comes(0.5, timeout=1.0), _comes(0, timeout=3.0)]),
     Situation("timed wait", "wait", [_comes(0.5, timeout=0.5), _comes(0, 1.0)]),
     Situation("timed wait", "wait", [_comes(0, timeout=1), _comes(0.5, 0.6, action=1.0)]),

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from kazoo.protocol.serialization import Create, Transaction
 
 from tests.simulation.checks import Checks
-from tests.simulation.ensemble import Wire
+from tests.simulation.ensemble import Wire, only_checks
 from tests.simulation.run import CHROOT, Run
 from tests.simulation.schedule import LENGTHS, Deviation, Schedule, random_schedule
 from tests.simulation.workload import SLACK, Section, Visit, Worker
@@ -137,7 +137,7 @@ class User(Worker):
 
     def _told(self, sections: list[Section]) -> None:
         self.world.say("is told that permits are lost")
-        if not any(section.ticket.state is State.LOST for section in sections):
+        if not any(map(self._is_lost, sections)):
             raise Violation(f"{sections[0].ticket} is said to be lost, and is not")
 
     def _add(self, semaphore: Semaphore, permits: int) -> None:
@@ -221,7 +221,7 @@ class SemaphoreRun(Run):
 
     def _serve_or_lose(self, wire: Wire) -> None:
         it, request = self._losing, wire.requests[0][1]
-        if it is None or type(request) not in (Transaction, Create):
+        if it is None or type(request) not in (Transaction, Create) or only_checks(request):
             self._serve(wire)
             return
         self._losing = None

@@ -19,7 +19,8 @@ def test_whatever_strikes() -> None:
         trips, failures = trips + len(run.checks.trips), failures + len(run.checks.failed)
         actions += len(run.checks.acted)
     assert struck >= STRIKES | {"strike", "close", "slow"}
-    assert min(trips, failures, actions) > meetings / 3
+    assert min(trips, failures) > meetings
+    assert actions > meetings / 4  # in three of ten schedules a trip has one
 
 
 def _one(name: str, where: str, old: str, new: str) -> Mutant:

@@ -279,9 +279,12 @@ class Worker:
 
     def _check_lost(self, lock: LockFace, section: Section) -> None:
         self.world.say(f"is told that its hold on {lock.path} is lost")
+        if not self._is_lost(section):
+            raise Violation(f"{section.ticket} is said to be lost, and is not")
+
+    def _is_lost(self, section: Section) -> bool:
         ticket = section.ticket
         struck = self.checks.chroot + ticket.node in self.checks.struck
         # The release itself has found that another had deleted the node, or had ended its session.
         taken = struck or self.process.ensemble.sessions[ticket.lease.session].closed
-        if ticket.state is not State.LOST and not (isinstance(ticket.refusal, NoNode) and taken):
-            raise Violation(f"{section.ticket} is said to be lost, and is not")
+        return ticket.state is State.LOST or (isinstance(ticket.refusal, NoNode) and taken)
