@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from tests.simulation.workload import Worker
 from tests.simulation.world import Violation
 from zkconcurrent._barrier import Barrier
 from zkconcurrent._driver import UNANSWERED
+from zkconcurrent._ops import Failure
 from zkconcurrent._recipes import barrier as recipes
 from zkconcurrent._recipes.barrier import Party, State
 from zkconcurrent._registry import Ticket
@@ -73,7 +75,7 @@ class BarrierChecks(Checks):
         passed: of each generation, the indices that were told.
         acted: the generations whose action has begun; `done`: those whose action has ended; `acting`: those of which
             the state said that it begins.
-        breaking: how many are just now aborting, or resetting.
+        breaking: how many are aborting, or resetting, or what they have sent may still be on its way.
     """
 
     def __init__(self, *arguments: Any) -> None:
@@ -204,28 +206,31 @@ class BarrierWorker(Worker):
         elif visit.do == "wait":
             self._wait(barrier, visit)
         else:
-            self.checks.breaking += 1
-            try:
-                self._break(barrier, visit)
-            finally:
-                self.checks.breaking -= self.process.alive
+            self._break(barrier, visit)
 
     def _break(self, barrier: Barrier, visit: Meeting) -> None:
         generation = None if self.checks.state is None else self.checks.state.generation
         began = self.world.now
+        self.checks.breaking += 1
         getattr(barrier, visit.do)()
+        self.checks.breaking -= self.process.alive  # if it was interrupted, what it has sent may be applied still
         self.world.say(f"has done its {visit.do}")
         state = self.checks.state
         assert state is not None
         if visit.do == "abort":
             if self.checks.failed_at < began:  # a reset in between makes it moot
                 self._must_have_been_broken(began)
-        elif generation is not None and state.generation == generation:
+        elif generation is not None and state.generation == generation and self._seen_since(began) == began:
             raise Violation(f"reset() has returned, and it is {state} still")
+
+    def _seen_since(self, began: float) -> float:
+        """Return since when a call may see: a leader that is left alone answers with what was so when it was left."""
+        servers = self.checks.ensemble.servers
+        return min(began, *(server.alone_since for server in servers if server.alone_until > began), math.inf)
 
     def _must_have_been_broken(self, began: float) -> None:
         state = self.checks.state
-        if state is None or not (state.broken or self.checks.broken_until >= began):
+        if state is None or not (state.broken or self.checks.broken_until >= self._seen_since(began)):
             raise Violation(f"it is said to be broken, and it is {state}")
 
     def _wait(self, barrier: Barrier, visit: Meeting) -> None:
@@ -240,6 +245,8 @@ class BarrierWorker(Worker):
         broken = False
         try:
             index = barrier.wait(visit.timeout)
+        except Failure as error:
+            raise Violation(f"{self.name} is told what is the recipe's own business: {error!r}") from None
         except threading.BrokenBarrierError:
             self.world.say("is told that the barrier is broken")
             self._check_broken(began, began + limit)
@@ -255,11 +262,7 @@ class BarrierWorker(Worker):
         if self._ran_since(began) and not outlasts and world.now > began + at_most + SLACK:
             raise Violation(f"wait({limit:g}) took {world.now - began:g} s")
         if broken and visit.mends:
-            checks.breaking += 1
-            try:
-                self._break(barrier, visit._replace(do="reset"))
-            finally:
-                checks.breaking -= self.process.alive
+            self._break(barrier, visit._replace(do="reset"))
 
     def _act(self, visit: Meeting) -> None:
         checks, party = self.checks, self.came[-1]
@@ -298,7 +301,8 @@ class BarrierWorker(Worker):
         in_time = min(deadline, now)
         if not self.came or not self.came[-1].ticket.sent:
             acts = checks.state is not None and checks.state.acting
-            if now < deadline or (self.came and checks.healthy(self, in_time) and not acts):
+            moot = checks.failed_at >= deadline  # its time was up, and a reset came before it could break the barrier
+            if now < deadline or (self.came and checks.healthy(self, in_time) and not acts and not moot):
                 self._must_have_been_broken(began)
             return
         party = self.came[-1]

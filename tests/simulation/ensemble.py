@@ -142,6 +142,7 @@ class Server:
         lags_until: applies nothing by itself before that time.
         cut_off_until: has no word with its leader before that time.
         alone_until: leads nobody before that time, and does not know.
+        alone_since: when that began last.
         stands_until: stands still before that time.
         late_until: hears nothing of its leader before that time, but is heard.
         limit: the longest timeout that it grants.
@@ -149,7 +150,7 @@ class Server:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.alone_until = self.stands_until = self.late_until = 0.0
+        self.alone_until = self.alone_since = self.stands_until = self.late_until = 0.0
         self.knows: set[int] = set()  # the sessions that lived when it was left alone
         self.limit = 1e9
         self.nodes: dict[str, Znode] = {"/": Znode(b"", 0, 0.0, 0, False, None)}
@@ -586,7 +587,7 @@ class Ensemble:
         for wire in list(self.wires):
             if wire.server is new:
                 self.close(wire)
-        old.alone_until = now + length
+        old.alone_since, old.alone_until = now, now + length
         old.knows = {state.number for state in self.sessions.values() if not state.closed}
         self.leader, self.follower = new, old
         for state in self.sessions.values():

@@ -277,7 +277,7 @@ MUTANTS = [
     ),
     one(
         "nobody is told of a loss",
-        "_place:Place.tell_lost",
+        "_place:Place._tell",
         "hold.loss.tell()",
         "pass",
     ),
@@ -306,12 +306,6 @@ MUTANTS = [
         "_base:LockFace._give_up",
         "if hold.alive:  # interrupted before anything was done",
         "if False:",
-    ),
-    one(
-        "found: the patience of clean-ups adds up",
-        "_driver:await_gone",
-        "until = now if deadline is None else min(now, deadline)",
-        "until = now",
     ),
     one(
         "found: a session that ends just before Begin",

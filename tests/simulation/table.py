@@ -258,6 +258,14 @@ SITUATIONS = (
     # A hold that is lost before it is left.
     Situation("acquire", "release", [[(0, [Visit(LOCK, stay=1)])], _others(6)], _first(4, lose_by_clock, AFTER)),
     Situation("acquire", "release", [[(0, [Visit(LOCK, stay=1, leave="with")])], _others(1)], _first(4, expire, AFTER)),
+    # A hold that is lost behind its thread's back, for long.
+    Situation(
+        "acquire",
+        "release",
+        [[(0, [Visit(LOCK, stay=4)])], _others(6)],
+        _first(4, lambda run: run.delete_node(), AFTER),
+    ),
+    Situation("acquire", "release", [[(0, [Visit(LOCK, stay=4)])], _others(6)], _first(4, close_session, AFTER)),
     Situation("hand-over", "release", [[(0.5, [Visit(LOCK)]), HOLDER], _others(0.6)]),
     Situation("timed acquire", "release", [[(0, [Visit(LOCK, wait=1, stay=0.5)])], _others(0.2)]),
     Situation("timed acquire", "release", [[(0.5, [Visit(LOCK, wait=1)])], [*_others(0, stay=3), *_others(0.6)]]),

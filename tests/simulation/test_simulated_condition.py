@@ -23,7 +23,7 @@ WAIT = "_condition:Condition.wait"
 TAKE_BACK = "_condition:Condition._take_back"
 MULTI = "yield Multi(ticket, (Delete(held.node, held), Create(ticket, WAITER.role, data)))"
 RELEASE, ENQUEUE = "yield Delete(held.node, held)", "yield Create(ticket, WAITER.role, data)"
-AGAIN = "self._take_back(hold, patient)  # also if what was raised struck in there"
+AGAIN = "self._take_back(hold, patient, error)  # also if what was raised struck in there"
 
 
 def _mutant(name: str, *edits: tuple[str, str, str]) -> Mutant:
@@ -59,7 +59,7 @@ MUTANTS = [
         ),
     ),
     # Taking the lock again.
-    _mutant("one level of the lock is taken again", (TAKE_BACK, "-1, hold.depth)", "-1)")),
+    _mutant("one level of the lock is taken again", (TAKE_BACK, "-1, hold.depth,", "-1, 1,")),
     _mutant(
         "interrupted as it takes the lock again, it leaves it free",
         (TAKE_BACK, "except ZkConcurrentError:", "except BaseException:"),
@@ -67,12 +67,19 @@ MUTANTS = [
     ),
     _mutant(
         "interrupted while it waits, it leaves the lock free",
-        (WAIT, "finally:\n            self._take_back", "except Exception:\n            self._take_back"),
+        (
+            WAIT,
+            "except BaseException as error:\n            self._take_back(hold, patient, error)\n            raise",
+            "except Exception as error:\n            self._take_back(hold, patient, error)\n            raise",
+        ),
         (WAIT, AGAIN, "pass"),
     ),
     _mutant("interrupted, it forgets the lock's node", (TAKE_BACK, "session.discard(hold.ticket)", "pass")),
     _mutant("interrupted, it forgets the waiter's node", (TAKE_BACK, "patient.abandon()", "pass")),
-    _mutant("interrupted, it forgets a hold that it has", (TAKE_BACK, "lock._place.put_back(hold)", "pass")),
+    _mutant(
+        "interrupted, it forgets a hold that it has",
+        (TAKE_BACK, "lock._place.put_back(hold)\n        return", "return"),
+    ),
     # Notifying.
     _mutant("a node that is gone already counts", (NOTIFY, "each is True", "each is not None")),
     _mutant("a node that others may have deleted counts", (NOTIFY, "each is True", "each is not False")),

@@ -138,6 +138,12 @@ MUTANTS = [
             "except BaseException:",
         ),
     ),
+    one(
+        "found: the patience of clean-ups adds up",
+        "_driver:await_gone",
+        "until = now if deadline is None else min(now, deadline)",
+        "until = now",
+    ),
 ]
 
 
