@@ -244,6 +244,7 @@ class LockFace(Face, ABC):
     @property
     def lost(self) -> threading.Event:
         """Set when the present hold is lost; a fresh one with the next hold."""
+        self._session.check_lease()
         with self._session.lock:
             return self._loss().event
 

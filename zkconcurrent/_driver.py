@@ -85,7 +85,8 @@ class Driver:
         self._until = deadline  # the deadline, and a moment more once it has passed
         # Before it first waits: no longer than it takes to see that a link is dead.
         self._asks = deadline is not None
-        self._answered_by = session.now() + (session.timeout or UNANSWERED) / 3 if self._asks else 0.0
+        patience = (session.timeout or UNANSWERED) / 3 if self._asks and session.link.connected else 0.0
+        self._answered_by = session.now() + patience
         self._refused: str | None = None
         self._early: tuple[tuple[Operation, ...], list[Answer]] = (), []  # what was sent before it was asked for
         self._event = session.link.signal()
@@ -395,7 +396,7 @@ class Driver:
 
     def _limit(self) -> float | None:
         """Return when the run's time is up."""
-        if self._asks and self._until is not None and self.session.link.connected:
+        if self._asks and self._until is not None:
             return max(self._until, self._answered_by)
         return self._until
 

@@ -6,6 +6,7 @@ queue, and no more.
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -43,6 +44,7 @@ class Gate:
         self._kept: Ticket | None = None
         self._since = 0.0  # when ZooKeeper granted it
         self._times = 0  # how often it was handed on since
+        session.gates.add(self)
 
     def run(self, driver: Driver, recipe: Callable[[], Recipe[Ticket | None]], wait: bool) -> Ticket | None:
         """Enter, and take what was left there, or else run the recipe; None when the deadline passed before.
@@ -118,7 +120,19 @@ class Gate:
             return False
         self._times += 1
         self._kept = ticket
+        if not self._session.looks_at_gates:
+            self._session.wake_keeper()
         return True
+
+    def end_turn(self) -> float:
+        """Give up what is kept for a thread that does not come for it in time; return in how many seconds to look.
+
+        That thread may be suspended, with a signal handler on top of it. For the keeper, with the session's lock held.
+        """
+        if self._kept is not None and not self._is_early():
+            ticket, self._kept = self._kept, None
+            self._session.discard(ticket)
+        return math.inf if self._next() is None else LONGEST
 
     def leave(self, driver: Driver) -> None:
         """Ask no more, and wait no more."""

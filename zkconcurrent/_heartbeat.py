@@ -126,24 +126,35 @@ class Heartbeat:
         return answer
 
     def _check(self, known: list[Ticket]) -> None:
-        """Ask for nodes; what is behind the first that fails is asked for again."""
+        """Ask for nodes. Where one fails, nothing is said of those behind it, and nothing is proved."""
         asked_in = self._session.registry.session
 
         def checked(answer: Callback) -> None:
-            session = self._session
-            if answer.error is not None or session.registry.session != asked_in:
+            if answer.error is not None or self._session.registry.session != asked_in:
                 return
-            for ticket, result in zip(known, answer.value, strict=True):
-                if isinstance(result, kazoo_errors.NoNodeError):
-                    session.missing(ticket)
-                    ticket.unreadable = True  # to be asked for again, it would let every proof fail
-                elif isinstance(result, kazoo_errors.NoAuthError):
-                    ticket.unreadable = True
-                else:
-                    continue
+            failed = [n for n, result in enumerate(answer.value) if self._take(known[n], result)]
+            if failed:
+                link = self._session.link
+                link.check_root(self._expected(lambda _: None))  # proves in the place of it: the others are not to wait
+                link.sync("/", Callback(lambda _: None))
+                for ticket in known[failed[0] + 1 :]:  # and which others are missing, all at once
+                    self._look_at(ticket)
                 self.hurry()
 
         self._session.link.check([ticket.node for ticket in known], self._expected(checked))
+
+    def _look_at(self, ticket: Ticket) -> None:
+        session = self._session
+        session.link.get(ticket.node, Callback(lambda answer: self._take(ticket, answer.error), post=session.post))
+
+    def _take(self, ticket: Ticket, result: object) -> bool:
+        """Take what was answered of a node; return whether it is missing, or may not be asked for."""
+        if isinstance(result, kazoo_errors.NoNodeError):
+            self._session.missing(ticket)
+        elif not isinstance(result, kazoo_errors.NoAuthError):
+            return False
+        ticket.unreadable = True  # asked for again, it would let that proof fail too
+        return True
 
     def _look_after(self, path: str) -> None:
         """Delete nodes of ours that no recipe knows."""

@@ -140,7 +140,7 @@ class Callback(Answer):
 
     def __init__(
         self,
-        then: Callable[[Callback], None],
+        then: Callable[[Callback], object],
         wake: Callable[[], None] = nobody,
         post: Callable[[Callable[[], None]], None] | None = None,
     ) -> None:
@@ -193,9 +193,6 @@ class Link:
     """What the session and the driver need of one kazoo client, in the library's own terms.
 
     Paths here are as the user writes them; the client's chroot is added and taken off in this class.
-
-    Attributes:
-        lease: of the present session; written on kazoo's connection thread.
     """
 
     def __init__(self, client: KazooClient) -> None:
@@ -203,8 +200,7 @@ class Link:
         self.handler = client.handler
         self.wire = Wire.of(client)
         self.clock = boot_clock
-        self.lease: Lease | None = None
-        self._leases: dict[int, Lease] = {}
+        self._leases: dict[int, Lease] = {}  # by session; written to on kazoo's connection thread
         self.identity = identity(client.handler.name)
         # What one thread waits with, often: half the work of kazoo's.
         self.signal = Signal if type(client.handler) is SequentialThreadingHandler else client.handler.event_object
@@ -250,7 +246,7 @@ class Link:
         session, handshake = self.session(), self.wire.handshake
         if session is None or handshake is None:
             return None
-        lease = self.lease = self._leases.setdefault(session, self._new_lease(session))
+        lease = self._leases.setdefault(session, self._new_lease(session))
         lease.opened(*handshake)
         return lease
 
@@ -261,13 +257,12 @@ class Link:
             return None
         lease = self._new_lease(session)
         lease.opened(self._connected_since(), timeout)
-        lease = self.lease = self._leases.setdefault(session, lease)  # kazoo's thread may have been quicker
-        return lease
+        return self._leases.setdefault(session, lease)  # kazoo's thread may have been quicker
 
     def ended(self) -> None:
         """End the lease with its session, on kazoo's connection thread."""
-        if self.lease is not None:
-            self.lease.ended()
+        for lease in list(self._leases.values()):
+            lease.ended()
         self._leases.clear()
 
     def _new_lease(self, session: int) -> Lease:
@@ -320,12 +315,12 @@ class Link:
         self.wire.send(request, answer)
 
     def _heard_write(self, answer: Answer) -> None:
-        if self.lease is not None:
-            self.lease.answered(answer.sent, self._clock(), write=True)
+        if (lease := self._leases.get(self.client._session_id)) is not None:
+            lease.answered(answer.sent, self._clock(), write=True)
 
     def _heard_sync(self, answer: Answer) -> None:
-        if self.lease is not None:
-            self.lease.answered(answer.sent, self._clock(), write=False)
+        if (lease := self._leases.get(self.client._session_id)) is not None:
+            lease.answered(answer.sent, self._clock(), write=False)
 
     def create(self, prefix: str, data: bytes, answer: Answer) -> None:
         """Make an EPHEMERAL_SEQUENTIAL node; the answer is its full path and its stat."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from ._base import LockFace
+from ._errors import LockLostError
 from ._face import check_timeout
 from ._identity import ident
 from ._place import Hold
+from ._registry import State
 from ._rules import MUTEX
 
 
@@ -90,7 +92,12 @@ class RLock(LockFace):
         if hold is None:
             raise RuntimeError("cannot release un-acquired lock")
         self._check(hold)
-        self._give_up(hold)
+        try:
+            self._give_up(hold)
+        except LockLostError:  # its node had gone: the `with` block that waits for a condition is told so at its end
+            hold.ticket.state = State.LOST
+            self._place.put_back(hold)
+            raise
         return hold.depth
 
     def _acquire_restore(self, depth: int) -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import atexit
 import logging
+import math
 import os
 import sys
 import time
@@ -39,6 +40,7 @@ from ._registry import Registry, State, Ticket
 from ._wire import at_once
 
 if TYPE_CHECKING:
+    from ._gate import Gate
     from ._place import Place
 
 log = logging.getLogger("zkconcurrent")
@@ -76,6 +78,8 @@ class Session:
         places: the live primitives, by path.
         timeout: the shortest session timeout negotiated in the session, in seconds; 0 before the first connection.
         deletes: what is being deleted in the background.
+        gates: of the unfair locks.
+        looks_at_gates: the keeper wakes soon, to end the turn of a thread that does not take what is kept for it.
         stuck: a thread keeps the lock: it is suspended, with a signal handler on top of it, so the keeper can't work.
         forked: this is a child's copy, of no use.
         exiting: the interpreter exits; nothing is acquired any more.
@@ -110,12 +114,16 @@ class Session:
         self.deletes = Deletes(self, self._wake.set)
         self.heartbeat = Heartbeat(self, self._wake.set)
         self._suspect = False
+        self._suspect_said = -math.inf
+        self.gates: weakref.WeakSet[Gate] = weakref.WeakSet()
+        self.looks_at_gates = False
         self._keepers = [_keep]  # taken by who starts it
 
     def start(self) -> Session:
         """Watch over the client; to do so again changes nothing."""
         client = self.link.client
         client.add_listener(self._on_state)  # a set: there once
+        self.link.wire.on_close = self._over
         if self.registry.session is None:
             self._adopt()
         _exit_with_multiprocessing()
@@ -266,11 +274,15 @@ class Session:
         if state == KazooState.CONNECTED:
             self._opened(self.link.opened())
         elif state == KazooState.LOST:
-            self.link.ended()  # at once, for whoever looks at it without the lock
-            self.post(self._ended)
+            self._over()
         self.unpark()
         self._wake.set()
         return None
+
+    def _over(self) -> None:
+        """Take note that the session is over, or will be in a moment, as it is being closed."""
+        self.link.ended()  # at once, for whoever looks at it without the lock
+        self.post(self._ended)
 
     def _adopt(self) -> None:
         """Go on with a connection that was there first, if its timeout can be told by now."""
@@ -287,6 +299,8 @@ class Session:
         self.post(partial(self._begin, lease))
 
     def _begin(self, lease: Lease) -> None:
+        if self.link.session() not in (None, lease.session):
+            return  # one that was adopted just as it ended
         self.registry.opened(lease)
         self.heartbeat.begin()
         self.deletes.in_flight.clear()
@@ -294,6 +308,7 @@ class Session:
     def _ended(self) -> None:
         self.registry.ended()
         self.deletes.in_flight.clear()
+        self._tell_losses()
 
     @at_once
     def on_event(self, event: Any) -> None:
@@ -378,6 +393,9 @@ class Session:
             self.registry.expire_lease(self.clock())
             if self.registry.lost:
                 self._wake.set()
+        self._tell_losses()
+
+    def _tell_losses(self) -> None:
         while self.registry.lost:
             with self.lock:
                 if not self.registry.lost:
@@ -453,10 +471,14 @@ class Session:
             if self.registry.deletes:
                 self.deletes.repeat(now)
             pause = self.heartbeat.beat(now)
+        if pauses := [gate.end_turn() for gate in list(self.gates)]:
+            pause = min(pause, *pauses)
+        self.looks_at_gates = pause < IDLE_BEAT and bool(pauses) and pause == min(pauses)
         suspect, self._suspect = self._suspect, held and (self.heartbeat.overdue(now) or not self.link.connected)
         if held:
             pause = max(0.0, min(pause, self.registry.lease.end - now))
-        if self._suspect and not suspect:
+        if self._suspect and not suspect and now >= self._suspect_said + self.timeout:
+            self._suspect_said = now
             self.say("ZooKeeper is out of reach; what is held is suspect until it answers or the lease runs out")
         return pause
 

@@ -119,6 +119,7 @@ class Wire:
 
     Attributes:
         clock: what handshakes are timed by.
+        on_close: is called on kazoo's thread before it asks for the end of the session.
         handshake: the last one; None where it was over before the wire was there.
         max_request: how many bytes a request may have.
     """
@@ -137,6 +138,7 @@ class Wire:
         self._sent_lately = False  # a caller sent since kazoo last wanted to ping
         self._quick = type(self._handler) is SequentialThreadingHandler
         self.clock: Callable[[], float] = lambda: 0.0
+        self.on_close: Callable[[], None] = lambda: None
         self.handshake: Handshake | None = None
         self.max_request: int = getattr(client, "max_request", MAX_REQUEST)
         self._numbers = itertools.count(self._connection._xid or 0)  # the client may have been in use before
@@ -245,8 +247,11 @@ class Wire:
         answers then come for the wrong request, or never.
         """
         client, connection, turn = self._client, self._connection, self._turn
+        closes = bool(client._queue) and client._queue[0][0] is CloseInstance
+        if closes:
+            self.on_close()  # others may get in before the answer is here
         if turn is not None and not turn.take():
-            if not client._queue or client._queue[0][0] is not CloseInstance:
+            if not closes:
                 raise kazoo_errors.ConnectionDropped("a caller was interrupted as it sent")
             turn = None  # the last request of all: it may go out beside the caller's
         try:

@@ -170,8 +170,7 @@ def test_what_the_lease_is_told(bench: Bench, path: str) -> None:
 
     def test() -> None:
         session = bench.session()
-        lease, told = session.link.lease, list[tuple[float, float, bool]]()
-        assert lease is session.registry.lease
+        lease, told = session.registry.lease, list[tuple[float, float, bool]]()
         answered = lease.answered
 
         def noted(sent: float, at: float, *, write: bool) -> None:
@@ -237,12 +236,12 @@ def test_an_expiry_begins_a_new_session(bench: Bench, path: str) -> None:
 
 def anew(bench: Bench, session: Session) -> float:
     """Return the session timeout as it is negotiated on the next connection."""
-    lease = session.link.lease
+    lease = session.registry.lease
     assert lease is not None
     session.timeout, lease.timeout = 0.0, math.inf
     bench.cut(session)
     ask(session, ("sync", "/"))  # answered once everybody was told of the new connection
-    assert session.link.lease is session.registry.lease is lease
+    assert session.registry.lease is lease
     assert session.timeout == lease.timeout
     return lease.timeout
 

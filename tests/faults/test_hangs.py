@@ -127,7 +127,7 @@ def test_finalizers_use_locks(what: str, zookeeper: Server, zk_path: str) -> Non
 def deaf(proxy: Proxy, client: KazooClient, path: str) -> Iterator[None]:
     """Cut the client off within the block, at whose end it is back; a watch callback of the user's has blocked since.
 
-    What is asked of the server meanwhile is asked by others.
+    Others ask what is asked of the server meanwhile.
     """
     entered, suspended = threading.Event(), threading.Event()
     client.add_listener(lambda state: suspended.set() if state == "SUSPENDED" else None)

@@ -342,7 +342,7 @@ def test_destroy(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InT
     ],
 )
 def test_destroy_looks_first(data: bytes, child: str, zk: KazooClient, zk_path: str) -> None:
-    """What is no barrier's is left alone, with all below it, by an error that says so."""
+    """A node that is no barrier's is left alone, with all below it; the error says so."""
     zk.create(f"{zk_path}/{child}", b"", makepath=True)
     zk.set(zk_path, data)
     with pytest.raises(ForeignNodeError):

@@ -118,7 +118,7 @@ def test_exactly_n_are_woken_in_the_order_in_which_they_came(
 
 
 def test_a_condition_has_one_lock(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Of one path and client, all conditions are of one lock: by another, who notifies would not exclude who waits."""
+    """All conditions of one path and client have one lock: with two, a notifier would not exclude a waiter."""
     lock, other = Lock(zk, f"{zk_path}-a"), Lock(zk, f"{zk_path}-b")
     condition = Condition(zk, zk_path, lock)
     Condition(zk, zk_path, Lock(zk, lock.path))

@@ -286,7 +286,7 @@ def test_destroy(strike: str, zk: KazooClient, connect: Connect, proxy: Proxy, z
 
 
 def test_destroy_looks_first(zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
-    """What is at the path and no event's is an error, and stays as it is: an application's tree, a lock, a latch."""
+    """Another's node at the path is an error and stays as it is: an application's tree, a lock, a latch."""
     event = Event(connect(), zk_path)
     zk.create(zk_path, b"an application's", makepath=True)
     zk.create(f"{zk_path}/child", b"too")

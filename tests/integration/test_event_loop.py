@@ -21,7 +21,7 @@ Told = list[warnings.WarningMessage]
 
 @pytest.fixture
 def told() -> Iterator[Told]:
-    """What is warned of, as a program is by default: once for each place."""
+    """Collect the warnings that a program shows by default: one for each place."""
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("default")
         yield told

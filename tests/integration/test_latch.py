@@ -212,7 +212,7 @@ def test_destroy(strike: str, zk: KazooClient, connect: Connect, proxy: Proxy, z
 
 
 def test_destroy_looks_first(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """What is at the path and no latch's is an error, and stays as it is: another's data, children, or a lock."""
+    """Another's node at the path is an error and stays as it is: foreign data, children, or a lock."""
     latch = CountDownLatch(connect(), zk_path, 3)
     zk.create(zk_path, b"an application's", makepath=True)
     with pytest.raises(ForeignNodeError, match="application"):

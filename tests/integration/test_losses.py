@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import nullcontext
@@ -465,3 +466,60 @@ def test_a_delete_that_was_repeated(
     eventually(queued(zk, queue, 0))
     with lock:
         pass
+
+
+def test_a_client_that_is_stopped_while_it_holds(zookeeper: Server, connect: Connect, zk_path: str) -> None:
+    """Fault 24: the server gives the lock away before the client has its answer: the loss is told before that."""
+    with Proxy(zookeeper.hosts) as proxy:
+        holder, other = Lock(connect(proxy.hosts), zk_path), Lock(connect(), zk_path)
+        holder.acquire()
+        lost = holder.lost
+        proxy.stall(to_server=False, to_client=True)
+        stopping = threading.Thread(target=holder.client.stop)
+        stopping.start()
+        assert other.acquire(timeout=20)
+        assert lost.is_set()
+        with pytest.raises(LockLostError):
+            _ = holder.fencing_token
+        with pytest.raises(LockLostError):
+            holder.release()
+        other.release()
+        proxy.resume()
+        stopping.join(30)
+        assert not stopping.is_alive()
+
+
+def test_many_nodes_are_deleted_at_once(
+    zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
+    """Fault 20: each loss is told within some beats, and no other hold of the client is lost, on a slow link too."""
+    with Proxy(zookeeper.hosts) as proxy:
+        client = connect(proxy.hosts, timeout=9)
+        locks = [Lock(client, f"{zk_path}/{n}") for n in range(150)]
+        for lock in locks:
+            lock.acquire()
+        proxy.delay(0.03)
+        struck, others = locks[::2], locks[1::2]
+        lost = [lock.lost for lock in struck]
+        for lock in struck:
+            deleted(zk, lock)
+        eventually(lambda: all(each.is_set() for each in lost))
+        until = time.monotonic() + 9
+        eventually(lambda: time.monotonic() > until)  # all leases of before are over
+        assert not any(lock.lost.is_set() for lock in others)
+        for lock in others:
+            lock.release()
+        for lock in struck:
+            with pytest.raises(LockLostError):
+                lock.release()
+
+
+def test_a_standard_condition_whose_lock_is_lost(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """Fault 52: the wait that finds that the lock's node had gone says so, and the block that it is in too."""
+    lock = RLock(connect(timeout=60), zk_path)
+    condition = threading.Condition(lock)
+    with pytest.raises(LockLostError), condition:
+        deleted(zk, lock)
+        condition.wait(1)
+    assert lock.acquire(timeout=20)
+    lock.release()

@@ -493,7 +493,7 @@ def test_destroy(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InT
 
 @both
 def test_destroy_looks_first(kind: type[Semaphore], zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """What is no semaphore's is an error, and all of it stays: an application may have nodes of the same names."""
+    """Nodes that are no semaphore's are an error, and all of them stay: an application may use the same names."""
     semaphore = kind(connect(), zk_path, 3)
     for name in ("permits", "locks", "leases"):
         zk.create(f"{zk_path}/{name}", b"an application's", makepath=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
 
@@ -304,3 +305,41 @@ def test_a_hold_put_back_while_another_thread_asks(
     lock.release()
     assert asking.result(20) > 0
     assert waiting.result(20) > 0
+
+
+def test_what_is_kept_for_a_thread_that_does_not_come(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Fault 47: other processes get in although the thread that is next stands in a signal handler."""
+    lock, other = Lock(zk, zk_path, fair=False), Lock(connect(), zk_path, fair=False)
+    standing, over = threading.Event(), threading.Event()
+
+    def stand(*_: object) -> None:
+        standing.set()
+        over.wait(20)
+
+    def hold() -> None:
+        with lock:
+            eventually(lambda: lock._place.gate is not None and lock._place.gate._next() is not None)
+            os.kill(os.getpid(), signal.SIGUSR1)
+            standing.wait(20)
+
+    before = signal.signal(signal.SIGUSR1, stand)
+    try:
+        holder = in_thread(hold)
+        eventually(lambda: lock._newest() is not None)
+
+        def come() -> None:
+            standing.wait(20)
+            holder.result(20)
+            with other:
+                over.set()
+
+        coming = in_thread(come)
+        assert lock.acquire(timeout=30)
+        assert over.is_set()
+        lock.release()
+        coming.result(20)
+    finally:
+        over.set()
+        signal.signal(signal.SIGUSR1, before)

@@ -33,7 +33,7 @@ QUORUM = 2
 
 
 class Kind(Enum):
-    """What is asked."""
+    """Return what is asked."""
 
     WRITE = "write"
     SYNC = "sync"
