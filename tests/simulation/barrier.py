@@ -238,7 +238,6 @@ class BarrierWorker(Worker):
         began = world.now
         # The answers that it needs, and then that to its last question, may take a third of the session timeout each.
         limit, third = visit.timeout, (self.process.session.timeout or UNANSWERED) / 3
-        at_most = max(visit.timeout, third) + third
         self.came, self.until = [], began + limit
         self.world.say(f"comes, {visit}")
         checks.waiting[self] = None
@@ -259,6 +258,8 @@ class BarrierWorker(Worker):
             checks.waiting.pop(self, None)
         # Then the end of a generation that is complete is waited for.
         outlasts = self.came and (self.came[-1].generation in checks.acting or not self.came[-1].counts)
+        third = max(third, self.process.session.timeout / 3)  # that of the next session may be longer
+        at_most = max(visit.timeout, third) + third
         if self._ran_since(began) and not outlasts and world.now > began + at_most + SLACK:
             raise Violation(f"wait({limit:g}) took {world.now - began:g} s")
         if broken and visit.mends:
