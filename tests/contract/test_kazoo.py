@@ -142,6 +142,7 @@ def test_a_kazoo_whose_variables_have_other_names(
 
 # Each with the names of its parameters, None for what is no function. What `used()` finds must be in here.
 CLIENT: dict[str, tuple[str, ...] | None] = {
+    "_session_id": None,
     "_connection": None,
     "_queue": None,
     "_pending": None,
