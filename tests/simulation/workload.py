@@ -186,6 +186,7 @@ class Worker:
     def _acquire(self, lock: LockFace, visit: Visit, depth: int) -> bool:
         world, process = self.world, self.process
         began, third = world.now, (process.session.timeout or UNANSWERED) / 3
+        self.actor.waits_since = -1.0  # a wait before this may have been at the same moment
         if depth:
             world.hear("AcquireAgain")
         self.world.say(f"acquires {visit.path}" + ("" if visit.wait == -1 else f", waiting {visit.wait:g}"))
