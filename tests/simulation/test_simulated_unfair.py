@@ -28,8 +28,16 @@ def _mutant(name: str, *edits: tuple[str, str, str]) -> Mutant:
 
 
 MUTANTS = [
-    _mutant("what was kept counts, whatever became of it", (TAKE_KEPT, "self._is_early() and session.grant", "bool")),
-    _mutant("what was kept too long is forgotten", (TAKE_KEPT, "session.discard(ticket)", "pass")),
+    _mutant(
+        "what was kept counts, whatever became of it",
+        (TAKE_KEPT, "self._is_early() and session.grant", "bool"),
+        ("_gate:Gate.end_turn", "not self._is_early()", "False"),  # the keeper gives it up in time, too
+    ),
+    _mutant(
+        "what was kept too long is forgotten",
+        (TAKE_KEPT, "session.discard(ticket)", "pass"),
+        ("_gate:Gate.end_turn", "self._session.discard(ticket)", "pass"),
+    ),
     _mutant("who gives up waiting is waited for", (LEAVE, "driver.over = True", "pass")),
     _mutant("nobody is let in", (LOOK, "event.set()", "pass")),
     _mutant("it is left in there when nobody wants it any more", (LOOK, "self._session.discard(self._kept)", "pass")),
