@@ -378,8 +378,7 @@ def random_meetings(seed: int) -> Schedule:
         deviations = [each if each.kind in CALM else each._replace(kind=random.choice(LEAVING)) for each in deviations]
     if seed % 8 == 1:  # all have come, one acts for longer than the others wait, and its process dies
         meetings = [
-            [(0.0, [Meeting(workers, "wait", 3.0, 7.0, False, 0.0, True)] * 2) for _ in process]
-            for process in threads
+            [(0.0, [Meeting(workers, "wait", 3.0, 7.0, False, 0.0, True)] * 2) for _ in process] for process in threads
         ]
         deviations = [Deviation(random.randint(100, 500), "kill", random.randrange(8), 0)]
     return Schedule(meetings, deviations)  # type: ignore[arg-type]
