@@ -281,12 +281,14 @@ def test_a_write_that_waited_at_the_leader(how: str, in_thread: InThread, eventu
         lock, other = Lock(mine, PATH), Lock(theirs, PATH)
         other.acquire()  # so that the path is there
         other.release()
+        with proxy.counting() as count:  # the next heartbeat is a third of the timeout away, its patience another
+            eventually(lambda: any((each.kind, each.name) == ("answer", "sync") for each in list(count.trace)))
         began = clock()
         at.silence(at.leader, at.one)
         if how == "still":
             eventually(lambda: clock() > began + tick)  # else it would find the answer to its last ping, and a touch
             at.leader.freeze()
-        eventually(lambda: clock() > began + 0.6 * timeout)
+        eventually(lambda: clock() > began + 0.5 * timeout)
         before = at.passed(at.one, at.leader)
         created = stack.enter_context(proxy.expect("create2"))
         acquiring = in_thread(lock.acquire, timeout=timeout)
