@@ -120,6 +120,11 @@ def random_steps(seed: int) -> Schedule:
     random = Random(seed)
     threads, deviations, _ = random_schedule(random)
     steps = [[(start, [_step(random) for _ in range(random.randint(2, 6))]) for start, _ in each] for each in threads]
+    if seed % 8 == 5:  # some wait as the node is destroyed, and made anew with a lower epoch
+        pulses = [Step(what, None) for what in ("pulse", "pulse", "pulse")]
+        anew = [*pulses, Step("sleep", random.choice((0.3, 1.0))), Step("destroy", None), Step("pulse", None)]
+        waits = [Step("sleep", 0.3), Step("wait", None)]
+        steps = [[(0.0, anew if i == 0 else waits) for i, _ in enumerate(each)] for each in threads]
     return Schedule(steps, lagging(random, deviations, NOT_HERE))  # type: ignore[arg-type]
 
 
