@@ -304,6 +304,8 @@ class Wire:
 
     def _read_header(self, timeout: float) -> Any:
         """Read an answer. One to an authentication overtakes those before it; kazoo takes it for the oldest's."""
+        if self._client._state == KeeperState.AUTH_FAILED:
+            raise kazoo_errors.AuthFailedError  # kazoo reads on, and what comes is nobody's
         header, buffer, offset = self._kazoo.read_header(timeout)
         if header.xid == AUTH_XID and self._auths:
             self._client._pending.appendleft(self._auths.popleft())

@@ -26,7 +26,7 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol import connection as kazoo_connection
 from kazoo.protocol import serialization
 from kazoo.protocol.connection import ConnectionHandler
-from kazoo.protocol.states import KeeperState
+from kazoo.protocol.states import KazooState, KeeperState
 
 import zkconcurrent
 from tests.conftest import Eventually
@@ -426,6 +426,31 @@ def test_nothing_is_sent_once_the_client_was_turned_away(
                     assert isinstance(error, AuthFailedError), error
             assert not count.requests
             assert routine.is_alive()
+        finally:
+            client.stop()
+            client.close()
+
+
+def test_an_answer_after_the_client_was_turned_away(zookeeper: Server, zk_path: str, eventually: Eventually) -> None:
+    """Fault 49: what the server still answers before it hangs up does not make the client connect again."""
+    with Proxy(zookeeper.hosts) as proxy:
+        client = KazooClient(proxy.hosts, timeout=6)
+        client.start()
+        try:
+            with Lock(client, zk_path):
+                pass
+            states: list[str] = []
+            routine = client._connection._connection_routine
+            with proxy.hold("getData") as held:
+                answer = client.get_async(zk_path)
+                held.wait()
+                client._session_callback(KeeperState.AUTH_FAILED)
+                client.add_listener(states.append)
+                with pytest.raises(AuthFailedError):
+                    answer.get(timeout=10)
+            eventually(lambda: not routine.is_alive())
+            assert client._state in (KeeperState.AUTH_FAILED, KeeperState.CLOSED)
+            assert not {KazooState.SUSPENDED, KazooState.CONNECTED} & set(states)
         finally:
             client.stop()
             client.close()
