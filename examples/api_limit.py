@@ -1,9 +1,10 @@
-"""An API that allows three calls at a time, whoever calls: many processes keep to that together.
+"""An API that allows three calls at a time: many processes keep to that limit together.
 
     python examples/api_limit.py HOSTS        # such as 127.0.0.1:2181
 
-Four processes of two threads call the same API, which counts the calls in progress and refuses a fourth. A call that
-uploads takes two of the three permits at once. Before that, a process is killed that has all of them: they come back.
+Four processes with two threads each call the same API, which counts the calls in progress and refuses a fourth. An
+upload takes two of the three permits at once. Before all this a process takes every permit and is killed: the permits
+come back.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ SESSION = 4.0  # seconds until the permits of a process that was killed are free
 
 
 class Api:
-    """Somebody else's server, played by a folder: each call in progress is as many files as it weighs."""
+    """The API, simulated by a folder: a call in progress has one file for each permit that it needs."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     @contextmanager
     def call(self, weight: int) -> Iterator[None]:
-        """Make a call; refused, as they say, with 429."""
+        """Make a call; the API answers one call too many with 429."""
         files = [self._folder / f"{os.getpid()}-{threading.get_ident()}-{n}" for n in range(weight)]
         for file in files:
             file.touch()
@@ -49,7 +50,7 @@ class Api:
 
 
 def work(hosts: str, path: str, folder: Path) -> None:
-    """Call the API from several threads, with never more calls in progress than it allows."""
+    """Call the API from several threads, within its limit."""
     client = KazooClient(hosts, timeout=SESSION)
     client.start()
     limit, api = BoundedSemaphore(client, path, LIMIT), Api(folder)
@@ -79,7 +80,7 @@ def work(hosts: str, path: str, folder: Path) -> None:
 
 
 def hold_all(hosts: str, path: str) -> None:
-    """Take all permits, and be killed."""
+    """Take all permits, then kill this process."""
     client = KazooClient(hosts, timeout=SESSION)
     client.start()
     BoundedSemaphore(client, path, LIMIT).acquire(permits=LIMIT)
@@ -87,7 +88,7 @@ def hold_all(hosts: str, path: str) -> None:
 
 
 def main(hosts: str, path: str = "/examples/api-limit") -> None:
-    """Run the processes, and tell what came of it."""
+    """Run the processes and print the outcome."""
     context = multiprocessing.get_context("spawn")
     dead = context.Process(target=hold_all, args=(hosts, path))
     dead.start()

@@ -1,9 +1,9 @@
-"""A queue of files that several processes fill and several empty, and that never has more than a few.
+"""A bounded queue of files: several processes fill it, several others empty it.
 
     python examples/bounded_queue.py HOSTS        # such as 127.0.0.1:2181
 
-Two processes make work, two do it. Who finds the queue full waits until there is room, who finds it empty until there
-is work: two conditions on one lock, so that each wakes only those who wait for just that. Nobody polls.
+A producer that finds the queue full waits for room; a consumer that finds it empty waits for an item. Two conditions
+share one lock, so a producer wakes only a consumer and a consumer only a producer. No process polls.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ROOM = 3
 
 
 class BoundedQueue:
-    """`queue.Queue(maxsize=ROOM)`, between processes; its items are files in a directory that they share."""
+    """`queue.Queue(maxsize=ROOM)` between processes; the items are files in a directory that they share."""
 
     def __init__(self, client: KazooClient, path: str, directory: Path) -> None:
         lock = RLock(client, f"{path}/lock")
@@ -34,18 +34,18 @@ class BoundedQueue:
 
     def _items(self) -> list[Path]:
         items = sorted(self.directory.iterdir())
-        assert len(items) <= ROOM, "it has overflowed"
+        assert len(items) <= ROOM, "the queue has overflowed"
         return items
 
     def put(self, item: str) -> None:
-        """Put an item in, waiting for room."""
+        """Wait for room, then put an item in."""
         with self.not_full:
             self.not_full.wait_for(lambda: len(self._items()) < ROOM)
             (self.directory / item).touch()
             self.not_empty.notify()
 
     def get(self) -> str:
-        """Take an item out, waiting for one."""
+        """Wait for an item, then take it out."""
         with self.not_empty:
             self.not_empty.wait_for(self._items)
             item = self._items()[0]
@@ -55,7 +55,7 @@ class BoundedQueue:
 
 
 def work(hosts: str, path: str, directory: Path, producer: int | None) -> list[str]:
-    """Fill the queue, or empty it; return what was taken out."""
+    """Fill the queue or empty it; return the items that this process took out."""
     client = KazooClient(hosts)
     client.start()
     try:
@@ -71,7 +71,7 @@ def work(hosts: str, path: str, directory: Path, producer: int | None) -> list[s
 
 
 def main(hosts: str, path: str = "/examples/bounded-queue") -> None:
-    """Run the processes, and tell what came of it."""
+    """Run the processes and print the outcome."""
     roles = [*range(PRODUCERS), *[None] * CONSUMERS]
     with tempfile.TemporaryDirectory() as disk, multiprocessing.get_context("spawn").Pool(len(roles)) as pool:
         done = pool.starmap(work, [(hosts, path, Path(disk), role) for role in roles], chunksize=1)

@@ -1,10 +1,12 @@
-"""Words counted in phases, by processes that wait for each other between the phases.
+"""A word count in phases: the processes wait for each other between the phases.
 
     python examples/map_reduce.py HOSTS        # such as 127.0.0.1:2181
 
-Four processes share a disk. Each maps its own texts to counts, one file for each process that will reduce them; when
-all have done so, each reduces what was left for it; when all have done that, the last to come adds it up, once, before
-anybody goes on. Nobody reads what is not finished: between the phases they meet at a barrier.
+Four processes share a disk and meet at a barrier after each phase, so no process reads an unfinished file:
+
+1. Each process maps its own texts to counts, with one file for each process that will reduce them.
+2. Each process reduces the files that were written for it.
+3. The barrier's action adds up the results, once, before any process goes on.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ TEXTS = [f"one fish two fish red fish blue fish number {n}".split() for n in ran
 
 
 def map_words(me: int, disk: Path) -> None:
-    """Count the words of our texts, for each process those that it will reduce."""
+    """Count the words of this process's texts, apart for each process that will reduce them."""
     counts = [Counter[str]() for _ in range(PROCESSES)]
     for text in TEXTS[me::PROCESSES]:
         for word in text:
@@ -35,7 +37,7 @@ def map_words(me: int, disk: Path) -> None:
 
 
 def reduce_words(me: int, disk: Path) -> None:
-    """Add up what all have counted for us."""
+    """Add up the counts that all processes have written for this one."""
     total = Counter[str]()
     for each in range(PROCESSES):
         total.update(json.loads((disk / f"{each}-to-{me}").read_text()))
@@ -43,7 +45,7 @@ def reduce_words(me: int, disk: Path) -> None:
 
 
 def add_up(disk: Path) -> None:
-    """Make one result of the parts; it must not be there yet."""
+    """Make one result of the parts; fail if there is one already."""
     total = Counter[str]()
     for each in range(PROCESSES):
         total.update(json.loads((disk / f"reduced-{each}").read_text()))
@@ -52,7 +54,7 @@ def add_up(disk: Path) -> None:
 
 
 def work(hosts: str, path: str, me: int, disk: Path) -> dict[str, int]:
-    """Do our part of each phase; return the result."""
+    """Do one process's part of each phase; return the result."""
     client = KazooClient(hosts)
     client.start()
     try:
@@ -69,7 +71,7 @@ def work(hosts: str, path: str, me: int, disk: Path) -> dict[str, int]:
 
 
 def main(hosts: str, path: str = "/examples/map-reduce") -> None:
-    """Run the processes, and tell what came of it."""
+    """Run the processes and print the outcome."""
     with tempfile.TemporaryDirectory() as disk, multiprocessing.get_context("spawn").Pool(PROCESSES) as pool:
         results = pool.starmap(work, [(hosts, path, n, Path(disk)) for n in range(PROCESSES)], chunksize=1)
     assert results == [Counter(word for text in TEXTS for word in text)] * PROCESSES, "a phase began too early"

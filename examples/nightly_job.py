@@ -1,9 +1,10 @@
-"""A job that must be done once a night, although every machine starts it.
+"""A nightly job that every machine starts, and that must be done once.
 
     python examples/nightly_job.py HOSTS        # such as 127.0.0.1:2181
 
-Four machines wake up at the same time. One of them does the job, the others wait for it; and one that wakes up late
-finds it done. A machine that fails half way leaves no mark, so that the next in line does the job after all.
+Four machines wake up at the same time. One of them does the job while the others wait; a fifth one wakes up late. The
+machine that has done the job leaves a mark, so the others do not do it again. A machine that fails half way leaves no
+mark, so the next in line does the job.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ NIGHTS = ("monday", "tuesday", "wednesday")
 
 
 def do_the_job(night: str, books: Path) -> None:
-    """Close the books of a day; on Tuesdays, the first try fails."""
+    """Close the books of a day; on Tuesday the first attempt fails."""
     tried = books / f"{night}.tried"
     if night == "tuesday" and not tried.exists():
         tried.touch()
@@ -32,7 +33,7 @@ def do_the_job(night: str, books: Path) -> None:
 
 
 def nightly(client: KazooClient, path: str, night: str, books: Path) -> str:
-    """Do the night's job unless it was done; return what came of it."""
+    """Do the night's job unless it is done; return the outcome."""
     done = Event(client, f"{path}/{night}-done")
     with Lock(client, f"{path}/{night}-lock"):
         if done.is_set():
@@ -41,12 +42,12 @@ def nightly(client: KazooClient, path: str, night: str, books: Path) -> str:
             do_the_job(night, books)
         except OSError:
             return "failed"
-        done.set()  # outlives this process, and is seen by whoever holds the lock next
+        done.set()  # outlives this process; the next holder sees it
         return "did it"
 
 
 def machine(hosts: str, path: str, books: Path) -> list[str]:
-    """Wake up every night."""
+    """Wake up every night; return the outcomes."""
     client = KazooClient(hosts)
     client.start()
     try:
@@ -57,7 +58,7 @@ def machine(hosts: str, path: str, books: Path) -> list[str]:
 
 
 def main(hosts: str, path: str = "/examples/nightly_job") -> None:
-    """Run the machines, and tell what came of it."""
+    """Run the machines and print the outcome."""
     with tempfile.TemporaryDirectory() as disk, multiprocessing.get_context("spawn").Pool(MACHINES) as pool:
         said = pool.starmap(machine, [(hosts, path, Path(disk))] * MACHINES)
         said.append(machine(hosts, path, Path(disk)))  # the late one
@@ -69,7 +70,7 @@ def main(hosts: str, path: str = "/examples/nightly_job") -> None:
             assert came_of_it[-1] == "found it done"
     client = KazooClient(hosts)
     client.start()
-    for night in NIGHTS:  # the marks stay until somebody removes them
+    for night in NIGHTS:  # a mark stays until it is destroyed
         Event(client, f"{path}/{night}-done").destroy()
     client.stop()
     client.close()

@@ -1,9 +1,10 @@
-"""A report that many processes read, and one at a time rebuilds when it is out of date.
+"""A report that many processes read, and that one of them rebuilds when it is out of date.
 
     python examples/report.py HOSTS        # such as 127.0.0.1:2181
 
-Four processes answer questions from a file on a disk they share. Who finds it too old rebuilds it, while the others
-wait; those who waited to do the same find it done. Nobody reads half a report, and whoever rebuilt it reads just that.
+Four processes answer questions from a file on a disk that they share. A process that finds the file too old rebuilds it
+while the others wait; a process that waited to rebuild it finds it fresh. No process reads half a report, and a process
+that rebuilt the report answers from that very build.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ LINES = 20
 
 
 def is_fresh(report: Path) -> bool:
-    """Return whether the report is young enough to be answered from."""
+    """Return whether the report is young enough."""
     return report.exists() and time.time() - report.stat().st_mtime < MAX_AGE
 
 
 def rebuild(report: Path) -> None:
-    """Write the report anew, slowly and in place: it needs a lock that keeps readers out."""
+    """Rewrite the report, slowly and in place, which is why readers must be kept out."""
     build = int(report.read_text().split()[0]) + 1 if report.exists() else 1
     with report.open("w") as file:
         for _ in range(LINES):
@@ -40,13 +41,13 @@ def rebuild(report: Path) -> None:
 
 def answer(lock: ReadWriteLock, report: Path) -> list[str]:
     """Answer from a fresh report."""
-    with lock.read_lock:  # with all the others who only read
+    with lock.read_lock:  # shared with other readers
         if is_fresh(report):
             return report.read_text().split()
     with lock.write_lock:  # alone
-        if not is_fresh(report):  # unless somebody was faster
+        if not is_fresh(report):  # another process may have been faster
             rebuild(report)
-        lock.read_lock.acquire()  # before the write lock is given up, so that nobody writes in between
+        lock.read_lock.acquire()  # before the write lock is released, so that no writer gets in between
     try:
         return report.read_text().split()
     finally:
@@ -54,7 +55,7 @@ def answer(lock: ReadWriteLock, report: Path) -> list[str]:
 
 
 def work(hosts: str, path: str, report: Path) -> set[str]:
-    """Answer some questions; return which builds of the report they were answered from."""
+    """Answer some questions; return the builds of the report that the answers came from."""
     client = KazooClient(hosts)
     client.start()
     try:
@@ -71,7 +72,7 @@ def work(hosts: str, path: str, report: Path) -> set[str]:
 
 
 def main(hosts: str, path: str = "/examples/report") -> None:
-    """Run the processes, and tell what came of it."""
+    """Run the processes and print the outcome."""
     with tempfile.TemporaryDirectory() as disk, multiprocessing.get_context("spawn").Pool(PROCESSES) as pool:
         job = (hosts, path, Path(disk) / "report")
         builds = set().union(*pool.starmap(work, [job] * PROCESSES))

@@ -1,9 +1,9 @@
-"""Services that restart one after the other, on one word, and somebody who waits until all are back.
+"""Services that restart one after the other on a signal, and a parent that waits until all are back.
 
     python examples/rolling_restart.py HOSTS        # such as 127.0.0.1:2181
 
-Four services wait for the word: an `Event`. Then each restarts while it holds a `Lock`, so that never two are down, and
-counts down a `CountDownLatch` when it is up again. Whoever gave the word waits for that.
+Four services wait for an `Event`. Then each one restarts while it holds a `Lock`, so two are never down at once, and
+counts down a `CountDownLatch` when it is up again. The parent, which set the event, waits for the latch.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ RESTART = 0.1  # seconds
 
 
 def restart(down: Path) -> None:
-    """Go down and come up again; nobody else may be down meanwhile."""
-    down.touch(exist_ok=False)  # fails if it is there
+    """Go down and come up again; no other service may be down meanwhile."""
+    down.touch(exist_ok=False)  # fails if another service is down
     time.sleep(RESTART)
     down.unlink()
 
 
 def service(hosts: str, path: str, disk: Path, number: int) -> None:
-    """Wait for the word, then restart when it is our turn."""
+    """Wait for the signal, then restart in turn."""
     client = KazooClient(hosts)
     client.start()
     ready = CountDownLatch(client, f"{path}/ready", SERVICES)
@@ -40,13 +40,13 @@ def service(hosts: str, path: str, disk: Path, number: int) -> None:
     with Lock(client, f"{path}/turn"):
         restart(disk / "down")
         (disk / f"restarted-{number}").touch()
-    back.count_down()  # counts although this process ends
+    back.count_down()  # stays counted when this process ends
     client.stop()
     client.close()
 
 
 def main(hosts: str, path: str = "/examples/rolling_restart") -> None:
-    """Start the services, give the word, and tell what came of it."""
+    """Start the services, give the signal and print the outcome."""
     client = KazooClient(hosts)
     client.start()
     word = Event(client, f"{path}/word")
@@ -57,7 +57,7 @@ def main(hosts: str, path: str = "/examples/rolling_restart") -> None:
         for each in services:
             each.start()
         assert ready.wait(30)
-        assert not list(Path(disk).iterdir()), "somebody did not wait for the word"
+        assert not list(Path(disk).iterdir()), "a service did not wait for the signal"
         word.set()
         assert back.wait(30)
         restarted = sorted(file.name for file in Path(disk).iterdir())
@@ -65,7 +65,7 @@ def main(hosts: str, path: str = "/examples/rolling_restart") -> None:
         for each in services:
             each.join()
             assert each.exitcode == 0
-    for each in (word, ready, back):  # nobody waits any more
+    for each in (word, ready, back):  # no process waits any more
         each.destroy()
     client.stop()
     client.close()

@@ -1,9 +1,9 @@
-"""Transfers between accounts, each of which is a file with a lock of its own.
+"""Transfers between accounts; each account is a file and has a lock of its own.
 
     python examples/transfer.py HOSTS        # such as 127.0.0.1:2181
 
-Four processes move money to and fro. A transfer holds the locks of both accounts, as one `MultiLock`: it acquires both
-or none, and always in the same order, so that a transfer from A to B and one from B to A never wait for each other.
+Four processes move money back and forth. A transfer holds the locks of both accounts as one `MultiLock`. It acquires
+both or none, always in the same order, so a transfer from A to B and one from B to A never deadlock.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BALANCE = 100
 
 
 def transfer(client: KazooClient, path: str, bank: Path, source: str, target: str, amount: int) -> None:
-    """Move an amount, if there is so much."""
+    """Move an amount, if the source has that much."""
     with MultiLock(Lock(client, f"{path}/{name}") for name in (source, target)):
         there, here = int((bank / source).read_text()), int((bank / target).read_text())
         if there >= amount:
@@ -47,7 +47,7 @@ def work(hosts: str, path: str, bank: Path) -> None:
 
 
 def main(hosts: str, path: str = "/examples/transfer") -> None:
-    """Run the processes, and tell what came of it."""
+    """Run the processes and print the outcome."""
     with tempfile.TemporaryDirectory() as disk, multiprocessing.get_context("spawn").Pool(PROCESSES) as pool:
         bank = Path(disk)
         for name in ACCOUNTS:
@@ -56,7 +56,7 @@ def main(hosts: str, path: str = "/examples/transfer") -> None:
         balances = [int((bank / name).read_text()) for name in ACCOUNTS]
         assert min(balances) >= 0
         assert sum(balances) == BALANCE * len(ACCOUNTS), f"money was made or lost: {balances}"
-        print(f"{PROCESSES * TRANSFERS} transfers, and the sum is {sum(balances)} as before")
+        print(f"{PROCESSES * TRANSFERS} transfers, and the sum is still {sum(balances)}")
 
 
 if __name__ == "__main__":

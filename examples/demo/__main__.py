@@ -1,12 +1,13 @@
-"""Many threads of many processes add to one counter under one lock, while processes die - and the count is right.
+"""Threads of several processes add to one counter under one lock; processes die meanwhile, and the count stays exact.
 
     make demo                                   # or, in an environment with zkconcurrent installed:
     python examples/demo
-    python examples/demo --without-lock         # the same with nothing to keep them apart: the count is wrong
+    python examples/demo --without-lock         # the same without the lock: the count is wrong
 
-A ZooKeeper server is started on loopback. In the middle of its critical section one worker is killed. Another is
-frozen there until its session has expired and the others have gone on; then it wakes, believes that it still holds the
-lock, and writes. What every thread did is in its journal; at the end the journals are checked and drawn as a picture.
+The demo starts a ZooKeeper server on loopback. It kills one worker in the middle of its critical section. It freezes
+another one there until its session has expired and the other workers have gone on. That worker then wakes, believes
+that it still holds the lock, and writes. Every thread keeps a journal; at the end the demo checks the journals and
+draws them as a picture.
 """
 
 import argparse
@@ -25,7 +26,7 @@ from workers import DemoError, Workers
 
 from zkconcurrent.testing import NoServerError, Server, find_installation
 
-KILLED, FROZEN = 2, 3  # the workers that meet with a fault
+KILLED, FROZEN = 2, 3  # the workers with a fault
 
 
 def run(workers: Workers, options: argparse.Namespace) -> list[Fault]:
@@ -48,50 +49,50 @@ def run(workers: Workers, options: argparse.Namespace) -> list[Fault]:
 
 
 def cycles_per_second(verdict: Verdict) -> float:
-    """While all was well: without the time in which everybody waited for a session to expire."""
+    """The pace while all was well; the waits for a session to expire do not count."""
     waited = sum(fault.next_grant - fault.at for fault in verdict.faults)
     return len(verdict.holds) / (verdict.holds[-1].end - verdict.holds[0].start - waited)
 
 
 def report(verdict: Verdict) -> Iterator[tuple[str, str]]:
-    """What came of it: names and figures."""
+    """The outcome, as pairs of a name and its figures."""
     start = verdict.holds[0].start
-    yield "count", f"{verdict.number:,} of {verdict.proven:,} increments"
+    yield "count", f"{verdict.number:,} after {verdict.proven:,} increments"
     for fault in verdict.faults:
-        until = ", until its session had expired" if fault.woken else ""
-        where = f"{fault.at - start:.1f} s on, in its critical section{until}"
-        yield fault.kind, f"worker {fault.worker} (pid {fault.pid}), {where}"
-        yield "", f"the others waited {fault.next_grant - fault.at:.1f} s to get in"
+        until = ", until its session expired" if fault.woken else ""
+        where = f"at {fault.at - start:.1f} s, in its critical section{until}"
+        yield fault.kind, f"worker {fault.worker} (pid {fault.pid}) {where}"
+        yield "", f"another worker entered {fault.next_grant - fault.at:.1f} s later"
         hold = victim(fault, verdict.holds)
         if fault.woken and hold:
-            told = "its thread was told by LockLostError" if hold.lost else "its thread was not told of the loss"
-            late = "refused its late write by the old fencing token" if hold.refused else "took its late write"
+            late = "refused its late write, which had an old fencing token" if hold.refused else "took its late write"
+            told = "its thread got a LockLostError" if hold.lost else "its thread got no LockLostError"
             yield "", f"the store {late}; {told}"
     tokens = [hold.token for hold in verdict.holds]
-    grown = "each higher than the one before" if sorted(set(tokens)) == tokens else "but they did not always grow"
+    grown = "each higher than the last" if sorted(set(tokens)) == tokens else "not always higher than the last"
     yield "fencing tokens", f"{len(tokens):,}, from {tokens[0]:,} to {tokens[-1]:,}, {grown}"
     turns = Counter((hold.worker, hold.thread) for hold in verdict.holds if hold.worker not in (KILLED, FROZEN))
-    yield "turns", f"{min(turns.values()):,} to {max(turns.values()):,} for each thread that met with no fault"
-    yield "speed", f"{cycles_per_second(verdict):,.0f} cycles a second"
+    yield "turns", f"{min(turns.values()):,} to {max(turns.values()):,} by each thread of the workers without a fault"
+    yield "speed", f"{cycles_per_second(verdict):,.0f} cycles per second"
 
 
 def picture(verdict: Verdict, options: argparse.Namespace) -> str:
     """The timeline, with its title."""
-    title = "Who was inside when, without a lock" if options.without_lock else "Who held the lock when"
+    title = "When each thread was inside, without a lock" if options.without_lock else "When each thread held the lock"
     subtitle = (
-        f"{options.workers} processes of {options.threads} threads; {len(verdict.holds):,} holds,"
-        f" {cycles_per_second(verdict):,.0f} a second; count {verdict.number:,} of {verdict.proven:,}"
+        f"{options.workers} processes with {options.threads} threads each; {len(verdict.holds):,} holds,"
+        f" {cycles_per_second(verdict):,.0f} per second; count {verdict.number:,} after {verdict.proven:,} increments"
     )
     return draw(verdict.holds, verdict.faults, options.workers, options.threads, title, subtitle)
 
 
 def play(options: argparse.Namespace) -> Verdict:
-    """Runs it all on a server of its own, and judges what came of it."""
+    """Runs everything on a server of its own, and judges the outcome."""
     installation = find_installation()
     with Server(installation=installation) as server, tempfile.TemporaryDirectory(prefix="zkconcurrent-demo-") as name:
         lock = "without a lock" if options.without_lock else "under one RLock"
         print(f"ZooKeeper {installation.version} ({installation.kind}) on {server.hosts}")
-        print(f"{options.workers} processes of {options.threads} threads add to one counter {lock}\n")
+        print(f"{options.workers} processes with {options.threads} threads each add to one counter {lock}\n")
         folder = Path(name)
         arguments = [f"--hosts={server.hosts}", f"--threads={options.threads}"]
         arguments += [f"--session-timeout={options.session_timeout}"]
@@ -108,15 +109,15 @@ def main() -> int:
     """Runs the demo that the command line describes."""
     summary, _, _ = (__doc__ or "").partition("\n")
     parser = argparse.ArgumentParser(prog="python examples/demo", description=summary)
-    parser.add_argument("--without-lock", action="store_true", help="let all in at once, to see what comes of it")
+    parser.add_argument("--without-lock", action="store_true", help="let all threads in, and see the count go wrong")
     parser.add_argument("--workers", type=int, default=4, help="processes, at least 3 (default: %(default)s)")
     parser.add_argument("--threads", type=int, default=3, help="in each process (default: %(default)s)")
-    parser.add_argument("--seconds", type=float, default=3, help="of calm around the two faults (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=3, help="of calm around each fault (default: %(default)s)")
     parser.add_argument("--session-timeout", type=float, default=4, help="in seconds (default: %(default)s)")
     parser.add_argument("--timeline", type=Path, default=Path("demo-timeline.svg"), help="(default: %(default)s)")
     options = parser.parse_args()
     if options.workers < 3 or options.threads < 1:
-        parser.error("at least 3 workers of 1 thread are needed: one is killed, one is frozen, and one goes on")
+        parser.error("at least 3 workers with 1 thread each are needed: one is killed, one is frozen, and one goes on")
 
     try:
         verdict = play(options)
@@ -135,7 +136,7 @@ def main() -> int:
         for flaw in verdict.wrong:
             print(f"WRONG: {flaw}")
         return 1
-    print("All is well: the count is exact, no two were ever inside at once, and every token was higher than the last.")
+    print("All is well: the count is exact, no two threads held the lock at once, every token is higher than the last.")
     return 0
 
 

@@ -1,7 +1,7 @@
-"""What happened, as told by those who did it: each thread writes its own journal, and all journals share one clock.
+"""Journals: each thread records its own steps, and all journals share one clock.
 
-A line is written with one system call, so what a process wrote before SIGKILL is still there after it. The clock is
-`time.monotonic`, which every process of a machine reads alike: lines of different processes can be put in order.
+A thread writes each line with one system call, so a line that a process wrote survives its SIGKILL. The clock is
+`time.monotonic`, which reads the same in every process of a machine, so lines of different processes can be ordered.
 """
 
 import json
@@ -13,22 +13,22 @@ from pathlib import Path
 
 
 class Step(str, Enum):
-    """What a thread can do that matters to the outcome, in the order in which it does it."""
+    """The steps of a thread that matter to the outcome, in their order."""
 
     WAITS = "waits"  # before acquire
     ENTERS = "enters"  # after acquire
     READS = "reads"
-    PAUSES = "pauses"  # in the middle of its critical section, because it was told to
+    PAUSES = "pauses"  # in the middle of its critical section, on the parent's order
     WRITES = "writes"  # after the store took the number
-    REFUSED = "refused"  # the store saw a higher fencing token and took nothing
+    REFUSED = "refused"  # the store had seen a higher fencing token and took nothing
     LEAVES = "leaves"  # before release
-    LOST = "lost"  # leaving ended in LockLostError
-    TOLD = "told"  # on_lost was called: of a process, so its thread is 0
+    LOST = "lost"  # the end of the `with` block raised LockLostError
+    TOLD = "told"  # on_lost was called; it belongs to the process, so the thread is 0
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of a journal; `token` is that of the hold, 0 where there is none."""
+    """One line of a journal; `token` is the hold's, or 0 without one."""
 
     at: float
     worker: int
@@ -48,7 +48,7 @@ class Journal:
         self._file = os.open(folder / f"worker-{worker}-thread-{thread}.journal", flags, 0o600)
 
     def add(self, step: Step, token: int = 0, number: int = 0, writer: int = 0) -> None:
-        """Writes down one step, stamped with the present time."""
+        """Records one step with the current time."""
         entry = Entry(time.monotonic(), *self._who, step, token, number, writer)
         os.write(self._file, json.dumps(astuple(entry)).encode() + b"\n")
 

@@ -1,4 +1,4 @@
-"""How pictures are drawn as SVG: panels of lanes, in which each stretch of time is a box in a row."""
+"""Pictures as SVG: a panel has lanes, a lane has rows, and each stretch of time is a box in a row."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ FAULT = "#c0362c"
 
 @dataclass(frozen=True)
 class Box:
-    """A stretch of time, in a row of a lane, both counted from 1."""
+    """A stretch of time in a row of a lane; rows and lanes count from 1."""
 
     lane: int
     row: int
@@ -24,7 +24,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Panel:
-    """A stretch of time drawn over the width of the picture, with all lanes below each other."""
+    """A stretch of time over the width of the picture, with the lanes below each other."""
 
     top: float
     start: float
@@ -41,11 +41,11 @@ class Panel:
 
     @property
     def bottom(self) -> float:
-        """Where the axis is."""
+        """The y of the axis."""
         return self.top + len(self.names) * self.lane
 
     def x(self, at: float) -> float:
-        """Where an instant is, from left to right; what is outside is put on the edge."""
+        """The x of an instant; an instant outside the panel is put on its edge."""
         share = (min(max(at, self.start), self.end) - self.start) / (self.end - self.start)
         return self.left + share * (WIDTH - self.left - RIGHT)
 

@@ -1,4 +1,4 @@
-"""What is shown while it runs: one line that is written anew on a terminal; elsewhere, a line every two seconds."""
+"""The progress of a run: on a terminal one line that is rewritten, elsewhere a new line every two seconds."""
 
 import sys
 import time
@@ -9,14 +9,14 @@ from journal import Entry, Step
 
 
 class Progress:
-    """The count, the pace, and who holds the lock."""
+    """The count, the pace, and the current holder."""
 
     def __init__(self) -> None:
         self._terminal = sys.stdout.isatty()
         self._shown = time.monotonic()
 
     def show(self, entries: Sequence[Entry]) -> None:
-        """Shows what the journals say by now, if the last time was long enough ago."""
+        """Shows the state of the journals, unless it was shown a moment ago."""
         now = time.monotonic()
         if not entries or now - self._shown < (0.1 if self._terminal else 2):
             return
@@ -25,7 +25,7 @@ class Progress:
         recent = list(takewhile(lambda entry: entry.at > now - 1, reversed(entries)))
         cycles = sum(entry.step is Step.LEAVES for entry in recent)
         last = next((entry for entry in recent if entry.step is Step.ENTERS), None)
-        holder = f"worker {last.worker} thread {last.thread} holds" if last else "nobody gets in"
+        holder = f"worker {last.worker}, thread {last.thread} is inside" if last else "no thread gets in"
         status = f"{now - entries[0].at:5.1f} s   count {count:6,}   {cycles:4,} cycles/s   {holder}"
         self._print(status, "" if self._terminal else "\n")
 
@@ -34,7 +34,7 @@ class Progress:
         self._print(f"          {words}", "\n")
 
     def clear(self) -> None:
-        """Removes the line, so that others can be printed."""
+        """Removes the line to make room for others."""
         if self._terminal:
             self._print("", "")
 

@@ -1,11 +1,12 @@
-"""The counter: a number in a plain file, that knows nothing of locks but fencing tokens.
+"""The counter: a number in a plain file. It knows nothing of locks except their fencing tokens.
 
-`read` and `write` stand for two requests to some storage. Each is done whole (the file is locked for the one request,
-as any storage serves one request at a time), but nothing holds between them: of two writers that have read the same
-number, one's increment is lost. It is for the callers to keep each other out.
+`read` and `write` stand for two requests to some storage. Each request is atomic (it locks the file, as any storage
+serves one request at a time), but the pair is not: if two writers read the same number, one increment is lost. The
+callers must keep each other out.
 
 Invariant: the store never takes a request with a lower token than the highest it has seen. So a holder that was paused
-and overtaken, and does not know it yet, cannot overwrite what its successor has written or has read to write anew.
+and does not know yet that it was overtaken cannot overwrite its successor's write, nor slip in between its successor's
+read and write.
 """
 
 import fcntl
@@ -17,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-SIZE = 128  # of the file, always: it is replaced by one write, and so never half written
+SIZE = 128  # of the file, always: one write replaces it whole
 
 
 class StaleTokenError(Exception):
@@ -26,7 +27,7 @@ class StaleTokenError(Exception):
 
 @dataclass
 class State:
-    """What the file holds."""
+    """The content of the file."""
 
     number: int = 0
     highest: int = 0  # fencing token seen
@@ -34,11 +35,11 @@ class State:
 
 
 class Store:
-    """The file, opened once by each process that uses it.
+    """The file; each process that uses it opens it once.
 
     Attributes:
-        requests: held during each request of this process. A process that is stopped while one of its threads has this,
-            and makes no request, is not stopped in the middle of one: that would hold up everybody.
+        requests: held during each request of this process. A thread that pauses takes it, so that the process is not
+            frozen in the middle of another thread's request, with the file locked for all processes.
     """
 
     def __init__(self, path: Path) -> None:
@@ -46,7 +47,7 @@ class Store:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
 
     def read(self, token: int) -> State:
-        """What is stored. From now on no lower token than this one is served."""
+        """Returns the stored state; from now on the store refuses lower tokens."""
         with self._request(token) as state:
             return state
 

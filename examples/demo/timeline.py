@@ -1,7 +1,7 @@
-"""The picture: who held the lock when, as SVG.
+"""The picture: when each thread held the lock, as SVG.
 
-A lane for each worker, a row for each of its threads, a mark for each hold. Seen as a whole the holds are thousands of
-marks thinner than a pixel, so a second panel shows a few of them in a row, much enlarged.
+Each worker has a lane, each of its threads a row, each hold a mark. In the whole run the holds are thousands of marks
+thinner than a pixel, so a second panel enlarges a few consecutive ones.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,15 +18,15 @@ PATTERN = (
 
 
 def draw(holds: Sequence[Hold], faults: Sequence[Fault], workers: int, threads: int, title: str, subtitle: str) -> str:
-    """The whole picture.
+    """Returns the whole picture.
 
     Args:
         holds: in the order they began; at least one.
-        faults: marked by where they struck and how long they kept everyone waiting.
-        workers: how many lanes.
-        threads: how many rows in each.
+        faults: each is marked where it began, and for as long as it kept all threads out.
+        workers: the number of lanes.
+        threads: the number of rows in each.
         title: of the picture.
-        subtitle: the figures, in a line.
+        subtitle: the figures, in one line.
     """
     start, end = holds[0].start, max(hold.end for hold in holds)
     lanes = [f"worker {worker}" for worker in range(1, workers + 1)]
@@ -59,29 +59,29 @@ def boxes(holds: Iterable[Hold]) -> Iterator[Box]:
 
 
 def waiting(fault: Fault, panel: Panel) -> Iterator[str]:
-    """The time in which the lock belonged to somebody who could not use it."""
+    """The time in which a dead or frozen worker kept the lock."""
     left, right = panel.x(fault.at), panel.x(fault.next_grant)
     yield rect(left, panel.top, right - left, panel.bottom - panel.top, "#fdf3f1")
     y = panel.y(fault.worker, fault.thread)
     yield rect(left, y, max(right - left, 1), ROW - 2, "url(#waiting)")
     if fault.kind == "killed":
         middle = panel.y(fault.worker, 1) + panel.rows * ROW / 2 + 4
-        yield text(right + 10, middle, f"worker {fault.worker} is no more", fill=PALE)
+        yield text(right + 10, middle, f"worker {fault.worker} is dead", fill=PALE)
 
 
 def strike(fault: Fault, hold: Hold | None, panel: Panel) -> Iterator[str]:
-    """Where the fault struck, and where it ended, with words above the lanes."""
+    """The start and the end of a fault, with words above the lanes."""
     if fault.woken and hold:
-        fate = "its late write is refused, for its old token" if hold.refused else "its late write is taken"
+        fate = "the store refuses its late write (old token)" if hold.refused else "the store takes its late write"
         yield from flag(panel, fault.woken, 62, [f"worker {fault.worker} wakes: {fate}"])
     what = "killed (SIGKILL)" if fault.kind == "killed" else "frozen (SIGSTOP)"
     wait = fault.next_grant - fault.at
-    after = f"nobody gets in for {wait:.1f} s, until its session expires" if wait > 0.1 else "the others go on at once"
+    after = f"others wait {wait:.1f} s, until its session expires" if wait > 0.1 else "others go on at once"
     yield from flag(panel, fault.at, 36, [f"worker {fault.worker} is {what} inside", after])
 
 
 def flag(panel: Panel, at: float, height: float, words: Sequence[str]) -> Iterator[str]:
-    """A line across the lanes with words at its upper end, on the side with more room."""
+    """A line across the lanes, with words at its upper end on the side with more room."""
     x = panel.x(at)
     yield line(x, panel.top - height, x, panel.bottom, FAULT, 1.5)
     anchor, x = ("end", x - 7) if x > WIDTH * 0.7 else ("start", x + 7)
@@ -96,16 +96,16 @@ def zoom(whole: Panel, close: Panel) -> Iterator[str]:
     yield rect(left, whole.top, right - left, whole.bottom - whole.top, INK, 0.2)
     points = f"{left:.1f},{top} {right:.1f},{top} {WIDTH - RIGHT},{close.top - 6} {LEFT},{close.top - 6}"
     yield f'<polygon points="{points}" fill="{INK}" fill-opacity="0.06"/>'
-    words = f"the same, enlarged: {CLOSE_UP_HOLDS} holds in a row, {(close.end - close.start) * 1000:.0f} ms"
+    words = f"enlarged: {CLOSE_UP_HOLDS} consecutive holds, {(close.end - close.start) * 1000:.0f} ms"
     yield text((LEFT + WIDTH - RIGHT) / 2, close.top - 18, words, "middle", weight=600)
 
 
 def legend(y: float, threads: int) -> Iterator[str]:
-    """What the colours mean."""
+    """The meaning of the colours."""
     x: float = LEFT
     for thread in range(1, threads + 1):
         yield rect(x, y - 10, 18, ROW - 2, color(thread))
         yield text(x + 25, y, f"thread {thread} holds")
         x += 132
     yield rect(x, y - 10, 18, ROW - 2, "url(#waiting)")
-    yield text(x + 25, y, "a dead or frozen process holds, until its session expires")
+    yield text(x + 25, y, "a dead or frozen process holds until its session expires")

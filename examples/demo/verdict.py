@@ -1,4 +1,4 @@
-"""What the journals prove: every hold, what each of them did to the counter, and whether all was as it should be."""
+"""The proof in the journals: every hold, its effect on the counter, and every rule that was broken."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,17 +18,16 @@ class Fault:
     pid: int
     token: int
     at: float  # just before it was done
-    next_grant: float  # when somebody else got in
-    woken: float | None = None  # when it could go on, if ever
+    next_grant: float  # when another worker entered
+    woken: float | None = None  # when the worker could go on, if it ever could
 
 
 @dataclass(frozen=True)
 class Hold:
     """One stay in the critical section.
 
-    Invariant: `end` is never later than the instant the lock may rightly have passed on, so that a true overlap is
-    always seen as one: it is taken before release is called, before the process is killed or frozen, or when the
-    process was told of the loss.
+    Invariant: `end` is never later than the instant at which the lock may pass on, so a lock that works never shows an
+    overlap: it is taken before the call of `release`, before the kill or freeze, or when `on_lost` was called.
     """
 
     worker: int
@@ -42,14 +41,14 @@ class Hold:
 
 
 def holds(entries: Sequence[Entry], faults: Sequence[Fault], writers: set[int], now: float) -> list[Hold]:
-    """Every hold, in the order they began.
+    """Returns every hold, in the order they began.
 
     Args:
         entries: of all journals.
-        faults: what was done, and when.
-        writers: the tokens under which numbers were written, as far as the store has told. They decide about a hold
-            that was cut off after it read: its journal alone cannot say whether its write was still done.
-        now: the end of holds that nothing else has ended.
+        faults: of the run.
+        writers: the tokens of all writes that the store has shown. They decide about a hold that was cut off after its
+            read: its journal alone does not tell whether the store took its write.
+        now: the end of a hold that nothing else has ended.
     """
     found = []
     threads: dict[tuple[int, int], list[Entry]] = {}
@@ -66,7 +65,7 @@ def holds(entries: Sequence[Entry], faults: Sequence[Fault], writers: set[int], 
 def _hold(
     steps: dict[Step, Entry], faults: Sequence[Fault], told: Sequence[Entry], writers: set[int], now: float
 ) -> Hold:
-    """The hold that took these steps."""
+    """Returns the hold that took these steps."""
     entry = steps[Step.ENTERS]
     who = entry.worker, entry.thread, entry.token
     ends = [now]
@@ -88,13 +87,13 @@ def _hold(
 
 
 def victim(fault: Fault, all_holds: Sequence[Hold]) -> Hold | None:
-    """The hold that the fault struck."""
+    """Returns the hold during which the fault came."""
     struck = (fault.worker, fault.thread, fault.at)
     return next((hold for hold in all_holds if (hold.worker, hold.thread, hold.end) == struck), None)
 
 
 def overlaps(all_holds: Sequence[Hold]) -> int:
-    """How often somebody came in before everybody else was out."""
+    """Counts the holds that began before all earlier ones had ended."""
     count, latest = 0, 0.0
     for hold in all_holds:
         count += hold.start < latest
@@ -104,7 +103,7 @@ def overlaps(all_holds: Sequence[Hold]) -> int:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The holds, what struck them, and what is wrong: nothing, if all is well."""
+    """The holds, the faults, and the flaws: none if all is well."""
 
     holds: list[Hold]
     faults: list[Fault]
@@ -118,9 +117,9 @@ def judge(entries: Sequence[Entry], faults: Sequence[Fault], number: int, writer
 
     Args:
         entries: of all journals.
-        faults: what was done to the workers.
-        number: what the counter says at the end.
-        writer: the token under which that was written.
+        faults: of the run.
+        number: the counter at the end.
+        writer: the token of the write that made it so.
         now: a time after the last entry.
     """
     writers = {entry.writer for entry in entries if entry.step is Step.READS} | {writer}
@@ -140,15 +139,15 @@ def judge(entries: Sequence[Entry], faults: Sequence[Fault], number: int, writer
 
 
 def _flaws(fault: Fault, all_holds: Sequence[Hold]) -> list[str]:
-    """Where the worker that met the fault did not fare as it should."""
+    """Returns the ways in which the worker with the fault fared worse than it should."""
     hold = victim(fault, all_holds)
     if hold is None:
         return ["it did not hold the lock at that time"]
     if fault.kind == "killed":
-        return ["its increment, cut off in the middle, was made all the same"] if hold.wrote else []
+        return ["its unfinished increment was counted"] if hold.wrote else []
     flaws = []
     if not hold.refused:
         flaws.append("the store took its late write")
     if not hold.lost:
-        flaws.append("it was never told that its hold was lost")
+        flaws.append("it got no LockLostError")
     return flaws

@@ -1,8 +1,12 @@
-"""One worker process: threads that add to the counter, one at a time among all workers.
+"""One worker process: its threads add to the counter, one at a time among all workers.
 
-It is told what to do by lines on its standard input: `pause` - the next thread inside its critical section stays there,
-between reading and writing; `resume` - that thread goes on; `stop` - every thread ends its present turn, and the
-process ends. At the end of the input it ends at once: its parent is no more.
+The parent writes orders to its standard input, one a line:
+
+* `pause`: the next thread in its critical section stays there, between its read and its write;
+* `resume`: that thread goes on;
+* `stop`: every thread ends its current turn, then the process ends.
+
+At the end of the input the process ends at once: its parent is gone.
 """
 
 import argparse
@@ -27,7 +31,7 @@ THINK = 0.001  # seconds between reading the number and writing it
 
 
 class Lock(AbstractContextManager[object], Protocol):
-    """What a turn needs of a lock."""
+    """The part of a lock that a turn uses."""
 
     @property
     def fencing_token(self) -> int:
@@ -35,13 +39,13 @@ class Lock(AbstractContextManager[object], Protocol):
 
 
 class NoLock(nullcontext[None]):
-    """Keeps nobody out: what happens without a lock."""
+    """Keeps no thread out."""
 
     fencing_token = 0
 
 
 class Orders:
-    """What standard input has said so far."""
+    """The orders from standard input."""
 
     def __init__(self) -> None:
         self.stop = threading.Event()
@@ -49,7 +53,7 @@ class Orders:
         self._resume = threading.Event()
 
     def follow(self) -> None:
-        """Takes orders until the last of them, to stop."""
+        """Takes orders until `stop`, the last one."""
         for line in sys.stdin:
             match line.strip():
                 case "pause":
@@ -63,7 +67,7 @@ class Orders:
         os._exit(1)  # the parent is gone, and perhaps the server with it
 
     def pause_wanted(self) -> bool:
-        """Whether the caller is the one to pause: one thread for each order."""
+        """Returns whether the caller must pause; each order is for one thread."""
         try:
             self._pauses.get_nowait()
         except Empty:
@@ -86,7 +90,7 @@ class Adder:
         self.token = 0
 
     def run(self) -> None:
-        """Takes turns until told to stop."""
+        """Takes turns until the order to stop."""
         while not self.orders.stop.is_set():
             self.journal.add(Step.WAITS)
             try:
@@ -95,7 +99,7 @@ class Adder:
                 self.journal.add(Step.LOST, self.token)
 
     def take_turn(self) -> None:
-        """Takes the lock for the whole of a turn."""
+        """Takes one turn, with the lock held all the time."""
         with self.lock:
             self.token = self.lock.fencing_token
             self.journal.add(Step.ENTERS, self.token)
@@ -105,7 +109,7 @@ class Adder:
                 self.journal.add(Step.LEAVES, self.token)
 
     def add(self, amount: int) -> None:
-        """Safe to call on its own, and so takes the lock itself: again, when called from `take_turn`."""
+        """Adds to the counter. It takes the lock itself, so it is safe alone; `take_turn` makes it re-enter."""
         with self.lock:
             state = self.store.read(self.token)
             self.journal.add(Step.READS, self.token, state.number, state.writer)
@@ -133,8 +137,8 @@ def main() -> None:
     parser.add_argument("--without-lock", action="store_true")
     options = parser.parse_args()
 
-    # In a process group of its own it hears no Ctrl-C, which is for the parent; and should the parent be killed while
-    # this one is frozen, the system ends it, as it does with any stopped group that is left alone.
+    # Ctrl-C is for the parent: a process group of its own does not get it. If the parent is killed while this process
+    # is frozen, the system ends it, like every stopped process group that has become an orphan.
     os.setpgrp()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 
@@ -163,7 +167,7 @@ def main() -> None:
 
 
 def fail(failure: threading.ExceptHookArgs) -> None:
-    """Ends the whole worker with the error of one thread, for the parent to see."""
+    """Ends the whole worker with the error of one thread, so that the parent sees it."""
     threading.__excepthook__(failure)
     os._exit(1)
 

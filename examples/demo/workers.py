@@ -1,4 +1,4 @@
-"""The worker processes, seen from their parent: started, watched, given orders, killed and frozen."""
+"""The worker processes, seen from their parent, which starts, watches, orders, kills and freezes them."""
 
 import signal
 import subprocess
@@ -23,10 +23,10 @@ class DemoError(Exception):
 
 
 class Workers:
-    """All of them, numbered from 1, and what their journals have told so far.
+    """All workers, numbered from 1, and the entries of their journals so far.
 
     Args:
-        count: how many.
+        count: the number of workers.
         arguments: for each of them, after its number and the folder.
         folder: for the journals, the counter and the logs.
     """
@@ -44,21 +44,21 @@ class Workers:
                 self._processes[worker] = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=log, text=True)
 
     def run_for(self, seconds: float) -> None:
-        """Lets them go on for a time."""
+        """Lets the workers go on for a time."""
         until = time.monotonic() + seconds
-        self._watch("the end of the time", lambda: time.monotonic() > until)
+        self._watch("the time to pass", lambda: time.monotonic() > until)
 
     def run_until_all_had_a_turn(self, threads: Collection[tuple[int, int]]) -> None:
-        """Lets them go on until each of these threads (worker, thread) has added something, from now on."""
+        """Lets the workers go on until each of these threads (worker, thread) has added something from now on."""
         since = time.monotonic()
 
         def all_had_a_turn() -> bool:
             return set(threads) <= {(e.worker, e.thread) for e in self._after(since) if e.step is Step.WRITES}
 
-        self._watch("a turn of every thread", all_had_a_turn)
+        self._watch("every thread to take a turn", all_had_a_turn)
 
     def kill(self, worker: int) -> Fault:
-        """Kills a worker in the middle of its critical section; returns when another has got in."""
+        """Kills a worker in the middle of its critical section; returns when another worker has entered."""
         pause = self._pause(worker)
         process = self._processes.pop(worker)
         at = time.monotonic()
@@ -69,7 +69,7 @@ class Workers:
         return Fault("killed", worker, pause.thread, process.pid, pause.token, at, self._next_grant(worker, at))
 
     def freeze(self, worker: int) -> Fault:
-        """Stops a worker in the middle of its critical section; returns when another has got in."""
+        """Stops a worker in the middle of its critical section; returns when another worker has entered."""
         pause = self._pause(worker)
         process = self._processes[worker]
         at = time.monotonic()
@@ -78,18 +78,18 @@ class Workers:
         return Fault("frozen", worker, pause.thread, process.pid, pause.token, at, self._next_grant(worker, at))
 
     def wake(self, worker: int) -> float:
-        """Lets a frozen worker go on where it was; returns the time."""
+        """Lets a frozen worker go on; returns the time."""
         at = time.monotonic()
         self._tell(worker, "resume")
         self._processes[worker].send_signal(signal.SIGCONT)
-        self._progress.say(f"worker {worker} wakes up, and writes as if it still held the lock")
+        self._progress.say(f"worker {worker} wakes, and writes as if it still held the lock")
         return at
 
     def stop(self) -> None:
-        """Lets each finish its turn and end.
+        """Lets each worker finish its turn and end.
 
         Raises:
-            DemoError: one did not end, or not well.
+            DemoError: a worker did not end, or failed.
         """
         for worker in self._processes:
             self._tell(worker, "stop")
@@ -97,13 +97,13 @@ class Workers:
             try:
                 code = process.wait(PATIENCE)
             except subprocess.TimeoutExpired:
-                raise DemoError(f"worker {worker} hangs: told to stop, it does not{self._last_words(worker)}") from None
+                raise DemoError(f"worker {worker} did not stop within {PATIENCE} s{self._last_words(worker)}") from None
             if code:
                 raise DemoError(f"worker {worker} failed{self._last_words(worker)}")
         self._listen()
 
     def clear(self) -> None:
-        """Ends whatever still runs, and the line of progress."""
+        """Ends the workers that still run, and the line of progress."""
         for process in self._processes.values():
             process.kill()
             process.wait()
@@ -111,23 +111,23 @@ class Workers:
         self._progress.clear()
 
     def _pause(self, worker: int) -> Entry:
-        """Has a worker stay inside its critical section, from its next turn on."""
+        """Makes a worker pause in its critical section, at its next turn."""
         since = time.monotonic()
         self._tell(worker, "pause")
 
         def pauses() -> Entry | None:
             return next((e for e in self._after(since) if (e.worker, e.step) == (worker, Step.PAUSES)), None)
 
-        return self._watch(f"worker {worker}'s turn", pauses)
+        return self._watch(f"worker {worker} to take a turn", pauses)
 
     def _next_grant(self, worker: int, since: float) -> float:
-        """Waits until somebody gets in who is not of this worker."""
+        """Waits until a thread of another worker enters; returns when it did."""
 
         def grants() -> list[float]:
             return [e.at for e in self._after(since) if e.step is Step.ENTERS and e.worker != worker]
 
-        first = min(self._watch("the next grant", grants))
-        self._progress.say(f"the others go on, after {first - since:.1f} s")
+        first = min(self._watch("another worker to enter", grants))
+        self._progress.say(f"another worker enters {first - since:.1f} s later")
         return first
 
     def _tell(self, worker: int, order: str) -> None:
@@ -137,15 +137,15 @@ class Workers:
         stdin.flush()
 
     def _watch(self, what: str, until: Callable[[], T | None]) -> T:
-        """Follows the journals until `until` returns something true, and returns that."""
+        """Follows the journals until `until` returns something true; returns that."""
         deadline = time.monotonic() + PATIENCE
         while not (answer := until()):
             for worker, process in self._processes.items():
                 if process.poll() is not None:
-                    words = f"worker {worker} ended by itself, with exit code {process.returncode}"
+                    words = f"worker {worker} ended unexpectedly, with exit code {process.returncode}"
                     raise DemoError(words + self._last_words(worker))
             if time.monotonic() > deadline:
-                raise DemoError(f"waited {PATIENCE} s for {what}, in vain")
+                raise DemoError(f"waited {PATIENCE} s for {what}")
             time.sleep(0.02)
             self._listen()
         return answer

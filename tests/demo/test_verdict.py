@@ -75,7 +75,7 @@ def test_killed_after_its_write() -> None:
     """It is counted when the store had it, though its journal does not say so; but it was to be killed before."""
     entries = [*turn(1.0, 1, 10, 0), *paused(2.0, 2, 11, 1), *turn(4.0, 3, 12, 2)]
     assert wrong(entries, KILLED, number=3, writer=12) == [
-        "worker 2 was killed, but its increment, cut off in the middle, was made all the same"
+        "worker 2 was killed, but its unfinished increment was counted"
     ]
 
 
@@ -99,5 +99,5 @@ def test_frozen_and_not_fenced() -> None:
     assert wrong(entries, FROZEN, number=2, writer=11) == [
         "3 increments were made, but the counter says 2",
         "worker 2 was frozen, but the store took its late write",
-        "worker 2 was frozen, but it was never told that its hold was lost",
+        "worker 2 was frozen, but it got no LockLostError",
     ]
