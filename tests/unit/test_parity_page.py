@@ -81,7 +81,7 @@ def test_a_class(cls: str) -> None:
 
 def test_what_threading_has_not() -> None:
     """What the page calls ours is, and is nowhere in `threading`."""
-    text = PAGE.split("\n## What threading has not\n")[1]
+    text = PAGE.split("\n## Beyond threading\n")[1]
     ours = [getattr(zkconcurrent, name) for name in zkconcurrent.__all__ if name[0].isupper()]
     for name in re.findall(r"`(\w+)(?:\(\))?`", text):
         assert name in zkconcurrent.__all__ or any(hasattr(cls, name) for cls in ours)
