@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, unquote_plus
 
 from ._interpreter import check_interpreter
-from ._kazoo import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, KazooClient, Link, failure, kazoo_errors, make_acl
+from ._kazoo import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, KazooClient, failure, kazoo_errors, make_acl
 from ._lease import MARGIN
 from ._ops import ConnectionLost, SessionExpired
 from ._paths import check_path
-from ._session import at_exit
+from ._session import Session, at_exit
 from ._wire import MAX_REQUEST, hang_up
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ def _start(client: Client, chroot: str, until: float, patience: float) -> None:
         TimeoutError: that did not happen in time.
         RefusedError: it will not happen.
     """
-    link = Link(client)
+    link = Session.of(client).link  # from the start, so that the first acquire need not learn that the session lives
     live = client.start_async()
     while (left := until - time.monotonic()) > 0:
         if link.stopped:

@@ -25,6 +25,7 @@ from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_digest_acl
 import zkconcurrent
 from tests.conftest import Eventually, InThread
 from tests.tools.forwarder import Connection, Forwarder
+from tests.tools.proxy import Proxy
 from zkconcurrent._connect import _close_all
 from zkconcurrent.testing import Server
 from zkconcurrent.testing._ports import free_ports
@@ -46,6 +47,16 @@ def nothing_left(zookeeper: Server, eventually: Eventually) -> Iterator[None]:  
 
 
 clean = pytest.mark.usefixtures("nothing_left")
+
+
+def test_a_client_that_was_idle(zookeeper: Server, eventually: Eventually) -> None:
+    """It has proved all the time that its session lives, so that the first acquire waits for no proof."""
+    with Proxy(zookeeper.hosts) as proxy, zkconcurrent.connect(f"zk://{proxy.hosts}/idle?timeout=4") as zk:
+        with proxy.counting() as count:
+            eventually(lambda: sum(each.name == "sync" and each.kind == "answer" for each in list(count.trace)) >= 2)
+        with proxy.counting() as count:
+            assert zkconcurrent.Lock(zk, "/lock").acquire()
+        assert "multi" not in count.requests
 
 
 class OverTls(Connection):
