@@ -54,9 +54,11 @@ def test_a_client_that_was_idle(zookeeper: Server, eventually: Eventually) -> No
     with Proxy(zookeeper.hosts) as proxy, zkconcurrent.connect(f"zk://{proxy.hosts}/idle?timeout=4") as zk:
         with proxy.counting() as count:
             eventually(lambda: sum(each.name == "sync" and each.kind == "answer" for each in list(count.trace)) >= 2)
+        lock = zkconcurrent.Lock(zk, "/lock")
         with proxy.counting() as count:
-            assert zkconcurrent.Lock(zk, "/lock").acquire()
+            lock.acquire()
         assert "multi" not in count.requests
+        lock.release()
 
 
 class OverTls(Connection):
