@@ -6,6 +6,7 @@ here of what they prove of the lease. What is private of kazoo is checked when i
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import sys
@@ -284,8 +285,7 @@ class Link:
         if self.wire.handshake is not None:
             return self.wire.handshake.timeout
         routine = self.client._connection._connection_routine
-        frame = getattr(routine, "gr_frame", None) or sys._current_frames().get(getattr(routine, "ident", None) or 0)
-        return _negotiated(frame)
+        return _negotiated(getattr(routine, "gr_frame", None) or _frame_of(getattr(routine, "ident", None) or 0))
 
     def on_own_thread(self) -> bool:
         """Whether the caller runs on one of kazoo's threads, where waiting for an answer waits for ever."""
@@ -436,6 +436,19 @@ class Link:
     def delete(self, path: str, answer: Answer, version: int = -1) -> None:
         """Delete a node, if it has that version; -1 is any."""
         self._write(DeleteRequest(self.full(path), version), answer)
+
+
+def _frame_of(thread: int) -> FrameType | None:
+    """Return the innermost frame of a thread."""
+    # CPython 3.11 holds a lock of its own here that every thread takes as it starts or ends: a finalizer that the
+    # garbage collector ran meanwhile would let them in, and all would stand still for ever (gh-106883).
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return sys._current_frames().get(thread)
+    finally:
+        if collects:
+            gc.enable()
 
 
 def _negotiated(frame: FrameType | None) -> float | None:

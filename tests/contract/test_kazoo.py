@@ -402,6 +402,39 @@ def cycle(lock: Lock) -> None:
     lock.release()
 
 
+COLLECTED = """
+import faulthandler, gc, os, threading, time
+from kazoo.client import KazooClient
+from zkconcurrent._kazoo import Link
+
+class Litter:
+    def __init__(self):
+        self.itself = self
+    def __del__(self):
+        time.sleep(0.0001)  # lets the other threads run
+
+def start_and_end():
+    while True:
+        threading.Thread(target=int).start()
+
+link = Link(KazooClient())
+faulthandler.dump_traceback_later(20, exit=True)
+for _ in range(3):
+    threading.Thread(target=start_and_end, daemon=True).start()
+gc.set_threshold(3, 1, 1)
+for _ in range(3000):
+    Litter()
+    link._negotiated()
+os._exit(0 if gc.isenabled() else 1)
+"""
+
+
+def test_garbage_that_is_collected_as_the_timeout_is_looked_up() -> None:
+    """Fault 47: a finalizer runs in its middle, and threads start and end: none stands still."""
+    process = subprocess.run([sys.executable, "-c", COLLECTED], capture_output=True, text=True, timeout=60, check=False)
+    assert process.returncode == 0, process.stderr[-3000:]
+
+
 # -- credentials -----------------------------------------------------------------------------------------------------
 
 
