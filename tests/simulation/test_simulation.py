@@ -8,6 +8,7 @@ import time
 import pytest
 
 from tests.simulation.explore import explore, prepared, tell
+from tests.simulation.found import note, noted
 from tests.simulation.mutants import MUTANTS, Mutant, seeded
 from tests.simulation.table import LOCKS
 
@@ -22,9 +23,10 @@ def test_simulation(mutant: Mutant | None, simulated: Report) -> None:
     began = time.perf_counter()
     if mutant is not None:
         with seeded(mutant):
-            found = explore(lambda _, tried: tried >= all_cases)
+            found = explore(lambda _, tried: tried >= all_cases, noted(mutant.name))
         assert found.failed is not None, f"{found.steps:,} steps did not find it"
-        _, error = found.failed
+        case, error = found.failed
+        note(mutant.name, case.name)
         simulated.append(
             f"{mutant.name:75} {found.cases:5} cases {found.steps:8,} steps: {type(error).__name__} {error}"[:170]
         )
