@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
@@ -35,6 +36,8 @@ PATIENCE = 20.0
 # and one that computes all the time several, where many share the processors.
 HANGS = 600.0
 STDERR = pytest.StashKey[int]()
+TESTS = Path(__file__).parent
+SERVERLESS = ("unit", "simulation", "soak/test_history.py")
 Connect = Callable[..., KazooClient]
 Eventually = Callable[..., Any]
 InThread = Callable[..., "Future[Any]"]
@@ -43,6 +46,35 @@ InThread = Callable[..., "Future[Any]"]
 def pytest_configure(config: pytest.Config) -> None:
     """Keep the real standard error: while a test runs, its file descriptor is one of pytest's."""
     config.stash[STDERR] = os.dup(2)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what needs a server; where several processes share the tests, begin with the long ones.
+
+    Those that compute are spread among those that wait, and those of one Java process are for one of the processes.
+    """
+    for item in items:
+        if needs_server(item):
+            item.add_marker(pytest.mark.server)
+        if "peer" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return
+    is_waiting = {item: item.get_closest_marker("server") is not None for item in items}
+    when = {}
+    for waits in (True, False):
+        some = [item for item in items if is_waiting[item] is waits]
+        when.update({item: n / len(some) for n, item in enumerate(some)})
+    items.sort(key=lambda item: (item.get_closest_marker("long") is None, when[item]))
+
+
+def needs_server(item: pytest.Item) -> bool:
+    """Return whether a test may need a ZooKeeper, or Java."""
+    if item.path.relative_to(TESTS).as_posix().startswith(SERVERLESS):
+        return False
+    bench = item.callspec.params.get("bench") if hasattr(item, "callspec") else None
+    return getattr(bench, "__name__", "") != "Simulated"
 
 
 # Not pytest's own faulthandler_timeout, which looks away once a test has failed: its threads may make its end hang.

@@ -75,6 +75,7 @@ def test_uncontended(kind: Kind, counted: KazooClient, proxy: Proxy, zk_path: st
 
 
 @pytest.mark.parametrize(("tick", "most"), [(None, 1.0), (2.0, 0.7)], ids=["unknown tick", "known tick"])
+@pytest.mark.long
 def test_an_idle_holder(tick: float | None, most: float, proxy: Proxy, zk_path: str, eventually: Eventually) -> None:
     """A hold costs its idle client so many requests a second at a session timeout of 10 s, all of them counted."""
     timeout = 10.0

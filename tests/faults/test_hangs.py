@@ -26,6 +26,8 @@ from tests.tools.proxy import Proxy
 from zkconcurrent import Barrier, Condition, CountDownLatch, Event, Lock, RLock, Semaphore
 from zkconcurrent.testing import Server
 
+pytestmark = pytest.mark.long
+
 BOUND = 180.0  # a job's watchdog ends it long before
 SESSION = 10.0
 sources = pytest.mark.parametrize("source", ["timer", "sibling"])

@@ -29,6 +29,8 @@ from tests.integration.test_unfair import at_the_gate
 from tests.kinds import AnyLock, Kind, against, every
 from zkconcurrent import Condition, Lock, MultiLock, ReadWriteLock, RLock, Semaphore
 
+pytestmark = pytest.mark.long
+
 T = TypeVar("T")
 PACKAGE = str(Path(zkconcurrent.__file__).parent)
 # Short, as what an interrupt leaves is found by heartbeats; but no lease ends although the machine is busy.

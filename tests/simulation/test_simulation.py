@@ -16,7 +16,11 @@ STEPS = int(os.environ.get("SIM_STEPS", "20000"))
 Report = list[str]
 
 
-@pytest.mark.parametrize("mutant", [None, *MUTANTS], ids=lambda mutant: mutant.name if mutant else "the library")
+@pytest.mark.parametrize(
+    "mutant",
+    [pytest.param(None, marks=pytest.mark.long, id="the library"), *MUTANTS],
+    ids=lambda mutant: mutant.name,
+)
 def test_simulation(mutant: Mutant | None, simulated: Report) -> None:
     """Whatever strikes, two never hold, nobody is forgotten and nothing is left; each seeded bug is found."""
     all_cases = len(prepared())
