@@ -6,12 +6,14 @@ DURATION ?= 60
 SEED ?=
 BENCH ?=
 export PYTHON
+# The tests start hundreds of processes, which import the same modules: those are compiled once.
+export PYTHONDONTWRITEBYTECODE :=
 
 BIN := .venv/bin
 # Most tests wait for a server, or for a timeout, most of the time: eight at once, each in a process and on a server of
-# its own. Those processes start many others, all of which import the same modules: compiled once, whatever is set.
-PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --dist loadgroup --max-worker-restart 0
-SHARED := --numprocesses 8
+# its own.
+PYTEST := $(BIN)/python -m pytest
+SHARED := --numprocesses 8 --dist loadgroup --max-worker-restart 0
 
 .PHONY: help demo test test-fast test-servers coverage seeds newest-kazoo soak bench docs package lint clean
 .NOTPARALLEL:
@@ -39,13 +41,14 @@ test: ## lint and the whole suite; what it needs is installed (by apt-get, where
 
 test-fast: ## what needs no server and no Java, but the longest of the simulation: a minute
 	@tools/venv test
-	$(PYTEST) --numprocesses auto -m 'not server and not long' $(PYTEST_ARGS)
+	$(PYTEST) $(SHARED) --numprocesses auto -m 'not server and not long' $(PYTEST_ARGS)
 
-coverage: ## what the whole suite runs of the package, by line and branch, in its threads and processes too
+coverage: ## what the suite runs of the package, but for its long tests, by line and branch, in all threads and processes
 	@tools/venv test
 	@tools/packages
-	rm -f .coverage .coverage.*
-	$(PYTEST) $(SHARED) --cov --cov-report= $(PYTEST_ARGS)
+	$(BIN)/python -m coverage erase
+	$(BIN)/python -m coverage run -m pytest $(SHARED) -m 'not long' $(PYTEST_ARGS)
+	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report
 
 test-servers: ## the tests that need a server, on Debian's ZooKeeper 3.8 and on pyspark's 3.9
@@ -63,7 +66,7 @@ soak: ## random use under random faults on three servers, the history checked; t
 seeds: ## search anew for the random run that finds each seeded bug, as a change of the code may move it: minutes
 	@tools/venv test
 	: >tests/simulation/found.txt
-	SIM_SEARCH=1 $(PYTEST) --numprocesses auto tests/simulation -k 'seeded or test_simulation and not library'
+	SIM_SEARCH=1 $(PYTEST) $(SHARED) --numprocesses auto tests/simulation -k 'seeded or test_simulation and not library'
 	LC_ALL=C sort -o tests/simulation/found.txt tests/simulation/found.txt
 
 newest-kazoo: ## the contract tests on the newest kazoo there is, in an environment of its own: may its cap be lifted?

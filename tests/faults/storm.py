@@ -57,10 +57,10 @@ if TYPE_CHECKING:
 HOSTS, PATH = sys.argv[1:3] if len(sys.argv) > 3 else ("", "")
 SESSION = 30.0  # so long that what waits for a part of it is seen to
 STALL = 15.0  # without progress for so long, it hangs
-PROMPT = 3.0  # what is done, or refused, at once; longer than that, a hang that ends by some time-out
+PROMPT = 4.5  # what is done, or refused, at once; longer than that, a hang that ends by some time-out: T / 6 or more
 SIGNALS = 150
 CYCLES = 100
-SAMPLE = 25  # lines of an operation
+SAMPLE = 12  # lines of an operation
 SIBLING = """
 import os, random, signal, sys, time
 process = int(sys.argv[1])
