@@ -50,7 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs a server; where several processes share the tests, begin with the long ones.
+    """Mark what needs a server; where several processes share the tests, begin with the long ones, the soak first.
 
     Those that compute are spread among those that wait, and those of one Java process are for one of the processes.
     """
@@ -66,7 +66,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for waits in (True, False):
         some = [item for item in items if is_waiting[item] is waits]
         when.update({item: n / len(some) for n, item in enumerate(some)})
-    items.sort(key=lambda item: (item.get_closest_marker("long") is None, when[item]))
+    items.sort(key=lambda item: (-1 - when[item]) if item.get_closest_marker("long") else when[item])
 
 
 def needs_server(item: pytest.Item) -> bool:

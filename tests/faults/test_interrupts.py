@@ -6,6 +6,7 @@ A trace function raises KeyboardInterrupt at the n-th line that the library runs
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import itertools
 import linecache
@@ -38,13 +39,18 @@ SESSION = 4.0
 SOON = 0.1  # what an interrupt leaves is gone after so long, as a rule
 
 
-def _signals_come_here(line: str) -> bool:
+@functools.cache
+def _signals_come_here(file: str, line: int) -> bool:
     """Return whether CPython may deliver a signal at the line; a trace function can raise at any.
 
     A `with` line is visited again on the way out, before `__exit__` is called, and no signal is delivered between the
     two (bpo-29988); nor before the return of a constant, nor at a `try:`, which does nothing.
     """
-    return not line.lstrip().startswith(("with ", "try:", "return True", "return None", "return False"))
+    return (
+        not linecache.getline(file, line)
+        .lstrip()
+        .startswith(("with ", "try:", "return True", "return None", "return False"))
+    )
 
 
 class InterruptAt:
@@ -71,11 +77,7 @@ class InterruptAt:
         if not frame.f_code.co_filename.startswith(PACKAGE):
             return None
         counts = frame.f_code.co_filename.endswith(self.file)
-        if (
-            event == "line"
-            and counts
-            and _signals_come_here(linecache.getline(frame.f_code.co_filename, frame.f_lineno))
-        ):
+        if event == "line" and counts and _signals_come_here(frame.f_code.co_filename, frame.f_lineno):
             self.left -= 1
             if self.left == 0:
                 self.where = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} {frame.f_code.co_name}"
