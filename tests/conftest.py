@@ -52,21 +52,29 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what needs a server; where several processes share the tests, begin with the long ones, the soak first.
 
-    Those that compute are spread among those that wait, and those of one Java process are for one of the processes.
+    Those that compute are spread among those that wait. Of these, the long ones are for one of the processes; so are
+    those that share a Java process.
     """
     for item in items:
-        if needs_server(item):
+        waits, is_long = needs_server(item), item.get_closest_marker("long") is not None
+        if waits:
             item.add_marker(pytest.mark.server)
         if "peer" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+            item.add_marker(pytest.mark.xdist_group("java"))
+        elif is_long and not waits:
+            item.add_marker(pytest.mark.xdist_group("computing"))
     if "PYTEST_XDIST_WORKER" not in os.environ:
         return
-    is_waiting = {item: item.get_closest_marker("server") is not None for item in items}
-    when = {}
-    for waits in (True, False):
-        some = [item for item in items if is_waiting[item] is waits]
-        when.update({item: n / len(some) for n, item in enumerate(some)})
-    items.sort(key=lambda item: (-1 - when[item]) if item.get_closest_marker("long") else when[item])
+    kinds: dict[tuple[bool, bool], list[pytest.Item]] = {}
+    for item in items:
+        kind = (item.get_closest_marker("long") is not None, item.get_closest_marker("server") is not None)
+        kinds.setdefault(kind, []).append(item)
+    when = {
+        item: -(n + 1) / len(some) if is_long else n / len(some)
+        for (is_long, _), some in kinds.items()
+        for n, item in enumerate(some)
+    }
+    items.sort(key=when.__getitem__)
 
 
 def needs_server(item: pytest.Item) -> bool:

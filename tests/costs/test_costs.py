@@ -31,6 +31,7 @@ from zkconcurrent import (
     Semaphore,
     _gate,
 )
+from zkconcurrent._session import Session
 from zkconcurrent.testing import Server
 
 
@@ -43,9 +44,12 @@ def proxy(zookeeper: Server) -> Iterator[Proxy]:
 
 
 @pytest.fixture
-def counted(connect: Connect, proxy: Proxy) -> Iterator[KazooClient]:
-    """A client whose requests are counted."""
-    return connect(hosts=proxy.hosts)
+def counted(connect: Connect, proxy: Proxy, eventually: Eventually) -> KazooClient:
+    """A client whose requests are counted; its probe for containers was before."""
+    client = connect(hosts=proxy.hosts)
+    link = Session.of(client).link
+    eventually(lambda: link.containers)
+    return client
 
 
 def answered(count: Count, name: str, n: int = 1) -> Callable[[], bool]:
@@ -208,12 +212,9 @@ def test_one_release_wakes_one(
         lock.release()
 
 
-def test_a_first_use_makes_the_parents(
-    counted: KazooClient, proxy: Proxy, zk_path: str, eventually: Eventually
-) -> None:
+def test_a_first_use_makes_the_parents(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
     """On a path never used, the parents are made in one more round trip, as containers."""
     lock = Lock(counted, f"{zk_path}/lock")
-    eventually(lambda: lock._session.link.containers)  # the client's probe for them is no part of it
     with proxy.counting() as count:
         lock.acquire()
     lock.release()
