@@ -66,10 +66,11 @@ class InterruptAt:
 
     def __enter__(self) -> None:
         gc.disable()  # an interrupt in a generator of the call before, which is being collected, is ignored
+        self._before = sys.gettrace()  # that of coverage
         sys.settrace(self._trace)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        sys.settrace(None)
+        sys.settrace(self._before)
         gc.enable()
         assert not self.where or kind is not None, f"the interrupt at {self.where} was swallowed"
 
