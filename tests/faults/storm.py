@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 HOSTS, PATH = sys.argv[1:3] if len(sys.argv) > 3 else ("", "")
 SESSION = 30.0  # so long that what waits for a part of it is seen to
-STALL = 15.0  # without progress for so long, it hangs
+STALL = 40.0  # without progress for so long, it hangs; a release waits for T / 6, several in a row for longer
 PROMPT = 4.5  # what is done, or refused, at once; longer than that, a hang that ends by some time-out: T / 6 or more
 SIGNALS = 150
 CYCLES = 100
