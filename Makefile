@@ -43,11 +43,12 @@ test-fast: ## what needs no server and no Java, but the longest of the simulatio
 	@tools/venv test
 	$(PYTEST) $(SHARED) --numprocesses auto -m 'not server and not long' $(PYTEST_ARGS)
 
-coverage: ## what the suite runs of the package, but for its long tests, by line and branch, in all threads and processes
+# Without the simulation, whose threads are greenlets, and without what is long, much of which traces lines itself.
+coverage: ## what the tests on real servers run of the package, by line and branch, in all threads and processes
 	@tools/venv test
 	@tools/packages
 	$(BIN)/python -m coverage erase
-	$(BIN)/python -m coverage run -m pytest $(SHARED) -m 'not long' $(PYTEST_ARGS)
+	$(BIN)/python -m coverage run -m pytest $(SHARED) --ignore=tests/simulation -m 'not long' $(PYTEST_ARGS)
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report
 
