@@ -6,15 +6,16 @@ DURATION ?= 60
 SEED ?=
 BENCH ?=
 export PYTHON
+# The tests start hundreds of processes, which import the same modules: those are compiled once.
+export PYTHONDONTWRITEBYTECODE :=
 
 BIN := .venv/bin
-# Most tests wait for a server, or for a timeout, most of the time: three files at once, each in a process and on a
-# server of its own.
-PYTEST := $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --max-worker-restart 0
-# All but what never talks to a server: it must pass on every kind of installation.
-SERVER_TESTS := tests --ignore=tests/unit --ignore=tests/simulation
+# Most tests wait for a server, or for a timeout, most of the time: ten at once, each in a process and on a server of
+# its own.
+PYTEST := $(BIN)/python -m pytest
+SHARED := --numprocesses 10 --dist loadgroup --max-worker-restart 0
 
-.PHONY: help demo test test-servers newest-kazoo soak bench docs package lint clean
+.PHONY: help demo test test-fast test-servers coverage seeds newest-kazoo soak bench docs package lint clean
 .NOTPARALLEL:
 
 help: ## this list
@@ -36,19 +37,38 @@ test: ## lint and the whole suite; what it needs is installed (by apt-get, where
 	@tools/venv test lint
 	@tools/packages
 	@$(MAKE) --no-print-directory lint
-	$(PYTEST) $(PYTEST_ARGS)
+	$(PYTEST) $(SHARED) $(PYTEST_ARGS)
+
+test-fast: ## what needs no server and no Java, but the longest of the simulation: a minute
+	@tools/venv test
+	$(PYTEST) $(SHARED) --numprocesses auto -m 'not server and not long' $(PYTEST_ARGS)
+
+# Without the simulation, whose threads are greenlets, and without what is long, much of which traces lines itself.
+coverage: ## what the tests on real servers run of the package, by line and branch, in all threads and processes
+	@tools/venv test
+	@tools/packages
+	$(BIN)/python -m coverage erase
+	$(BIN)/python -m coverage run -m pytest $(SHARED) --ignore=tests/simulation -m 'not long' $(PYTEST_ARGS)
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage report
 
 test-servers: ## the tests that need a server, on Debian's ZooKeeper 3.8 and on pyspark's 3.9
 	@tools/venv test server
 	@tools/packages
-	ZKCONCURRENT_SERVER=debian $(PYTEST) $(SERVER_TESTS) $(PYTEST_ARGS)
-	ZKCONCURRENT_SERVER=pyspark $(PYTEST) $(SERVER_TESTS) $(PYTEST_ARGS)
+	ZKCONCURRENT_SERVER=debian $(PYTEST) $(SHARED) -m server $(PYTEST_ARGS)
+	ZKCONCURRENT_SERVER=pyspark $(PYTEST) $(SHARED) -m server $(PYTEST_ARGS)
 
 soak: ## random use under random faults on three servers, the history checked; then a million steps of the simulation: DURATION=600 SEED=7
 	@tools/venv test
 	@tools/packages
 	$(BIN)/python -m tests.soak --duration $(DURATION) $(if $(SEED),--seed $(SEED))
 	SIM_STEPS=1000000 SIM_PLACES=1000 SIM_TIMES=10 $(BIN)/python -m pytest tests/simulation -k 'library or strikes'
+
+seeds: ## search anew for the random run that finds each seeded bug, as a change of the code may move it: minutes
+	@tools/venv test
+	: >tests/simulation/found.txt
+	SIM_SEARCH=1 $(PYTEST) $(SHARED) --numprocesses auto tests/simulation -k 'seeded or test_simulation and not library'
+	LC_ALL=C sort -o tests/simulation/found.txt tests/simulation/found.txt
 
 newest-kazoo: ## the contract tests on the newest kazoo there is, in an environment of its own: may its cap be lifted?
 	@tools/venv test

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
@@ -35,6 +36,8 @@ PATIENCE = 20.0
 # and one that computes all the time several, where many share the processors.
 HANGS = 600.0
 STDERR = pytest.StashKey[int]()
+TESTS = Path(__file__).parent
+SERVERLESS = ("unit", "simulation", "soak/test_history.py")
 Connect = Callable[..., KazooClient]
 Eventually = Callable[..., Any]
 InThread = Callable[..., "Future[Any]"]
@@ -43,6 +46,43 @@ InThread = Callable[..., "Future[Any]"]
 def pytest_configure(config: pytest.Config) -> None:
     """Keep the real standard error: while a test runs, its file descriptor is one of pytest's."""
     config.stash[STDERR] = os.dup(2)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what needs a server; where several processes share the tests, begin with the long ones, the soak first.
+
+    Those that compute are spread among those that wait. Of these, the long ones are for one of the processes; so are
+    those that share a Java process.
+    """
+    for item in items:
+        waits, is_long = needs_server(item), item.get_closest_marker("long") is not None
+        if waits:
+            item.add_marker(pytest.mark.server)
+        if "peer" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("java"))
+        elif is_long and not waits:
+            item.add_marker(pytest.mark.xdist_group("computing"))
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return
+    kinds: dict[tuple[bool, bool], list[pytest.Item]] = {}
+    for item in items:
+        kind = (item.get_closest_marker("long") is not None, item.get_closest_marker("server") is not None)
+        kinds.setdefault(kind, []).append(item)
+    when = {
+        item: -(n + 1) / len(some) if is_long else n / len(some)
+        for (is_long, _), some in kinds.items()
+        for n, item in enumerate(some)
+    }
+    items.sort(key=when.__getitem__)
+
+
+def needs_server(item: pytest.Item) -> bool:
+    """Return whether a test may need a ZooKeeper, or Java."""
+    if item.path.relative_to(TESTS).as_posix().startswith(SERVERLESS):
+        return False
+    bench = item.callspec.params.get("bench") if hasattr(item, "callspec") else None
+    return getattr(bench, "__name__", "") != "Simulated"
 
 
 # Not pytest's own faulthandler_timeout, which looks away once a test has failed: its threads may make its end hang.

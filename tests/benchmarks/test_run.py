@@ -41,6 +41,7 @@ def marked(mark: str) -> list[bytes]:
     return found
 
 
+@pytest.mark.long
 def test_a_quick_run(tmp_path: Path, eventually: Eventually) -> None:
     """Two parts, with Java and without, end well and leave JSON and charts, and no process."""
     run, mark = start("import", "reentrant", "--json", tmp_path / "run.json", "--charts", tmp_path / "charts")

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from tests.contract.bench import Bench, Real, Simulated
-from zkconcurrent.testing import Server
 
 
 @pytest.fixture(params=[Real, Simulated], ids=["real", "simulated"])
-def bench(request: pytest.FixtureRequest, zookeeper: Server) -> Iterator[Bench]:
+def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
     """The real ZooKeeper, then the simulated one."""
-    bench = Real(zookeeper) if request.param is Real else Simulated()
+    bench = Real(request.getfixturevalue("zookeeper")) if request.param is Real else Simulated()
     yield bench
     bench.close()

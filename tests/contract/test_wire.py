@@ -361,8 +361,12 @@ def test_interrupted_and_nobody_asks(zookeeper: Server, zk_path: str, monkeypatc
         monkeypatch.setattr(turn, "socket", Interrupting())
         asked = threading.Event()
         answer = Answer(asked.set)
-        with pytest.raises(KeyboardInterrupt):
-            wire.send(GetData(zk_path, None), answer)
+        zookeeper.freeze()  # it answers once the caller is out, and nobody can take the answer in between
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                wire.send(GetData(zk_path, None), answer)
+        finally:
+            zookeeper.thaw()
         assert asked.wait(20)
         assert isinstance(answer.error, ConnectionLoss)
         assert client.retry(client.get, zk_path)[0] == b"data"

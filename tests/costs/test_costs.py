@@ -31,6 +31,7 @@ from zkconcurrent import (
     Semaphore,
     _gate,
 )
+from zkconcurrent._session import Session
 from zkconcurrent.testing import Server
 
 
@@ -43,9 +44,12 @@ def proxy(zookeeper: Server) -> Iterator[Proxy]:
 
 
 @pytest.fixture
-def counted(connect: Connect, proxy: Proxy) -> Iterator[KazooClient]:
-    """A client whose requests are counted."""
-    return connect(hosts=proxy.hosts)
+def counted(connect: Connect, proxy: Proxy, eventually: Eventually) -> KazooClient:
+    """A client whose requests are counted; its probe for containers was before."""
+    client = connect(hosts=proxy.hosts)
+    link = Session.of(client).link
+    eventually(lambda: link.containers)
+    return client
 
 
 def answered(count: Count, name: str, n: int = 1) -> Callable[[], bool]:
@@ -75,6 +79,7 @@ def test_uncontended(kind: Kind, counted: KazooClient, proxy: Proxy, zk_path: st
 
 
 @pytest.mark.parametrize(("tick", "most"), [(None, 1.0), (2.0, 0.7)], ids=["unknown tick", "known tick"])
+@pytest.mark.long
 def test_an_idle_holder(tick: float | None, most: float, proxy: Proxy, zk_path: str, eventually: Eventually) -> None:
     """A hold costs its idle client so many requests a second at a session timeout of 10 s, all of them counted."""
     timeout = 10.0

@@ -34,6 +34,7 @@ def run_page(page: Path, folder: Path, server: Server) -> subprocess.CompletedPr
 
 
 @pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.long
 def test_a_page_runs(page: Path, tmp_path: Path) -> None:
     """Whoever copies the blocks of a page one after the other, to an empty folder and server, gets what it says."""
     with Server() as server:

@@ -139,6 +139,7 @@ def test_gunicorn_aborts_a_worker(run: Run, apples: Lock, in_thread: InThread, e
     stop(gunicorn, eventually)
 
 
+@pytest.mark.long
 def test_celery(folder: Path, run: Run, apples: Lock, eventually: Eventually) -> None:
     """Two processes of a worker wait for one lock, each with a client of its own; both tasks end, and it stops well.
 

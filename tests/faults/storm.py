@@ -56,11 +56,11 @@ if TYPE_CHECKING:
 
 HOSTS, PATH = sys.argv[1:3] if len(sys.argv) > 3 else ("", "")
 SESSION = 30.0  # so long that what waits for a part of it is seen to
-STALL = 15.0  # without progress for so long, it hangs
-PROMPT = 3.0  # what is done, or refused, at once; longer than that, a hang that ends by some time-out
+STALL = 40.0  # without progress for so long, it hangs; a release waits for T / 6, several in a row for longer
+PROMPT = 4.5  # what is done, or refused, at once; longer than that, a hang that ends by some time-out: T / 6 or more
 SIGNALS = 150
 CYCLES = 100
-SAMPLE = 25  # lines of an operation
+SAMPLE = 12  # lines of an operation
 SIBLING = """
 import os, random, signal, sys, time
 process = int(sys.argv[1])
@@ -420,7 +420,9 @@ def operations(zk: KazooClient) -> list[Callable[[], object]]:
 
 def sweep(what: str) -> None:
     """Do something at every line of a lock's acquire and release, and at some of every other operation."""
-    zk, other, outcomes, wrong, struck = client(), client(), Counter[str](), list[str](), 0
+    # Where a caller is interrupted as it sends, the connection is dropped: hundreds of times.
+    zk, other = client(connection_retry={"max_tries": -1, "delay": 0.01, "max_delay": 0.05}), client()
+    outcomes, wrong, struck = Counter[str](), list[str](), 0
     aside: list[AnyLock] = [Lock(zk, f"{PATH}/a"), RLock(zk, f"{PATH}/b"), Semaphore(zk, f"{PATH}/c", 1)]
     own: list[AnyLock] = cycled(zk)
 

@@ -272,6 +272,7 @@ def test_a_party_that_is_cut_off_as_it_comes(
     assert mine.broken
 
 
+@pytest.mark.long
 def test_a_wait_interrupted_at_every_line(
     zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
 ) -> None:
@@ -302,6 +303,7 @@ def test_a_wait_interrupted_at_every_line(
     assert total > 100
 
 
+@pytest.mark.long
 def test_a_waiter_interrupted_at_every_line(
     zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
 ) -> None:

@@ -10,6 +10,8 @@ import pytest
 
 from zkconcurrent.testing import Server
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.parametrize("how", ["patched", "unpatched"])
 def test_greenlets(how: str, zookeeper: Server, zk_path: str) -> None:

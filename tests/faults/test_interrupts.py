@@ -6,16 +6,18 @@ A trace function raises KeyboardInterrupt at the n-th line that the library runs
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import itertools
 import linecache
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import pytest
 from kazoo.client import KazooClient
@@ -25,21 +27,30 @@ import zkconcurrent
 from tests.conftest import Connect, Eventually, InThread
 from tests.integration.test_locks import queued
 from tests.integration.test_unfair import at_the_gate
-from tests.kinds import Kind, against, every
-from zkconcurrent import Condition, Lock, ReadWriteLock, RLock, Semaphore
+from tests.kinds import AnyLock, Kind, against, every
+from zkconcurrent import Condition, Lock, MultiLock, ReadWriteLock, RLock, Semaphore
 
+pytestmark = pytest.mark.long
+
+T = TypeVar("T")
 PACKAGE = str(Path(zkconcurrent.__file__).parent)
 # Short, as what an interrupt leaves is found by heartbeats; but no lease ends although the machine is busy.
 SESSION = 4.0
+SOON = 0.1  # what an interrupt leaves is gone after so long, as a rule
 
 
-def _signals_come_here(line: str) -> bool:
+@functools.cache
+def _signals_come_here(file: str, line: int) -> bool:
     """Return whether CPython may deliver a signal at the line; a trace function can raise at any.
 
     A `with` line is visited again on the way out, before `__exit__` is called, and no signal is delivered between the
     two (bpo-29988); nor before the return of a constant, nor at a `try:`, which does nothing.
     """
-    return not line.lstrip().startswith(("with ", "try:", "return True", "return None", "return False"))
+    return (
+        not linecache.getline(file, line)
+        .lstrip()
+        .startswith(("with ", "try:", "return True", "return None", "return False"))
+    )
 
 
 class InterruptAt:
@@ -55,10 +66,11 @@ class InterruptAt:
 
     def __enter__(self) -> None:
         gc.disable()  # an interrupt in a generator of the call before, which is being collected, is ignored
+        self._before = sys.gettrace()  # that of coverage
         sys.settrace(self._trace)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        sys.settrace(None)
+        sys.settrace(self._before)
         gc.enable()
         assert not self.where or kind is not None, f"the interrupt at {self.where} was swallowed"
 
@@ -66,11 +78,7 @@ class InterruptAt:
         if not frame.f_code.co_filename.startswith(PACKAGE):
             return None
         counts = frame.f_code.co_filename.endswith(self.file)
-        if (
-            event == "line"
-            and counts
-            and _signals_come_here(linecache.getline(frame.f_code.co_filename, frame.f_lineno))
-        ):
+        if event == "line" and counts and _signals_come_here(frame.f_code.co_filename, frame.f_lineno):
             self.left -= 1
             if self.left == 0:
                 self.where = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} {frame.f_code.co_name}"
@@ -114,18 +122,67 @@ def lines_of(call: Callable[[], object], file: str = "") -> int:
     return -1 - counter.left
 
 
+class Places(Generic[T]):
+    """Where the lines are interrupted: at one path, until one of them leaves what is not gone soon; then at the next.
+
+    What a few lines leave goes with a heartbeat, or with a delete that is repeated. That takes seconds, in which all of
+    it is waited for together.
+
+    Args:
+        path: below which they are.
+        make: makes what is used at one of them, and uses it once: the lines that make its nodes are not told here.
+        free: whether nothing is left of it.
+
+    Attributes:
+        here: what is used now.
+    """
+
+    def __init__(self, path: str, make: Callable[[str], T], free: Callable[[T], bool]) -> None:
+        self._path, self._make, self._free = path, make, free
+        self._left: list[tuple[T, str]] = []
+        self.here = self._next()
+
+    def _next(self) -> T:
+        return self._make(f"{self._path}/{len(self._left)}")
+
+    def struck(self, where: str) -> None:
+        """Go to the next place, unless the line that was struck has left nothing here."""
+        until = time.monotonic() + SOON
+        while not self._free(self.here):
+            if time.monotonic() > until:
+                self._left.append((self.here, where))
+                self.here = self._next()
+                break
+            time.sleep(0.005)
+
+    def check(self, eventually: Eventually) -> list[T]:
+        """See that whatever was left is gone after a while; return what was used, to be used once more."""
+        for each, where in self._left:
+            eventually(lambda: self._free(each), f"interrupted at {where}")  # noqa: B023
+        return [*(each for each, _ in self._left), self.here]
+
+
+def unlocked(kind: Kind, zk: KazooClient, client: KazooClient, path: str) -> Places[AnyLock]:
+    """Return places of one lock each, which nobody holds."""
+
+    def make(path: str) -> AnyLock:
+        lock = kind(client, path)
+        with lock:
+            return lock
+
+    return Places(path, make, lambda lock: queued(zk, lock.path, 0)())
+
+
 @every
 def test_acquire_interrupted_at_every_line(
     kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
 ) -> None:
     """A free lock: the acquire either is interrupted and leaves nothing, or has succeeded."""
-    lock, other = kind(connect(timeout=SESSION), zk_path), against(kind)(zk, zk_path)
-    lock.acquire()
-    lock.release()
-    total = lines_of(lock.acquire)
-    lock.release()
+    places = unlocked(kind, zk, connect(timeout=SESSION), zk_path)
+    total = lines_of(places.here.acquire)
+    places.here.release()
     for line in range(1, total + 40):
-        hook = InterruptAt(line)
+        hook, lock = InterruptAt(line), places.here
         try:
             with hook:
                 assert lock.acquire()
@@ -133,10 +190,13 @@ def test_acquire_interrupted_at_every_line(
             assert "<unlocked" in repr(lock), hook.where
         else:
             lock.release()
-        eventually(queued(zk, zk_path, 0), f"interrupted at line {line}: {hook.where}")
+        places.struck(f"line {line}: {hook.where}")
     assert total > 100
-    with other:
-        pass
+    for lock in places.check(eventually):
+        with lock:
+            pass
+        with against(kind)(zk, lock.path):
+            pass
 
 
 @every
@@ -144,19 +204,27 @@ def test_a_waiter_interrupted_at_every_line(
     kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
 ) -> None:
     """A held lock, with a deadline: wherever the waiter is interrupted, nothing of it holds the queue up."""
-    lock, held = kind(connect(timeout=SESSION), zk_path), against(kind)(zk, zk_path)
-    with held:
-        total = lines_of(lambda: lock.acquire(timeout=0.02))
-        for line in range(1, total + 20):
-            hook = InterruptAt(line)
-            try:
-                with hook:
-                    assert lock.acquire(timeout=0.02) is False
-            except KeyboardInterrupt:
-                pass
-            eventually(queued(zk, zk_path, 1), f"interrupted at line {line}: {hook.where}")
-    with lock:
-        pass
+    client = connect(timeout=SESSION)
+
+    def make(path: str) -> tuple[AnyLock, AnyLock]:
+        held = against(kind)(zk, path)
+        held.acquire()
+        return kind(client, path), held
+
+    places = Places(zk_path, make, lambda locks: queued(zk, locks[0].path, 1)())
+    total = lines_of(lambda: places.here[0].acquire(timeout=0.02))
+    for line in range(1, total + 20):
+        hook, (lock, _) = InterruptAt(line), places.here
+        try:
+            with hook:
+                assert lock.acquire(timeout=0.02) is False
+        except KeyboardInterrupt:
+            pass
+        places.struck(f"line {line}: {hook.where}")
+    for lock, held in places.check(eventually):
+        held.release()
+        with lock:
+            pass
 
 
 @every
@@ -165,41 +233,42 @@ def test_a_waiter_interrupted_twice(
 ) -> None:
     """Ctrl-C, and again at every line of what the first one has to do: nothing of the waiter is left for anybody."""
     client = connect(timeout=SESSION)
-    lock, held = kind(client, zk_path), against(kind)(client, zk_path)
+    places = unlocked(kind, zk, client, zk_path)
 
-    def hold(until: threading.Event) -> None:
-        with held:
+    def hold(path: str, until: threading.Event) -> None:
+        with against(kind)(client, path):
             assert until.wait(20)
 
-    def interrupt() -> None:
-        eventually(lambda: at_the_gate(lock, 1)() or queued(zk, zk_path, 2)())
+    def interrupt(lock: AnyLock) -> None:
+        eventually(lambda: at_the_gate(lock, 1)() or queued(zk, lock.path, 2)())
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
     for line in itertools.count(1):
-        until = threading.Event()
-        holding = in_thread(hold, until)
-        eventually(queued(zk, zk_path, 1))
-        interrupting = in_thread(interrupt)
+        until, lock = threading.Event(), places.here
+        holding = in_thread(hold, lock.path, until)
+        eventually(queued(zk, lock.path, 1))
+        interrupting = in_thread(interrupt, lock)
         hook = InterruptAgainAt(line)
         with pytest.raises(KeyboardInterrupt), hook:
             lock.acquire()
         until.set()
         holding.result(20)
         interrupting.result(20)
-        eventually(queued(zk, zk_path, 0), f"interrupted again at line {line}: {hook.where}")
+        places.struck(f"line {line} of the second time: {hook.where}")
         if not hook.where:
             break
     assert line > 10
-    with held:
-        pass
+    for lock in places.check(eventually):
+        with against(kind)(client, lock.path):
+            pass
 
 
-def interrupt_releases(lock: Any, free: Callable[[], bool], eventually: Eventually) -> int:
+def interrupt_releases(places: Places[Any], eventually: Eventually) -> int:
     """Interrupt a release at every line; release again what is held still. Return how many lines there are."""
-    lock.acquire()
-    total = lines_of(lock.release)
+    places.here.acquire()
+    total = lines_of(places.here.release)
     for line in range(1, total + 20):
-        hook = InterruptAt(line)
+        hook, lock = InterruptAt(line), places.here
         lock.acquire()
         try:
             with hook:
@@ -207,7 +276,10 @@ def interrupt_releases(lock: Any, free: Callable[[], bool], eventually: Eventual
         except KeyboardInterrupt:
             if "<locked" in repr(lock):
                 lock.release()
-        eventually(free, f"interrupted at line {line}: {hook.where}")
+        places.struck(f"line {line}: {hook.where}")
+    for lock in places.check(eventually):
+        with lock:
+            pass
     return total
 
 
@@ -216,7 +288,7 @@ def test_release_interrupted_at_every_line(
     kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
 ) -> None:
     """Either the lock is held still, and can be released again, or it is free; leaving a with block always frees it."""
-    assert interrupt_releases(kind(connect(timeout=SESSION), zk_path), queued(zk, zk_path, 0), eventually) > 20
+    assert interrupt_releases(unlocked(kind, zk, connect(timeout=SESSION), zk_path), eventually) > 20
 
 
 @pytest.mark.usefixtures("uncollected")
@@ -248,25 +320,32 @@ def test_a_downgrade_interrupted_at_every_line(
     zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
 ) -> None:
     """A read lock taken while writing: an interrupt leaves no read node, and the write lock as it was."""
-    pair, other = ReadWriteLock(connect(timeout=SESSION), zk_path), ReadWriteLock(zk, zk_path)
-    with pair.write_lock:
-        token = pair.write_lock.fencing_token
-        total = lines_of(pair.read_lock.acquire)
-        pair.read_lock.release()
-        for line in range(1, total + 20):
-            hook = InterruptAt(line)
-            try:
-                with hook:
-                    assert pair.read_lock.acquire()
-            except KeyboardInterrupt:
-                assert not pair.read_lock._is_owned(), hook.where
-            else:
-                pair.read_lock.release()
-            eventually(queued(zk, zk_path, 1), f"interrupted at line {line}: {hook.where}")
-        assert pair.write_lock.fencing_token == token
+    client = connect(timeout=SESSION)
+
+    def make(path: str) -> tuple[ReadWriteLock, int]:
+        pair = ReadWriteLock(client, path)
+        pair.write_lock.acquire()
+        return pair, pair.write_lock.fencing_token
+
+    places = Places(zk_path, make, lambda held: queued(zk, held[0].path, 1)())
+    total = lines_of(places.here[0].read_lock.acquire)
+    places.here[0].read_lock.release()
+    for line in range(1, total + 20):
+        hook, (pair, _) = InterruptAt(line), places.here
+        try:
+            with hook:
+                assert pair.read_lock.acquire()
+        except KeyboardInterrupt:
+            assert not pair.read_lock._is_owned(), hook.where
+        else:
+            pair.read_lock.release()
+        places.struck(f"line {line}: {hook.where}")
     assert total > 80
-    with other.write_lock:
-        pass
+    for pair, token in places.check(eventually):
+        assert pair.write_lock.fencing_token == token
+        pair.write_lock.release()
+        with ReadWriteLock(zk, pair.path).write_lock:
+            pass
 
 
 def test_a_waiter_for_an_event_interrupted_at_every_line(
@@ -344,12 +423,12 @@ def test_a_count_interrupted_at_every_line(connect: Connect, zk_path: str, event
     assert total > 40
 
 
-def left(zk: KazooClient, paths: list[str]) -> int:
-    """Return how many nodes there are at the paths; those idle for long may have been reaped."""
+def left(zk: KazooClient, lock: MultiLock) -> int:
+    """Return how many nodes there are in all its queues; those idle for long may have been reaped."""
     nodes = 0
-    for path in paths:
+    for each in lock.locks:
         with contextlib.suppress(NoNodeError):
-            nodes += len(zk.get_children(path))
+            nodes += len(zk.get_children(each.path))
     return nodes
 
 
@@ -357,20 +436,28 @@ def test_a_multilock_interrupted_at_every_line(
     zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
 ) -> None:
     """All or none: an interrupted acquire leaves no lock held, also when the last is held by somebody else."""
-    client, paths = connect(timeout=SESSION), [f"{zk_path}/{name}" for name in "ab"]
-    lock, last = zkconcurrent.MultiLock([Lock(client, path) for path in paths]), Lock(zk, paths[-1])
+    client = connect(timeout=SESSION)
 
-    def acquire(timeout: float) -> None:
+    def make(path: str) -> MultiLock:
+        lock = MultiLock([Lock(client, f"{path}/{name}") for name in "ab"])
+        with lock:
+            pass
+        if held:
+            last[lock] = Lock(zk, f"{path}/b")
+            last[lock].acquire()
+        return lock
+
+    def acquire(lock: MultiLock, timeout: float) -> None:
         if lock.acquire(timeout=timeout):
             lock.release()
 
     # Where the last is held, at its own lines only: to wait for a lock is told above.
     for held, timeout, file in ((0, 5.0, ""), (1, 0.03, "_multilock.py")):
-        if held:
-            last.acquire()
-        total = lines_of(lambda: acquire(5.0), file)  # long enough for the locks that are free
+        last: dict[MultiLock, Lock] = {}
+        places = Places(f"{zk_path}/{held}", make, lambda lock: left(zk, lock) == held)  # noqa: B023
+        total = lines_of(lambda: acquire(places.here, 5.0), file)  # noqa: B023 - long enough for the locks that are free
         for line in range(1, total + 20):
-            hook = InterruptAt(line, file)
+            hook, lock = InterruptAt(line, file), places.here
             try:
                 with hook:
                     assert lock.acquire(timeout=timeout) is not bool(held)
@@ -379,36 +466,56 @@ def test_a_multilock_interrupted_at_every_line(
             else:
                 if not held:
                     lock.release()
-            eventually(lambda: left(zk, paths) == held, f"interrupted at line {line}: {hook.where}")  # noqa: B023
+            places.struck(f"line {line}: {hook.where}")
         assert total > (20 if file else 200)
-    last.release()
+        for lock in places.check(eventually):
+            if held:
+                last[lock].release()
+            with lock:
+                pass
 
 
 def test_a_multilocks_release_interrupted_at_every_line(
     zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
 ) -> None:
     """Either it is held still, as a whole, and can be released again, or all is free."""
-    client, paths = connect(timeout=SESSION), [f"{zk_path}/{name}" for name in "ab"]
-    lock = zkconcurrent.MultiLock([Lock(client, path) for path in paths])
-    assert interrupt_releases(lock, lambda: left(zk, paths) == 0, eventually) > 40
+    client = connect(timeout=SESSION)
+
+    def make(path: str) -> MultiLock:
+        lock = MultiLock([Lock(client, f"{path}/{name}") for name in "ab"])
+        with lock:
+            return lock
+
+    places = Places(zk_path, make, lambda lock: left(zk, lock) == 0)
+    assert interrupt_releases(places, eventually) > 40
 
 
-def idle(client: KazooClient, path: str, leases: int = 0, locks: int = 0) -> Callable[[], bool]:
-    """Return a condition: so many permits are out, and so many are in the queue."""
-    return lambda: queued(client, f"{path}/leases", leases)() and queued(client, f"{path}/locks", locks)()
+def idle(client: KazooClient, path: str, leases: int = 0) -> bool:
+    """Return whether so many permits are out, and nobody is in the queue."""
+    return queued(client, f"{path}/leases", leases)() and queued(client, f"{path}/locks", 0)()
+
+
+def permits(zk: KazooClient, client: KazooClient, path: str) -> Places[Semaphore]:
+    """Return places of a semaphore each, of two permits, which are free."""
+
+    def make(path: str) -> Semaphore:
+        semaphore = Semaphore(client, path, 2)
+        semaphore.acquire(permits=2)
+        semaphore.release(2)
+        return semaphore
+
+    return Places(path, make, lambda semaphore: idle(zk, semaphore.path))
 
 
 def test_permits_interrupted_at_every_line_of_acquire(
     zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
 ) -> None:
     """Free permits: the acquire either is interrupted and leaves nothing, or has all of them."""
-    semaphore, other = Semaphore(connect(timeout=SESSION), zk_path, 2), Semaphore(zk, zk_path, 2)
-    semaphore.acquire(permits=2)
-    semaphore.release(2)
-    total = lines_of(lambda: semaphore.acquire(permits=2))
-    semaphore.release(2)
+    places = permits(zk, connect(timeout=SESSION), zk_path)
+    total = lines_of(lambda: places.here.acquire(permits=2))
+    places.here.release(2)
     for line in range(1, total + 20):
-        hook = InterruptAt(line)
+        hook, semaphore = InterruptAt(line), places.here
         try:
             with hook:
                 assert semaphore.acquire(permits=2)
@@ -416,41 +523,51 @@ def test_permits_interrupted_at_every_line_of_acquire(
             assert "value=2" in repr(semaphore), hook.where
         else:
             semaphore.release(2)
-        eventually(idle(zk, zk_path), f"interrupted at line {line}: {hook.where}")
+        places.struck(f"line {line}: {hook.where}")
     assert total > 200
-    assert other.acquire(permits=2)
-    assert queued(zk, f"{zk_path}/permits", 0)()
-    other.release(2)
+    for semaphore in places.check(eventually):
+        other = Semaphore(zk, semaphore.path, 2)
+        assert other.acquire(permits=2)
+        assert queued(zk, f"{semaphore.path}/permits", 0)()
+        other.release(2)
 
 
 def test_a_waiter_for_permits_interrupted_at_every_line(
     zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
 ) -> None:
     """No permit is free, with a deadline: wherever the first in the queue is interrupted, it holds nobody up."""
-    semaphore, held = Semaphore(connect(timeout=SESSION), zk_path), Semaphore(zk, zk_path)
-    with held:
-        total = lines_of(lambda: semaphore.acquire(timeout=0.02))
-        for line in range(1, total + 5):
-            hook = InterruptAt(line)
-            try:
-                with hook:
-                    assert semaphore.acquire(timeout=0.02) is False
-            except KeyboardInterrupt:
-                pass
-            eventually(idle(zk, zk_path, leases=1), f"interrupted at line {line}: {hook.where}")
-    with semaphore:
-        pass
+    client = connect(timeout=SESSION)
+
+    def make(path: str) -> tuple[Semaphore, Semaphore]:
+        held = Semaphore(zk, path)
+        held.acquire()
+        return Semaphore(client, path), held
+
+    places = Places(zk_path, make, lambda both: idle(zk, both[0].path, leases=1))
+    total = lines_of(lambda: places.here[0].acquire(timeout=0.02))
+    for line in range(1, total + 5):
+        hook, (semaphore, _) = InterruptAt(line), places.here
+        try:
+            with hook:
+                assert semaphore.acquire(timeout=0.02) is False
+        except KeyboardInterrupt:
+            pass
+        places.struck(f"line {line}: {hook.where}")
+    for semaphore, held in places.check(eventually):
+        held.release()
+        with semaphore:
+            pass
 
 
 def test_release_of_permits_interrupted_at_every_line(
     zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
 ) -> None:
     """Either all permits are held still, and can be released again, or all are free; none is added."""
-    semaphore = Semaphore(connect(timeout=SESSION), zk_path, 2)
-    semaphore.acquire(permits=2)
-    total = lines_of(lambda: semaphore.release(2))
+    places = permits(zk, connect(timeout=SESSION), zk_path)
+    places.here.acquire(permits=2)
+    total = lines_of(lambda: places.here.release(2))
     for line in range(1, total + 20):
-        hook = InterruptAt(line)
+        hook, semaphore = InterruptAt(line), places.here
         semaphore.acquire(permits=2)
         try:
             with hook:
@@ -459,8 +576,11 @@ def test_release_of_permits_interrupted_at_every_line(
             assert "value=1" not in repr(semaphore), hook.where
             if "value=0" in repr(semaphore):
                 semaphore.release(2)
-        eventually(idle(zk, zk_path), f"interrupted at line {line}: {hook.where}")
-    assert queued(zk, f"{zk_path}/permits", 0)()
+        places.struck(f"line {line}: {hook.where}")
+    for semaphore in places.check(eventually):
+        assert queued(zk, f"{semaphore.path}/permits", 0)()
+        assert semaphore.acquire(permits=2)
+        semaphore.release(2)
 
 
 @pytest.mark.parametrize("kind", [Lock, RLock])
@@ -472,14 +592,21 @@ def test_a_wait_interrupted_at_every_line(
     The time is up at once, so that all of a wait is run: giving the lock up, waiting, withdrawing, taking it again.
     """
     client = connect(timeout=SESSION)
-    lock = kind(client, f"{zk_path}/lock")
-    condition = Condition(client, f"{zk_path}/condition", lock)
     levels = 2 if kind is RLock else 1
-    for _ in range(levels):
-        lock.acquire()
-    total = min(lines_of(lambda: condition.wait(0.002)) for _ in range(2))
+
+    def make(path: str) -> Condition:
+        lock = kind(client, f"{path}/lock")
+        for _ in range(levels):
+            lock.acquire()
+        condition = Condition(client, f"{path}/condition", lock)
+        condition.wait(0.002)
+        return condition
+
+    places = Places(zk_path, make, lambda condition: queued(zk, condition._lock.path, 1)())
+    total = min(lines_of(lambda: places.here.wait(0.002)) for _ in range(2))
     for line in range(1, total + 40):
-        hook = InterruptAt(line)
+        hook, condition = InterruptAt(line), places.here
+        lock = condition._lock
         try:
             with hook:
                 condition.wait(0.002)
@@ -489,9 +616,10 @@ def test_a_wait_interrupted_at_every_line(
         assert hold is not None, hook.where
         assert hold.alive, hook.where
         assert hold.depth == levels, hook.where
-        assert queued(zk, f"{zk_path}/condition/waiters", 0)(), hook.where
-        eventually(queued(zk, lock.path, 1), f"interrupted at line {line}: {hook.where}")
+        assert queued(zk, f"{condition.path}/waiters", 0)(), hook.where
+        places.struck(f"line {line}: {hook.where}")
     assert total > 200
-    for _ in range(levels):
-        lock.release()
-    eventually(queued(zk, lock.path, 0))
+    for condition in places.check(eventually):
+        for _ in range(levels):
+            condition.release()
+        eventually(queued(zk, condition._lock.path, 0))

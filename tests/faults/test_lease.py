@@ -25,6 +25,8 @@ from tests.tools.proxy import Proxy
 from zkconcurrent import Lock, LockLostError, ZkConcurrentError
 from zkconcurrent.testing import Ensemble, Server
 
+pytestmark = pytest.mark.long
+
 RETRY = {"max_tries": -1, "delay": 0.05, "max_delay": 0.2}
 LONG = 30.0  # seconds; the session timeout of those that are not to lose anything
 PATIENCE = 40.0

@@ -489,6 +489,7 @@ def test_a_client_that_is_stopped_while_it_holds(zookeeper: Server, connect: Con
         assert not stopping.is_alive()
 
 
+@pytest.mark.long
 def test_many_nodes_are_deleted_at_once(
     zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
 ) -> None:

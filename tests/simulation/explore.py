@@ -122,11 +122,17 @@ def _cases() -> Iterator[Case]:
     yield from map(random_case, itertools.count(RANDOM))
 
 
-def explore(enough: Callable[[int, int], bool]) -> Found:
-    """Try the cases one after the other, until one fails or, by the steps and cases there were, it is enough."""
+def explore(enough: Callable[[int, int], bool], first: str | None = None) -> Found:
+    """Try the cases one after the other, until one fails or, by the steps and cases there were, it is enough.
+
+    Args:
+        enough: by the steps and the cases that there were.
+        first: the name of the one to begin with.
+    """
     steps = tried = 0
     cells: Counter[Cell] = Counter()
-    for case in _cases():
+    beginning = (case for case in prepared() if case.name == first)
+    for case in itertools.chain(beginning, _cases()):
         if enough(steps, tried):
             break
         run = case.make()

@@ -15,6 +15,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
+from tests.simulation import found
 from tests.simulation.run import Run
 from tests.simulation.world import Violation
 
@@ -57,8 +58,10 @@ def find(mutant: Mutant, run: Callable[[int], Run]) -> None:
     Raises:
         AssertionError: no run finds it.
     """
+    bug = f"{run.__module__.rpartition('.')[2]}: {mutant.name}"
+    noted = found.noted(bug)
     with seeded(mutant):
-        for seed in range(FURTHEST):
+        for seed in (*([] if noted is None else [int(noted)]), *range(FURTHEST)):
             try:
                 run(seed).to_the_end()
             except Violation:
@@ -66,6 +69,7 @@ def find(mutant: Mutant, run: Callable[[int], Run]) -> None:
         else:
             raise AssertionError(f"{FURTHEST} runs do not find it")
     run(seed).to_the_end()
+    found.note(bug, seed)
 
 
 def _changed(where: str, edits: list[Edit]) -> Iterator[tuple[Any, str, Any]]:

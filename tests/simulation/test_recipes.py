@@ -12,6 +12,8 @@ from tests.simulation.recipes import TABLES
 from tests.simulation.struck import StruckRun
 from tests.simulation.table import Cell, Table
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.filterwarnings("ignore:acquire.. waits for 4 permits:RuntimeWarning")  # they are being added
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)

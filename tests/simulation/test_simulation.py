@@ -8,6 +8,7 @@ import time
 import pytest
 
 from tests.simulation.explore import explore, prepared, tell
+from tests.simulation.found import note, noted
 from tests.simulation.mutants import MUTANTS, Mutant, seeded
 from tests.simulation.table import LOCKS
 
@@ -15,16 +16,21 @@ STEPS = int(os.environ.get("SIM_STEPS", "20000"))
 Report = list[str]
 
 
-@pytest.mark.parametrize("mutant", [None, *MUTANTS], ids=lambda mutant: mutant.name if mutant else "the library")
+@pytest.mark.parametrize(
+    "mutant",
+    [pytest.param(None, marks=pytest.mark.long, id="the library"), *MUTANTS],
+    ids=lambda mutant: mutant.name,
+)
 def test_simulation(mutant: Mutant | None, simulated: Report) -> None:
     """Whatever strikes, two never hold, nobody is forgotten and nothing is left; each seeded bug is found."""
     all_cases = len(prepared())
     began = time.perf_counter()
     if mutant is not None:
         with seeded(mutant):
-            found = explore(lambda _, tried: tried >= all_cases)
+            found = explore(lambda _, tried: tried >= all_cases, noted(mutant.name))
         assert found.failed is not None, f"{found.steps:,} steps did not find it"
-        _, error = found.failed
+        case, error = found.failed
+        note(mutant.name, case.name)
         simulated.append(
             f"{mutant.name:75} {found.cases:5} cases {found.steps:8,} steps: {type(error).__name__} {error}"[:170]
         )

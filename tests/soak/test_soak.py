@@ -32,6 +32,7 @@ def told(verdict: Verdict) -> str:
     return "\n".join([*summary(verdict), *violations(verdict)])
 
 
+@pytest.mark.long
 def test_a_run_under_faults(tmp_path: Path) -> None:
     """Whatever fails, nobody is inside who must not be, everybody is told, and everybody goes on."""
     verdict = run(Plan(seed=7, duration=45), tmp_path)
@@ -45,6 +46,7 @@ def test_a_run_under_faults(tmp_path: Path) -> None:
     assert ElementTree.fromstring(picture(verdict)).tag.endswith("svg")
 
 
+@pytest.mark.long
 def test_lies_are_found(tmp_path: Path) -> None:
     """A lock that grants without asking, one that litters, one that dawdles and one that alarms are each found."""
     verdict = run(Plan(seed=1, duration=5, places=2, session=3, workload="lies", faults=False), tmp_path)
@@ -79,6 +81,7 @@ def test_a_calm_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("workload", ["lock", "deaf"])
+@pytest.mark.long
 def test_a_loss_that_is_not_told(workload: str, tmp_path: Path, eventually: Eventually) -> None:
     """Holders that can't reach the server are told before others are let in; one that is not told is found."""
     plan = Plan(seed=1, places=2, session=6, workload=workload, faults=False)

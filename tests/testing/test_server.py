@@ -21,6 +21,8 @@ from zkconcurrent.testing import Server
 from zkconcurrent.testing import _server as server_module
 from zkconcurrent.testing._ports import free_ports, try_ports
 
+pytestmark = pytest.mark.xdist_group("test_server")
+
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Server]:

@@ -13,6 +13,8 @@ import pytest
 
 import zkconcurrent
 
+pytestmark = pytest.mark.xdist_group("test_typing")
+
 ROOT = Path(__file__).parents[2]
 PROGRAMS = ROOT / "tests" / "typing"
 
