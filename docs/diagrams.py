@@ -1,6 +1,6 @@
 """The diagrams of the page on recipes, drawn from the rules: who holds and who watches whom is what the code says.
 
-Each scene is a list of names as they are on the server. `zkconcurrent._rules` decides the rest, so no picture can
+Each scene is a list of names as they are on the server. The library's own rules decide the rest, so no picture can
 differ from the locks. The pictures are kept beside the page, for viewers that build nothing; the build draws them anew,
 and `tests/docs/test_diagrams.py` compares.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.sax.saxutils import escape
 
-from zkconcurrent._rules import MUTEX, READ, Rule, blockers, holders, line_up
+from zkconcurrent._recipes.rules import MUTEX, READ, Rule, blockers, holders, line_up
 
 FOLDER = Path(__file__).parent / "explanation" / "diagrams"
 

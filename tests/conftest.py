@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from kazoo.client import KazooClient
 
-from zkconcurrent._session import Session
+from zkconcurrent._engine.session import Session
 from zkconcurrent.testing import Server
 
 if TYPE_CHECKING:
@@ -155,10 +155,11 @@ class Hands:
         self.seen.append(passed)
         return self._began + passed
 
-    def move(self, passed: float) -> None:
-        """Have so many seconds passed, and all who wait look."""
+    def move(self, passed: float, *, wake: bool = True) -> None:
+        """Have so many seconds passed, and every call that waits look, unless they are to sleep on."""
         self._passed = passed
-        self._session.unpark()
+        if wake:
+            self._session.unpark()
 
     def __enter__(self) -> Self:
         self._session.now = self.now

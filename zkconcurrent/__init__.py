@@ -11,7 +11,6 @@ from ._version import __version__
 
 if TYPE_CHECKING:
     from ._barrier import Barrier
-    from ._base import Contender
     from ._condition import Condition
     from ._connect import Client, connect
     from ._errors import (
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from ._latch import CountDownLatch
     from ._local import LocalNamespace
     from ._lock import Lock
+    from ._lock_base import Contender
     from ._locklike import LockLike
     from ._multilock import MultiLock
     from ._namespace import Namespace, SharedNamespace, namespace
@@ -70,7 +70,7 @@ _HOMES = {
     "BoundedSemaphore": "_semaphore",
     "Client": "_connect",
     "Condition": "_condition",
-    "Contender": "_base",
+    "Contender": "_lock_base",
     "CountDownLatch": "_latch",
     "Event": "_event",
     "LocalNamespace": "_local",

@@ -7,10 +7,11 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-from ._driver import UNANSWERED, Driver
+from ._engine.driver import UNANSWERED, Call
+from ._engine.waiting import Steps
 from ._errors import ZkConcurrentError
-from ._face import Face, until, who_i_am
-from ._kazoo import KazooClient
+from ._kazoo.link import KazooClient
+from ._primitive import Primitive, node_data, until
 from ._recipes.barrier import (
     Party,
     View,
@@ -27,7 +28,7 @@ from ._recipes.barrier import (
 )
 
 
-class Barrier(Face):
+class Barrier(Primitive):
     """A point that a fixed number of parties, threads of whatever processes, reach and leave together; again and again.
 
     A party whose time is up, whose wait is interrupted, or whose session ends while it waits breaks the barrier for
@@ -112,21 +113,22 @@ class Barrier(Face):
         """
         if timeout is None:
             timeout = self._timeout
-        driver = Driver(self._session, self._path, until(self._session, timeout))
+        call = Call(self._session, self._path)
+        return call.wait(self._meeting(call, timeout, until(self._session, timeout), self._session.identity()))
+
+    def _meeting(self, call: Call, timeout: float | None, deadline: float | None, owner: int) -> Steps[int]:
         party: Party | None = None
         try:
-            data = who_i_am(self._session.identity())
-            came = driver.run(wait(self._view, data, acts=self._action is not None))
+            came = yield from call.run(wait(self._view, node_data(owner), acts=self._action is not None), deadline)
             while isinstance(came, Party):
                 party = came
-                came = self._go_on(party, timeout)
+                came = yield from self._go_on(call, party, timeout)
+        except GeneratorExit:
+            raise
         except BaseException:
-            try:
-                if party is not None:
-                    with suppress(ZkConcurrentError):  # the others see by its node that it has gone
-                        self._run(leave(party), self._session.now())
-            finally:
-                driver.abandon()
+            if party is not None:
+                with suppress(ZkConcurrentError):  # the others see by its node that it has gone
+                    yield from call.run(leave(party), self._session.now())
             raise
         if came is None:
             if party is not None and party.goes_on:  # not answered: the others learn of it as soon as that can be
@@ -134,17 +136,17 @@ class Barrier(Face):
             raise threading.BrokenBarrierError(f"the barrier {self._path!r} is broken; reset() makes it whole")
         return came
 
-    def _go_on(self, party: Party, timeout: float | None) -> int | Party | None:
+    def _go_on(self, call: Call, party: Party, timeout: float | None) -> Steps[int | Party | None]:
         """Do what a party has to do once it waits no more; answers as its wait does."""
         now, patience = self._session.now, self._session.timeout or UNANSWERED
         if party.is_to_act:
             assert self._action is not None
             self._action()
-            return self._run(finish(party), None if timeout is None else now() + patience)
+            return (yield from call.run(finish(party), None if timeout is None else now() + patience))
         if party.others_decide():
-            return self._run(outlast(party), now() + patience)
+            return (yield from call.run(outlast(party), now() + patience))
         # One that may have come waits for a reconnect, too: else it could be told other than those it has passed with.
-        return self._run(leave(party), now() + (patience / 3 if party.ticket.sent else 0.0))
+        return (yield from call.run(leave(party), now() + (patience / 3 if party.ticket.sent else 0.0)))
 
     def _leave_later(self, party: Party) -> None:
         with suppress(ZkConcurrentError):

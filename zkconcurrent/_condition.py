@@ -8,22 +8,23 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TypeVar
 
-from ._driver import Driver
+from ._engine.driver import Call
+from ._engine.holds import Hold, lost_error
+from ._engine.waiting import Steps
 from ._errors import ZkConcurrentError
-from ._face import Face, until, who_i_am
-from ._kazoo import KazooClient
+from ._kazoo.link import KazooClient
 from ._lock import Lock
-from ._ops import OutOfReach
-from ._place import Hold, lost_error
+from ._primitive import Primitive, node_data, until
 from ._recipes.condition import clear, notify, outwait, release_and_queue, withdraw
-from ._registry import State
+from ._recipes.operations import OutOfReach
+from ._recipes.ticket import State
 from ._rlock import RLock
 from ._rwlock import ReadLock
 
 T = TypeVar("T")
 
 
-class Condition(Face):
+class Condition(Primitive):
     """A lock whose holder can give it up and wait until another holder, in any process, notifies it.
 
     Layout:
@@ -119,17 +120,16 @@ class Condition(Face):
         hold = self._held("wait on")
         self._lock._check_may_wait()
         deadline = until(session, timeout)
-        patient = Driver(session, self._waiters)  # for what must be done, and to know of, before anybody goes on
-        waiting = Driver(session, self._waiters, deadline)
+        call = Call(session, self._waiters, self._lock._place)
         try:
             try:
-                notified = self._outwait(hold, patient, waiting)
+                notified = call.wait(self._outwait(call, hold, deadline, session.identity()))
             except BaseException as error:
-                self._take_back(hold, patient, error)
+                self._reacquire(hold, call, error)
                 raise
-            self._take_back(hold, patient)
+            self._reacquire(hold, call)
         except BaseException as error:
-            self._take_back(hold, patient, error)  # also if what was raised struck in there
+            self._reacquire(hold, call, error)  # also if what was raised struck in there
             raise
         return notified
 
@@ -144,21 +144,24 @@ class Condition(Face):
             self.wait(left)
         return result
 
-    def _outwait(self, hold: Hold, patient: Driver, waiting: Driver) -> bool:
+    def _outwait(self, call: Call, hold: Hold, deadline: float | None, owner: int) -> Steps[bool]:
         """Give up the hold and wait; return whether we were notified, or may have been."""
         place = self._lock._place
-        if not place.claim(hold):
+        if not place.claim(hold, owner):
             raise RuntimeError("cannot wait on un-acquired lock")  # released by another thread, just now
         place.drop(hold)
-        me = who_i_am(self._session.identity())
-        ticket = patient.run(release_and_queue(hold.ticket, self._waiters, me))
+        # Without the deadline: this must be done, and known, before anybody goes on.
+        ticket = yield from call.run(release_and_queue(hold.ticket, self._waiters, node_data(owner)))
+        call.settled = True
         if ticket is not None:
-            return bool(waiting.run(outwait(ticket)) or patient.run(withdraw(ticket)))
+            if (yield from call.run(outwait(ticket), deadline)):
+                return True
+            return bool((yield from call.run(withdraw(ticket))))
         if hold.ticket.state is State.LOST:
             raise lost_error(hold)
         return True
 
-    def _take_back(self, hold: Hold, patient: Driver, struck: BaseException | None = None) -> None:
+    def _reacquire(self, hold: Hold, call: Call, struck: BaseException | None = None) -> None:
         """Have the lock again as it was before it was claimed, whatever strikes, and no node of a waiter.
 
         What strikes waits until the lock is had again, as in `threading`; but not for a service that is out of reach:
@@ -170,20 +173,20 @@ class Condition(Face):
         lock, session = self._lock, self._session
         if hold.claimant != session.identity():
             return  # never claimed, or put back already
-        patient.abandon()
+        call.abandon()
         if hold.alive or hold.ticket.state is State.LOST:  # it was not given up
             lock._place.put_back(hold)
             return
         session.discard(hold.ticket)
         struck_here: BaseException | None = None
         while True:
-            patient.fragile = not isinstance(struck_here or struck or Exception(), Exception)
+            fragile = call.fragile = not isinstance(struck_here or struck or Exception(), Exception)
             try:
                 if lock._mine() is None:
-                    lock._take(True, -1, hold.depth, fragile=patient.fragile)
-                for ticket in patient.tickets:
+                    lock._take(True, -1, hold.depth, fragile=fragile)
+                for ticket in call.tickets:
                     if not session.is_discarded(ticket):
-                        patient.run(clear(ticket))
+                        call.wait(call.run(clear(ticket)))
                 break
             except ZkConcurrentError:
                 raise
@@ -229,7 +232,8 @@ class Condition(Face):
         self.notify_all()
 
     def _notify(self, n: int | None) -> None:
-        Driver(self._session, self._waiters).run(notify(self._waiters, n))
+        call = Call(self._session, self._waiters)
+        call.wait(call.run(notify(self._waiters, n)))
 
     def _held(self, wanted: str) -> Hold:
         """Return the hold that this thread may wait and notify with."""

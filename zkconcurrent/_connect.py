@@ -19,13 +19,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, unquote_plus
 
-from ._interpreter import check_interpreter
-from ._kazoo import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, KazooClient, failure, kazoo_errors, make_acl
-from ._lease import MARGIN
-from ._ops import ConnectionLost, SessionExpired
+from ._engine.interpreter import check_interpreter
+from ._engine.lease import MARGIN
+from ._engine.process_exit import at_exit
+from ._engine.session import Session
+from ._kazoo.link import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, KazooClient, failure, kazoo_errors, make_acl
+from ._kazoo.transport import MAX_REQUEST, hang_up
 from ._paths import check_path
-from ._session import Session, at_exit
-from ._wire import MAX_REQUEST, hang_up
+from ._recipes.operations import ConnectionLost, SessionExpired
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -5,13 +5,13 @@ from __future__ import annotations
 import warnings
 from functools import partial
 
-from ._face import Face, until
-from ._ops import Recipe
+from ._primitive import Primitive, until
 from ._recipes.destroy import destroy
 from ._recipes.event import CHILD, Flag, look, turn, wait
+from ._recipes.operations import Recipe
 
 
-class Event(Face):
+class Event(Primitive):
     """A flag that all processes see; it outlives whoever set it.
 
     Layout:

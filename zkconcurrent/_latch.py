@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from functools import partial
 
-from ._face import Face, until
-from ._kazoo import KazooClient
+from ._kazoo.link import KazooClient
 from ._limits import check_int
-from ._ops import Recipe
+from ._primitive import Primitive, until
 from ._recipes.destroy import destroy
 from ._recipes.latch import CHILD, count_down, look, read, wait
+from ._recipes.operations import Recipe
 
 
-class CountDownLatch(Face):
+class CountDownLatch(Primitive):
     """A count that goes down to zero, once; whoever waits for that goes on then, and so do all who come later.
 
     Layout:

@@ -18,10 +18,10 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ._face import check_timeout, entered
-from ._identity import identity
+from ._engine.identity import identity
 from ._limits import check_int
 from ._paths import ancestors, check_name, check_path
+from ._primitive import check_timeout, entered
 
 T = TypeVar("T")
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ._base import LockFace
-from ._place import Hold
-from ._rules import MUTEX
+from ._engine.holds import Hold
+from ._lock_base import LockBase
+from ._recipes.rules import MUTEX
 
 
-class Lock(LockFace):
+class Lock(LockBase):
     """A lock that one thread of one process holds at a time; any thread of that process may release it.
 
     Layout:
@@ -75,7 +75,7 @@ class Lock(LockFace):
         if hold is None:
             self._session.check_not_forked(self._path)
             raise RuntimeError("release unlocked lock")
-        self._leave(hold)
+        self._release_level(hold)
 
     def _own(self) -> Hold | None:
         return self._mine() or self._newest()
@@ -83,4 +83,4 @@ class Lock(LockFace):
     # The names that `_thread.lock` keeps from Python 1.
     acquire_lock = acquire
     release_lock = release
-    locked_lock = LockFace.locked
+    locked_lock = LockBase.locked

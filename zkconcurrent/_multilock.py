@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, TypeAlias
 
-from ._base import Contender, LockFace
+from ._engine.holds import Hold, Loss, Whole
 from ._errors import LockLostError
-from ._face import deadline, entered
 from ._lock import Lock
-from ._place import Hold, Loss, Whole
+from ._lock_base import Contender, LockBase, call_on_lost
+from ._primitive import deadline, entered
+from ._recipes.rules import READ
 from ._rlock import RLock
-from ._rules import READ
 
 _Level: TypeAlias = "tuple[Hold | None, int]"
 
@@ -59,7 +59,7 @@ class MultiLock:
         if on_lost is not None and not callable(on_lost):
             raise TypeError(f"on_lost must be callable, not {type(on_lost).__name__}")
         self._on_lost = on_lost
-        flat: list[LockFace] = []
+        flat: list[LockBase] = []
         for lock in locks:
             if isinstance(lock, MultiLock):
                 flat += lock.locks
@@ -79,7 +79,7 @@ class MultiLock:
         self._locks = tuple(ordered)
 
     @property
-    def locks(self) -> tuple[LockFace, ...]:
+    def locks(self) -> tuple[LockBase, ...]:
         """The locks, in the order in which they are acquired."""
         return self._locks
 
@@ -170,6 +170,10 @@ class MultiLock:
                 whole.tell()
         return whole
 
+    def _start_on_lost(self) -> None:
+        if self._on_lost is not None:
+            self._locks[0]._session.link.handler.spawn(call_on_lost, self)
+
     @property
     def lost(self) -> threading.Event:
         """Set when the first of the present holds is lost; a fresh one with the next. Keep the MultiLock."""
@@ -211,7 +215,7 @@ class MultiLock:
             self._give_back(before)  # who is interrupted gives back the rest first
             raise
 
-    def _release(self, left: list[tuple[LockFace, _Level]], errors: list[BaseException]) -> None:
+    def _release(self, left: list[tuple[LockBase, _Level]], errors: list[BaseException]) -> None:
         """Release each lock that is still as it was."""
         try:
             while left:
@@ -253,7 +257,7 @@ class MultiLock:
         return f"<{state} zkconcurrent.{type(self).__name__} object paths={paths} at {id(self):#x}>"
 
 
-def _order(lock: LockFace) -> tuple[Any, ...]:
+def _order(lock: LockBase) -> tuple[Any, ...]:
     return (*lock._session.link.place(lock.path), lock._rule is READ, lock._rule.role)
 
 

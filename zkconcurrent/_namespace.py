@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 from ._barrier import Barrier as _Barrier
 from ._condition import Condition as _Condition
+from ._engine.session import Session
 from ._event import Event as _Event
-from ._kazoo import KazooClient
+from ._kazoo.link import KazooClient
 from ._latch import CountDownLatch as _CountDownLatch
 from ._local import LocalNamespace, check_names
 from ._lock import Lock as _Lock
@@ -23,7 +24,6 @@ from ._rlock import RLock as _RLock
 from ._rwlock import ReadWriteLock as _ReadWriteLock
 from ._semaphore import BoundedSemaphore as _BoundedSemaphore
 from ._semaphore import Semaphore as _Semaphore
-from ._session import Session
 
 if TYPE_CHECKING:
     from ._connect import Client

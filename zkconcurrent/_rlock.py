@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from ._base import LockFace
+from ._engine.holds import Hold
+from ._engine.identity import ident
 from ._errors import LockLostError
-from ._face import check_timeout
-from ._identity import ident
-from ._place import Hold
-from ._registry import State
-from ._rules import MUTEX
+from ._lock_base import LockBase
+from ._primitive import check_timeout
+from ._recipes.rules import MUTEX
+from ._recipes.ticket import State
 
 
-class RLock(LockFace):
+class RLock(LockBase):
     """A lock that its thread may acquire again; it is free once it was released as often.
 
     Re-entrancy counts per client, path and thread: two objects for one path are the same lock. The standard
@@ -75,9 +75,9 @@ class RLock(LockFace):
         if hold is None:
             self._session.check_not_forked(self._path)
             raise RuntimeError("cannot release un-acquired lock")
-        self._leave(hold)
+        self._release_level(hold)
 
-    _own = LockFace._mine
+    _own = LockBase._mine
 
     # What threading.Condition asks of a lock.
 
@@ -93,7 +93,7 @@ class RLock(LockFace):
             raise RuntimeError("cannot release un-acquired lock")
         self._check(hold)
         try:
-            self._give_up(hold)
+            self._end_hold(hold)
         except LockLostError:  # its node had gone: the `with` block that waits for a condition is told so at its end
             hold.ticket.state = State.LOST
             self._place.put_back(hold)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ._face import check_timeout
-from ._kazoo import KazooClient
-from ._ops import Recipe
-from ._place import Hold
+from ._kazoo.link import KazooClient
+from ._primitive import check_timeout
+from ._recipes.operations import Recipe
 from ._recipes.queue import downgrade
-from ._registry import Ticket
+from ._recipes.rules import READ, WRITE
+from ._recipes.ticket import Ticket
 from ._rlock import RLock
-from ._rules import READ, WRITE
 
 
 class ReadWriteLock:
@@ -96,23 +95,19 @@ class ReadLock(RLock):
     _rule = READ
 
     def _take(self, blocking: bool, timeout: float, depth: int = 1, *, fragile: bool = False) -> bool:
-        writing = self._writing()
+        writing = self._place.own(WRITE.role, self._session.identity())
         if super()._take(blocking, timeout, depth, fragile=fragile):
             return True
         if writing is not None:
             self._check(writing)
         return False
 
-    def _recipe(self, wait: bool, data: bytes) -> Recipe[Ticket | None]:
-        writing = self._writing()
+    def _recipe(self, wait: bool, data: bytes, owner: int) -> Recipe[Ticket | None]:
+        writing = self._place.own(WRITE.role, owner)
         if writing is None:
-            return super()._recipe(wait, data)
+            return super()._recipe(wait, data, owner)
         self._check(writing)
         return downgrade(writing.ticket, READ, data)
-
-    def _writing(self) -> Hold | None:
-        """Return the calling thread's hold of the write lock, alive or lost."""
-        return self._place.own(WRITE.role, self._session.identity())
 
 
 class WriteLock(RLock):

@@ -8,20 +8,21 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from ._base import Contender, LockFace
-from ._driver import UNANSWERED, Driver, await_gone
-from ._face import until, who_i_am
-from ._kazoo import KazooClient
+from ._engine.driver import UNANSWERED, Call
+from ._engine.holds import Hold, lost_error
+from ._engine.session import log
+from ._engine.waiting import Steps
+from ._kazoo.link import KazooClient
 from ._limits import check_int, most_together
-from ._ops import Sync
-from ._place import Hold, lost_error
+from ._lock_base import Contender, LockBase
+from ._primitive import node_data, until
 from ._recipes.destroy import Users, destroy, users
+from ._recipes.operations import Sync
+from ._recipes.rules import LEASE, MUTEX
 from ._recipes.semaphore import ADDED, Layout, acquire, add, is_locked, look, read
-from ._rules import LEASE, MUTEX
-from ._session import log
 
 
-class Semaphore(LockFace):
+class Semaphore(LockBase):
     """A number of permits that threads of all processes take and give back.
 
     A permit that is held goes back by itself when its process ends. It should be released in the process that acquired
@@ -100,32 +101,32 @@ class Semaphore(LockFace):
                 f"permits must be at most {most:,} in one call, as it takes them in one request: {permits}"
             )
         wait = blocking and (timeout is None or timeout > 0)
-        session, me = self._session, self._session.identity()
-        driver = Driver(session, self._path, until(session, timeout if blocking else 0))
-        hurried = timeout is not None and timeout < (session.timeout or UNANSWERED) / 3
+        deadline = until(self._session, timeout if blocking else 0)
+        hurried = timeout is not None and timeout < (self._session.timeout or UNANSWERED) / 3
         if (hold := self._mine()) is not None:
             self._check(hold)
-        driver.before_wait = self._place.check_not_interrupted
-        try:
-            if wait and 0 < self._layout.value < permits:
-                self._warn_of_waiting(driver, permits)
-            taken = driver.run(acquire(self._layout, permits, who_i_am(me), wait=wait, hurried=hurried))
-            if taken is None:
-                return False
-            leases, self._place.known = taken
-            self._place.take_more(leases, LEASE.role, me)
-            if leases[0].late:
-                log.warning("the sequence numbers of %s are running out: let it fall idle", self._path)
-            log.debug("acquired %s", leases)
-            return True
-        except BaseException:
-            driver.abandon()
-            self._place.drop_discarded()
-            raise
+        if wait and 0 < self._layout.value < permits:
+            self._warn_of_waiting(permits, deadline)
+        call = Call(self._session, self._path, self._place)
+        return call.wait(self._taking_permits(call, permits, wait, hurried, deadline, self._session.identity()))
 
-    def _warn_of_waiting(self, driver: Driver, permits: int) -> None:
+    def _taking_permits(
+        self, call: Call, permits: int, wait: bool, hurried: bool, deadline: float | None, owner: int
+    ) -> Steps[bool]:
+        recipe = acquire(self._layout, permits, node_data(owner), wait=wait, hurried=hurried)
+        taken = yield from call.run(recipe, deadline)
+        if taken is None:
+            return False
+        leases, self._place.known = taken
+        self._place.take_more(leases, LEASE.role, owner)
+        if leases[0].late:
+            log.warning("the sequence numbers of %s are running out: let it fall idle", self._path)
+        log.debug("acquired %s", leases)
+        return True
+
+    def _warn_of_waiting(self, permits: int, deadline: float | None) -> None:
         """Warn of a wait for more permits than there are: it ends only if somebody adds some."""
-        sight = driver.run(look(self._layout, None, Sync(self._path)))
+        sight = self._run(look(self._layout, None, Sync(self._path)), deadline)
         if sight is not None and permits > (there := sight.value + sight.added):
             warnings.warn(
                 f"acquire() waits for {permits} permits, and the semaphore {self._path!r} has {there}: it waits until "
@@ -157,6 +158,16 @@ class Semaphore(LockFace):
             raise ValueError("n must be one or more")
         self._session.check_not_forked(self._path)
         self._session.check_lease()
+        call = Call(self._session, self._path, self._place)
+        holds = call.wait(self._giving_back(call, n))
+        for hold in holds:
+            self._place.check_given_up(hold)
+        if n > len(holds):
+            adding = add(self._layout, n - len(holds), str(uuid.uuid4()))
+            self._place.known = self._run(adding)
+
+    def _giving_back(self, call: Call, n: int) -> Steps[list[Hold]]:
+        """Delete as many leases as there are to release; return their holds."""
         with self._session.lock:  # of two threads, each releases something else
             holds = self._to_release(n)
             if holds and not holds[0].alive:
@@ -165,15 +176,11 @@ class Semaphore(LockFace):
                 raise lost_error(holds[0])
             self._check_bounds(n - len(holds))
             self._give_back(holds)
-        deleting = bool(holds)
-        if deleting:
+        call.settled = True
+        if holds:
             log.debug("released %s", [hold.ticket for hold in holds])
-            await_gone(self._session, holds[-1].ticket)  # its delete was sent last
-        for hold in holds:
-            self._place.check_given_up(hold)
-        if n > len(holds):
-            adding = add(self._layout, n - len(holds), str(uuid.uuid4()))
-            self._place.known = self._run(adding)
+            yield from call.gone(holds[-1].ticket)  # its delete was sent last
+        return holds
 
     def _to_release(self, n: int) -> list[Hold]:
         """Return what to release next, or to settle: all of it is alive, or all is lost."""

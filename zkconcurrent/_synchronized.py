@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import wrapt
 
-from ._kazoo import KazooClient
+from ._kazoo.link import KazooClient
 from ._local import LocalNamespace
 from ._locklike import LockLike
 from ._namespace import Namespace, SharedNamespace

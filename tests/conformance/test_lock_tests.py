@@ -21,9 +21,10 @@ import zkconcurrent
 from tests.conftest import Eventually
 from tests.integration.test_event import waits
 from tests.kinds import write_lock
-from zkconcurrent import _driver, _event, _semaphore
-from zkconcurrent._face import until
-from zkconcurrent._session import Session
+from zkconcurrent import _event, _semaphore
+from zkconcurrent._engine import driver
+from zkconcurrent._engine.session import Session
+from zkconcurrent._primitive import until
 from zkconcurrent.testing import Server
 
 _numbers = itertools.count()
@@ -51,7 +52,7 @@ class OnZooKeeper:
             patch.object(_event, "until", patient),
             patch.object(_semaphore, "until", patient),
             # What a timeout leaves would be in the way of the try that comes right after it.
-            patch.object(_driver, "CLEAN_UP_PATIENCE", 5.0),
+            patch.object(driver, "CLEAN_UP_PATIENCE", 5.0),
         ):
             yield
         client.stop()

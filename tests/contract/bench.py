@@ -17,8 +17,10 @@ from tests.simulation.client import Process
 from tests.simulation.ensemble import Ensemble
 from tests.simulation.world import World
 from tests.tools.proxy import Proxy
-from zkconcurrent._kazoo import Answer
-from zkconcurrent._session import Session
+from zkconcurrent._engine.driver import Call
+from zkconcurrent._engine.session import Session
+from zkconcurrent._kazoo.link import Reply
+from zkconcurrent._recipes.operations import Recipe
 from zkconcurrent.testing import Server
 
 T = TypeVar("T")
@@ -64,12 +66,18 @@ def ask(session: Session, *requests: tuple[Any, ...], sending: AbstractContextMa
     answers = []
     with sending or nullcontext():
         for name, *arguments in requests:
-            answer = Answer(event.set)
+            answer = Reply(event.set)
             watcher = [arguments.pop()] if arguments and callable(arguments[-1]) else []
             getattr(session.link, name)(*arguments, answer, *watcher)
             answers.append(answer)
     wait(session, lambda: all(answer.done for answer in answers))
     return [answer.value if answer.error is None else answer.error for answer in answers]
+
+
+def perform(session: Session, path: str, recipe: Recipe[T], deadline: float | None = None) -> T | None:
+    """Run a recipe as one call of a primitive does."""
+    call = Call(session, path)
+    return call.wait(call.run(recipe, deadline))
 
 
 def wait(session: Session, condition: Callable[[], Any]) -> None:

@@ -9,40 +9,41 @@ from typing import Any
 import pytest
 from kazoo.exceptions import ConnectionLoss, NoNodeError
 
-from tests.contract.bench import Bench, Real, ask, wait
-from zkconcurrent import _driver
-from zkconcurrent._driver import Driver
+from tests.contract.bench import Bench, Real, ask, perform, wait
+from zkconcurrent._engine import driver
+from zkconcurrent._engine.driver import Call
+from zkconcurrent._engine.lease import NEVER
+from zkconcurrent._engine.waiting import LONGEST_SLEEP
 from zkconcurrent._errors import ClientError
-from zkconcurrent._lease import NEVER
-from zkconcurrent._ops import (
+from zkconcurrent._recipes.operations import (
     BadVersion,
-    Begin,
     Check,
     Children,
     ConnectionLost,
-    Create,
+    CreateEphemeral,
+    CreatePersistent,
     DeadlinePassed,
     Delete,
     Discard,
+    EnsureContainer,
     Get,
-    Gone,
     Grant,
-    Leave,
-    Make,
-    MakeContainer,
-    Missing,
+    MarkDeleted,
+    MarkMissing,
     Multi,
+    NewTicket,
     NoNode,
     NotEmpty,
     Prove,
     SessionExpired,
     Set,
+    SuspendHold,
     Sync,
     Wait,
     WaitGone,
     Watch,
 )
-from zkconcurrent._registry import State
+from zkconcurrent._recipes.ticket import State
 
 Steps = Generator[Any, Any, Any]
 ROLE = "lock-"
@@ -59,7 +60,7 @@ def drive(bench: Bench, path: str, recipe: Callable[..., Steps], *, sessions: in
 
     def test() -> Any:
         opened = [bench.session() for _ in range(sessions)]
-        return Driver(opened[0], path).run(recipe(*opened))
+        return perform(opened[0], path, recipe(*opened))
 
     return bench.run(test)
 
@@ -68,30 +69,30 @@ def test_answers_of_operations_yielded_together(bench: Bench, path: str) -> None
     """They are answered together, in their order; of several failures the first is raised."""
 
     def recipe() -> Steps:
-        ticket = yield Begin(path)
+        ticket = yield NewTicket(path)
         with pytest.raises(NoNode):
-            yield Create(ticket, ROLE, b""), Children(path, ticket)
-        assert (yield Children(path)) == []
+            yield CreateEphemeral(ticket, ROLE, b""), Children(path, ticket)
+        assert not (yield Children(path))
         assert (yield Get(path)) is None
-        yield MakeContainer(path), MakeContainer(path)  # that it exists is success
-        name, names = yield Create(ticket, ROLE, b"me"), Children(path, ticket)
+        yield EnsureContainer(path), EnsureContainer(path)  # that it exists is success
+        name, names = yield CreateEphemeral(ticket, ROLE, b"me"), Children(path, ticket)
         assert names == [name] == [ticket.name]
         node = yield Get(ticket.node, ticket)
         assert (node.data, node.session, node.czxid) == (b"me", ticket.session, ticket.token)
         yield Discard(ticket)
-        assert (yield Children(path)) == []
+        assert not (yield Children(path))
         return "done"
 
-    assert bench.run(lambda: Driver(bench.session(), path).run(recipe())) == "done"
+    assert bench.run(lambda: perform(bench.session(), path, recipe())) == "done"
 
 
 def test_a_grant_needs_a_running_lease(bench: Bench, path: str) -> None:
     """Before any write was answered there is no lease; a sync proves none; once one is proved, there is a hold."""
 
     def recipe(session: Any) -> Steps:
-        yield MakeContainer(path)
-        ticket = yield Begin(path)
-        yield Create(ticket, ROLE, b"")
+        yield EnsureContainer(path)
+        ticket = yield NewTicket(path)
+        yield CreateEphemeral(ticket, ROLE, b"")
         lease = ticket.lease
         with session.lock:  # no heartbeat is sent meanwhile
             lease.heard = lease.end = NEVER
@@ -113,15 +114,20 @@ def test_an_operation_of_a_session_that_is_over(bench: Bench, path: str) -> None
     """It fails with SessionExpired, read or write; one that is bound to no session goes on in the next."""
 
     def recipe(session: Any) -> Steps:
-        yield MakeContainer(path)
-        ticket = yield Begin(path)
+        yield EnsureContainer(path)
+        ticket = yield NewTicket(path)
         bench.expire(session)
-        for step in (Children(path, ticket), Create(ticket, ROLE, b""), Grant(ticket), WaitGone(ticket, "x")):
+        for step in (
+            Children(path, ticket),
+            CreateEphemeral(ticket, ROLE, b""),
+            Grant(ticket),
+            WaitGone(ticket, "x", (Children(path, ticket),)),
+        ):
             with pytest.raises(SessionExpired):
                 yield step
         yield Discard(ticket)
-        assert (yield Children(path)) == []
-        return (yield Begin(path)).session != ticket.session
+        assert not (yield Children(path))
+        return (yield NewTicket(path)).session != ticket.session
 
     assert drive(bench, path, recipe)
 
@@ -134,13 +140,13 @@ def test_reads_go_on_after_a_reconnect(bench: Bench, path: str) -> None:
             wait(session, lambda: any(session.link.client._data_watchers.values()))
             bench.cut(session)
 
-        yield MakeContainer(path)
-        ahead, me = (yield Begin(path)), (yield Begin(path))
-        yield Create(ahead, ROLE, b"")
-        yield Create(me, ROLE, b"")
+        yield EnsureContainer(path)
+        ahead, me = (yield NewTicket(path)), (yield NewTicket(path))
+        yield CreateEphemeral(ahead, ROLE, b"")
+        yield CreateEphemeral(me, ROLE, b"")
         session.link.handler.spawn(cut_once_watched)
-        assert not (yield WaitGone(me, ahead.name))
-        assert sorted((yield Children(path, me))) == sorted([ahead.name, me.name])
+        (names,) = yield WaitGone(me, ahead.name, (Children(path, me),))
+        assert sorted(names) == sorted([ahead.name, me.name])
         yield Discard(me)
         yield Discard(ahead)
         return "done"
@@ -152,20 +158,20 @@ def test_a_wait_ends_with_the_node(bench: Bench, path: str) -> None:
     """It ends when the node ahead goes, at once if it is gone already, and does not say that it was handed over."""
 
     def recipe(other: Any) -> Steps:
-        yield MakeContainer(path)
-        me = yield Begin(path)
-        yield Create(me, ROLE, b"")
+        yield EnsureContainer(path)
+        me = yield NewTicket(path)
+        yield CreateEphemeral(me, ROLE, b"")
         ((theirs, _),) = ask(other, ("create", f"{path}/theirs-", b""))
         name = theirs.rpartition("/")[2]
         other.link.handler.spawn(ask, other, ("delete", f"{path}/{name}"))
-        assert not (yield WaitGone(me, name))
-        assert (yield Children(path)) == [me.name]
-        assert not (yield WaitGone(me, name))
+        listing = Children(path, me)
+        assert (yield WaitGone(me, name, (listing,))) == [[me.name]]
+        assert (yield WaitGone(me, name, (listing,))) == [[me.name]]
         yield Discard(me)
         return "done"
 
     def test() -> object:
-        return Driver(bench.session(), path).run(recipe(bench.session()))
+        return perform(bench.session(), path, recipe(bench.session()))
 
     assert bench.run(test) == "done"
 
@@ -189,16 +195,15 @@ def test_what_is_read_then(bench: Bench, path: str, lost: bool) -> None:
             wait(other, lambda: any(session.link.client._data_watchers.values()))
             ask(other, ("delete", f"{path}/{name}"))
 
-        yield MakeContainer(path)
-        me = yield Begin(path)
-        yield Create(me, ROLE, b"")
+        yield EnsureContainer(path)
+        me = yield NewTicket(path)
+        yield CreateEphemeral(me, ROLE, b"")
         ((theirs, _),) = ask(other, ("create", f"{path}/theirs-", b""))
         name = theirs.rpartition("/")[2]
         listing = Children(path, me)
         session.link.children = noted
         other.link.handler.spawn(delete_once_watched)
-        assert not (yield WaitGone(me, name, (listing,)))
-        assert (yield listing) == [me.name]
+        assert (yield WaitGone(me, name, (listing,))) == [[me.name]]
         assert [caller == session.identity() for caller in callers] == [False, True][: 1 + lost]
         assert (yield listing) == [me.name]
         assert callers[1 + lost :] == [session.identity()]
@@ -213,14 +218,14 @@ def test_a_deadline_enters_at_the_yield(bench: Bench, path: str) -> None:
     told = []
 
     def queue() -> Steps:
-        yield MakeContainer(path)
-        me = yield Begin(path)
-        yield Create(me, ROLE, b"")
+        yield EnsureContainer(path)
+        me = yield NewTicket(path)
+        yield CreateEphemeral(me, ROLE, b"")
         return me
 
     def recipe(me: Any, ahead: str) -> Steps:
         try:
-            yield WaitGone(me, ahead)
+            yield WaitGone(me, ahead, (Children(path, me),))
         except DeadlinePassed:
             told.append(me)
             yield Discard(me)
@@ -228,9 +233,9 @@ def test_a_deadline_enters_at_the_yield(bench: Bench, path: str) -> None:
 
     def test() -> None:
         session, other = bench.session(), bench.session()
-        me = Driver(session, path).run(queue())
+        me = perform(session, path, queue())
         ((theirs, _),) = ask(other, ("create", f"{path}/theirs-", b""))
-        assert Driver(session, path, session.now() + 1).run(recipe(me, theirs.rpartition("/")[2])) is None
+        assert perform(session, path, recipe(me, theirs.rpartition("/")[2]), session.now() + 1) is None
         assert told == [me]
         wait(other, lambda: [name[:6] for name in ask(other, ("sync", path), ("children", path))[1]] == ["theirs"])
 
@@ -242,11 +247,11 @@ def test_a_lost_create_is_told(bench: Bench, path: str, applied: bool) -> None:
     """A create whose answer is lost is not sent again: the recipe is told, and finds out by the ticket's prefix."""
 
     def recipe(session: Any) -> Steps:
-        yield MakeContainer(path)
-        ticket = yield Begin(path)
+        yield EnsureContainer(path)
+        ticket = yield NewTicket(path)
         bench.lose(session, "create2", applied=applied)
         with pytest.raises(ConnectionLost):
-            yield Create(ticket, ROLE, b""), Children(path, ticket)
+            yield CreateEphemeral(ticket, ROLE, b""), Children(path, ticket)
         assert ticket.name is None
         _, names = yield Sync(path, ticket), Children(path, ticket)
         assert [name.startswith(ticket.prefix) for name in names] == [True] * applied
@@ -261,8 +266,8 @@ def test_a_create_that_slips_into_the_next_session(bench: Bench, path: str) -> N
     """It fails with SessionExpired, and the node that it made there is deleted."""
 
     def recipe(session: Any) -> Steps:
-        yield MakeContainer(path)
-        ticket = yield Begin(path)
+        yield EnsureContainer(path)
+        ticket = yield NewTicket(path)
         create = session.link.create
 
         def late(*arguments: Any) -> None:  # what a thread does that gets no turn between the check and the sending
@@ -271,7 +276,7 @@ def test_a_create_that_slips_into_the_next_session(bench: Bench, path: str) -> N
 
         session.link.create = late
         with pytest.raises(SessionExpired):
-            yield Create(ticket, ROLE, b"")
+            yield CreateEphemeral(ticket, ROLE, b"")
         assert ticket.state is State.DISCARDED
         yield Discard(ticket)
         return (yield Children(path))
@@ -294,7 +299,7 @@ def test_a_request_that_is_never_answered(bench: Bench, path: str) -> None:
 
         session.link.children = swallowed_once
         session.timeout = 0.5
-        assert (yield Sync(path), Children(path))[1] == []
+        assert not (yield Sync(path), Children(path))[1]
         return lost
 
     assert drive(bench, path, recipe)
@@ -304,11 +309,11 @@ def test_an_interrupt_enters_at_the_yield(bench: Bench, path: str) -> None:
     """What strikes while an operation is done is raised at its yield, and leaves the run when that was cleaned up."""
 
     def recipe(session: Any) -> Steps:
-        yield MakeContainer(path)
-        ticket = yield Begin(path)
+        yield EnsureContainer(path)
+        ticket = yield NewTicket(path)
         session.link.children = interrupted
         try:
-            yield Create(ticket, ROLE, b""), Children(path, ticket)
+            yield CreateEphemeral(ticket, ROLE, b""), Children(path, ticket)
         except KeyboardInterrupt:
             del session.link.children
             yield Discard(ticket)
@@ -324,7 +329,7 @@ def test_an_interrupt_enters_at_the_yield(bench: Bench, path: str) -> None:
     def test() -> object:
         session, other = bench.session(), bench.session()
         with pytest.raises(KeyboardInterrupt):
-            Driver(session, path).run(recipe(session))
+            perform(session, path, recipe(session))
         wait(other, lambda: empty(other))  # which is only given a moment
 
     bench.run(test)
@@ -340,7 +345,7 @@ def test_an_interrupt_on_the_way_into_a_wait(bench: Bench, path: str, kind: type
 
         def wait(self, timeout: float | None = None) -> bool:
             assert timeout is not None, "a wait without a bound"
-            assert timeout < opened.timeout + 1
+            assert timeout <= LONGEST_SLEEP
             woken = self._event.wait(min(timeout, 0.5) if interrupted else timeout)
             if not woken and interrupted:
                 raise KeyboardInterrupt
@@ -351,13 +356,13 @@ def test_an_interrupt_on_the_way_into_a_wait(bench: Bench, path: str, kind: type
 
     def recipe() -> Steps:
         nonlocal interrupted
-        yield MakeContainer(path)
-        ahead, me = (yield Begin(path)), (yield Begin(path))
-        yield Create(ahead, ROLE, b""), Create(me, ROLE, b"")
+        yield EnsureContainer(path)
+        ahead, me = (yield NewTicket(path)), (yield NewTicket(path))
+        yield CreateEphemeral(ahead, ROLE, b""), CreateEphemeral(me, ROLE, b"")
         watched = yield Watch(me, (Children(path, me),))
         interrupted = True
         with pytest.raises(KeyboardInterrupt):
-            yield Wait(me) if kind is Wait else WaitGone(me, ahead.name)
+            yield Wait(me) if kind is Wait else WaitGone(me, ahead.name, (Children(path, me),))
         interrupted = False
         yield Discard(me)
         yield Discard(ahead)
@@ -368,7 +373,7 @@ def test_an_interrupt_on_the_way_into_a_wait(bench: Bench, path: str, kind: type
         opened = bench.session()
         made = opened.link.signal
         opened.link.signal = lambda: Late(made())
-        return Driver(opened, path).run(recipe())[0]
+        return perform(opened, path, recipe())[0]
 
     assert len(bench.run(test)) == 2
 
@@ -377,18 +382,18 @@ def test_a_multi_is_answered_as_a_whole(bench: Bench, path: str) -> None:
     """All of it is done, and the node's name and token are known; or nothing is, for the first reason there is."""
 
     def recipe(other: Any) -> Steps:
-        yield MakeContainer(path)
-        ahead, me = (yield Begin(path)), (yield Begin(path))
-        yield Create(ahead, ROLE, b"")
-        check, create = Check(ahead.node), Create(me, ROLE, b"me", "0000000007")
+        yield EnsureContainer(path)
+        ahead, me = (yield NewTicket(path)), (yield NewTicket(path))
+        yield CreateEphemeral(ahead, ROLE, b"")
+        check, create = Check(ahead.node), CreateEphemeral(me, ROLE, b"me", "0000000007")
         assert (yield Multi(me, (check, create)))[0] is True
         assert me.name == f"{me.prefix}{ROLE}0000000007"
         node = yield Get(me.node, me)
         assert (node.data, node.session, node.czxid) == (b"me", me.session, me.token)
         ask(other, ("delete", ahead.node))
-        late = yield Begin(path)
+        late = yield NewTicket(path)
         with pytest.raises(NoNode):
-            yield Multi(late, (check, Create(late, ROLE, b"", "0000000008")))
+            yield Multi(late, (check, CreateEphemeral(late, ROLE, b"", "0000000008")))
         assert late.name is None
         assert (yield Children(path)) == [me.name]
         for ticket in (ahead, me, late):
@@ -396,7 +401,7 @@ def test_a_multi_is_answered_as_a_whole(bench: Bench, path: str) -> None:
         return "done"
 
     def test() -> object:
-        return Driver(bench.session(), path).run(recipe(bench.session()))
+        return perform(bench.session(), path, recipe(bench.session()))
 
     assert bench.run(test) == "done"
 
@@ -406,18 +411,18 @@ def test_a_thread_that_looks_before_its_node_is_known(
     bench: Bench, path: str, whole: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Woken by something else while its answer is being taken, it goes on only when the node has its name."""
-    park = Driver._park
-    parked: list[Driver] = []
+    park = Call._park
+    parked: list[Call] = []
 
-    def note(self: Driver, bound: float | None = None) -> bool:
+    def note(self: Call, bound: float | None = None) -> bool:
         parked.append(self)
         return park(self, bound)
 
-    monkeypatch.setattr(Driver, "_park", note)
+    monkeypatch.setattr(Call, "_park", note)
 
     def recipe(session: Any) -> Steps:
-        yield MakeContainer(path)
-        ticket = yield Begin(path)
+        yield EnsureContainer(path)
+        ticket = yield NewTicket(path)
         post, known = session.post, list[str]()
 
         def has_looked() -> bool:
@@ -431,7 +436,7 @@ def test_a_thread_that_looks_before_its_node_is_known(
             post(act)
 
         session.post = slowly
-        create = Create(ticket, ROLE, b"")
+        create = CreateEphemeral(ticket, ROLE, b"")
         yield Multi(ticket, (create,)) if whole else create
         known.append(ticket.name)
         assert (yield Children(path)) == known
@@ -443,11 +448,11 @@ def test_a_multi_of_a_session_that_is_over(bench: Bench, path: str) -> None:
     """It fails with SessionExpired, and nothing of it is left."""
 
     def recipe(session: Any) -> Steps:
-        yield MakeContainer(path)
-        ticket = yield Begin(path)
+        yield EnsureContainer(path)
+        ticket = yield NewTicket(path)
         bench.expire(session)
         with pytest.raises(SessionExpired):
-            yield Multi(ticket, (Check(path), Create(ticket, ROLE, b"")))
+            yield Multi(ticket, (Check(path), CreateEphemeral(ticket, ROLE, b"")))
         yield Discard(ticket)
         return (yield Children(path))
 
@@ -469,7 +474,7 @@ def test_no_run_on_kazoos_own_threads(bench: Bench, path: str) -> None:
 
         def watcher(_: object) -> None:
             try:
-                Driver(session, path).run(recipe())
+                perform(session, path, recipe())
             except ClientError as error:
                 errors.append(error)
 
@@ -485,17 +490,17 @@ def test_a_hold_whose_node_is_missing_is_lost(bench: Bench, path: str) -> None:
     """A recipe that finds the node of a hold missing says so, and the hold is lost; what is given up is not."""
 
     def recipe() -> Steps:
-        yield MakeContainer(path)
-        held, over = (yield Begin(path)), (yield Begin(path))
-        yield Create(held, ROLE, b"")
+        yield EnsureContainer(path)
+        held, over = (yield NewTicket(path)), (yield NewTicket(path))
+        yield CreateEphemeral(held, ROLE, b"")
         assert (yield Grant(held))
         yield Discard(over)
-        yield Missing(over)
-        yield Missing(held)
+        yield MarkMissing(over)
+        yield MarkMissing(held)
         return over.state, held.state
 
     def test() -> object:
-        return Driver(bench.session(), path).run(recipe())
+        return perform(bench.session(), path, recipe())
 
     assert bench.run(test) == (State.DISCARDED, State.LOST)
 
@@ -505,10 +510,10 @@ def test_making_and_deleting_are_repeated(bench: Bench, path: str, applied: bool
     """Whoever made or deleted the node, it is there, or gone; whether it was we is told, or that it can't be known."""
 
     def recipe(session: Any) -> Steps:
-        told = [(yield Make(path, b"")), (yield Make(path, b""))]
+        told = [(yield CreatePersistent(path, b"")), (yield CreatePersistent(path, b""))]
         told += [(yield Delete(path)), (yield Delete(path))]
         bench.lose(session, "create", applied=applied)
-        told.append((yield Make(path, b"")))
+        told.append((yield CreatePersistent(path, b"")))
         bench.lose(session, "delete", applied=applied)
         told.append((yield Delete(path)))
         assert (yield Get(path)) is None
@@ -522,14 +527,14 @@ def test_a_lost_write_is_told(bench: Bench, path: str, applied: bool) -> None:
     """A conditional write is not sent again; its version shows whether it was applied."""
 
     def recipe(session: Any) -> Steps:
-        yield Make(path, b"old")
+        yield CreatePersistent(path, b"old")
         bench.lose(session, "setData", applied=applied)
         with pytest.raises(ConnectionLost):
             yield Set(path, b"new", 0)
         node = yield Get(path)
         assert (node.data, node.version) == ((b"new", 1) if applied else (b"old", 0))
         assert (yield Set(path, b"late", node.version + 1)) is False
-        yield Make(f"{path}/child", b"")
+        yield CreatePersistent(f"{path}/child", b"")
         with pytest.raises(NotEmpty):
             yield Delete(path)
         return "done"
@@ -542,12 +547,12 @@ def test_a_lost_multi_is_told(bench: Bench, path: str, applied: bool) -> None:
     """It is not sent again; all of it was applied, or nothing."""
 
     def recipe(session: Any) -> Steps:
-        yield MakeContainer(path)
-        old, new = (yield Begin(path)), (yield Begin(path))
-        yield Create(old, ROLE, b"")
+        yield EnsureContainer(path)
+        old, new = (yield NewTicket(path)), (yield NewTicket(path))
+        yield CreateEphemeral(old, ROLE, b"")
         bench.lose(session, "multi", applied=applied)
         with pytest.raises(ConnectionLost):
-            yield Multi(new, (Delete(old.node, old), Create(new, ROLE, b"")))
+            yield Multi(new, (Delete(old.node, old), CreateEphemeral(new, ROLE, b"")))
         _, names = yield Sync(path, new), Children(path, new)
         assert [name.startswith(new.prefix if applied else old.prefix) for name in names] == [True]
         yield Discard(new)
@@ -562,27 +567,27 @@ def test_a_ticket_whose_node_a_multi_deletes(bench: Bench, path: str) -> None:
     """It is done with when that succeeds, and not before; nothing is sent to give up what was never sent."""
 
     def recipe() -> Steps:
-        yield MakeContainer(path)
-        old, new, idle = (yield Begin(path)), (yield Begin(path)), (yield Begin(path))
-        yield Create(old, ROLE, b"")
+        yield EnsureContainer(path)
+        old, new, idle = (yield NewTicket(path)), (yield NewTicket(path)), (yield NewTicket(path))
+        yield CreateEphemeral(old, ROLE, b"")
         assert (yield Grant(old))
-        assert (yield Leave(old))
-        assert not (yield Leave(old))  # a hold no more
+        assert (yield SuspendHold(old))
+        assert not (yield SuspendHold(old))  # a hold no more
         with pytest.raises(NoNode):
-            yield Multi(new, (Delete(old.node, old), Create(new, ROLE, b""), Check(f"{path}/none")))
+            yield Multi(new, (Delete(old.node, old), CreateEphemeral(new, ROLE, b""), Check(f"{path}/none")))
         assert (yield Grant(old))
-        assert (yield Leave(old))
-        yield Multi(new, (Delete(old.node, old), Create(new, ROLE, b"")))
+        assert (yield SuspendHold(old))
+        yield Multi(new, (Delete(old.node, old), CreateEphemeral(new, ROLE, b"")))
         assert (old.state, new.state) == (State.DISCARDED, State.QUEUED)
         assert (yield Delete(new.node, new)) is True
         assert new.state is State.DISCARDED
         yield Discard(idle)
-        yield Gone(old)
+        yield MarkDeleted(old)
         return (yield Children(path))
 
     def test() -> Any:
         session = bench.session()
-        left = Driver(session, path).run(recipe())
+        left = perform(session, path, recipe())
         return left, session.registry.tickets, session.registry.deletes
 
     assert bench.run(test) == ([], {}, {})
@@ -596,9 +601,9 @@ def test_watching_what_changes(bench: Bench, path: str) -> None:
         def in_background(strike: Any) -> None:
             session.link.handler.spawn(lambda: (strike(session), done.append(strike)))
 
-        yield Make(path, b"")
-        yield Make(f"{path}/x", b"")
-        me = yield Begin(path)
+        yield CreatePersistent(path, b"")
+        yield CreatePersistent(f"{path}/x", b"")
+        me = yield NewTicket(path)
         reads = (Get(path, me), Children(f"{path}/x", me))
         node, names = yield Watch(me, reads)
         assert (node.data, names) == (b"", [])
@@ -626,11 +631,11 @@ def test_watching_what_changes(bench: Bench, path: str) -> None:
 
 def test_a_moment_after_the_deadline(bench: Bench, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once its time is up, a recipe may ask what it needs to know, for a moment; then it is told again."""
-    monkeypatch.setattr(_driver, "CLEAN_UP_PATIENCE", 5.0)  # long enough for a machine that is busy
+    monkeypatch.setattr(driver, "CLEAN_UP_PATIENCE", 5.0)  # long enough for a machine that is busy
 
     def begin() -> Steps:
-        yield Make(path, b"")
-        return (yield Begin(path))
+        yield CreatePersistent(path, b"")
+        return (yield NewTicket(path))
 
     def recipe(me: Any) -> Steps:
         with pytest.raises(DeadlinePassed):
@@ -645,9 +650,9 @@ def test_a_moment_after_the_deadline(bench: Bench, path: str, monkeypatch: pytes
 
     def test() -> object:
         session = bench.session()
-        me = Driver(session, path).run(begin())
+        me = perform(session, path, begin())
         began = session.now()
-        assert Driver(session, path, began + 1.0).run(recipe(me)) == b""
+        assert perform(session, path, recipe(me), began + 1.0) == b""
         return session.now() - began
 
     assert bench.run(test) >= 1.0 + 5.0
@@ -657,59 +662,59 @@ def test_a_check_of_a_version(bench: Bench, path: str) -> None:
     """A multi that checks a version fails once the node was written, and nothing of it is done."""
 
     def recipe() -> Steps:
-        yield Make(path, b"one")
+        yield CreatePersistent(path, b"one")
         seen = (yield Get(path)).version
-        first, late = (yield Begin(path)), (yield Begin(path))
-        yield Multi(first, (Check(path, seen), Create(first, ROLE, b"")))
+        first, late = (yield NewTicket(path)), (yield NewTicket(path))
+        yield Multi(first, (Check(path, seen), CreateEphemeral(first, ROLE, b"")))
         yield Set(path, b"two", seen)
         with pytest.raises(BadVersion):
-            yield Multi(late, (Check(path, seen), Create(late, ROLE, b"")))
-        yield Gone(late)
+            yield Multi(late, (Check(path, seen), CreateEphemeral(late, ROLE, b"")))
+        yield MarkDeleted(late)
         assert (yield Children(path)) == [first.name]
         yield Discard(first)
         return "done"
 
-    assert bench.run(lambda: Driver(bench.session(), path).run(recipe())) == "done"
+    assert bench.run(lambda: perform(bench.session(), path, recipe())) == "done"
 
 
 def test_a_delete_of_a_version(bench: Bench, path: str) -> None:
     """A delete that names a version fails once the node was written, alone or in a multi."""
 
     def recipe() -> Steps:
-        yield Make(path, b"one")
+        yield CreatePersistent(path, b"one")
         yield Set(path, b"two", 0)
         with pytest.raises(BadVersion):
             yield Delete(path, version=0)
-        ticket = yield Begin(path)
+        ticket = yield NewTicket(path)
         with pytest.raises(BadVersion):
             yield Multi(ticket, (Delete(path, version=0),))
         yield Multi(ticket, (Delete(path, version=1),))
-        yield Make(path, b"")
+        yield CreatePersistent(path, b"")
         assert (yield Delete(path, version=0)) is True
         yield Discard(ticket)
         return "done"
 
-    assert bench.run(lambda: Driver(bench.session(), path).run(recipe())) == "done"
+    assert bench.run(lambda: perform(bench.session(), path, recipe())) == "done"
 
 
 def test_how_many_children_were_made(bench: Bench, path: str) -> None:
     """A read tells how many children a node ever had, those included that came and went unseen."""
 
     def recipe() -> Steps:
-        yield Make(path, b"")
+        yield CreatePersistent(path, b"")
         made = []
         for gone in (True, False, True, False):
-            ticket = yield Begin(path)
-            yield Create(ticket, ROLE, b"")
+            ticket = yield NewTicket(path)
+            yield CreateEphemeral(ticket, ROLE, b"")
             if gone:
                 yield Discard(ticket)
             made.append((yield Get(path)).created)
         return made, len((yield Children(path)))
 
     def test() -> Any:
-        driver = Driver(bench.session(), path)
-        made = driver.run(recipe())
-        driver.abandon()
+        call = Call(bench.session(), path)
+        made = call.wait(call.run(recipe()))
+        call.abandon()
         return made
 
     assert bench.run(test) == ([1, 2, 3, 4], 2)
@@ -719,9 +724,9 @@ def test_the_exit_and_a_thread_that_releases(bench: Bench, path: str) -> None:
     """The interpreter's exit waits for the delete, and no longer, also where the thread is the one that is woken."""
 
     def recipe(session: Any) -> Steps:
-        yield MakeContainer(path)
-        ticket = yield Begin(path)
-        yield Create(ticket, ROLE, b"")
+        yield EnsureContainer(path)
+        ticket = yield NewTicket(path)
+        yield CreateEphemeral(ticket, ROLE, b"")
         until_done = session.abandon_all()
         ticket.wake = int  # as the thread sets, between its delete and waiting for that
         until = session.now() + 60

@@ -34,8 +34,8 @@ from tests.contract.bench import ask
 from tests.contract.old import Manner, OldServer
 from tests.tools.proxy import Proxy
 from zkconcurrent import Lock
-from zkconcurrent._kazoo import Callback
-from zkconcurrent._session import Session
+from zkconcurrent._engine.session import Session
+from zkconcurrent._kazoo.link import HandledReply
 from zkconcurrent.testing import Server
 
 REQUESTED, GRANTED = 30.0, 4.0
@@ -405,7 +405,7 @@ def cycle(lock: Lock) -> None:
 COLLECTED = """
 import faulthandler, gc, os, threading, time
 from kazoo.client import KazooClient
-from zkconcurrent._kazoo import Link
+from zkconcurrent._kazoo.link import Link
 
 class Litter:
     def __init__(self):
@@ -510,9 +510,9 @@ def test_an_error_of_ours_on_kazoo_s_thread(
             pass
         link, session, routine = Session.of(client).link, client.client_id, client._connection._connection_routine
         if where == "a multi's answer":
-            link.multi([], Callback(fails))
+            link.multi([], HandledReply(fails))
         else:
-            link.get(zk_path if where == "an answer" else f"{zk_path}/none", Callback(fails))
+            link.get(zk_path if where == "an answer" else f"{zk_path}/none", HandledReply(fails))
         eventually(lambda: "an error of ours" in caplog.text)
         eventually(lambda: client.connected)
         with Lock(client, zk_path) as got:
@@ -533,7 +533,7 @@ del time.CLOCK_BOOTTIME
 asked, clock_gettime = [], time.clock_gettime
 time.clock_gettime = lambda clock: asked.append(clock) or clock_gettime(clock)
 from kazoo.client import KazooClient
-from zkconcurrent._session import Session
+from zkconcurrent._engine.session import Session
 asked.clear()
 Session.of(KazooClient()).clock()
 assert set(asked) == {time.CLOCK_MONOTONIC}, asked

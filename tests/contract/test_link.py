@@ -12,9 +12,9 @@ from kazoo import exceptions as kazoo_errors
 from kazoo.security import OPEN_ACL_UNSAFE, make_acl
 
 from tests.contract.bench import Bench, Real, Simulated, ask, wait
-from zkconcurrent._ops import Check, Create, Delete, Set
-from zkconcurrent._registry import Ticket
-from zkconcurrent._session import Session
+from zkconcurrent._engine.session import Session
+from zkconcurrent._recipes.operations import Check, CreateEphemeral, Delete, Set
+from zkconcurrent._recipes.ticket import Ticket
 from zkconcurrent.testing import Server
 
 
@@ -187,7 +187,7 @@ def test_what_the_lease_is_told(bench: Bench, path: str) -> None:
             ("make", f"{path}/state", b""),
             ("set", f"{path}/state", b"new", 0),
             ("check", [path, f"{path}/state"]),
-            ("multi", (Check(path), Create(ticket, "x-", b""))),
+            ("multi", (Check(path), CreateEphemeral(ticket, "x-", b""))),
             ("delete", f"{path}/state"),
             ("check_root",),
         ]
@@ -396,7 +396,8 @@ def test_what_a_multi_can_do(bench: Bench, path: str) -> None:
         container(session, path)
         ask(session, ("make", f"{path}/state", b""), ("make", f"{path}/state/x", b""))
         write = Set(f"{path}/state", b"new", 0)
-        done = ask(session, ("multi", (Create(ticket, "x-", b""), write, Check(path), Delete(f"{path}/state/x"))))[0]
+        parts = (CreateEphemeral(ticket, "x-", b""), write, Check(path), Delete(f"{path}/state/x"))
+        (done,) = ask(session, ("multi", parts))
         assert [type(each).__name__ for each in done] == ["tuple", "ZnodeStat", "bool", "bool"]
         assert ask(session, ("get", f"{path}/state"))[0][0] == b"new"
         assert ask(session, ("children", f"{path}/state"))[0] == []

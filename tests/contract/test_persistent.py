@@ -8,19 +8,18 @@ from typing import Any
 
 import pytest
 
-from tests.contract.bench import Bench, ask, wait
-from zkconcurrent._driver import Driver
-from zkconcurrent._ops import (
+from tests.contract.bench import Bench, ask, perform, wait
+from zkconcurrent._recipes.operations import (
     BadVersion,
-    Begin,
     Children,
+    CreatePersistent,
     DeadlinePassed,
     Delete,
     Discard,
+    EnsureContainer,
     Get,
-    Make,
-    MakeContainer,
     Multi,
+    NewTicket,
     NoNode,
     NotEmpty,
     SessionExpired,
@@ -43,22 +42,22 @@ def test_what_is_made_and_written(bench: Bench, path: str) -> None:
 
     def recipe() -> Steps:
         with pytest.raises(NoNode):
-            yield Make(f"{path}/child", b"")
+            yield CreatePersistent(f"{path}/child", b"")
         assert (yield Set(path, b"", 0)) is False
-        assert (yield Make(path, b"one")) is True
-        assert (yield Make(path, b"two")) is False
+        assert (yield CreatePersistent(path, b"one")) is True
+        assert (yield CreatePersistent(path, b"two")) is False
         node = yield Get(path)
         assert (node.data, node.version, node.session) == (b"one", 0, 0)
         assert (yield Set(path, b"three", 0)) is True
         written, again = yield Set(path, b"four", 0), Get(path)
         assert written is False
         assert (again.data, again.version, again.czxid) == (b"three", 1, node.czxid)
-        yield Make(f"{path}/child", b"")
+        yield CreatePersistent(f"{path}/child", b"")
         with pytest.raises(NotEmpty):
             yield Delete(path)
         with pytest.raises(BadVersion):
             yield Delete(path, version=0)
-        ticket = yield Begin(path)
+        ticket = yield NewTicket(path)
         with pytest.raises(NotEmpty):
             yield Multi(ticket, (Delete(path),))
         yield Multi(ticket, (Delete(f"{path}/child"), Delete(path)))
@@ -66,14 +65,14 @@ def test_what_is_made_and_written(bench: Bench, path: str) -> None:
             yield Multi(ticket, (Delete(path),))
         yield Discard(ticket)
         assert (yield Delete(path)) is False
-        assert (yield Make(path, b"anew"))
+        assert (yield CreatePersistent(path, b"anew"))
         made_anew = yield Get(path)
         assert made_anew.version == 0
         assert made_anew.czxid > node.czxid
         assert (yield Delete(path, version=0)) is True
         return "done"
 
-    assert bench.run(lambda: Driver(bench.session(), path).run(recipe())) == "done"
+    assert bench.run(lambda: perform(bench.session(), path, recipe())) == "done"
 
 
 @pytest.mark.parametrize("change", ["set", "delete", "make"])
@@ -81,11 +80,11 @@ def test_a_wait_ends_with_a_change(bench: Bench, path: str, change: str) -> None
     """Data, children and the end of the node are seen, and what was read before the change is what was answered."""
 
     def recipe(session: Any, other: Any) -> Steps:
-        yield Make(path, b"")
-        ticket = yield Begin(path)
+        yield CreatePersistent(path, b"")
+        ticket = yield NewTicket(path)
         node, names = yield Watch(ticket, (Get(path, ticket), Children(path, ticket)))
         assert (node.data, names) == (b"", [])
-        assert not ticket.stirred
+        assert not ticket.changed
         requests = {"set": ("set", path, b"new", 0), "delete": ("delete", path), "make": ("make", f"{path}/x", b"")}
         session.link.handler.spawn(ask, other, requests[change])
         yield Wait(ticket)
@@ -94,12 +93,12 @@ def test_a_wait_ends_with_a_change(bench: Bench, path: str, change: str) -> None
 
     def test() -> Any:
         session, other = bench.session(), bench.session()
-        return Driver(session, path).run(recipe(session, other))
+        return perform(session, path, recipe(session, other))
 
     node, names = bench.run(test)
     assert (node and node.data, names) == {
         "set": (b"new", []),
-        "delete": (None, []),
+        "delete": (None, ()),
         "make": (b"", ["x"]),
     }[change]
 
@@ -108,8 +107,8 @@ def test_a_wait_ends_with_the_connection(bench: Bench, path: str) -> None:
     """Watches are gone then, so a wait ends; in the same session the recipe may go on watching."""
 
     def recipe(session: Any) -> Steps:
-        yield Make(path, b"")
-        ticket = yield Begin(path)
+        yield CreatePersistent(path, b"")
+        ticket = yield NewTicket(path)
         yield Watch(ticket, (Get(path, ticket),))
         session.link.handler.spawn(bench.cut, session)
         yield Wait(ticket)
@@ -119,7 +118,7 @@ def test_a_wait_ends_with_the_connection(bench: Bench, path: str) -> None:
 
     def test() -> Any:
         session = bench.session()
-        return Driver(session, path).run(recipe(session))
+        return perform(session, path, recipe(session))
 
     assert bench.run(test) == b""
 
@@ -128,8 +127,8 @@ def test_a_wait_ends_with_the_session(bench: Bench, path: str) -> None:
     """What the ticket is asked after that raises SessionExpired; what is bound to no ticket goes on."""
 
     def recipe(session: Any) -> Steps:
-        yield Make(path, b"")
-        ticket = yield Begin(path)
+        yield CreatePersistent(path, b"")
+        ticket = yield NewTicket(path)
         yield Watch(ticket, (Get(path, ticket),))
         bench.expire(session)
         yield Wait(ticket)
@@ -141,7 +140,7 @@ def test_a_wait_ends_with_the_session(bench: Bench, path: str) -> None:
 
     def test() -> Any:
         session = bench.session()
-        return Driver(session, path).run(recipe(session))
+        return perform(session, path, recipe(session))
 
     assert bench.run(test) == b"later"
 
@@ -150,8 +149,8 @@ def test_a_wait_ends_with_the_deadline(bench: Bench, path: str) -> None:
     """DeadlinePassed is thrown in at the wait, and the ticket, which has no node, leaves nothing."""
 
     def recipe() -> Steps:
-        yield Make(path, b"")
-        ticket = yield Begin(path)
+        yield CreatePersistent(path, b"")
+        ticket = yield NewTicket(path)
         try:
             yield Watch(ticket, (Get(path, ticket),))
             yield Wait(ticket)
@@ -162,7 +161,7 @@ def test_a_wait_ends_with_the_deadline(bench: Bench, path: str) -> None:
     def test() -> Any:
         session = bench.session()
         wait(session, lambda: session.registry.session is not None)
-        assert Driver(session, path, session.now() + 1.0).run(recipe()) is None
+        assert perform(session, path, recipe(), session.now() + 1.0) is None
         return session.registry.tickets, session.registry.deletes, session.registry._awaiting
 
     assert bench.run(test) == ({}, {}, {})
@@ -172,15 +171,15 @@ def test_what_is_not_there_is_not_watched(bench: Bench, path: str) -> None:
     """A read of what is missing answers None, or no names, and leaves no watch."""
 
     def recipe(session: Any) -> Steps:
-        ticket = yield Begin(path)
-        assert (yield Watch(ticket, (Get(path, ticket), Children(path, ticket)))) == [None, []]
+        ticket = yield NewTicket(path)
+        assert (yield Watch(ticket, (Get(path, ticket), Children(path, ticket)))) == [None, ()]
         yield Discard(ticket)
-        yield MakeContainer(path)
+        yield EnsureContainer(path)
         client = session.link.client
         return [*filter(None, client._data_watchers.values()), *filter(None, client._child_watchers.values())]
 
     def test() -> Any:
         session = bench.session()
-        return Driver(session, path).run(recipe(session))
+        return perform(session, path, recipe(session))
 
     assert bench.run(test) == []

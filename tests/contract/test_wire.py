@@ -21,9 +21,9 @@ from kazoo.protocol.serialization import Connect, GetData, Ping, SetData
 from tests.conftest import Eventually, InThread
 from tests.contract.bench import ask
 from tests.faults.test_interrupts import InterruptAt, lines_of
-from zkconcurrent._kazoo import Answer
-from zkconcurrent._session import Session
-from zkconcurrent._wire import NUMBERS, Wire, at_once, wait_for_files
+from zkconcurrent._engine.session import Session
+from zkconcurrent._kazoo.link import Reply
+from zkconcurrent._kazoo.transport import NUMBERS, Transport, at_once, wait_for_files
 from zkconcurrent.testing import Server
 
 
@@ -39,8 +39,8 @@ class Asked:
 
     def __init__(self, client: KazooClient, request: Any) -> None:
         self._there = threading.Event()
-        self._answer = Answer(self._there.set)
-        Wire.of(client).send(request, self._answer)
+        self._answer = Reply(self._there.set)
+        Transport.of(client).send(request, self._answer)
 
     def get(self, timeout: float = 20) -> Any:
         """Return the answer's value, or raise its error."""
@@ -65,7 +65,7 @@ def waits_in_the_queue(client: KazooClient, path: str) -> bool:
 def cut(client: KazooClient, eventually: Eventually) -> None:
     """Cut the connection, and wait for the next one."""
     had = client._connection._socket
-    Wire.of(client).drop()
+    Transport.of(client).drop()
     eventually(lambda: client._connection._socket is not had and client.connected)
 
 
@@ -74,7 +74,7 @@ class Queued:
 
     def __init__(self, client: KazooClient, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = 0
-        theirs = Wire.of(client)._kazoo
+        theirs = Transport.of(client)._kazoo
         send = theirs.send_request
 
         def counted(*timeouts: float) -> None:
@@ -104,7 +104,7 @@ def test_a_request_is_sent_by_its_caller(
     """All but the first one on each connection, which tells that kazoo's handshake is over."""
     with zookeeper.client(timeout=60) as client:  # kazoo, which pings seldom then, does not get between
         client.create(zk_path, b"data")
-        wire, queued = Wire.of(client), Queued(client, monkeypatch)
+        wire, queued = Transport.of(client), Queued(client, monkeypatch)
         answered: list[int] = []
         read_header = wire._kazoo.read_header
 
@@ -149,7 +149,7 @@ def test_an_answer_to_another_request(
     with zookeeper.client(handler=handler()) as client:
         client.create(zk_path, b"data")
         read(client, zk_path)
-        session, never = client.client_id, Answer(lambda: None)
+        session, never = client.client_id, Reply(lambda: None)
         client._pending.append((GetData(zk_path, None), never, 7_000))
         with pytest.raises(ConnectionLoss):
             read(client, zk_path)
@@ -189,7 +189,7 @@ def test_not_while_kazoo_sends(zookeeper: Server, zk_path: str) -> None:
         read(client, zk_path)
         pipe, waited = client._connection._read_sock, []
 
-        class Pipe:
+        class WakeupSocket:
             fileno = pipe.fileno
             close = pipe.close
 
@@ -198,7 +198,7 @@ def test_not_while_kazoo_sends(zookeeper: Server, zk_path: str) -> None:
                     waited.append(waits_in_the_queue(client, zk_path))
                 return pipe.recv(size)
 
-        client._connection._read_sock = Pipe()
+        client._connection._read_sock = WakeupSocket()
         assert client.get(zk_path)[0] == b"data"  # wakes it, and it finds the other pipe from now on
         assert client.get(zk_path)[0] == b"data"
         assert waited == [True]
@@ -213,7 +213,7 @@ def test_kazoo_pings_between(
         client.create(zk_path, b"data")
         over, pings, states = threading.Event(), threading.Semaphore(0), list[str]()
         client.add_listener(states.append)
-        wire, connection = Wire.of(client), client._connection
+        wire, connection = Transport.of(client), client._connection
         send_ping, submit = connection._send_ping, connection._submit
 
         def wished(*timeouts: float) -> None:
@@ -297,7 +297,7 @@ def test_no_room_for_the_rest(lost: bool, monkeypatch: pytest.MonkeyPatch) -> No
     with Server() as server, server.client(timeout=20) as client:
         client.create("/node")
         read(client, "/node")
-        wire, submitted = Wire.of(client), Submitted(client, monkeypatch)
+        wire, submitted = Transport.of(client), Submitted(client, monkeypatch)
         turn = wire._turn
         assert turn is not None
         server.freeze()
@@ -324,11 +324,11 @@ def test_interrupted_at_every_line_of_sending(zookeeper: Server, zk_path: str, e
     with zookeeper.client(timeout=60) as client:  # kazoo, which pings seldom then, does not get between
         client.create(zk_path, b"data")
         read(client, zk_path)
-        lines = lines_of(lambda: read(client, zk_path), "_wire.py")
+        lines = lines_of(lambda: read(client, zk_path), "transport.py")
         outcomes = set()
         for line in range(1, lines + 1):
             read(client, zk_path)  # the queue is empty, and callers may send
-            hook = InterruptAt(line, "_wire.py")
+            hook = InterruptAt(line, "transport.py")
             with contextlib.suppress(KeyboardInterrupt), hook:
                 Asked(client, GetData(f"{zk_path}/none", None))
             assert hook.where
@@ -349,7 +349,7 @@ def test_interrupted_and_nobody_asks(zookeeper: Server, zk_path: str, monkeypatc
     with zookeeper.client() as client:
         client.create(zk_path, b"data")
         read(client, zk_path)
-        wire, sock = Wire.of(client), client._connection._socket
+        wire, sock = Transport.of(client), client._connection._socket
         turn = wire._turn
         assert turn is not None
 
@@ -360,7 +360,7 @@ def test_interrupted_and_nobody_asks(zookeeper: Server, zk_path: str, monkeypatc
 
         monkeypatch.setattr(turn, "socket", Interrupting())
         asked = threading.Event()
-        answer = Answer(asked.set)
+        answer = Reply(asked.set)
         zookeeper.freeze()  # it answers once the caller is out, and nobody can take the answer in between
         try:
             with pytest.raises(KeyboardInterrupt):
@@ -378,7 +378,7 @@ def test_a_request_meets_a_broken_connection(zookeeper: Server, zk_path: str, ev
         client.create(zk_path, b"data")
         for _ in range(20):
             read(client, zk_path)
-            Wire.of(client).drop()
+            Transport.of(client).drop()
             with contextlib.suppress(ConnectionLoss):
                 assert read(client, zk_path) == b"data"
             eventually(lambda: client.connected)  # before, the next may be told too
@@ -390,7 +390,7 @@ class Peer:
     def __init__(self) -> None:
         self.client = KazooClient()
         self.connection = self.client._connection
-        self.wire = Wire.of(self.client)
+        self.wire = Transport.of(self.client)
         self.far = self.connect()
         self.pipe, self.byte = socket.socketpair()
 
@@ -452,7 +452,7 @@ def test_half_an_answer_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
         waits.append(files)
         return wait_for_files(*files)
 
-    monkeypatch.setattr("zkconcurrent._wire.wait_for_files", waiting)
+    monkeypatch.setattr("zkconcurrent._kazoo.transport.wait_for_files", waiting)
     peer = Peer()
     with peer.far as far, peer.connection._socket, peer.pipe, peer.byte:
         far.send(b"half")
@@ -498,17 +498,17 @@ def test_where_it_is_quick(zookeeper: Server) -> None:
     """On kazoo's own threads, once for each client; a handler of one's own is left alone."""
     with zookeeper.client() as client:
         Session.of(client)
-        wire = Wire.of(client)
+        wire = Transport.of(client)
         assert client.handler.select == wire._select
-        assert Wire.of(client) is wire
+        assert Transport.of(client) is wire
         assert client.exists("/zookeeper")
 
     client = KazooClient(handler=Own())
-    Wire.of(client)
+    Transport.of(client)
     # Not how it waits, reads and calls; only what keeps requests, answers and numbers in step.
     assert vars(client.handler).keys().isdisjoint({"select", "dispatch_callback"})
     assert vars(client._connection).keys().isdisjoint({"_read", "_submit", "_write"})
-    assert Wire.of(client)._turn is None
+    assert Transport.of(client)._turn is None
 
 
 def test_two_clients_with_one_handler(zookeeper: Server, zk_path: str, in_thread: InThread) -> None:

@@ -29,9 +29,9 @@ from zkconcurrent import (
     MultiLock,
     ReadWriteLock,
     Semaphore,
-    _gate,
 )
-from zkconcurrent._session import Session
+from zkconcurrent._engine import local_handoff
+from zkconcurrent._engine.session import Session
 from zkconcurrent.testing import Server
 
 
@@ -267,7 +267,7 @@ def test_whom_a_writer_wakes(
     assert sum(count.events.values()) == 1
     with proxy.counting() as last:
         for hold in holds:  # by their threads' leave: they are gone
-            pair.read_lock._give_up(hold)
+            pair.read_lock._end_hold(hold)
         writer.result(10)
         late.result(10)
     assert not any(last.requests[name] for name in ("create2", "sync"))
@@ -508,7 +508,7 @@ def test_unfair_hand_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Between threads of one process: no request to release, none to acquire."""
-    monkeypatch.setattr(_gate, "LONGEST", 1000.0)
+    monkeypatch.setattr(local_handoff, "LONGEST", 1000.0)
     lock, gate = kind(counted, zk_path), kind(counted, zk_path)._place.gate
     assert gate is not None
     go_on = threading.Event()

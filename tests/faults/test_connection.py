@@ -18,8 +18,8 @@ from tests.integration.test_semaphore import out, waiting
 from tests.kinds import Kind, every
 from tests.tools.proxy import Proxy
 from zkconcurrent import Lock, LockLostError, ReadWriteLock, Semaphore
-from zkconcurrent._kazoo import Answer, Link
-from zkconcurrent._lease import NEVER
+from zkconcurrent._engine.lease import NEVER
+from zkconcurrent._kazoo.link import Link, Reply
 from zkconcurrent.testing import Server
 
 FAST = {"connection_retry": {"max_tries": -1, "delay": 0.05, "max_delay": 0.2}}
@@ -278,10 +278,10 @@ def test_a_heartbeat_that_is_never_answered(
     lock = Lock(client, zk_path)
     link = lock._session.link
     check = link.check
-    asked: list[Answer] = []
+    asked: list[Reply] = []
     states: list[str] = []
 
-    def swallowed_once(paths: Sequence[str], answer: Answer) -> None:
+    def swallowed_once(paths: Sequence[str], answer: Reply) -> None:
         asked.append(answer)
         if len(asked) > 1:
             check(paths, answer)

@@ -17,7 +17,7 @@ from tests.integration.test_locks import queued
 from tests.kinds import Kind, every
 from tests.tools.proxy import Proxy
 from zkconcurrent import ClientError, Lock, LockLostError, RefusedError, RLock
-from zkconcurrent._lease import Lease
+from zkconcurrent._engine.lease import Lease
 from zkconcurrent.testing import Server
 
 Opened = Callable[[Lease | None], None]

@@ -22,7 +22,7 @@ from tests.integration.test_locks import queued
 from tests.kinds import Kind, read_lock, write_lock
 from tests.tools.proxy import Proxy
 from zkconcurrent import ClientError, Lock, RefusedError, RLock, Semaphore
-from zkconcurrent._session import Session
+from zkconcurrent._engine.session import Session
 from zkconcurrent.testing import Server
 
 

@@ -19,7 +19,7 @@ from tests.integration.test_locks import queued
 from tests.integration.test_losses import expire, operate, run_out
 from tests.kinds import AnyLock, read_lock, write_lock
 from zkconcurrent import ClientError, Condition, Lock, LockLostError, ReadWriteLock, RLock, _condition
-from zkconcurrent._registry import Ticket
+from zkconcurrent._recipes.ticket import Ticket
 from zkconcurrent.testing import Server
 
 every = pytest.mark.parametrize("kind", [Lock, RLock, write_lock])
@@ -401,7 +401,7 @@ def test_a_hold_is_given_up_once(zk: KazooClient, zk_path: str, in_thread: InThr
     lock.acquire()
     hold = lock._own()
     assert hold is not None
-    assert in_thread(lock._place.claim, hold).result(10)
+    assert in_thread(lambda: lock._place.claim(hold, lock._session.identity())).result(10)
     for call in (lock.release, condition.wait):
         with pytest.raises(RuntimeError, match=r"unlocked lock|un-acquired lock"):
             call()

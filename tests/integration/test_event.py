@@ -19,7 +19,7 @@ def waits(event: Event, n: int = 1) -> bool:
     """Whether n threads of the event's client wait for it, with a watch."""
     session = event._session
     with session.lock:
-        awaited = sum(bool(ticket.awaits) and not ticket.stirred for ticket in session.registry.tickets.values())
+        awaited = sum(bool(ticket.awaits) and not ticket.changed for ticket in session.registry.tickets.values())
     return awaited >= n and any(event.client._data_watchers.values())
 
 

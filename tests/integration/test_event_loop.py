@@ -161,10 +161,10 @@ def test_a_loop_without_weak_references(
 ) -> None:
     """A lock is acquired in whatever loop there is."""
     lock = RLock(zk, zk_path)
-    monkeypatch.setattr("zkconcurrent._place.running_task", lambda: 7)
+    monkeypatch.setattr("zkconcurrent._engine.holds.running_task", lambda: 7)
     assert lock.acquire()
     assert lock.acquire()
-    monkeypatch.setattr("zkconcurrent._place.running_task", lambda: 8)
+    monkeypatch.setattr("zkconcurrent._engine.holds.running_task", lambda: 8)
     assert lock.acquire()
     for _ in range(3):
         lock.release()

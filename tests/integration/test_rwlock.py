@@ -13,7 +13,7 @@ from tests.conftest import Connect, Eventually, Hands, InThread
 from tests.integration.test_locks import queued
 from tests.integration.test_losses import expire, run_out
 from zkconcurrent import LockLostError, ReadWriteLock, RLock
-from zkconcurrent._registry import Ticket
+from zkconcurrent._recipes.ticket import Ticket
 from zkconcurrent.testing import Server
 
 

@@ -18,12 +18,12 @@ from tests.integration.test_locks import NODE, queued
 from tests.integration.test_losses import expire, run_out
 from tests.tools.proxy import Proxy
 from zkconcurrent import BoundedSemaphore, ForeignNodeError, Lock, LockLostError, Semaphore
-from zkconcurrent._lease import Lease
+from zkconcurrent._engine.lease import Lease
 from zkconcurrent._limits import most_together
-from zkconcurrent._ops import StartAgain
 from zkconcurrent._paths import LONGEST
+from zkconcurrent._recipes.operations import Requeue
 from zkconcurrent._recipes.semaphore import Layout, take
-from zkconcurrent._registry import State, Ticket
+from zkconcurrent._recipes.ticket import State, Ticket
 from zkconcurrent.testing import Server
 
 both = pytest.mark.parametrize("kind", [Semaphore, BoundedSemaphore])
@@ -691,7 +691,7 @@ def test_a_lease_that_runs_out_among_several() -> None:
         [*(Ticket("/s/leases", f"_c_{next(queue)}-", session) for _ in range(2)), None, True, True]
     )
     next(recipe)
-    with pytest.raises(StartAgain):
+    with pytest.raises(Requeue):
         for answer in answers:
             if answer is True:
                 for lease, state in zip(leases, (State.LOST, State.HELD), strict=True):

@@ -16,7 +16,8 @@ from tests.integration.test_locks import queued
 from tests.integration.test_losses import expire, operate, run_out
 from tests.kinds import AnyLock, Kind, unfair
 from tests.tools.proxy import Proxy
-from zkconcurrent import ClientError, Condition, Lock, LockLostError, RLock, _gate
+from zkconcurrent import ClientError, Condition, Lock, LockLostError, RLock
+from zkconcurrent._engine import local_handoff
 from zkconcurrent.testing import Server
 
 
@@ -50,7 +51,7 @@ def test_one_thread_of_a_process_queues(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """However many threads wait, the process has one node, and they share it and its token."""
-    monkeypatch.setattr(_gate, "LONGEST", 1000.0)
+    monkeypatch.setattr(local_handoff, "LONGEST", 1000.0)
     lock = kind(zk, zk_path)
     with lock:
         token = lock.fencing_token
@@ -72,9 +73,9 @@ def test_other_processes_get_their_turn_by_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The lock is handed on as often as it may be, 1,000 times, and not once more, before another process gets it."""
-    assert _gate.MOST == 1000
-    monkeypatch.setattr(_gate, "MOST", 4)
-    monkeypatch.setattr(_gate, "LONGEST", 1000.0)
+    assert local_handoff.MOST == 1000
+    monkeypatch.setattr(local_handoff, "MOST", 4)
+    monkeypatch.setattr(local_handoff, "LONGEST", 1000.0)
     lock, other = kind(zk, zk_path), kind(connect(), zk_path)
     with lock:
         token = lock.fencing_token
@@ -98,7 +99,7 @@ def test_other_processes_get_their_turn_by_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """After 50 ms the lock is not handed on any more: another process that waits gets it."""
-    monkeypatch.setattr(_gate, "LOOK_AGAIN", 1000.0)  # who looks by itself may be quicker than who is woken
+    monkeypatch.setattr(local_handoff, "LOOK_AGAIN", 1000.0)  # who looks by itself may be quicker than who is woken
     lock, other = kind(zk, zk_path), kind(connect(), zk_path)
     releases = [threading.Event() for _ in range(3)]
     with Hands(lock._session) as clock:
@@ -110,12 +111,12 @@ def test_other_processes_get_their_turn_by_time(
         for n, each in enumerate(releases):
             ours.append(in_thread(visit, lock, each))
             eventually(at_the_gate(lock, n + 1))
-        clock.move(0.049)
+        clock.move(0.049, wake=False)
         lock.release()
         releases[0].set()
         assert ours[0].result(20) == token
         eventually(lambda: "<locked" in repr(lock))  # who is next has taken it, and in time
-        clock.move(0.051)
+        clock.move(0.051, wake=False)
         releases[1].set()
         assert ours[1].result(20) == token
         assert theirs.result(20) > token
@@ -172,7 +173,7 @@ def test_it_is_handed_on_while_the_service_is_out_of_reach(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Fault 9: to hand it on needs nobody's answer, for as long as the lease runs."""
-    monkeypatch.setattr(_gate, "LONGEST", 1000.0)
+    monkeypatch.setattr(local_handoff, "LONGEST", 1000.0)
     lock = kind(connect(hosts=proxy.hosts, timeout=10), zk_path)
     lock.acquire()
     token = lock.fencing_token
@@ -195,7 +196,7 @@ def test_what_is_kept_is_not_taken_from_an_older_session(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Fault 13: what was left for the next thread by a session that is over is worth nothing."""
-    monkeypatch.setattr(_gate, "LONGEST", 1000.0)
+    monkeypatch.setattr(local_handoff, "LONGEST", 1000.0)
     lock = kind(connect(timeout=4), zk_path)
     gate = lock._place.gate
     assert gate is not None
@@ -206,7 +207,7 @@ def test_what_is_kept_is_not_taken_from_an_older_session(
     with lock._session.lock:
         hold = lock._own()
         assert hold is not None
-        lock._place.claim(hold)
+        lock._place.claim(hold, lock._session.identity())
         assert lock._place.hand_on(hold)
         lock._session.registry.ended()  # before the other thread has looked
     zookeeper.expire(lock.client)
@@ -290,12 +291,12 @@ def test_a_hold_put_back_while_another_thread_asks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A wait that was refused has its hold again, and others have entered: they get in when it is released."""
-    monkeypatch.setattr(_gate, "LONGEST", 1000.0)
+    monkeypatch.setattr(local_handoff, "LONGEST", 1000.0)
     lock = kind(zk, zk_path)
     lock.acquire()
     hold = lock._own()
     assert hold is not None
-    lock._place.claim(hold)
+    lock._place.claim(hold, lock._session.identity())
     lock._place.drop(hold)  # as Condition.wait does
     asking = in_thread(visit, lock)
     eventually(queued(zk, zk_path, 2))

@@ -17,11 +17,11 @@ from tests.simulation.schedule import Deviation, Schedule, random_schedule
 from tests.simulation.workload import Worker
 from tests.simulation.world import Violation
 from zkconcurrent._barrier import Barrier
-from zkconcurrent._driver import UNANSWERED
-from zkconcurrent._ops import Failure
+from zkconcurrent._engine.driver import UNANSWERED
 from zkconcurrent._recipes import barrier as recipes
 from zkconcurrent._recipes.barrier import Party, State
-from zkconcurrent._registry import Ticket
+from zkconcurrent._recipes.operations import Failure
+from zkconcurrent._recipes.ticket import Ticket
 
 PATH = "/app/b"
 # There are no numbers to bring to an end.
@@ -155,7 +155,7 @@ class BarrierChecks(Checks):
                 continue
             if ticket.prefix not in process.session.registry.tickets:
                 continue  # it is on its way out
-            if ticket.stirred or ticket.session != wire.session.number or wire.session.closed:
+            if ticket.changed or ticket.session != wire.session.number or wire.session.closed:
                 continue
             if party.generation != state.generation or state.broken:
                 raise Violation(f"{worker.name} waits in generation {party.generation}, and it is {state}")

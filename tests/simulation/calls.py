@@ -14,12 +14,12 @@ from typing import Any
 from kazoo.exceptions import NoNodeError
 
 from tests.simulation.checks import Checks
-from tests.simulation.ensemble import Wire
+from tests.simulation.ensemble import Transport
 from tests.simulation.run import CHROOT, Run
 from tests.simulation.schedule import LENGTHS, Deviation, Schedule
 from tests.simulation.workload import SLACK, Worker
 from tests.simulation.world import Violation
-from zkconcurrent._driver import UNANSWERED
+from zkconcurrent._engine.driver import UNANSWERED
 
 RESCUE = 30.0  # when those who wait for ever are let go, in seconds
 AGAIN = 5.0
@@ -174,7 +174,7 @@ class CallRun(Run):
         self._logged = len(self.ensemble.log)
         return False
 
-    def _on_answer(self, wire: Wire, answer: object) -> None:
+    def _on_answer(self, wire: Transport, answer: object) -> None:
         asked = self._asked.get(id(answer))
         if asked is not None:
             asked[1].served.append((answer, wire.server.applied))

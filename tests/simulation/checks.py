@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.simulation.ensemble import Ensemble, SessionState, Wire
+from tests.simulation.ensemble import Ensemble, SessionState, Transport
 from tests.simulation.world import Violation, World
-from zkconcurrent._place import every
-from zkconcurrent._registry import State, Ticket
-from zkconcurrent._rules import MUTEX, READ, WRITE, blockers
+from zkconcurrent._engine.holds import every
+from zkconcurrent._recipes.rules import MUTEX, READ, WRITE, blockers
+from zkconcurrent._recipes.ticket import State, Ticket
 
 if TYPE_CHECKING:
     from tests.simulation.client import Process
@@ -120,7 +120,7 @@ class Checks:
         struck = self.struck.get(node)
         if struck is None:
             return False
-        if ticket.handed and struck > self.listed.get(ticket, 0):
+        if ticket.handed_over and struck > self.listed.get(ticket, 0):
             return True
         nodes, queue = self.ensemble.leader.nodes, node.rpartition("/")[0] + "/"
         if any(path.startswith(queue) and nodes[path].czxid < ticket.token for path in nodes):
@@ -150,7 +150,7 @@ class Checks:
         """Look whether the process knows, as soon as it had the time for two heartbeats."""
         wire, now = process.connection.wire, self.world.now
         within = process.session.timeout / 3 + 0.1 + 6 * self.ensemble.trip
-        known = ticket.state is State.QUEUED and (not ticket.awaits or ticket.stirred)  # its thread will look
+        known = ticket.state is State.QUEUED and (not ticket.awaits or ticket.changed)  # its thread will look
         if known or ticket.prefix not in process.session.registry.tickets or not process.alive:
             return
         since = max(began, process.starved_until, self.world.late, self.ensemble.amiss_until)
@@ -192,7 +192,7 @@ class Checks:
                 if ticket.name in names:  # else the next heartbeat tells
                     self._waits(wire, ticket, ticket.name, names)
 
-    def _waits(self, wire: Wire, ticket: Ticket, name: str, names: list[str]) -> None:
+    def _waits(self, wire: Transport, ticket: Ticket, name: str, names: list[str]) -> None:
         """Look at one who waits."""
         awaited = ticket.awaits[0].rpartition("/")[2]
         rule = RULES[role_of(ticket)]

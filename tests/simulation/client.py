@@ -15,11 +15,11 @@ from typing import Any
 from kazoo.protocol.serialization import GetChildren
 from kazoo.protocol.states import Callback, EventType, KeeperState, WatchedEvent
 
-from tests.simulation.ensemble import Ensemble, Server, SessionState, Wire, told
+from tests.simulation.ensemble import Ensemble, Server, SessionState, Transport, told
 from tests.simulation.world import Actor, Event, ReentrantLock, World
-from zkconcurrent._kazoo import KazooClient, Link
-from zkconcurrent._session import Session
-from zkconcurrent._wire import Handshake
+from zkconcurrent._engine.session import Session
+from zkconcurrent._kazoo.link import KazooClient, Link
+from zkconcurrent._kazoo.transport import Handshake
 
 RETRY = 0.1  # how long kazoo waits before it connects again
 
@@ -101,7 +101,7 @@ class Requests(deque[tuple[Any, Any]]):
         super().append(request)
 
 
-class Pipe:
+class WakeupSocket:
     """The socket that wakes kazoo's connection thread, which sends one request for each byte.
 
     Attributes:
@@ -146,10 +146,10 @@ class Connection:
         self.world = process.world
         self.ensemble = process.ensemble
         self.server: Server = process.ensemble.leader
-        self.wire: Wire | None = None
+        self.wire: Transport | None = None
         self.down_until = self.bound_until = 0.0
         self.delay = 0.0
-        self.pipe = Pipe(self)
+        self.pipe = WakeupSocket(self)
         self._sender: object = self.pipe
         self._socket = self
         self._connection_routine = process.world.spawn(f"{process.name}.connection", self._run, process)
@@ -213,7 +213,7 @@ class Connection:
     def _connect(self) -> bool:
         """Connect; False if the session has expired."""
         client, world = self.client, self.world
-        wire: Wire | str | None = None
+        wire: Transport | str | None = None
         while wire is None:
             while world.now < self.down_until:
                 world.sleep(self.down_until - world.now)

@@ -14,17 +14,17 @@ from kazoo.protocol.serialization import Create, Delete, Transaction
 
 from tests.simulation.checks import Checks
 from tests.simulation.client import Process
-from tests.simulation.ensemble import Ensemble, Wire, only_checks
+from tests.simulation.ensemble import Ensemble, Transport, only_checks
 from tests.simulation.run import CHROOT, Run
 from tests.simulation.schedule import LENGTHS, Deviation, Schedule
 from tests.simulation.workload import Section, Visit, Worker
 from tests.simulation.world import Violation, World
-from zkconcurrent._base import LockFace
 from zkconcurrent._condition import Condition
 from zkconcurrent._errors import LockLostError
 from zkconcurrent._lock import Lock
+from zkconcurrent._lock_base import LockBase
 from zkconcurrent._recipes.condition import WAITER
-from zkconcurrent._registry import State, Ticket
+from zkconcurrent._recipes.ticket import State, Ticket
 
 OF_AN_RLOCK, OF_A_LOCK = "/app/c", "/app/d"
 HARMLESS = {"turn", "reap", "interrupt"}  # while nothing else has struck, nobody is woken without a notification
@@ -111,7 +111,7 @@ class CondChecks(Checks):
         wire = next(wire for wire in self.ensemble.wires if wire.requests and wire.requests[0][2] is answer)
         return self._springs(wire, wire.requests[0][1], applied=False)
 
-    def _springs(self, wire: Wire, request: Any, *, applied: bool) -> bool:
+    def _springs(self, wire: Transport, request: Any, *, applied: bool) -> bool:
         """Cut the connection if this is what the trap is for; return whether it is."""
         trap = self.trap
         if trap is None or trap.applied is not applied or not isinstance(request, trap.kinds):
@@ -124,7 +124,7 @@ class CondChecks(Checks):
         self.ensemble.close(wire)
         return True
 
-    def _served(self, wire: Wire, answer: Any) -> None:
+    def _served(self, wire: Transport, answer: Any) -> None:
         request, _, value, error, _ = wire.answers[-1][2]
         thread = self._made_by.pop(id(answer), 0)
         if isinstance(request, Delete) and error is None:
@@ -207,7 +207,7 @@ class CondWorker(Worker):
 
     checks: CondChecks
 
-    def _lock(self, visit: Visit | Turn) -> LockFace:
+    def _lock(self, visit: Visit | Turn) -> LockBase:
         return self._condition(visit)._lock if isinstance(visit, Turn) else super()._lock(visit)
 
     def _condition(self, turn: Turn) -> Condition:
@@ -243,7 +243,7 @@ class CondWorker(Worker):
             self.world.failure = violation  # not what comes of settling it
         finally:
             if section is not None:
-                self._leave(lock, turn, section, depth)
+                self._release_level(lock, turn, section, depth)
             else:
                 self._settle(lock)
 

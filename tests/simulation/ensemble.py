@@ -31,7 +31,7 @@ from kazoo.protocol.serialization import (
 from kazoo.protocol.states import EventType
 
 from tests.simulation.world import Violation, World
-from zkconcurrent._kazoo import CreateContainer, ZnodeStat
+from zkconcurrent._kazoo.link import CreateContainer, ZnodeStat
 
 EPHEMERAL, SEQUENTIAL = 1, 2
 TICK = 1.0  # of the servers, in seconds: no timeout is below two
@@ -53,7 +53,7 @@ class Listing(list[str]):
         self.seen = seen
 
 
-class Wire:
+class Transport:
     """One TCP connection between a client and a server.
 
     Attributes:
@@ -105,7 +105,7 @@ class SessionState:
         self.touched = 0.0
         self.pending: tuple[float, float] | None = None
         self.expired = False
-        self.wire: Wire | None = None
+        self.wire: Transport | None = None
         self.closed = False
 
 
@@ -155,8 +155,8 @@ class Server:
         self.limit = 1e9
         self.nodes: dict[str, Znode] = {"/": Znode(b"", 0, 0.0, 0, False, None)}
         self.ephemerals: dict[int, dict[str, None]] = {}
-        self.watches: dict[str, dict[Wire, None]] = {}
-        self.child_watches: dict[str, dict[Wire, None]] = {}
+        self.watches: dict[str, dict[Transport, None]] = {}
+        self.child_watches: dict[str, dict[Transport, None]] = {}
         self.applied = 0
         self.lags_until = 0.0
         self.cut_off_until = 0.0
@@ -195,10 +195,10 @@ class Ensemble:
         self.log: list[tuple[Any, ...]] = []
         self.gone: dict[str, tuple[int, int]] = {}  # when, in changes, each node was removed, and made
         self.sessions: dict[int, SessionState] = {}
-        self.wires: list[Wire] = []
+        self.wires: list[Transport] = []
         self.on_expiry: Callable[[SessionState], None] = lambda _: None
         self.on_request: Callable[[Any], bool] = lambda _: False  # before one is served; True if it shall not be now
-        self.on_answer: Callable[[Wire, Any], None] = lambda _, __: None  # after one was served
+        self.on_answer: Callable[[Transport, Any], None] = lambda _, __: None  # after one was served
         self.wraps = False  # creates follow so fast on each other that numbers beyond the last are given
         self.ends = False  # numbers have been near their end
 
@@ -211,7 +211,7 @@ class Ensemble:
 
     def connect(
         self, server: Server, session: int, seen: int, timeout: float, stopped_until: Callable[[], float]
-    ) -> Wire | str | None:
+    ) -> Transport | str | None:
         """Open a connection, and a session if `session` is 0.
 
         Returns:
@@ -236,7 +236,7 @@ class Ensemble:
                 self.close(state.wire)
             if not alone:
                 state.timeout = timeout
-        wire = state.wire = Wire(server, state, now, stopped_until)
+        wire = state.wire = Transport(server, state, now, stopped_until)
         wire.timeout = timeout
         self.wires.append(wire)
         if not alone:
@@ -269,7 +269,7 @@ class Ensemble:
             self._touch(state, state.pending[0], state.wire.timeout)
             state.pending = None
 
-    def _heard(self, wire: Wire) -> None:
+    def _heard(self, wire: Transport) -> None:
         """Take note of a request: the leader does so at once, the follower tells it with its answer to a ping."""
         state, server, now = wire.session, wire.server, self.world.now
         if server.alone_until > now:
@@ -313,7 +313,7 @@ class Ensemble:
         if state.wire is not None and state.wire.server.deaf_until <= self.world.now:
             self.close(state.wire)
 
-    def close(self, wire: Wire, served: int = 0) -> None:
+    def close(self, wire: Transport, served: int = 0) -> None:
         """Cut a connection; `served` of the requests under way are applied still, their answers are lost."""
         if not wire.open:
             return
@@ -336,7 +336,7 @@ class Ensemble:
 
     # -- requests ------------------------------------------------------------------------------------------------
 
-    def can_serve(self, wire: Wire) -> bool:
+    def can_serve(self, wire: Transport) -> bool:
         """Whether the request that is next on a connection can be served: it has arrived, and so has what it needs."""
         now, server = self.world.now, wire.server
         if not wire.requests or wire.requests[0][3] > now or max(wire.stalled_until, server.stands_until) > now:
@@ -346,7 +346,7 @@ class Ensemble:
             return isinstance(request, (*LOCAL, Sync))
         return max(server.cut_off_until, self.leader.stands_until) <= now or isinstance(request, LOCAL)
 
-    def serve(self, wire: Wire) -> None:
+    def serve(self, wire: Transport) -> None:
         """Let the server take the next request of a connection."""
         if self.on_request(wire.requests[0][2]):
             return
@@ -372,7 +372,7 @@ class Ensemble:
             act, self.on_proof = self.on_proof, None
             act()
 
-    def _send(self, wire: Wire, what: str, message: Any) -> None:
+    def _send(self, wire: Transport, what: str, message: Any) -> None:
         """Send something to a client."""
         self.world.messages += 1
         due = self.world.now + self.trip + wire.delay
@@ -380,7 +380,7 @@ class Ensemble:
         if due > self.world.now:
             self.world.at(due)
 
-    def _answer(self, wire: Wire, request: Any) -> Any:
+    def _answer(self, wire: Transport, request: Any) -> Any:
         server, session = wire.server, wire.session
         path = getattr(request, "path", "")
         if isinstance(request, GetData):
@@ -638,11 +638,11 @@ class Ensemble:
             self._tell_one(wire, path, EventType.DELETED)
         self._tell(server.child_watches, _above(path), EventType.CHILD)
 
-    def _tell(self, watches: dict[str, dict[Wire, None]], path: str, what: str) -> None:
+    def _tell(self, watches: dict[str, dict[Transport, None]], path: str, what: str) -> None:
         for wire in watches.pop(path, ()):
             self._tell_one(wire, path, what)
 
-    def _tell_one(self, wire: Wire, path: str, what: str) -> None:
+    def _tell_one(self, wire: Transport, path: str, what: str) -> None:
         self._send(wire, f"event: {path} {what}", (path, what))
 
     # -- operators and the server's own chores -------------------------------------------------------------------

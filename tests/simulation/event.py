@@ -10,8 +10,8 @@ from tests.simulation.run import CHROOT
 from tests.simulation.schedule import Schedule, random_schedule
 from tests.simulation.world import Violation
 from zkconcurrent._event import Event
-from zkconcurrent._ops import Node
 from zkconcurrent._recipes.event import Flag
+from zkconcurrent._recipes.operations import Node
 
 PATH = "/app/e"
 NOT_HERE = {"number": "lag", "clog": "lag", "reap": "lag", "quit": "strike"}

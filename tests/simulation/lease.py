@@ -25,7 +25,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from tests.simulation.world import Violation
-from zkconcurrent._lease import MARGIN, NEVER, Lease
+from zkconcurrent._engine.lease import MARGIN, NEVER, Lease
 
 TICK = 1.0  # the unit of time
 PERIOD = TICK / 2  # between two pings of a leader to its learners
@@ -371,7 +371,7 @@ class History:
             self.at(self.now + PERIOD * self.random.random(), upper, self._ping_all, upper, reign, order=0.0)
         upper.lower.append(server.link)
 
-    def _leave(self, server: Server) -> None:
+    def _release_level(self, server: Server) -> None:
         """Have a server end its part in a reign: its clients are cut off, and those that learn from it."""
         server.reign = None
         if server.link is not None:
@@ -382,7 +382,7 @@ class History:
             self.send(conn.down, self.client, self._dropped, conn)
         server.conns = []
         for link in list(server.lower):
-            self._leave(link.server)
+            self._release_level(link.server)
 
     def _ping_all(self, server: Server, reign: Reign) -> None:
         """Ping the learners, which is due before anything that has come meanwhile."""
@@ -403,7 +403,7 @@ class History:
         leader = reign.leader
         self.say(f"{leader.name} leads no more")
         reign.over = True
-        self._leave(leader)
+        self._release_level(leader)
         if self.reign is not reign:
             self.at(self.now + 0.1 * TICK, leader, self._follow, leader)
 
@@ -914,7 +914,7 @@ class History:
             self.happened["crashed"] += 1
             old.over = True
             followers = [server for server in self.voters if server.link is not None and server.link.reign is old]
-            self._leave(old.leader)
+            self._release_level(old.leader)
             old.leader.until = math.inf
             self._depose(old, followers)
 
@@ -923,7 +923,7 @@ class History:
             return
         for server in followers:
             if server.reign is old:
-                self._leave(server)
+                self._release_level(server)
         self.at(self.now + TICK * self.random.random() ** 2, _NOBODY, self._succeed, old, followers)
 
     def _succeed(self, old: Reign, candidates: list[Server]) -> None:

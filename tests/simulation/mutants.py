@@ -91,10 +91,7 @@ def _changed(where: str, edits: list[Edit]) -> Iterator[tuple[Any, str, Any]]:
     yield owner, name, made[name]
     if owner is module:  # also where it was imported to
         for other in list(sys.modules.values()):
-            if (
-                getattr(other, "__package__", "") in ("zkconcurrent", "zkconcurrent._recipes")
-                and vars(other).get(name) is original
-            ):
+            if str(getattr(other, "__package__", "")).startswith("zkconcurrent") and vars(other).get(name) is original:
                 yield other, name, made[name]
 
 
@@ -107,8 +104,8 @@ MUTANTS = [
     # Queueing and its lost answers.
     one(
         "blind retry of create",
-        "_driver:Driver._request",
-        "if isinstance(steps[i], Create | Set | Multi):",
+        "_engine.driver:Call._request",
+        "if not POLICIES[type(steps[i])].repeats:",
         "if False:",
     ),
     # Each of these lines alone keeps a node of an older session, seen at a server that lags, from being adopted.
@@ -119,131 +116,130 @@ MUTANTS = [
         "",
         ("_recipes.queue:find", "_, names = yield Sync(ticket.path, ticket), Children", "names = yield Children"),
         (
-            "_driver:Driver._connected",
+            "_engine.driver:Call._connected",
             "if ticket is not None and (ticket.session != present or ticket.state is State.DISCARDED):\n"
             "            raise SessionExpired",
             "if ticket is not None and present is not None:\n            ticket.session = present",
         ),
-        ("_registry:Registry.grant", "if not ticket.lease.believed(now):", "if False:"),
+        ("_engine.registry:Registry.grant", "if not ticket.lease.believed(now):", "if False:"),
     ),
     one(
         "a create that slips into the next session is taken for one of its own",
-        "_session:Session.made",
-        "if slipped_into != ticket.session:",
+        "_engine.session:Session.made",
+        "if created_in != ticket.session:",
         "if False:",
     ),
     one(
-        "a create that slipped into the next session is not undone",
-        "_registry:Registry.slipped",
+        "a create that created_in_wrong_session into the next session is not undone",
+        "_engine.registry:Registry.created_in_wrong_session",
         "self.deletes[ticket.prefix] = ticket",
         "pass",
     ),
     one(
-        "found: a create that may have slipped into the next session is not looked for there",
-        "_session:Session.made",
-        "slipped_into = self.registry.session  # if at all",
-        "slipped_into = ticket.session",
+        "found: a create that may have created_in_wrong_session into the next session is not looked for there",
+        "_engine.session:Session.made",
+        "created_in = self.registry.session  # if at all",
+        "created_in = ticket.session",
         # Either of the two finds it.
-        ("_session:Session.made", "self.heartbeat.doubt(ticket.path)", "pass"),
+        ("_engine.session:Session.made", "self.heartbeat.doubt(ticket.path)", "pass"),
     ),
     one(
         "no clean-up on timeout",
-        "_recipes.queue:acquire",
-        "except BaseException:\n            yield Discard(ticket)",
-        "except BaseException:",
+        "_engine.driver:Call.run",
+        "yield from self._discard(self.tickets[begun:])",
+        "pass",
     ),
     one(
         "no clean-up on an interrupt",
-        "_recipes.queue:acquire",
-        "except BaseException:\n            yield Discard(ticket)",
-        "except BaseException:",
-        ("_base:LockFace._take", "driver.abandon()", "pass"),
+        "_engine.driver:Call.run",
+        "yield from self._discard(self.tickets[begun:])",
+        "pass",
+        ("_engine.waiting:_end", "call.abandon()", "pass"),
     ),
     one(
         "a node whose name was never learned is not looked for",
-        "_deletes:Deletes._find",
-        "session.link.sync(ticket.path, Callback(lambda _: None))",
+        "_engine.deletes:Deletes._find",
+        "client.link.sync(ticket.path, HandledReply(lambda _: None))",
         "return self._gone(ticket)",
     ),
     # Waiting.
     one(
         "the end of the node ahead is taken for a grant, without a new listing",
-        "_session:Session.on_event",
-        "self.post(partial(self.registry.stir, event.path))",
+        "_engine.session:Session.on_event",
+        "self.post(partial(self.registry.note_change, event.path))",
         "for waiter in self.registry._awaiting.get(event.path, ()):\n"
-        "        waiter.handed = True\n"
-        "    self.post(partial(self.registry.stir, event.path))",
+        "        waiter.handed_over = True\n"
+        "    self.post(partial(self.registry.note_change, event.path))",
     ),
     one(
         "any wake-up is taken for a grant",
-        "_driver:Driver._wait_gone",
-        "return ticket.handed",
-        "return True",
+        "_engine.driver:Call._wait_gone",
+        "if ticket.handed_over:",
+        "if True:",
     ),
     one(
         "no wake-up after the watches were dropped",
-        "_registry:Registry.stir",
+        "_engine.registry:Registry.note_change",
         "list(self._awaiting) if node is None",
         "[] if node is None",
     ),
     one(
         "the first in the queue is watched, not the nearest ahead",
-        "_rules:blockers",
+        "_recipes.rules:blockers",
         "its >= nearest_key",
         "its < nearest_key",
     ),
     one(
         "the answer to a watching read is not looked at: the node ahead may be gone already",
-        "_driver:Driver._wait_gone",
+        "_engine.driver:Call._wait_gone",
         "if answer.error is not None:",
         "if False:",
-        ("_driver:Driver._wait_gone", "elif not ticket.stirred:", "if not ticket.stirred:"),
     ),
     one(
         "the timer starts anew at each wake-up",
-        "_driver:Driver._park",
-        "woken = bool(self._event.wait(max(0.0, until - self.session.now())))",
-        "began = self.session.now()\n"
-        "    woken = bool(self._event.wait(max(0.0, until - self.session.now())))\n"
+        "_engine.driver:Call._park",
+        "woken = yield None if until == math.inf else max(0.0, until - session.now())",
+        "began = session.now()\n"
+        "    woken = yield None if until == math.inf else max(0.0, until - session.now())\n"
         "    if woken and self._until is not None:\n"
-        "        self._until += self.session.now() - began",
+        "        self._until += session.now() - began",
     ),
     one(
         "a queued node that is deleted is not missed",
-        "_registry:Registry.missing",
-        "ticket.stir()  # its",
+        "_engine.registry:Registry.missing",
+        "ticket.note_change()  # its",
         "pass  # its",
     ),
     # Local hand-over, without each of its conditions.
     one(
         "local hand-over: whatever the waiter's session",
-        "_registry:Registry.grant",
+        "_engine.registry:Registry.grant",
         "ticket.session != self.session or ",
         "",
-        ("_registry:Registry.grant", "ticket.lease.believed(now)", "self.lease.believed(now)"),
-        ("_registry:Registry.hand_over", "if waiter.session == ticket.session == self.session:", "if True:"),
+        ("_engine.registry:Registry.grant", "ticket.lease.believed(now)", "self.lease.believed(now)"),
+        ("_engine.registry:Registry.hand_over", "if waiter.session == ticket.session == self.session:", "if True:"),
     ),
     one(
         "local hand-over: although the releaser's hold was lost",
-        "_base:LockFace._leave",
+        "_lock_base:LockBase._release_level",
         "except LockLostError:\n",
         "except LockLostError:\n        self._session.registry.hand_over(hold.ticket)\n",
-        ("_registry:Registry.hand_over", "== self.session:", "== ticket.session:"),
+        ("_engine.registry:Registry.hand_over", "== self.session:", "== ticket.session:"),
         (
-            "_registry:Registry.grant",
+            "_engine.registry:Registry.grant",
             "if not ticket.lease.believed(now):",
-            "if not (ticket.lease.believed(now) or ticket.handed):",
+            "if not (ticket.lease.believed(now) or ticket.handed_over):",
         ),
     ),
     one(
         "local hand-over: the lease is not checked",
-        "_registry:Registry.grant",
+        "_engine.registry:Registry.grant",
         "if not ticket.lease.believed(now):",
-        "if not (ticket.lease.believed(now) or ticket.handed):",
+        "if not (ticket.lease.believed(now) or ticket.handed_over):",
     ),
     one(
         "local hand-over: to whoever of ours waits, not only to the next",
-        "_registry:Registry.hand_over",
+        "_engine.registry:Registry.hand_over",
         "list(self._awaiting.get(ticket.node, ()))",
         "[one for some in self._awaiting.values() for one in some if one.path == ticket.path]",
     ),
@@ -256,76 +252,76 @@ MUTANTS = [
     ),
     one(
         "a release does not look at the clock",
-        "_base:LockFace._check",
+        "_lock_base:LockBase._check",
         "self._session.check_lease()",
         "pass",
     ),
     one(
         "a hold lost by our clock leaves its node",
-        "_registry:Registry.expire_lease",
+        "_engine.registry:Registry.expire_lease",
         "self.deletes[ticket.prefix] = ticket",
         "pass",
     ),
     one(
         "a held node that is deleted is not missed",
-        "_registry:Registry.missing",
+        "_engine.registry:Registry.missing",
         "self._lose(ticket)  # an operator",
         "pass  # an operator",
     ),
     one(
         "holds survive their session",
-        "_registry:Registry.ended",
+        "_engine.registry:Registry.ended",
         "self._lose(ticket)",
         "pass",
-        ("_lease:Lease.ended", "self._ended = True", "pass"),
+        ("_engine.lease:Lease.ended", "self._ended = True", "pass"),
         # Any of the three loses them.
         (
-            "_registry:Registry.expire_lease",
+            "_engine.registry:Registry.expire_lease",
             "if ticket.state is State.HELD:",
             "if ticket.state is State.HELD and ticket.lease is self.lease:",
         ),
     ),
     one(
         "nobody is told of a loss",
-        "_place:Place._tell",
+        "_engine.holds:PathState._tell",
         "hold.loss.tell()",
         "pass",
     ),
     # Deletes.
     one(
         "a delete whose answer was lost is forgotten",
-        "_deletes:Deletes._try_again",
+        "_engine.deletes:Deletes._try_again",
         "self.in_flight.pop(ticket.prefix, None)",
         "self._gone(ticket)",
     ),
     one(
         "a delete is sent once",
-        "_deletes:Deletes.repeat",
+        "_engine.deletes:Deletes.repeat",
         "self._delete(ticket)",
         "pass",
     ),
     one(
         "a release while disconnected is forgotten",
-        "_deletes:Deletes.send",
-        "self._wake_keeper()",
-        "self._session.registry.gone(ticket)",
+        "_engine.deletes:Deletes.send",
+        "self._client.wake_keeper()",
+        "self._client.registry.gone(ticket)",
     ),
     # Bugs that this simulation has found.
     one(
         "found: an interrupted release forgets the hold",
-        "_base:LockFace._give_up",
+        "_lock_base:LockBase._ending_hold",
         "if hold.alive:  # interrupted before anything was done",
         "if False:",
     ),
     one(
-        "found: a session that ends just before Begin",
-        "_driver:Driver._begin",
+        "found: a session that ends just before NewTicket",
+        "_engine.driver:Call._begin",
         ", contextlib.suppress(SessionExpired):",
         ":",
     ),
     one(
         "found: an interrupted settling is counted twice",
-        "_base:LockFace._leave",
+        "_lock_base:LockBase._release_level",
         "if hold.depth > 1:\n            hold.depth -= 1\n        else:\n            self._place.drop(hold)",
         "hold.depth -= 1\n        if hold.depth == 0:\n            self._place.drop(hold)",
     ),

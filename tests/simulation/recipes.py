@@ -51,10 +51,10 @@ from tests.simulation.table import (
 )
 from tests.simulation.world import Violation
 from zkconcurrent._barrier import Barrier
-from zkconcurrent._driver import Driver
+from zkconcurrent._engine.driver import Call
 from zkconcurrent._errors import SequenceExhaustedError, ZkConcurrentError
 from zkconcurrent._latch import CountDownLatch
-from zkconcurrent._ops import Recipe
+from zkconcurrent._recipes.operations import Recipe
 from zkconcurrent._semaphore import Semaphore
 
 BETWEEN = "between"
@@ -71,7 +71,7 @@ class RecipeRun(StruckRun):
         present: that recipe's name.
     """
 
-    driver: Driver | None = None
+    driver: Call | None = None
     present = ""
 
     def to_the_end(self) -> int:
@@ -87,19 +87,19 @@ class RecipeRun(StruckRun):
 
     def deadline(self) -> float:
         """Return when the target's time is up."""
-        return 0.0 if self.driver is None else self.driver.deadline or 0.0
+        return 0.0 if self.driver is None else self.driver._deadline or 0.0
 
 
 @contextmanager
 def _told(run: RecipeRun) -> Iterator[None]:
-    perform = Driver.run
+    perform = Call.run
 
-    def performed(driver: Driver, recipe: Recipe[Any]) -> Any:
+    def performed(driver: Call, recipe: Recipe[Any], *deadlines: float | None) -> Any:
         if run.world.current is run.target.actor:
             run.driver, run.present = driver, recipe.__name__
-        return perform(driver, recipe)
+        return perform(driver, recipe, *deadlines)
 
-    with patch.object(Driver, "run", performed):
+    with patch.object(Call, "run", performed):
         yield
 
 
@@ -170,8 +170,17 @@ def _columns(*numbers: int) -> tuple[Fault, ...]:
 
 
 SETTLES = {"Release", "ReleaseOneLevel", "AcquireAgain", "Forget"}
-SILENT = {"Begin", "Grant", "Leave", "Gone", "Missing", "AcquireAgain", "ReleaseOneLevel", "Forget"}
-WRITES = {"Create", "Multi", "Make", "Set", "MakeContainer"}
+SILENT = {
+    "NewTicket",
+    "Grant",
+    "SuspendHold",
+    "MarkDeleted",
+    "MarkMissing",
+    "AcquireAgain",
+    "ReleaseOneLevel",
+    "Forget",
+}
+WRITES = {"CreateEphemeral", "Multi", "CreatePersistent", "Set", "EnsureContainer"}
 WAITS = {"WaitGone", "Watch", "Wait"}
 
 
@@ -182,13 +191,13 @@ def _impossible(recipe: str, operation: str, fault: int) -> str | None:
         return "makes and writes nothing"
     if fault == 3 and not parts & {"Release", "Discard", "Delete"}:
         return "deletes nothing"
-    if fault == 4 and parts & SILENT and operation != "Begin":
+    if fault == 4 and parts & SILENT and operation != "NewTicket":
         return "sends nothing"
     if fault in (5, 7, 8) and not parts & WAITS:
         return "waits for nobody"
     if fault == 17 and "timed" not in recipe:
         return "has no deadline"
-    if fault == 22 and "Create" not in parts:
+    if fault == 22 and "CreateEphemeral" not in parts:
         return "takes no number"
     if fault == 42 and operation != "Forget":
         return "the object is in use"
@@ -227,9 +236,9 @@ def _of_pair(recipe: str, operation: str, fault: int) -> str | None:
     if fault == 18 and not (recipe.startswith("timed") and operation == "WaitGone"):
         return "has no deadline, or no predecessor"
     looks = operation == "Sync+Children" and recipe.startswith("try")
-    if (recipe, operation) in (("downgrade", "Discard"), ("downgrade", "Missing")) and fault in (3, 20):
+    if (recipe, operation) in (("downgrade", "Discard"), ("downgrade", "MarkMissing")) and fault in (3, 20):
         return "its node is gone, or was not made"
-    if fault == 20 and not holds and (operation == "Begin" or operation.startswith("MakeContainer") or looks):
+    if fault == 20 and not holds and (operation == "NewTicket" or operation.startswith("EnsureContainer") or looks):
         return "has no node yet"
     return _impossible(recipe, operation, fault)
 
@@ -357,7 +366,7 @@ def _of_semaphore(recipe: str, operation: str, fault: int) -> str | None:
         return "has no deadline, or no predecessor"
     if recipe == "destroy" and fault != 20:
         return _of_calls(recipe, operation, fault)
-    if fault == 20 and (recipe in ("add", "destroy") or parts & {"Sync", "MakeContainer"}):
+    if fault == 20 and (recipe in ("add", "destroy") or parts & {"Sync", "EnsureContainer"}):
         return "has no node"
     return _impossible(recipe, operation, fault)
 
@@ -457,12 +466,12 @@ def _of_condition(recipe: str, operation: str, fault: int) -> str | None:
     back = recipe == "take back"
     holds = (
         recipe.startswith("notify")
-        or operation in ("Leave", "Grant")
-        or (recipe, operation) == ("release_and_queue", "Begin")
+        or operation in ("SuspendHold", "Grant")
+        or (recipe, operation) == ("release_and_queue", "NewTicket")
     )
     if fault in (39, 40) and not holds:
         return "does not hold"
-    if (fault in (3, 20) and operation in ("Discard", "Gone", "Missing")) or (
+    if (fault in (3, 20) and operation in ("Discard", "MarkDeleted", "MarkMissing")) or (
         fault == 20 and operation == "Grant" and not back
     ):
         return "its node is gone"
@@ -470,7 +479,7 @@ def _of_condition(recipe: str, operation: str, fault: int) -> str | None:
         return "has no part in it"
     if fault == 17 and recipe == "withdraw":
         return None
-    if fault == 20 and back and operation == "Begin":
+    if fault == 20 and back and operation == "NewTicket":
         return "has no node yet"
     return _impossible(recipe, operation, fault)
 
@@ -540,7 +549,7 @@ def _of_calls(recipe: str, operation: str, fault: int) -> str | None:
         return "has no node of its own"
     if fault in (6, 18, 39, 40):
         return "holds nothing"
-    if fault == 20 and (operation == "MakeContainer" or (recipe, operation) == ("destroy", "Discard")):
+    if fault == 20 and (operation == "EnsureContainer" or (recipe, operation) == ("destroy", "Discard")):
         return "there is no node"
     return _impossible(recipe, operation, fault)
 
@@ -686,7 +695,8 @@ def _of_barrier(recipe: str, operation: str, fault: int) -> str | None:
     comes = "wait" in recipe or recipe in ("finish", "fail")
     if fault == (32 if comes else 36):
         return "is no party" if fault == 36 else "is fault 36"
-    if fault == 20 and (not comes or parts & {"Sync", "Make", "MakeContainer", "Begin", "Gone"}):
+    early = {"Sync", "CreatePersistent", "EnsureContainer", "NewTicket", "MarkDeleted"}
+    if fault == 20 and (not comes or parts & early):
         return "has no node yet"
     return _impossible(recipe, operation, fault)
 

@@ -19,11 +19,11 @@ from tests.simulation.ensemble import TICK, Ensemble, Server, SessionState
 from tests.simulation.schedule import LAST, LENGTHS, TIMEOUT, Deviation, Schedule
 from tests.simulation.workload import Worker
 from tests.simulation.world import CALM, Actor, Violation, World
-from zkconcurrent._base import LockFace
-from zkconcurrent._driver import Driver
+from zkconcurrent._engine.driver import Call
 from zkconcurrent._lock import Lock
-from zkconcurrent._ops import Children, WaitGone
-from zkconcurrent._registry import State
+from zkconcurrent._lock_base import LockBase
+from zkconcurrent._recipes.operations import Children, WaitGone
+from zkconcurrent._recipes.ticket import State
 from zkconcurrent._rlock import RLock
 
 R = TypeVar("R", bound="Run")
@@ -384,22 +384,26 @@ def runs(make: Callable[[Any], R], schedule_of: Callable[[int], Any], seeds: int
 @contextmanager
 def _heard(run: Run) -> Iterator[None]:
     """Have the world hear of operations and releases; note what a listing had seen, and no silent release of a loss."""
-    perform = Driver._perform
-    releases: dict[type[LockFace], Callable[[Any], None]] = {kind: kind.release for kind in (Lock, RLock)}
+    perform = Call._perform
+    releases: dict[type[LockBase], Callable[[Any], None]] = {kind: kind.release for kind in (Lock, RLock)}
 
-    def performed(driver: Driver, step: Any) -> Any:
+    def performed(driver: Call, step: Any) -> Any:
         steps = step if type(step) is tuple else (step,)
         run.world.hear("+".join(type(each).__name__ for each in steps))
         if isinstance(step, WaitGone) and not step.asks and run.world.current is not None:
             run.world.current.waits_since = run.world.now
-        answer = perform(driver, step)
+        answer = yield from perform(driver, step)
         run.world.hear("")
-        for each, one in zip(steps, answer if type(step) is tuple else (answer,), strict=True):
+        if isinstance(step, WaitGone):
+            answered = [] if answer is None else zip(step.reads, answer, strict=True)
+        else:
+            answered = zip(steps, answer if type(step) is tuple else (answer,), strict=True)
+        for each, one in answered:
             if isinstance(each, Children):
                 run.note_listing(each, one)
         return answer
 
-    def released(lock: LockFace) -> None:
+    def released(lock: LockBase) -> None:
         hold = lock._mine()
         run.world.hear("Release" if hold is None or hold.depth == 1 else "ReleaseOneLevel")
         hold = lock._own()
@@ -410,7 +414,7 @@ def _heard(run: Run) -> Iterator[None]:
         run.world.hear("")
 
     with ExitStack() as patches:
-        patches.enter_context(patch.object(Driver, "_perform", performed))
+        patches.enter_context(patch.object(Call, "_perform", performed))
         for kind in releases:
             patches.enter_context(patch.object(kind, "release", released))
         yield

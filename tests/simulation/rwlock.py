@@ -8,9 +8,9 @@ from typing import NamedTuple
 from tests.simulation.run import Run
 from tests.simulation.schedule import Schedule, random_schedule
 from tests.simulation.workload import Section, Visit, Worker
-from zkconcurrent._base import LockFace
 from zkconcurrent._errors import LockLostError
-from zkconcurrent._registry import State
+from zkconcurrent._lock_base import LockBase
+from zkconcurrent._recipes.ticket import State
 from zkconcurrent._rwlock import ReadWriteLock
 
 PATH = "/app/w"
@@ -39,7 +39,7 @@ class Pass(NamedTuple):
 class RWWorker(Worker):
     """A worker that knows of both kinds of visits."""
 
-    def _lock(self, visit: Visit | Pass) -> LockFace:
+    def _lock(self, visit: Visit | Pass) -> LockBase:
         if not isinstance(visit, Pass):
             return super()._lock(visit)
         pair = ReadWriteLock(self.process.client, visit.path)
@@ -71,7 +71,7 @@ class RWWorker(Worker):
                         raise
             finally:
                 if writing is not None:
-                    self._leave(write, visit, writing, 1)
+                    self._release_level(write, visit, writing, 1)
                 else:
                     self._settle(write)
             if reading is not None:
@@ -79,7 +79,7 @@ class RWWorker(Worker):
         finally:
             try:
                 if reading is not None:
-                    self._leave(read, visit, reading, 1)
+                    self._release_level(read, visit, reading, 1)
             finally:
                 self._settle(read)
 

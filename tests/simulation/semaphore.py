@@ -9,17 +9,17 @@ from typing import Any, NamedTuple
 from kazoo.protocol.serialization import Create, Transaction
 
 from tests.simulation.checks import Checks
-from tests.simulation.ensemble import Wire, only_checks
+from tests.simulation.ensemble import Transport, only_checks
 from tests.simulation.run import CHROOT, Run
 from tests.simulation.schedule import LENGTHS, Deviation, Schedule, random_schedule
 from tests.simulation.workload import SLACK, Section, Visit, Worker
 from tests.simulation.world import Violation
-from zkconcurrent._driver import UNANSWERED
+from zkconcurrent._engine.driver import UNANSWERED
+from zkconcurrent._engine.holds import Hold
 from zkconcurrent._errors import LockLostError
-from zkconcurrent._place import Hold
+from zkconcurrent._recipes.rules import LEASE, MUTEX, blockers
 from zkconcurrent._recipes.semaphore import count
-from zkconcurrent._registry import State, Ticket
-from zkconcurrent._rules import LEASE, MUTEX, blockers
+from zkconcurrent._recipes.ticket import State, Ticket
 from zkconcurrent._semaphore import Semaphore
 
 PATH, VALUE = "/app/s", 3
@@ -182,7 +182,7 @@ class PermitChecks(Checks):
         super()._granted(ticket, lease_end)
         self.newest.clear()  # of several holders, the later need not be told later
 
-    def _waits(self, wire: Wire, ticket: Ticket, name: str, names: list[str]) -> None:
+    def _waits(self, wire: Transport, ticket: Ticket, name: str, names: list[str]) -> None:
         leader = self.ensemble.leader
         if ticket.path != LOCKS or blockers(name, names, MUTEX):
             super()._waits(wire, ticket, name, names)
@@ -219,7 +219,7 @@ class SemaphoreRun(Run):
         """Lose the next multi, or permit to be added, before or after it is applied."""
         self._losing = it
 
-    def _serve_or_lose(self, wire: Wire) -> None:
+    def _serve_or_lose(self, wire: Transport) -> None:
         it, request = self._losing, wire.requests[0][1]
         if it is None or type(request) not in (Transaction, Create) or only_checks(request):
             self._serve(wire)

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
-from tests.simulation.ensemble import Wire
+from tests.simulation.ensemble import Transport
 from tests.simulation.run import CHROOT, Run
 from tests.simulation.schedule import Schedule
 from tests.simulation.workload import Worker
@@ -75,7 +75,7 @@ class StruckRun(Run):
         self._at = at
         if at is not None:
             self.world.check = self._check_and_strike
-        self.after_next_answer: Callable[[Wire], None] | None = None
+        self.after_next_answer: Callable[[Transport], None] | None = None
         self.before_next_request: Callable[[], None] | None = None
         self.target.process.connection.server = self.ensemble.follower
         self.world.hear = self._hear
@@ -139,7 +139,7 @@ class StruckRun(Run):
                 return True
         return self._hooks[1](answer)
 
-    def _strike_answer(self, wire: Wire, answer: object) -> None:
+    def _strike_answer(self, wire: Transport, answer: object) -> None:
         self._hooks[2](wire, answer)
         act = self.after_next_answer
         if act is not None and wire is self.target.process.connection.wire:
@@ -191,7 +191,7 @@ class StruckRun(Run):
         self.ensemble.close(connection.wire)
         return True
 
-    def stall(self, wire: Wire, length: float) -> None:
+    def stall(self, wire: Transport, length: float) -> None:
         """Let a connection be a black hole for a while."""
         self.ensemble.silence(wire.session)
         wire.stalled_until = self.world.now + length
@@ -215,7 +215,7 @@ class StruckRun(Run):
         """Let others go on."""
         if self._acting:
             self.target.actor.ready = True
-            self.world._leave(self.target.actor)
+            self.world._release_level(self.target.actor)
 
     def interrupt(self) -> None:
         """Interrupt the target."""

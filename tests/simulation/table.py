@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from itertools import groupby
 from typing import NamedTuple
 
-from tests.simulation.ensemble import Wire
+from tests.simulation.ensemble import Transport
 from tests.simulation.schedule import LAST
 from tests.simulation.struck import Situation, Strike, StruckRun, Way
 from tests.simulation.workload import Visit
@@ -60,7 +60,7 @@ def answer_late(run: StruckRun) -> None:
     def cut() -> None:
         run.cut(7)
 
-    def late(wire: Wire) -> None:
+    def late(wire: Transport) -> None:
         wire.silent_until = run.world.now + 1.9
         run.world.at(wire.silent_until, lambda: setattr(run, "before_next_request", cut))
 
@@ -101,7 +101,7 @@ def into_next_session(run: StruckRun) -> None:
 def into_next_session_and_cut(run: StruckRun) -> None:
     """The same, and there the answer to its next request is lost."""
 
-    def lose(_: Wire) -> None:
+    def lose(_: Transport) -> None:
         run.cut(0)
 
     def listen() -> None:
@@ -189,7 +189,7 @@ FAULTS = (
 
 # -- who can meet whom -----------------------------------------------------------------------------------------------
 
-SILENT = {"Begin", "Grant", "AcquireAgain", "ReleaseOneLevel", "Forget"}  # send nothing
+SILENT = {"NewTicket", "Grant", "AcquireAgain", "ReleaseOneLevel", "Forget"}  # send nothing
 HOLDING = {"AcquireAgain", "ReleaseOneLevel", "Release", "Forget"}
 
 
@@ -197,11 +197,13 @@ def impossible(recipe: str, operation: str, fault: int) -> str | None:
     """Return why the fault can't befall the operation; None if it can."""
     parts = set(operation.split("+"))
     holding = operation in HOLDING
-    if fault in (1, 2, 22) and "Create" not in parts:
+    if fault in (1, 2, 22) and "CreateEphemeral" not in parts:
         return "creates nothing"
     if fault == 3 and not parts & {"Release", "Discard"}:
         return "deletes nothing"
-    if fault == 4 and parts & SILENT and operation != "Begin":
+    if fault in (3, 20) and operation == "Discard" and recipe in ("acquire", "timed acquire"):
+        return "is what a session's end has left: the driver discards all else"
+    if fault == 4 and parts & SILENT and operation != "NewTicket":
         return "sends nothing"
     if fault in (5, 7) and operation != "WaitGone":
         return "does not wait in the queue"
@@ -214,7 +216,7 @@ def impossible(recipe: str, operation: str, fault: int) -> str | None:
     if fault == 18 and (recipe != "timed acquire" or operation != "WaitGone"):
         return "has no deadline, or no predecessor"
     looks = operation == "Sync+Children" and recipe.startswith("try_acquire")
-    if fault == 20 and (operation in ("Begin", "MakeContainer+MakeContainer") or looks):
+    if fault == 20 and (operation in ("NewTicket", "EnsureContainer+EnsureContainer") or looks):
         return "has no node yet"
     if fault == 42 and operation != "Forget":
         return "the object is in use"

@@ -35,7 +35,7 @@ MUTANTS = [
         "node, there, *names = yield Watch(ticket, (Get(view.path, ticket), *others))\n        watching = True",
         "reads = (Get(view.path, ticket), *others)\n"
         "        node, there, *names = yield reads if watching else Watch(ticket, reads)\n"
-        "        watching, ticket.stirred = True, False",
+        "        watching, ticket.changed = True, False",
     ),
     _one(
         "a trip that does not check that all are there",
@@ -109,9 +109,9 @@ MUTANTS = [
     ),
     _one(
         "a failed action breaks nothing",
-        "_barrier:Barrier.wait",
-        "self._run(leave(party), self._session.now())",
-        "self._run(glance(self._view))",
+        "_barrier:Barrier._meeting",
+        "call.run(leave(party), self._session.now())",
+        "call.run(glance(self._view))",
     ),
     _one(
         "the node of a party that goes is left",

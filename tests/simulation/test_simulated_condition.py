@@ -20,10 +20,10 @@ OUTWAIT = "_recipes.condition:outwait"
 WITHDRAW = "_recipes.condition:withdraw"
 NOTIFY = "_recipes.condition:notify"
 WAIT = "_condition:Condition.wait"
-TAKE_BACK = "_condition:Condition._take_back"
-MULTI = "yield Multi(ticket, (Delete(held.node, held), Create(ticket, WAITER.role, data)))"
-RELEASE, ENQUEUE = "yield Delete(held.node, held)", "yield Create(ticket, WAITER.role, data)"
-AGAIN = "self._take_back(hold, patient, error)  # also if what was raised struck in there"
+TAKE_BACK = "_condition:Condition._reacquire"
+MULTI = "yield Multi(ticket, (Delete(held.node, held), CreateEphemeral(ticket, WAITER.role, data)))"
+RELEASE, ENQUEUE = "yield Delete(held.node, held)", "yield CreateEphemeral(ticket, WAITER.role, data)"
+AGAIN = "self._reacquire(hold, call, error)  # also if what was raised struck in there"
 
 
 def _mutant(name: str, *edits: tuple[str, str, str]) -> Mutant:
@@ -38,7 +38,7 @@ MUTANTS = [
     _mutant("a lost multi is sent again without a look", (QUEUE, "in_doubt = True", "continue")),
     _mutant("after a lost answer, that the lock's node is gone is a loss", (QUEUE, "in_doubt = True", "pass")),
     _mutant("a lost multi counts as applied", (QUEUE, "if node is None:", "if node is None or in_doubt:")),
-    _mutant("that the lock's node goes is taken for a loss", (QUEUE, "not (yield Leave(held))", "False")),
+    _mutant("that the lock's node goes is taken for a loss", (QUEUE, "not (yield SuspendHold(held))", "False")),
     # Waiting.
     _mutant(
         "any wake-up is a notification", (OUTWAIT, "yield Wait(ticket)", "yield Wait(ticket)\n            return True")
@@ -69,13 +69,17 @@ MUTANTS = [
         "interrupted while it waits, it leaves the lock free",
         (
             WAIT,
-            "except BaseException as error:\n            self._take_back(hold, patient, error)\n            raise",
-            "except Exception as error:\n            self._take_back(hold, patient, error)\n            raise",
+            "except BaseException as error:\n            self._reacquire(hold, call, error)\n            raise",
+            "except Exception as error:\n            self._reacquire(hold, call, error)\n            raise",
         ),
         (WAIT, AGAIN, "pass"),
     ),
     _mutant("interrupted, it forgets the lock's node", (TAKE_BACK, "session.discard(hold.ticket)", "pass")),
-    _mutant("interrupted, it forgets the waiter's node", (TAKE_BACK, "patient.abandon()", "pass")),
+    _mutant(
+        "interrupted, it forgets the waiter's node",
+        (TAKE_BACK, "call.abandon()", "pass"),
+        ("_engine.waiting:_end", "call.abandon()", "pass"),
+    ),
     _mutant(
         "interrupted, it forgets a hold that it has",
         (TAKE_BACK, "lock._place.put_back(hold)\n        return", "return"),

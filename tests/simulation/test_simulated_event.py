@@ -23,7 +23,7 @@ MUTANTS = [
     ),
     Mutant(
         "the epoch is forgotten with the session",
-        (Edit(WAIT, "ticket: Ticket = yield Begin(path)", "since, ticket = None, (yield Begin(path))"),),
+        (Edit(WAIT, "ticket: Ticket = yield NewTicket(path)", "since, ticket = None, (yield NewTicket(path))"),),
     ),
     Mutant(
         "a node made anew counts from the epoch of the old one",
@@ -84,7 +84,7 @@ MUTANTS = [
     ),
     Mutant(
         "no watch after a reconnect",
-        (Edit("_registry:Registry.stir", "list(self._awaiting) if node is None", "[] if node is None"),),
+        (Edit("_engine.registry:Registry.note_change", "list(self._awaiting) if node is None", "[] if node is None"),),
     ),
     Mutant(
         "a ticket is kept when a wait ends",

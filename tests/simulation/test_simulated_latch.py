@@ -18,9 +18,9 @@ def test_whatever_strikes() -> None:
 DOWN, WAIT, LOOK = (f"_recipes.latch:{name}" for name in ("count_down", "wait", "look"))
 ANSWERED = "node, names = yield Watch(ticket, (Get(path, ticket), Children(path, ticket)))"
 TOLD = Edit(
-    "_driver:Driver._request",
-    "if isinstance(steps[i], Create | Set | Multi):",
-    'if isinstance(steps[i], Create | Set | Multi) or "count-" in steps[i].path:',
+    "_engine.driver:Call._request",
+    "if not POLICIES[type(steps[i])].repeats:",
+    'if not POLICIES[type(steps[i])].repeats or "count-" in steps[i].path:',
 )
 MUTANTS = [
     Mutant(
@@ -31,7 +31,7 @@ MUTANTS = [
                 DOWN,
                 "except NoNode:\n            continue  # destroyed meanwhile",
                 "except Exception:\n"
-                "            ticket = yield Begin(path)\n"
+                "            ticket = yield NewTicket(path)\n"
                 "            yield Discard(ticket)\n"
                 '            mine = f"{path}/{ticket.prefix}{ROLE}{n}"\n'
                 "            continue",
@@ -70,7 +70,7 @@ MUTANTS = [
     Mutant("what is not there is watched", (Edit(WAIT, "if node is None:\n", "if False:\n"),)),
     Mutant(
         "no watch after a reconnect",
-        (Edit("_registry:Registry.stir", "list(self._awaiting) if node is None", "[] if node is None"),),
+        (Edit("_engine.registry:Registry.note_change", "list(self._awaiting) if node is None", "[] if node is None"),),
     ),
     Mutant(
         "the count is asked of a server that lags",

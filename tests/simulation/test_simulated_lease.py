@@ -27,20 +27,28 @@ def test_whatever_strikes() -> None:
 
 
 MUTANTS = [
-    one("the lease is as long as the timeout and a quarter", "_lease:Lease._set_end", "(1 - self._margin)", "1.25"),
     one(
-        "the heartbeat is a sync, which proves what a write does",
-        "_kazoo:Link._heard_sync",
-        "write=False",
-        "write=True",
-        ("_heartbeat:Heartbeat._send", "known = session.registry.known()", "known = []"),
+        "the lease is as long as the timeout and a quarter",
+        "_engine.lease:Lease._set_end",
+        "(1 - self._margin)",
+        "1.25",
     ),
     one(
-        "a write counts from its own sending", "_lease:proved", "return max(each.sent, connected)", "return write_sent"
+        "the heartbeat is a sync, which proves what a write does",
+        "_kazoo.link:Link._heard_sync",
+        "write=False",
+        "write=True",
+        ("_engine.heartbeat:Heartbeat._send", "known = client.registry.known()", "known = []"),
+    ),
+    one(
+        "a write counts from its own sending",
+        "_engine.lease:proved",
+        "return max(each.sent, connected)",
+        "return write_sent",
     ),
     one(
         "a connection is proof enough",
-        "_lease:Lease.opened",
+        "_engine.lease:Lease.opened",
         "self._set_end()",
         "self.heard = max(self.heard, connected)\n    self._set_end()",
     ),

@@ -12,9 +12,9 @@ from tests.simulation.run import STRIKES, runs
 from tests.simulation.rwlock import RWRun, random_passes
 from tests.simulation.world import Violation
 from zkconcurrent import _rwlock
-from zkconcurrent._ops import Create, Multi
+from zkconcurrent._recipes.operations import CreateEphemeral, Multi
 from zkconcurrent._recipes.queue import acquire, downgrade
-from zkconcurrent._rules import READ, WRITE
+from zkconcurrent._recipes.rules import READ, WRITE
 
 
 def test_whatever_strikes() -> None:
@@ -35,7 +35,7 @@ def _without_check(*arguments: object) -> object:
     step = next(recipe)
     while True:
         if isinstance(step, Multi):
-            step = Multi(step.ticket, tuple(each for each in step.operations if isinstance(each, Create)))
+            step = Multi(step.ticket, tuple(each for each in step.operations if isinstance(each, CreateEphemeral)))
         try:
             answer = yield step
         except BaseException as error:

@@ -16,6 +16,7 @@ def test_whatever_strikes() -> None:
 
 
 ACQUIRE, TAKE = "_recipes.semaphore:acquire", "_recipes.semaphore:take"
+RUN = "_engine.driver:Call.run"
 FIND = "_recipes.semaphore:find_leases"
 WATCH = "out, added = yield Watch(ticket, (Children(at.leases, ticket), Children(at.permits, ticket)))"
 
@@ -48,8 +49,8 @@ MUTANTS = [
         "except ConnectionLost:\n"
         "            leases[:] = []\n"
         "            for _ in range(permits):\n"
-        "                leases.append((yield Begin(at.leases)))\n"
-        "            step = Multi(leases[0], tuple(Create(lease, LEASE.role, data) for lease in leases))\n"
+        "                leases.append((yield NewTicket(at.leases)))\n"
+        "            step = Multi(leases[0], tuple(CreateEphemeral(lease, LEASE.role, data) for lease in leases))\n"
         "            continue",
     ),
     one(
@@ -75,14 +76,14 @@ MUTANTS = [
     one(
         "leases counted before being first",
         ACQUIRE,
-        "sight = yield from look(at, ticket)",
-        "sight = (yield from look(at, ticket))._replace(leases=sight.leases)",
+        "sight = yield from look(at, ticket, seen=seen)",
+        "sight = (yield from look(at, ticket, seen=seen))._replace(leases=sight.leases)",
     ),
     one(
         "permits are taken without being first",
         ACQUIRE,
-        "if ahead:\n                    yield WaitGone",
-        "if ahead and sight.free < permits:\n                    yield WaitGone",
+        "if ahead:\n                    seen =",
+        "if ahead and sight.free < permits:\n                    seen =",
     ),
     one(
         "a lost permit is turned into an added one",
@@ -98,28 +99,30 @@ MUTANTS = [
     ),
     one(
         "a ticket is not discarded on a timeout",
-        ACQUIRE,
-        "except BaseException:\n            for each in (ticket, *leases):\n                yield Discard(each)",
-        "except BaseException:",
+        RUN,
+        "self.tickets[begun:]",
+        "self.tickets[begun + 1 :]",
     ),
     one(
         "leases are not discarded on a timeout",
-        ACQUIRE,
-        "except BaseException:\n            for each in (ticket, *leases):",
-        "except BaseException:\n            for each in (ticket,):",
+        RUN,
+        "self.tickets[begun:]",
+        "self.tickets[begun : begun + 1]",
     ),
     one(
         "leases are not discarded when it starts again",
         ACQUIRE,
-        "except StartAgain:\n            for each in (ticket, *leases):",
-        "except StartAgain:\n            for each in (ticket,):",
+        "except Requeue:\n            for each in (ticket, *leases):",
+        "except Requeue:\n            for each in (ticket,):",
     ),
     one(
         "a release adds twice after a lost answer",
-        "_driver:Driver._send",
-        "link.make(step.path,",
-        'link.make(__import__("re").sub('
-        '"permits/.{8}", f"permits/{next(self.session.registry._numbers):08x}", step.path),',
+        "_engine.driver:Call._send",
+        "answer = Reply(wake)",
+        "answer = Reply(wake)\n"
+        "    if type(step) is CreatePersistent:\n"
+        "        anew = f'permits/{next(self.session.registry._numbers):08x}'\n"
+        "        step = step._replace(path=__import__('re').sub('permits/.{8}', anew, step.path))",
     ),
     one(
         "of several permits, one is given back",
@@ -129,19 +132,15 @@ MUTANTS = [
     ),
     one(
         "what was interrupted leaves permits behind",
-        "_semaphore:Semaphore.acquire",
-        "driver.abandon()",
+        RUN,
+        "yield from self._discard(self.tickets[begun:])",
         "pass",
-        (
-            ACQUIRE,
-            "except BaseException:\n            for each in (ticket, *leases):\n                yield Discard(each)",
-            "except BaseException:",
-        ),
+        ("_engine.waiting:_end", "call.abandon()", "pass"),
     ),
     one(
         "found: the patience of clean-ups adds up",
-        "_driver:await_gone",
-        "until = now if deadline is None else min(now, deadline)",
+        "_engine.driver:Call.gone",
+        "until = now if self._deadline is None else min(now, self._deadline)",
         "until = now",
     ),
 ]

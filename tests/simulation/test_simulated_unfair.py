@@ -12,15 +12,22 @@ from tests.simulation.unfair import UnfairRun, random_unfair
 def test_whatever_strikes() -> None:
     """No two hold together, by one ticket or two; nobody waits at an open gate; nothing is left, there or in it."""
     struck: set[str] = set()
-    handed = []
+    handed_over = []
     for run in runs(UnfairRun, random_unfair, 150):
         struck.update(run.struck)
-        handed.append(run.checks.handed)
+        handed_over.append(run.checks.handed_over)
     assert struck >= STRIKES | {"strike", "close"}
-    assert sum(handed) > len(handed) / 2
+    assert sum(handed_over) > len(handed_over) / 2
 
 
-TAKE_KEPT, LEAVE, LOOK = "_gate:Gate._take", "_gate:Gate.leave", "_gate:Gate.look"
+TAKE_KEPT, LEAVE, LOOK = (
+    "_engine.local_handoff:LocalHandoff._take",
+    "_engine.local_handoff:LocalHandoff.leave",
+    "_engine.local_handoff:LocalHandoff.look",
+)
+
+
+END_TURN = "_engine.local_handoff:LocalHandoff.end_turn"
 
 
 def _mutant(name: str, *edits: tuple[str, str, str]) -> Mutant:
@@ -31,20 +38,31 @@ MUTANTS = [
     _mutant(
         "what was kept counts, whatever became of it",
         (TAKE_KEPT, "self._is_early() and session.grant", "bool"),
-        ("_gate:Gate.end_turn", "not self._is_early()", "False"),  # the keeper gives it up in time, too
+        (
+            "_engine.local_handoff:LocalHandoff.end_turn",
+            "not self._is_early()",
+            "False",
+        ),  # the keeper gives it up in time, too
     ),
     _mutant(
         "what was kept too long is forgotten",
         (TAKE_KEPT, "session.discard(ticket)", "pass"),
-        ("_gate:Gate.end_turn", "self._session.discard(ticket)", "pass"),
+        (END_TURN, "self._session.discard(ticket)", "pass"),
     ),
     _mutant("who gives up waiting is waited for", (LEAVE, "driver.over = True", "pass")),
-    _mutant("nobody is let in", (LOOK, "event.set()", "pass")),
+    _mutant("nobody is let in", (LOOK, "driver.wake()", "pass")),
     _mutant("it is left in there when nobody wants it any more", (LOOK, "self._session.discard(self._kept)", "pass")),
-    _mutant("a lost hold keeps the gate closed", ("_gate:Gate._open", "hold.alive", "True")),
-    _mutant("who is interrupted is waited for", ("_driver:Driver.abandon", "self.over = True", "pass")),
-    _mutant("who has handed it on gives it up", ("_base:LockFace._give_up", " and self._place.has(hold)", "")),
-    _mutant("the gate is open while somebody holds", ("_gate:Gate._open", "not any(hold.alive", "any(True")),
+    _mutant("a lost hold keeps the gate closed", ("_engine.local_handoff:LocalHandoff._open", "hold.alive", "True")),
+    _mutant(
+        "who is interrupted is waited for", ("_engine.driver:Call.abandon", "self.over = self.settled = True", "pass")
+    ),
+    _mutant(
+        "who has handed_over it on gives it up", ("_lock_base:LockBase._ending_hold", " and self._place.has(hold)", "")
+    ),
+    _mutant(
+        "the gate is open while somebody holds",
+        ("_engine.local_handoff:LocalHandoff._open", "not any(hold.alive", "any(True"),
+    ),
 ]
 
 

@@ -11,10 +11,10 @@ from tests.simulation.run import Run
 from tests.simulation.schedule import Schedule, random_schedule
 from tests.simulation.workload import Section, Visit, Worker
 from tests.simulation.world import Violation
-from zkconcurrent._base import LockFace
-from zkconcurrent._driver import Driver
+from zkconcurrent._engine.driver import Call
 from zkconcurrent._lock import Lock
-from zkconcurrent._registry import State, Ticket
+from zkconcurrent._lock_base import LockBase
+from zkconcurrent._recipes.ticket import State, Ticket
 from zkconcurrent._rlock import RLock
 
 
@@ -26,7 +26,7 @@ class UnfairChecks(Checks):
         stale: what was lost while it was kept for the next thread.
     """
 
-    handed = 0
+    handed_over = 0
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -82,16 +82,16 @@ class UnfairWorker(Worker):
 
     checks: UnfairChecks
 
-    def _lock(self, visit: Visit) -> LockFace:
+    def _lock(self, visit: Visit) -> LockBase:
         kind = RLock if visit.reentrant else Lock
         return kind(self.process.client, visit.path, fair=False)
 
-    def _enter(self, lock: LockFace) -> Section:
+    def _enter(self, lock: LockBase) -> Section:
         section = super()._enter(lock)
         if section.ticket in self.checks.stale:
             raise Violation(f"{self.name} was given {section.ticket}")
         if any(each.ticket is section.ticket for each in self.checks.past):
-            self.checks.handed += 1
+            self.checks.handed_over += 1
         return section
 
 
@@ -104,14 +104,14 @@ class UnfairRun(Run):
 
     def to_the_end(self) -> int:
         """Run until all is done; see `Run`."""
-        begin = Driver.__init__
+        begin = Call.__init__
         kept = []
 
-        def begun(driver: Driver, *arguments: Any) -> None:
+        def begun(driver: Call, *arguments: Any, **options: Any) -> None:
             kept.append(driver)
-            begin(driver, *arguments)
+            begin(driver, *arguments, **options)
 
-        with patch.object(Driver, "__init__", begun):
+        with patch.object(Call, "__init__", begun):
             return super().to_the_end()
 
 

@@ -7,13 +7,14 @@ from typing import NamedTuple
 from tests.simulation.checks import Checks
 from tests.simulation.client import Process
 from tests.simulation.world import Actor, Violation
-from zkconcurrent._base import LockFace
-from zkconcurrent._driver import UNANSWERED
+from zkconcurrent._engine.driver import UNANSWERED
+from zkconcurrent._engine.holds import Hold
+from zkconcurrent._engine.lease import GAP, NEVER
 from zkconcurrent._errors import ClientError, LockLostError, SequenceExhaustedError
 from zkconcurrent._lock import Lock
-from zkconcurrent._ops import NoNode
-from zkconcurrent._place import Hold
-from zkconcurrent._registry import State, Ticket
+from zkconcurrent._lock_base import LockBase
+from zkconcurrent._recipes.operations import NoNode
+from zkconcurrent._recipes.ticket import State, Ticket
 from zkconcurrent._rlock import RLock
 
 SLACK = 0.1 + 1e-6  # the clean-up's patience
@@ -102,7 +103,7 @@ class Worker:
                 break
         self.done = True
 
-    def _lock(self, visit: Visit) -> LockFace:
+    def _lock(self, visit: Visit) -> LockBase:
         kind = RLock if visit.reentrant else Lock
         return kind(self.process.client, visit.path)
 
@@ -130,9 +131,9 @@ class Worker:
                 raise  # each loss was settled
         finally:
             if section is not None:
-                self._leave(lock, visit, section, depth)
+                self._release_level(lock, visit, section, depth)
 
-    def _visit_with(self, lock: LockFace, visit: Visit) -> None:
+    def _visit_with(self, lock: LockBase, visit: Visit) -> None:
         section: Section | None = None
         try:
             with lock:
@@ -183,9 +184,10 @@ class Worker:
         if visit.within is not None:
             self._visit(visit.within)
 
-    def _acquire(self, lock: LockFace, visit: Visit, depth: int) -> bool:
+    def _acquire(self, lock: LockBase, visit: Visit, depth: int) -> bool:
         world, process = self.world, self.process
         began, third = world.now, (process.session.timeout or UNANSWERED) / 3
+        unproved = process.session.registry.lease.heard == NEVER
         self.actor.waits_since = -1.0  # a wait before this may have been at the same moment
         if depth:
             world.hear("AcquireAgain")
@@ -200,6 +202,8 @@ class Worker:
         # What it asks before it waits may take as long as a try.
         waits_since = self.actor.waits_since
         limit = max(visit.wait, waits_since - began if waits_since >= began else third)
+        if unproved:  # the first proof takes the time it takes
+            limit += (process.session.timeout or UNANSWERED) * GAP + third
         if visit.wait != -1 and self._ran_since(began) and world.now > began + limit + SLACK:
             raise Violation(f"acquire(timeout={limit:g}) took {world.now - began:g} s")
         world.say(f"has {visit.path}" if got else f"goes without {visit.path}")
@@ -208,7 +212,7 @@ class Worker:
     def _ran_since(self, began: float) -> bool:
         return max(self.process.starved_until, self.actor.held_until) <= began
 
-    def _enter(self, lock: LockFace) -> Section:
+    def _enter(self, lock: LockBase) -> Section:
         hold = lock._mine()
         assert hold is not None
         section = Section(self, hold)
@@ -219,7 +223,7 @@ class Worker:
         self.checks.sections.remove(section)
         self.checks.past.append(section)
 
-    def _leave(self, lock: LockFace, visit: Visit, section: Section, depth: int) -> None:
+    def _release_level(self, lock: LockBase, visit: Visit, section: Section, depth: int) -> None:
         self._exit(section)
         try:
             if visit.leave == "lend" and not visit.reentrant and depth == 1:
@@ -229,7 +233,7 @@ class Worker:
         finally:
             self._settle(lock)
 
-    def _release(self, lock: LockFace, section: Section) -> None:
+    def _release(self, lock: LockBase, section: Section) -> None:
         if lock._mine() is None:
             return
         began = self.world.now
@@ -243,7 +247,7 @@ class Worker:
         if self._ran_since(began) and self.world.now > began + self.process.session.timeout / 6 + SLACK:
             raise Violation(f"release() took {self.world.now - began:g} s")
 
-    def _lend(self, lock: LockFace, section: Section) -> None:
+    def _lend(self, lock: LockBase, section: Section) -> None:
         def release() -> None:
             newest = lock._newest()
             if newest is not None and newest.alive and newest.ticket is section.ticket:
@@ -259,7 +263,7 @@ class Worker:
         while not helper.done:
             self.world.sleep(0.01)
 
-    def _settle(self, lock: LockFace) -> None:
+    def _settle(self, lock: LockBase) -> None:
         """Release what an interrupt kept from being released; this too may be interrupted."""
         interrupted = False
         while lock._mine() is not None:
@@ -278,7 +282,7 @@ class Worker:
         if interrupted:
             raise KeyboardInterrupt
 
-    def _check_lost(self, lock: LockFace, section: Section) -> None:
+    def _check_lost(self, lock: LockBase, section: Section) -> None:
         self.world.say(f"is told that its hold on {lock.path} is lost")
         if not self._is_lost(section):
             raise Violation(f"{section.ticket} is said to be lost, and is not")

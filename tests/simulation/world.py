@@ -157,7 +157,7 @@ class World:
         if self.countdown <= 0:
             actor.ready = True
             self.next_up = actor
-            self._leave(actor)
+            self._release_level(actor)
 
     def block(self, timeout: float | None = None) -> None:
         """Wait until somebody makes the caller ready, or for `timeout` seconds."""
@@ -167,7 +167,7 @@ class World:
         assert actor is not None, "nobody to wait"
         actor.ready = False
         actor.until = None if timeout is None else self.now + timeout
-        self._leave(actor)
+        self._release_level(actor)
 
     def sleep(self, seconds: float) -> None:
         """Wait for `seconds`."""
@@ -175,7 +175,7 @@ class World:
         while self.now < until:
             self.block(until - self.now)
 
-    def _leave(self, actor: Actor) -> None:
+    def _release_level(self, actor: Actor) -> None:
         self.hub.switch()
         if self.closed:
             raise GreenletExit

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from zkconcurrent._heartbeat import Heartbeat
-from zkconcurrent._lease import Lease
-from zkconcurrent._registry import Registry
+from zkconcurrent._engine.heartbeat import Heartbeat
+from zkconcurrent._engine.lease import Lease
+from zkconcurrent._engine.registry import Registry
 
 TIMEOUT = 6.0
 LOOK = TIMEOUT / 9 + 0.01  # the keeper's pause
@@ -45,8 +45,10 @@ def beating(line: Line) -> Heartbeat:
     registry = Registry("")
     registry.opened(lease)
     registry.begin("/path", [])
-    session = SimpleNamespace(link=line, registry=registry, timeout=TIMEOUT, post=None, say=lambda *_: None)
-    return Heartbeat(session, int)  # type: ignore[arg-type]
+    session = SimpleNamespace(
+        link=line, registry=registry, timeout=TIMEOUT, post=None, say=lambda *_: None, wake_keeper=int
+    )
+    return Heartbeat(session)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

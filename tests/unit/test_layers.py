@@ -13,34 +13,46 @@ PACKAGE = Path(zkconcurrent.__file__).parent
 
 # Each layer may import itself and those above it in this list.
 LAYERS = [
-    {"_errors", "_event_loop", "_interpreter", "_version"},
-    {"_paths", "_limits", "_rules", "_lease", "_ops", "_registry", "_recipes"},  # pure, and so are the recipes
-    {f"_recipes.{name}" for name in ("queue", "persistent", "destroy", "semaphore", "condition")}
+    {"_errors", "_version", "_limits", "_paths", "_engine", "_kazoo", "_recipes"},
+    # Pure: what decides.
+    {"_engine.lease", "_recipes.rules"},
+    {"_recipes.ticket"},
+    {"_recipes.operations"},
+    {"_engine.registry"}
+    | {f"_recipes.{name}" for name in ("queue", "nodes", "destroy", "semaphore", "condition")}
     | {f"_recipes.{name}" for name in ("event", "latch", "barrier")},
-    {"_identity", "_wire"},
-    {"_kazoo"},
-    {"_deletes", "_heartbeat", "_session", "_driver"},
-    {"_place", "_face", "_gate", "_base"},
-    {"_lock", "_rlock", "_rwlock"},
+    # What waits, sends and keeps.
+    {"_engine.identity", "_engine.event_loop", "_engine.interpreter", "_engine.waiting", "_engine.process_exit"},
+    {"_kazoo.transport", "_engine.path_directory"},
+    {"_kazoo.link"},
+    {"_engine.client_state"},
+    {"_engine.heartbeat", "_engine.deletes"},
+    {"_engine.session"},
+    {"_engine.driver"},
+    {"_engine.holds"},
+    {"_engine.local_handoff"},
+    # What users import.
+    {"_primitive"},
+    {"_lock_base"},
+    {"_lock", "_rlock"},
+    {"_rwlock"},
     {"_semaphore", "_condition", "_event", "_barrier", "_latch", "_multilock"},
     {"_connect", "_locklike", "_local"},
     {"_namespace"},
     {"_synchronized"},
     {"__init__"},
 ]
+PURE = sorted(set[str]().union(*LAYERS[1:5]))
 IMPURE = {"kazoo", "threading", "time", "socket", "os", "logging", "gevent", "eventlet"}
-MAY_IMPORT_KAZOO = {"_wire", "_kazoo"}
+MAY_IMPORT_KAZOO = {"_kazoo.transport", "_kazoo.link"}
 
 
 def imports(module: str) -> set[str]:
-    """Return what a module imports when it runs: `.name` of the package, else the first part of the name."""
+    """Return what a module imports, for its types too: `.name` of the package, else the first part of the name."""
     parts = module.split(".")
     file = PACKAGE.joinpath(*parts)
     file = file / "__init__.py" if file.is_dir() else file.with_suffix(".py")
     tree = ast.parse(file.read_text())
-    for node in ast.walk(tree):
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            node.body = []
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -53,7 +65,7 @@ def imports(module: str) -> set[str]:
 
 def modules() -> list[str]:
     """Return the names of the package's own modules, without `zkconcurrent.testing`."""
-    paths = [*PACKAGE.glob("*.py"), *PACKAGE.glob("_recipes/*.py")]
+    paths = [file for file in PACKAGE.rglob("*.py") if file.relative_to(PACKAGE).parts[0] != "testing"]
     parts = (path.relative_to(PACKAGE).with_suffix("").parts for path in paths)
     return sorted({".".join(each).removesuffix(".__init__") for each in parts})
 
@@ -71,7 +83,7 @@ def test_imports_go_only_downward(module: str) -> None:
     assert {name for name in imports(module) if name.startswith(".")} <= allowed
 
 
-@pytest.mark.parametrize("module", sorted(LAYERS[1] | LAYERS[2]))
+@pytest.mark.parametrize("module", PURE)
 def test_what_decides_is_pure(module: str) -> None:
     """Rules, operations, recipes and the registry import neither kazoo nor threads, clocks or I/O."""
     assert not imports(module) & IMPURE
@@ -79,11 +91,11 @@ def test_what_decides_is_pure(module: str) -> None:
 
 @pytest.mark.parametrize("module", modules())
 def test_where_kazoo_is_met(module: str) -> None:
-    """Only the wire and the link import kazoo."""
+    """Only the folder of that name imports kazoo."""
     assert ("kazoo" in imports(module)) <= (module in MAY_IMPORT_KAZOO)
 
 
 def test_the_check_can_fail() -> None:
     """The imports are really seen: the link does import kazoo, and the driver the recipes' operations."""
-    assert "kazoo" in imports("_kazoo")
-    assert "._ops" in imports("_driver")
+    assert "kazoo" in imports("_kazoo.link")
+    assert "._recipes.operations" in imports("_engine.driver")

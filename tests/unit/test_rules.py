@@ -11,7 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zkconcurrent import ForeignNodeError, SequenceExhaustedError
-from zkconcurrent._rules import MUTEX, READ, WRITE, Rule, blockers, check_queue, check_sequence, holders, line_up
+from zkconcurrent._recipes.rules import (
+    MUTEX,
+    READ,
+    WRITE,
+    Rule,
+    blockers,
+    check_queue,
+    check_sequence,
+    holders,
+    line_up,
+)
 
 Names: TypeAlias = "st.SearchStrategy[str]"
 Case: TypeAlias = tuple[Rule, list[str]]

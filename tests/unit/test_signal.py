@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 
-from zkconcurrent._kazoo import Signal
+from zkconcurrent._kazoo.link import AutoResetEvent
 
 
 def test_one_wait_for_each_set() -> None:
     """Set once or twice, the next wait returns at once, and the one after that waits."""
-    signal = Signal()
+    signal = AutoResetEvent()
     assert not signal.wait(0)
     for times in (1, 2):
         for _ in range(times):
@@ -20,7 +20,7 @@ def test_one_wait_for_each_set() -> None:
 
 def test_clear() -> None:
     """What was set is forgotten; to clear what was not set is nothing."""
-    signal = Signal()
+    signal = AutoResetEvent()
     for _ in range(2):
         signal.set()
         signal.clear()
@@ -30,7 +30,7 @@ def test_clear() -> None:
 
 def test_it_wakes() -> None:
     """A thread that waits goes on, each time."""
-    there, back = Signal(), Signal()
+    there, back = AutoResetEvent(), AutoResetEvent()
 
     def answer() -> None:
         for _ in range(100):

@@ -14,35 +14,35 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from .._errors import ForeignNodeError
-from .._ops import (
+from .._paths import ancestors
+from .operations import (
     BadVersion,
-    Begin,
     Check,
     Children,
     ConnectionLost,
-    Create,
+    CreateEphemeral,
+    CreatePersistent,
     DeadlinePassed,
     Delete,
     Discard,
+    EnsureContainer,
     Get,
-    Gone,
-    Make,
-    MakeContainer,
+    MarkDeleted,
     Multi,
+    NewTicket,
     Node,
     NoNode,
     NotEmpty,
     Recipe,
+    Requeue,
     SessionExpired,
     Set,
-    StartAgain,
     Sync,
     Wait,
     Watch,
 )
-from .._paths import ancestors
-from .._registry import PREFIX_LENGTH, Ticket
 from .queue import find
+from .ticket import PREFIX_LENGTH, Ticket
 
 ROLE = "party-"
 REMEMBERED = 100
@@ -241,7 +241,7 @@ class Party:
             StartAgain: the party was not of that generation.
         """
         if not self.counts:
-            raise StartAgain
+            raise Requeue
         return self.number if self.ticket.name is not None and self.state.has_tripped(self.generation) else None
 
 
@@ -258,7 +258,7 @@ def wait(view: View, data: bytes, *, acts: bool) -> Recipe[int | Party | None]:
             state = yield from look(view)
             if state.broken:
                 return None
-            party = Party(view, state, (yield Begin(view.generation(state.generation))), acts)
+            party = Party(view, state, (yield NewTicket(view.generation(state.generation))), acts)
         except DeadlinePassed:
             if party is None:
                 raise  # nobody has answered
@@ -266,7 +266,7 @@ def wait(view: View, data: bytes, *, acts: bool) -> Recipe[int | Party | None]:
             return party
         try:
             return (yield from _to_the_end(party, _arrive(party, data)))
-        except StartAgain:
+        except Requeue:
             party.ticket.sent = False  # whatever was sent, it counts for nothing
 
 
@@ -302,15 +302,13 @@ def _to_the_end(party: Party, waiting: Recipe[int | Party | None]) -> Recipe[int
         if outcome is not party:
             yield Discard(party.ticket)
         return outcome
-    except GeneratorExit:
-        raise  # dropped by its driver, which discards the ticket itself
     except DeadlinePassed:
         if party.late:
             yield Discard(party.ticket)
             raise
         party.late = True
         return party
-    except BaseException:
+    except Exception:
         yield Discard(party.ticket)
         raise
 
@@ -320,13 +318,13 @@ def _arrive(party: Party, data: bytes) -> Recipe[int | Party | None]:
     ticket, state = party.ticket, party.state
     try:
         unchanged = Check(party.view.path, state.version)
-        _, names = yield Multi(ticket, (unchanged, Create(ticket, ROLE, data))), Children(ticket.path, ticket)
+        _, names = yield Multi(ticket, (unchanged, CreateEphemeral(ticket, ROLE, data))), Children(ticket.path, ticket)
     except (NoNode, BadVersion) as refusal:
-        yield Gone(ticket)
+        yield MarkDeleted(ticket)
         if isinstance(refusal, NoNode):  # the first of its generation
             with suppress(NoNode):  # of the barrier itself, it seems
-                yield Make(ticket.path, b"")
-        raise StartAgain from None
+                yield CreatePersistent(ticket.path, b"")
+        raise Requeue from None
     except ConnectionLost:
         names = yield from find(ticket)
     party.look_after(names)
@@ -389,7 +387,7 @@ def _lead(party: Party) -> Recipe[int | Party | None]:
     try:
         yield (
             Multi(ticket, (*there, Set(view.path, changed.data, party.state.version))),
-            Make(view.generation(party.generation + 1), b""),  # spares the next to come two round trips
+            CreatePersistent(view.generation(party.generation + 1), b""),  # spares the next to come two round trips
         )
     except (NoNode, BadVersion, ConnectionLost):
         yield Sync(view.path, ticket)  # the next read tells why, or whether it was done
@@ -410,7 +408,7 @@ def _end(party: Party, *, patient: bool = False) -> Recipe[int | Party | None]:
     """
     view, ticket = party.view, party.ticket
     if ticket.sent and ticket.name is None:
-        with suppress(StartAgain):  # it was not made, or went with its session
+        with suppress(Requeue):  # it was not made, or went with its session
             yield from find(ticket)
     while party.goes_on:
         if patient and party.others_decide():
@@ -444,9 +442,9 @@ def look(view: View) -> Recipe[State]:
         if state is not None:
             return state
         try:
-            yield Make(view.path, State(view.parties).data)
+            yield CreatePersistent(view.path, State(view.parties).data)
         except NoNode:
-            yield tuple(MakeContainer(above) for above in ancestors(view.path))
+            yield tuple(EnsureContainer(above) for above in ancestors(view.path))
 
 
 def glance(view: View) -> Recipe[State]:

@@ -7,31 +7,31 @@ and so does a waiter whose time is up: a notification is never lost between the 
 from __future__ import annotations
 
 from .._errors import RefusedError
-from .._ops import (
-    Begin,
+from .._paths import ancestors
+from .operations import (
     Children,
     ConnectionLost,
-    Create,
+    CreateEphemeral,
     Delete,
     Discard,
+    EnsureContainer,
     Get,
-    Gone,
     Grant,
-    Leave,
-    MakeContainer,
-    Missing,
+    MarkDeleted,
+    MarkMissing,
     Multi,
+    NewTicket,
     NoNode,
     Prove,
     Recipe,
-    StartAgain,
+    Requeue,
+    SuspendHold,
     Sync,
     Wait,
     Watch,
 )
-from .._paths import ancestors
-from .._registry import Ticket
-from .._rules import Rule, line_up
+from .rules import Rule, line_up
+from .ticket import Ticket
 
 WAITER = Rule("waiter-", ("waiter-",))
 """The line of those who wait: the first in it has waited longest, and is notified first. Nobody holds."""
@@ -44,16 +44,16 @@ def release_and_queue(held: Ticket, path: str, data: bytes) -> Recipe[Ticket | N
     done at most once, and after a lost answer that node tells. `held` is then given up; where it is not, its state
     says what it is: a hold still, or lost, or, if the session is over or an error is raised, to be discarded.
     """
-    ticket: Ticket = yield Begin(path)
+    ticket: Ticket = yield NewTicket(path)
     in_doubt = False
     try:
-        if not (yield Leave(held)):  # from here on, that the lock's node goes is no loss
+        if not (yield SuspendHold(held)):  # from here on, that the lock's node goes is no loss
             yield Discard(ticket)
             return None
         while True:
             unmade = False
             try:
-                yield Multi(ticket, (Delete(held.node, held), Create(ticket, WAITER.role, data)))
+                yield Multi(ticket, (Delete(held.node, held), CreateEphemeral(ticket, WAITER.role, data)))
                 return ticket
             except NoNode:  # of the waiters' parent, or of the lock
                 unmade = True
@@ -63,8 +63,8 @@ def release_and_queue(held: Ticket, path: str, data: bytes) -> Recipe[Ticket | N
             if node is None:
                 return (yield from (queued(held, ticket, names) if in_doubt else lost(held, ticket)))
             if unmade:
-                yield tuple(MakeContainer(above) for above in [*ancestors(path), path])
-    except StartAgain:
+                yield tuple(EnsureContainer(above) for above in [*ancestors(path), path])
+    except Requeue:
         yield Discard(ticket)
         return None
     except RefusedError:
@@ -72,19 +72,14 @@ def release_and_queue(held: Ticket, path: str, data: bytes) -> Recipe[Ticket | N
         if not in_doubt:
             yield from keep(held)
         raise
-    except GeneratorExit:
-        raise  # dropped by its driver, which discards the ticket itself
-    except BaseException:
-        yield Discard(ticket)
-        raise
 
 
 def queued(held: Ticket, ticket: Ticket, names: list[str]) -> Recipe[Ticket | None]:
     """Take note that the lock was given up, and by which name we wait; None if we were notified already."""
-    yield Gone(held)
+    yield MarkDeleted(held)
     mine = next((name for name in names if name.startswith(ticket.prefix)), None)
     if mine is None:
-        yield Gone(ticket)
+        yield MarkDeleted(ticket)
         return None
     ticket.queued_as(mine, 0)
     return ticket
@@ -94,7 +89,7 @@ def lost(held: Ticket, ticket: Ticket) -> Recipe[None]:
     """Take note that the lock's node was gone before it was given up: an operator has deleted it."""
     yield Discard(ticket)
     yield from keep(held)
-    yield Missing(held)
+    yield MarkMissing(held)
 
 
 def keep(held: Ticket) -> Recipe[None]:
@@ -102,7 +97,7 @@ def keep(held: Ticket) -> Recipe[None]:
     try:
         while not (yield Grant(held)):
             yield Prove(held)
-    except StartAgain:
+    except Requeue:
         return
 
 
@@ -112,10 +107,10 @@ def outwait(ticket: Ticket) -> Recipe[bool]:
         while True:
             (node,) = yield Watch(ticket, (Get(ticket.node, ticket),))
             if node is None:
-                yield Gone(ticket)
+                yield MarkDeleted(ticket)
                 return True
             yield Wait(ticket)
-    except StartAgain:
+    except Requeue:
         yield Discard(ticket)
         return True
 
@@ -127,7 +122,7 @@ def withdraw(ticket: Ticket) -> Recipe[bool]:
     """
     try:
         return (yield Delete(ticket.node, ticket)) is not True
-    except StartAgain:
+    except Requeue:
         yield Discard(ticket)
         return True
 

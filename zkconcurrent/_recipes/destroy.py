@@ -7,25 +7,25 @@ from collections.abc import Callable, Sequence
 
 from .._errors import ForeignNodeError
 from .._limits import most_together
-from .._ops import (
+from .operations import (
     BadVersion,
-    Begin,
     Check,
     Children,
     ConnectionLost,
     Delete,
     Discard,
+    EnsureContainer,
     Get,
-    MakeContainer,
     Multi,
+    NewTicket,
     Node,
     NoNode,
     NotEmpty,
     Recipe,
-    StartAgain,
+    Requeue,
     Sync,
 )
-from .._registry import Ticket
+from .ticket import Ticket
 
 Users = list[tuple[str, Node]]  # nodes by their paths
 
@@ -76,24 +76,19 @@ def destroy(
             return using
         made = node.czxid
         if folders:
-            yield tuple(map(MakeContainer, folders))
+            yield tuple(map(EnsureContainer, folders))
         left = [Delete(f"{path}/{name}") for name in names]
-        ticket: Ticket = yield Begin(path)
+        ticket: Ticket = yield NewTicket(path)
         try:
             while len(left) > most:
                 yield Multi(ticket, (Check(path, node.version), *left[:most]))
                 del left[:most]
             # Of the version that was looked at: what was written since may be something else.
             yield Multi(ticket, (*left, Delete(path, version=node.version), *map(Delete, folders)))
-        except (NoNode, BadVersion, NotEmpty, ConnectionLost, StartAgain) as error:
+        except (NoNode, BadVersion, NotEmpty, ConnectionLost, Requeue) as error:
             yield Discard(ticket)  # somebody changed it meanwhile, or nobody can know: look again
             if isinstance(error, NotEmpty):
                 yield from _check_leaves(path, [each.path for each in left[:most]])
-        except GeneratorExit:
-            raise  # dropped by its driver, which discards the ticket itself
-        except BaseException:
-            yield Discard(ticket)
-            raise
         else:
             yield Discard(ticket)
             return []

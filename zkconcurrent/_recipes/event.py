@@ -12,21 +12,21 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from .._errors import ForeignNodeError
-from .._ops import (
-    Begin,
+from .nodes import make
+from .operations import (
     ConnectionLost,
     Discard,
     Get,
+    NewTicket,
     Node,
     Recipe,
+    Requeue,
     Set,
-    StartAgain,
     Sync,
     Wait,
     Watch,
 )
-from .._registry import Ticket
-from .persistent import make
+from .ticket import Ticket
 
 _DATA = re.compile(rb"(\d{1,19}) (set|clear)")
 CHILD = re.compile("(?!)")
@@ -118,7 +118,7 @@ def wait(path: str) -> Recipe[Flag]:
     """Wait until the flag is set, or was since the wait began; return what it was last seen to be."""
     since: Since | None = None
     while True:
-        ticket: Ticket = yield Begin(path)
+        ticket: Ticket = yield NewTicket(path)
         try:
             # Behind a sync, so that no set from before the call is taken for one since. Later looks in the same session
             # see no less.
@@ -136,10 +136,5 @@ def wait(path: str) -> Recipe[Flag]:
                     yield Wait(ticket)
                 (node,) = yield Watch(ticket, (Get(path, ticket),))
                 watched = True
-        except StartAgain:
+        except Requeue:
             yield Discard(ticket)
-        except GeneratorExit:
-            raise  # dropped by its driver, which discards the ticket itself
-        except BaseException:
-            yield Discard(ticket)
-            raise

@@ -9,9 +9,22 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from .._ops import Begin, Children, Discard, Get, Make, Node, NoNode, Recipe, StartAgain, Sync, Wait, Watch
-from .._registry import Ticket
-from .persistent import agreed, make
+from .nodes import agreed, make
+from .operations import (
+    Children,
+    CreatePersistent,
+    Discard,
+    Get,
+    NewTicket,
+    Node,
+    NoNode,
+    Recipe,
+    Requeue,
+    Sync,
+    Wait,
+    Watch,
+)
+from .ticket import Ticket
 
 ROLE = "count-"
 CHILD = re.compile(r"_c_[0-9a-f-]{36}-count-([0-9]{1,19})")
@@ -52,7 +65,7 @@ def look(path: str, count: int) -> Recipe[int]:
 
 def count_down(path: str, count: int, n: int) -> Recipe[int]:
     """Count down by `n`, once; return how much was left when it was last seen."""
-    ticket: Ticket = yield Begin(path)
+    ticket: Ticket = yield NewTicket(path)
     yield Discard(ticket)  # of it we need the unique name only: what is made is no session's
     mine = f"{path}/{ticket.prefix}{ROLE}{n}"
     while True:
@@ -63,7 +76,7 @@ def count_down(path: str, count: int, n: int) -> Recipe[int]:
         if node is None:
             yield from make(path, b"%d" % count)
         try:
-            yield Make(mine, b"")
+            yield CreatePersistent(mine, b"")
         except NoNode:
             continue  # destroyed meanwhile
         return max(0, left - n)
@@ -72,7 +85,7 @@ def count_down(path: str, count: int, n: int) -> Recipe[int]:
 def wait(path: str, count: int) -> Recipe[int]:
     """Wait until nothing is left to count down."""
     while True:
-        ticket: Ticket = yield Begin(path)
+        ticket: Ticket = yield NewTicket(path)
         try:
             _, node, names = yield Sync(path, ticket), Get(path, ticket), Children(path, ticket)
             watched = False
@@ -85,10 +98,5 @@ def wait(path: str, count: int) -> Recipe[int]:
                 watched = True
             yield Discard(ticket)
             return 0
-        except StartAgain:
+        except Requeue:
             yield Discard(ticket)
-        except GeneratorExit:
-            raise  # dropped by its driver, which discards the ticket itself
-        except BaseException:
-            yield Discard(ticket)
-            raise

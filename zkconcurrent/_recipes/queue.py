@@ -4,30 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .._ops import (
-    Begin,
+from .._paths import ancestors
+from .operations import (
     Check,
     Children,
     ConnectionLost,
-    Create,
+    CreateEphemeral,
     Discard,
+    EnsureContainer,
     Get,
     Grant,
-    MakeContainer,
-    Missing,
+    MarkMissing,
     Multi,
+    NewTicket,
     Node,
     NodeGone,
     NoNode,
     Prove,
     Recipe,
-    StartAgain,
+    Requeue,
     Sync,
     WaitGone,
 )
-from .._paths import ancestors
-from .._registry import Ticket
-from .._rules import Rule, blockers, check_queue, holders, line_up
+from .rules import Rule, blockers, check_queue, holders, line_up
+from .ticket import Ticket
 
 
 def acquire(path: str, rule: Rule, data: bytes) -> Recipe[Ticket]:
@@ -36,7 +36,7 @@ def acquire(path: str, rule: Rule, data: bytes) -> Recipe[Ticket]:
     Source: the lock recipe of ZooKeeper's documentation, with Curator's unique names.
     """
     while True:
-        ticket: Ticket = yield Begin(path)
+        ticket: Ticket = yield NewTicket(path)
         listing = Children(path, ticket)
         try:
             names = yield from join(ticket, rule, data)
@@ -46,17 +46,15 @@ def acquire(path: str, rule: Rule, data: bytes) -> Recipe[Ticket]:
                     if (yield Grant(ticket)):
                         return ticket
                     yield Prove(ticket)
-                elif (yield WaitGone(ticket, ahead[0], (listing,))) and rule.hands_over and (yield Grant(ticket)):
-                    return ticket  # handed over by a thread of ours that was the first
-                names = yield listing
+                    names = yield listing
+                else:
+                    read = yield WaitGone(ticket, ahead[0], (listing,))
+                    if read is None and rule.hands_over and (yield Grant(ticket)):
+                        return ticket  # handed over by a thread of ours that was the first
+                    (names,) = read or [(yield listing)]
                 check(ticket, names)
-        except StartAgain:
+        except Requeue:
             yield Discard(ticket)
-        except GeneratorExit:
-            raise  # dropped by its driver, which discards the ticket itself
-        except BaseException:
-            yield Discard(ticket)
-            raise
 
 
 def try_acquire(path: str, rule: Rule, data: bytes) -> Recipe[Ticket | None]:
@@ -65,7 +63,7 @@ def try_acquire(path: str, rule: Rule, data: bytes) -> Recipe[Ticket | None]:
     check_queue(path, names)
     if blockers(None, names, rule):
         return None
-    ticket: Ticket = yield Begin(path)
+    ticket: Ticket = yield NewTicket(path)
     try:
         names = yield from join(ticket, rule, data)
         while not blockers(ticket.name, names, rule):
@@ -76,14 +74,9 @@ def try_acquire(path: str, rule: Rule, data: bytes) -> Recipe[Ticket | None]:
             check(ticket, names)
         yield Discard(ticket)
         return None
-    except StartAgain:
+    except Requeue:
         yield Discard(ticket)
         return None
-    except GeneratorExit:
-        raise
-    except BaseException:
-        yield Discard(ticket)
-        raise
 
 
 def join(ticket: Ticket, rule: Rule, data: bytes) -> Recipe[Sequence[str]]:
@@ -95,10 +88,10 @@ def join(ticket: Ticket, rule: Rule, data: bytes) -> Recipe[Sequence[str]]:
     path = ticket.path
     while True:
         try:
-            _, names = yield Create(ticket, rule.role, data), Children(path, ticket)
+            _, names = yield CreateEphemeral(ticket, rule.role, data), Children(path, ticket)
             break
         except NoNode:  # never used, or reaped while idle
-            yield tuple(MakeContainer(above) for above in [*ancestors(path), path])
+            yield tuple(EnsureContainer(above) for above in [*ancestors(path), path])
         except ConnectionLost:
             names = yield from find(ticket)
             break
@@ -132,10 +125,12 @@ def downgrade(writer: Ticket, rule: Rule, data: bytes) -> Recipe[Ticket | None]:
     """
     assert writer.name is not None
     while True:
-        ticket: Ticket = yield Begin(writer.path)
+        ticket: Ticket = yield NewTicket(writer.path)
         try:
             try:
-                yield Multi(ticket, (Check(writer.node), Create(ticket, rule.role, data, rule.key(writer.name))))
+                yield Multi(
+                    ticket, (Check(writer.node), CreateEphemeral(ticket, rule.role, data, rule.key(writer.name)))
+                )
             except ConnectionLost:
                 yield from find(ticket)
             ticket.token = writer.token  # what it fences is one hold, of two names
@@ -144,15 +139,10 @@ def downgrade(writer: Ticket, rule: Rule, data: bytes) -> Recipe[Ticket | None]:
             return ticket
         except NoNode:
             yield Discard(ticket)
-            yield Missing(writer)
+            yield MarkMissing(writer)
             return None
-        except StartAgain:
+        except Requeue:
             yield Discard(ticket)
-        except GeneratorExit:
-            raise
-        except BaseException:
-            yield Discard(ticket)
-            raise
 
 
 def check(ticket: Ticket, names: Sequence[str]) -> None:

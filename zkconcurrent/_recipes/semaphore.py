@@ -5,39 +5,39 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from .._ops import (
-    Begin,
+from .._paths import ancestors
+from .nodes import agreed
+from .operations import (
     Children,
     ConnectionLost,
-    Create,
+    CreateEphemeral,
+    CreatePersistent,
     Delete,
     Discard,
+    EnsureContainer,
     Get,
-    Gone,
     Grant,
-    Make,
-    MakeContainer,
+    MarkDeleted,
     Multi,
+    NewTicket,
     Node,
     NodeGone,
     NoNode,
     Operation,
     Prove,
     Recipe,
+    Requeue,
     SessionExpired,
-    StartAgain,
     Sync,
     Wait,
     WaitGone,
     Watch,
 )
-from .._paths import ancestors
-from .._registry import State, Ticket
-from .._rules import LEASE, MUTEX, blockers, check_queue, line_up
-from .persistent import agreed
 from .queue import find
+from .rules import LEASE, MUTEX, blockers, check_queue, line_up
+from .ticket import State, Ticket
 
 # What `add` calls its nodes: a UUID, and how many permits it adds.
 ADDED = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-([0-9]{1,19})")
@@ -105,7 +105,7 @@ def acquire(
     said = json.dumps({**json.loads(data), "permits": permits, "try": not wait}).encode()
     asks = hurried or not wait
     while True:
-        ticket: Ticket = yield Begin(at.locks)
+        ticket: Ticket = yield NewTicket(at.locks)
         leases: list[Ticket] = []
         try:
             sight = yield from join(ticket, at, said)
@@ -119,8 +119,9 @@ def acquire(
                     if not (asks or wait):
                         yield Discard(ticket)
                         return None
+                seen = None
                 if ahead:
-                    yield WaitGone(ticket, ahead[0], reads(at, ticket), asks)
+                    seen = yield WaitGone(ticket, ahead[0], reads(at, ticket), asks)
                 elif sight.free >= permits:
                     yield from take(ticket, leases, at, permits, data)
                     leases[0].late = ticket.late
@@ -129,16 +130,10 @@ def acquire(
                     out, added = yield Watch(ticket, (Children(at.leases, ticket), Children(at.permits, ticket)))
                     if at.value + count(added) - len(out) < permits:
                         yield Wait(ticket)
-                sight = yield from look(at, ticket)
-        except StartAgain:
+                sight = yield from look(at, ticket, seen=seen)
+        except Requeue:
             for each in (ticket, *leases):
                 yield Discard(each)
-        except GeneratorExit:
-            raise  # dropped by its driver, which discards the tickets itself
-        except BaseException:
-            for each in (ticket, *leases):
-                yield Discard(each)
-            raise
 
 
 def join(ticket: Ticket, at: Layout, data: bytes) -> Recipe[Sight]:
@@ -149,7 +144,7 @@ def join(ticket: Ticket, at: Layout, data: bytes) -> Recipe[Sight]:
     """
     while True:
         try:
-            sight = yield from look(at, ticket, Create(ticket, MUTEX.role, data))
+            sight = yield from look(at, ticket, CreateEphemeral(ticket, MUTEX.role, data))
             break
         except NoNode:  # never used, or reaped while idle
             yield from lay_out(at)
@@ -167,21 +162,27 @@ def reads(at: Layout, ticket: Ticket | None) -> tuple[Children | Get, ...]:
     return (Children(at.locks, ticket), Children(at.leases, ticket), *permits)
 
 
-def look(at: Layout, ticket: Ticket | None, *before: Operation) -> Recipe[Sight]:
+def look(at: Layout, ticket: Ticket | None, *before: Operation, seen: Sequence[Any] | None = None) -> Recipe[Sight]:
     """Read all there is of a semaphore, behind other operations, if any.
+
+    Args:
+        at: the semaphore.
+        ticket: ours, if there is one.
+        before: what is done before.
+        seen: what was read already.
 
     Raises:
         ForeignNodeError: something else is there.
         ValueError: it has another value.
     """
     while True:
-        *_, queue, leases, node, added = yield (*before, *reads(at, ticket))
+        *_, queue, leases, node, added = seen or (yield (*before, *reads(at, ticket)))
         check_value(at, node)
         check_queue(at.locks, queue)
         check_queue(at.leases, leases)
         if node is not None or ticket is None:
             return Sight(queue, leases, at.value, count(added))
-        before = ()
+        before, seen = (), None
         yield from lay_out(at)  # who comes first says what the value is
 
 
@@ -190,7 +191,7 @@ def lay_out(at: Layout) -> Recipe[None]:
     above = [*ancestors(at.path), at.path, at.locks, at.leases]
     while True:
         try:
-            yield (*map(MakeContainer, above), Make(at.permits, str(at.value).encode()))
+            yield (*map(EnsureContainer, above), CreatePersistent(at.permits, str(at.value).encode()))
             return
         except NoNode:
             continue  # reaped just now
@@ -265,10 +266,12 @@ def take(ticket: Ticket, leases: list[Ticket], at: Layout, permits: int, data: b
         StartAgain: the ticket's node is gone, or the session is over.
     """
     for _ in range(permits):
-        leases.append((yield Begin(at.leases)))
+        leases.append((yield NewTicket(at.leases)))
         if leases[-1].session != ticket.session:
             raise SessionExpired
-    step = Multi(leases[0], (Delete(ticket.node, ticket), *(Create(lease, LEASE.role, data) for lease in leases)))
+    step = Multi(
+        leases[0], (Delete(ticket.node, ticket), *(CreateEphemeral(lease, LEASE.role, data) for lease in leases))
+    )
     while True:
         try:
             yield step
@@ -278,13 +281,13 @@ def take(ticket: Ticket, leases: list[Ticket], at: Layout, permits: int, data: b
         except NoNode:  # the ticket's node, or the leases' parent
             yield from lay_out(at)
         if (yield from find_leases(ticket, leases)):
-            yield Gone(ticket)
+            yield MarkDeleted(ticket)
             break
     for lease in leases:
         while not (yield Grant(lease)):
             yield Prove(lease)
     if any(lease.state is not State.HELD for lease in leases):
-        raise StartAgain  # it ran out in between
+        raise Requeue  # it ran out in between
 
 
 def find_leases(ticket: Ticket, leases: Sequence[Ticket]) -> Recipe[bool]:
@@ -323,7 +326,7 @@ def add(at: Layout, permits: int, unique: str) -> Recipe[int]:
         node, added = yield Get(at.permits), Children(at.permits)
         check_value(at, node)
         try:
-            yield Make(f"{at.permits}/{unique}-{permits}", b"")
+            yield CreatePersistent(f"{at.permits}/{unique}-{permits}", b"")
             return count(added) + permits
         except NoNode:
             yield from lay_out(at)

@@ -14,7 +14,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ._errors import ForeignNodeError, SequenceExhaustedError
+from .._errors import ForeignNodeError, SequenceExhaustedError
 
 LAST_SEQUENCE = 2_147_483_647
 LATE_SEQUENCE = 2_000_000_000

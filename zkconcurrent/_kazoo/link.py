@@ -35,11 +35,22 @@ from kazoo.protocol.serialization import Delete as DeleteRequest
 from kazoo.protocol.states import KazooState, ZnodeStat
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_acl
 
-from ._errors import RefusedError
-from ._identity import ident, identity
-from ._lease import MARGIN, NEVER, Lease
-from ._ops import BadVersion, Check, ConnectionLost, Create, Delete, NoNode, NotEmpty, SessionExpired, Set
-from ._wire import TooLarge, Wire
+from .._engine.identity import ident, identity
+from .._engine.lease import MARGIN, NEVER, Lease
+from .._errors import RefusedError
+from .._recipes.operations import (
+    BadVersion,
+    Check,
+    ConnectionLost,
+    CreateEphemeral,
+    Delete,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    SessionExpired,
+    Set,
+)
+from .transport import TooLarge, Transport
 
 log = logging.getLogger("zkconcurrent")
 
@@ -59,12 +70,12 @@ CONTAINER = 4
 __all__ = [
     "CREATOR_ALL_ACL",
     "OPEN_ACL_UNSAFE",
-    "Answer",
-    "Callback",
+    "HandledReply",
     "KazooClient",
     "KazooState",
     "Link",
     "Made",
+    "Reply",
     "ZnodeStat",
     "boot_clock",
     "failure",
@@ -91,7 +102,7 @@ def nobody() -> None:
     """Wake nobody."""
 
 
-class Answer:
+class Reply:
     """The answer to one request, for a thread that waits; has what kazoo uses of its `AsyncResult`.
 
     Attributes:
@@ -105,7 +116,7 @@ class Answer:
         self.done = False
         self.value: Any = None
         self.error: Exception | None = None
-        self.heard: Callable[[Answer], None] | None = None
+        self.heard: Callable[[Reply], None] | None = None
         self.sent = 0.0
         self.wake = wake
 
@@ -126,7 +137,7 @@ class Answer:
         self.wake()
 
 
-class Callback(Answer):
+class HandledReply(Reply):
     """The answer to one request with which a function is called; done when that is over.
 
     Not before: a thread that waits for it may look at any time, woken by something else.
@@ -141,7 +152,7 @@ class Callback(Answer):
 
     def __init__(
         self,
-        then: Callable[[Callback], object],
+        then: Callable[[HandledReply], object],
         wake: Callable[[], None] = nobody,
         post: Callable[[Callable[[], None]], None] | None = None,
     ) -> None:
@@ -165,7 +176,7 @@ class Callback(Answer):
             self.wake()
 
 
-class Signal:
+class AutoResetEvent:
     """A `threading.Event` for one thread that waits, and looks again whenever it is woken; made of a single lock."""
 
     __slots__ = ("_lock",)
@@ -199,12 +210,14 @@ class Link:
     def __init__(self, client: KazooClient) -> None:
         self.client = client
         self.handler = client.handler
-        self.wire = Wire.of(client)
+        self.wire = Transport.of(client)
         self.clock = boot_clock
         self._leases: dict[int, Lease] = {}  # by session; written to on kazoo's connection thread
         self.identity = identity(client.handler.name)
         # What one thread waits with, often: half the work of kazoo's.
-        self.signal = Signal if type(client.handler) is SequentialThreadingHandler else client.handler.event_object
+        self.signal = (
+            AutoResetEvent if type(client.handler) is SequentialThreadingHandler else client.handler.event_object
+        )
         self.containers: bool | None = None  # whether the servers know them, once that was asked
         self._probes = 0
 
@@ -308,28 +321,28 @@ class Link:
     def _acl(self) -> Sequence[Any]:
         return self.client.default_acl or OPEN_ACL_UNSAFE  # type: ignore[no-any-return]
 
-    def _write(self, request: Any, answer: Answer) -> None:
+    def _write(self, request: Any, answer: Reply) -> None:
         """Send what a majority must agree to."""
         answer.heard = self._heard_write
         answer.sent = self._clock()
         self.wire.send(request, answer)
 
-    def _heard_write(self, answer: Answer) -> None:
+    def _heard_write(self, answer: Reply) -> None:
         if (lease := self._leases.get(self.client._session_id)) is not None:
             lease.answered(answer.sent, self._clock(), write=True)
 
-    def _heard_sync(self, answer: Answer) -> None:
+    def _heard_sync(self, answer: Reply) -> None:
         if (lease := self._leases.get(self.client._session_id)) is not None:
             lease.answered(answer.sent, self._clock(), write=False)
 
-    def create(self, prefix: str, data: bytes, answer: Answer) -> None:
+    def create(self, prefix: str, data: bytes, answer: Reply) -> None:
         """Make an EPHEMERAL_SEQUENTIAL node; the answer is its full path and its stat."""
         self._write(Create2(self.full(prefix), data, self._acl(), EPHEMERAL_SEQUENTIAL), answer)
 
-    def multi(self, operations: Sequence[Create | Delete | Set | Check], answer: Answer) -> None:
+    def multi(self, operations: Sequence[CreateEphemeral | Delete | Set | Check], answer: Reply) -> None:
         """Do all or nothing; the answer is each operation's, as if it came alone, or why nothing was done."""
 
-        def answered(whole: Callback) -> None:
+        def answered(whole: HandledReply) -> None:
             why = (each for each in whole.value or () if isinstance(each, Exception))
             error = whole.error or next((each for each in why if not isinstance(each, _NOT_THE_CAUSE)), None)
             if error is not None:
@@ -340,22 +353,22 @@ class Link:
             made = Made(self.client.last_zxid, self.session() or 0)
             answer.set([(each, made) if isinstance(each, str) else each for each in whole.value])
 
-        self._transact([self._part(each) for each in operations], Callback(answered))
+        self._transact([self._part(each) for each in operations], HandledReply(answered))
 
-    def check(self, paths: Sequence[str], answer: Answer) -> None:
+    def check(self, paths: Sequence[str], answer: Reply) -> None:
         """Ask a majority whether the nodes are there; the answer is, for each, True or why that is not known.
 
         Up to the first that fails all are there; of those behind it nothing is said.
         """
         self._check([self.full(path) for path in paths], answer)
 
-    def check_root(self, answer: Answer) -> None:
+    def check_root(self, answer: Reply) -> None:
         """Ask a majority, of what is always there."""
         self._check(["/"], answer)
 
-    def _check(self, paths: Sequence[str], answer: Answer) -> None:
+    def _check(self, paths: Sequence[str], answer: Reply) -> None:
 
-        def answered(whole: Callback) -> None:
+        def answered(whole: HandledReply) -> None:
             if whole.error is not None:
                 answer.set_exception(whole.error)
                 return
@@ -363,14 +376,14 @@ class Link:
                 self._heard_write(whole)
             answer.set(whole.value)
 
-        self._transact([CheckVersion(path, -1) for path in paths], Callback(answered))
+        self._transact([CheckVersion(path, -1) for path in paths], HandledReply(answered))
 
-    def _transact(self, parts: list[Any], answer: Callback) -> None:
+    def _transact(self, parts: list[Any], answer: HandledReply) -> None:
         """Send a multi, which is answered as a success also where its parts failed."""
         answer.sent = self._clock()
         self.wire.send(Transaction(parts), answer)
 
-    def _part(self, step: Create | Delete | Set | Check) -> Any:
+    def _part(self, step: CreateEphemeral | Delete | Set | Check) -> Any:
         if isinstance(step, Check):
             return CheckVersion(self.full(step.path), step.version)
         if isinstance(step, Delete):
@@ -380,7 +393,7 @@ class Link:
         flags = EPHEMERAL if step.number else EPHEMERAL_SEQUENTIAL
         return CreateRequest(self.full(step.path), step.data, self._acl(), flags)
 
-    def make_container(self, path: str, answer: Answer, *, directory: bool = False) -> None:
+    def make_container(self, path: str, answer: Reply, *, directory: bool = False) -> None:
         """Make a container, or a persistent node where the server has no containers.
 
         Args:
@@ -389,10 +402,20 @@ class Link:
             directory: others may have primitives of their own below it.
         """
         acl = (getattr(self.client, "directory_acl", None) if directory else None) or self._acl()
-        if self.containers is not False:
-            self._write(CreateContainer(self.full(path), b"", acl, CONTAINER), answer)
-        else:
+        if self.containers is False:
             self._write(Create2(self.full(path), b"", acl, 0), answer)
+            return
+
+        def answered(first: HandledReply) -> None:
+            if isinstance(first.error, kazoo_errors.UnimplementedError):
+                self.containers = False
+                answer.set_exception(kazoo_errors.ConnectionLoss())  # again, the old way
+            elif first.error is not None:
+                answer.set_exception(first.error)
+            else:
+                answer.set(first.value)
+
+        self._write(CreateContainer(self.full(path), b"", acl, CONTAINER), HandledReply(answered))
 
     def probe(self) -> None:
         """Ask whether the servers know containers, ahead of everything else: one that does not may hang up.
@@ -400,7 +423,7 @@ class Link:
         So nothing is held when that happens. The node that is to be made is ZooKeeper's own, and is there.
         """
 
-        def answered(answer: Callback) -> None:
+        def answered(answer: HandledReply) -> None:
             if isinstance(answer.error, kazoo_errors.UnimplementedError):
                 self.containers = False
             elif answer.error is None or type(answer.error) not in _NOT_ANSWERED:
@@ -409,31 +432,31 @@ class Link:
                 self.containers = False
 
         self._probes += 1
-        self.wire.send(CreateContainer("/zookeeper", b"", OPEN_ACL_UNSAFE, CONTAINER), Callback(answered))
+        self.wire.send(CreateContainer("/zookeeper", b"", OPEN_ACL_UNSAFE, CONTAINER), HandledReply(answered))
 
-    def make(self, path: str, data: bytes, answer: Answer) -> None:
+    def make(self, path: str, data: bytes, answer: Reply) -> None:
         """Make a PERSISTENT node."""
         self._write(CreateRequest(self.full(path), data, self._acl(), 0), answer)
 
-    def set(self, path: str, data: bytes, version: int, answer: Answer) -> None:
+    def set(self, path: str, data: bytes, version: int, answer: Reply) -> None:
         """Write a node's data, if it has that version."""
         self._write(SetData(self.full(path), data, version), answer)
 
-    def children(self, path: str, answer: Answer, watcher: Callable[[Any], None] | None = None) -> None:
+    def children(self, path: str, answer: Reply, watcher: Callable[[Any], None] | None = None) -> None:
         """List the children's names, and leave a watch there if the node exists."""
         self.wire.send(GetChildren(self.full(path), watcher), answer)
 
-    def sync(self, path: str, answer: Answer) -> None:
+    def sync(self, path: str, answer: Reply) -> None:
         """Have the server catch up with its leader."""
         answer.heard = self._heard_sync
         answer.sent = self._clock()
         self.wire.send(Sync(self.full(path)), answer)
 
-    def get(self, path: str, answer: Answer, watcher: Callable[[Any], None] | None = None) -> None:
+    def get(self, path: str, answer: Reply, watcher: Callable[[Any], None] | None = None) -> None:
         """Read a node's data and stat, and leave a watch there if it exists."""
         self.wire.send(GetData(self.full(path), watcher), answer)
 
-    def delete(self, path: str, answer: Answer, version: int = -1) -> None:
+    def delete(self, path: str, answer: Reply, version: int = -1) -> None:
         """Delete a node, if it has that version; -1 is any."""
         self._write(DeleteRequest(self.full(path), version), answer)
 
@@ -477,6 +500,8 @@ def failure(error: Exception, path: str) -> Exception:
     """Translate kazoo's error into an operation's failure, or into the library's error where nothing can be done."""
     if isinstance(error, kazoo_errors.NoNodeError):
         return NoNode()
+    if isinstance(error, kazoo_errors.NodeExistsError):
+        return NodeExists()
     if isinstance(error, kazoo_errors.BadVersionError):
         return BadVersion()
     if isinstance(error, kazoo_errors.NotEmptyError):

@@ -14,42 +14,35 @@ lock; nothing is logged with the lock held; and no step here is undone by anothe
 
 from __future__ import annotations
 
-import atexit
 import logging
 import math
-import os
-import sys
 import time
-import uuid
 import weakref
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from ._deletes import Deletes
-from ._errors import ClientError, RefusedError
-from ._heartbeat import Heartbeat
-from ._interpreter import check_interpreter
-from ._kazoo import KazooClient, KazooState, Link, Made, ZnodeStat, boot_clock, failure
-from ._lease import Lease
-from ._ops import BadVersion, ConnectionLost, NoNode
-from ._paths import ancestors
-from ._registry import Registry, State, Ticket
-from ._wire import at_once
-
-if TYPE_CHECKING:
-    from ._gate import Gate
-    from ._place import Place
+from .._errors import ClientError, RefusedError
+from .._kazoo.link import KazooClient, KazooState, Link, Made, ZnodeStat, boot_clock, failure
+from .._kazoo.transport import at_once
+from .._recipes.operations import BadVersion, ConnectionLost, NoNode
+from .._recipes.ticket import State, Ticket
+from .client_state import ClientState
+from .deletes import Deletes
+from .heartbeat import Heartbeat
+from .interpreter import check_interpreter
+from .lease import Lease
+from .path_directory import Directory, PlaceT
+from .process_exit import watch
+from .registry import Registry
 
 log = logging.getLogger("zkconcurrent")
 
 IDLE_BEAT = 1.0
 ADOPTING = 0.01
-POSTS_PATIENCE = 0.002
 STUCK = 0.1
-EXIT_PATIENCE = 1.0
 EXIT_LOOKS = 0.005
 
 
@@ -65,18 +58,22 @@ class Dropped(NamedTuple):
     tickets: list[Ticket]
 
 
-class Session:
+class Turns(Protocol):
+    """Threads of this process that want one unfair lock."""
+
+    def end_turn(self) -> float:
+        """Give up what is kept for a thread that does not come for it in time; return in how many seconds to look."""
+        ...
+
+    def look(self) -> None:
+        """Let the next in, if that may be."""
+
+
+class Session(ClientState):
     """Everything that the library does with one client.
 
     Attributes:
-        link: the way to ZooKeeper.
-        registry: what we have there. Invariant: touched only with `lock` held.
-        now: what deadlines are measured by, as leases are by `clock`. A test, or the simulation, injects its own.
-        lock: re-entrant, as kazoo may answer a request in the thread that makes it; never held while waiting, and
-            kazoo's threads do not wait for it.
-        posted: what kazoo's threads have to say, in order; done by whoever has the lock.
         places: the live primitives, by path.
-        timeout: the shortest session timeout negotiated in the session, in seconds; 0 before the first connection.
         deletes: what is being deleted in the background.
         gates: of the unfair locks.
         looks_at_gates: the keeper wakes soon, to end the turn of a thread that does not take what is kept for it.
@@ -92,30 +89,18 @@ class Session:
         clock: Callable[[], float] = boot_clock,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.link = link or Link(client)
-        self.clock = clock
-        self.now = now
-        self.identity = self.link.identity
-        self.lock = self.link.handler.rlock_object()
-        self.registry = Registry(str(uuid.uuid4())[:-13])
-        self.places: weakref.WeakValueDictionary[str, Place] = weakref.WeakValueDictionary()
-        self.interior: dict[str, int] = {}
-        self.posted: deque[Callable[[], None]] = deque()
-        self._doing: list[Callable[[], None]] = []
+        super().__init__(link or Link(client), clock, now)
+        self.places = Directory()
         # A finalizer may run anywhere, also where the lock is held: it only appends here.
         self.dropped: deque[Dropped] = deque()
-        self.parked: set[Callable[[], None]] = set()
-        self.timeout = 0.0
         self.stuck = False
         self.forked = False
         self.exiting = False
-        self._said: deque[tuple[Any, ...]] = deque()
-        self._wake = self.link.handler.event_object()
-        self.deletes = Deletes(self, self._wake.set)
-        self.heartbeat = Heartbeat(self, self._wake.set)
+        self.deletes = Deletes(self)
+        self.heartbeat = Heartbeat(self)
         self._suspect = False
         self._suspect_said = -math.inf
-        self.gates: weakref.WeakSet[Gate] = weakref.WeakSet()
+        self.gates: weakref.WeakSet[Turns] = weakref.WeakSet()
         self.looks_at_gates = False
         self._keepers = [_keep]  # taken by who starts it
 
@@ -126,8 +111,7 @@ class Session:
         self.link.wire.on_close = self._over
         if self.registry.session is None:
             self._adopt()
-        _exit_with_multiprocessing()
-        _sessions[id(client)] = self
+        watch(id(client), self)
         with suppress(IndexError):
             keep = self._keepers.pop()
             try:
@@ -155,15 +139,6 @@ class Session:
         # In one step: of two threads, or of a thread and its signal handler, one makes it, and either starts it.
         found: Session = session or vars(client).setdefault("_zkconcurrent_session", Session(client))
         return found.start()
-
-    @property
-    def clock(self) -> Callable[[], float]:
-        """What leases are measured by."""
-        return self.time
-
-    @clock.setter
-    def clock(self, clock: Callable[[], float]) -> None:
-        self.time = self.link.clock = clock
 
     def check_usable(self, path: str) -> None:
         """Refuse a call that could only hang.
@@ -213,61 +188,6 @@ class Session:
 
     # -- kazoo's word, on kazoo's threads: never block ----------------------------------------------------------------
 
-    def post(self, act: Callable[[], None]) -> None:
-        """Have something done with the lock held, in the order of posts, at once if that can be.
-
-        A thread that keeps the lock may be suspended, with a signal handler on top of it that waits for us: then all
-        that wait are woken, and do what was posted themselves, of which one is that very thread.
-        """
-        lock = self.lock
-        if not self.posted and lock.acquire(False):  # most of the time
-            try:
-                if not self.posted:
-                    self._do(act)
-                    return
-            finally:
-                lock.release()
-        self.posted.append(act)
-        while self.posted:
-            if not lock.acquire(True, POSTS_PATIENCE):
-                self._wake.set()
-                self.unpark()
-                return
-            try:
-                self._do_posted()
-            finally:
-                lock.release()
-
-    def serve(self) -> None:
-        """Do what was posted and not done."""
-        if self.posted:
-            with self.lock:
-                self._do_posted()
-
-    def _do(self, act: Callable[[], None]) -> None:
-        try:
-            act()
-        except Exception as error:
-            self.say("what kazoo's thread had to say was not done: %r", error)
-
-    def _do_posted(self) -> None:
-        posted, doing = self.posted, self._doing
-        while posted:
-            # In the middle of one, more may be posted, or an interrupt may bring us here again.
-            try:
-                act = posted[0] if not doing else next(each for each in list(posted) if each not in doing)
-            except (IndexError, StopIteration):
-                return
-            doing.append(act)
-            try:
-                self._do(act)
-            finally:
-                doing.remove(act)
-            try:  # noqa: SIM105 - on every answer
-                posted.remove(act)  # only now: what is interrupted before is done again
-            except ValueError:
-                pass
-
     def _on_state(self, state: str) -> bool | None:
         if self.forked:
             return True  # takes the listener off
@@ -313,23 +233,9 @@ class Session:
     @at_once
     def on_event(self, event: Any) -> None:
         """Take a watch event; this one watcher, left on any node, is left there once."""
-        self.post(partial(self.registry.stir, event.path))
-
-    def wake_keeper(self) -> None:
-        """Have the keeper look what is due."""
-        self._wake.set()
-
-    def unpark(self) -> None:
-        """Wake every thread that waits for a change of the connection."""
-        for wake in list(self.parked):
-            wake()
+        self.post(partial(self.registry.note_change, event.path))
 
     # -- what the driver calls ----------------------------------------------------------------------------------------
-
-    def say(self, text: str, *args: object) -> None:
-        """Have a warning logged, by the keeper: a log handler may do anything, and here the lock may be held."""
-        self._said.append((text, *args))
-        self._wake.set()
 
     def grant(self, ticket: Ticket) -> bool:
         """Take the ticket for a hold; see `Registry.grant`."""
@@ -356,16 +262,16 @@ class Session:
         if node is not None:
             path, stat = node
             ticket.queued_as(path.rpartition("/")[2], stat.czxid)
-            slipped_into = stat.ephemeralOwner
+            created_in = stat.ephemeralOwner
         elif isinstance(failed, ConnectionLost):
-            slipped_into = self.registry.session  # if at all
+            created_in = self.registry.session  # if at all
             self.heartbeat.doubt(ticket.path)
         else:
             if isinstance(failed, NoNode | BadVersion | RefusedError):
                 ticket.sent = before  # it was answered that there is none
             return
-        if slipped_into != ticket.session:
-            self.registry.slipped(ticket, slipped_into)
+        if created_in != ticket.session:
+            self.registry.created_in_wrong_session(ticket, created_in)
             self._wake.set()
 
     def missing(self, ticket: Ticket) -> None:
@@ -401,16 +307,11 @@ class Session:
                 if not self.registry.lost:
                     return
                 ticket = self.registry.lost[0]
-                place = self._place_of(ticket)
-                if place is not None:
-                    place.tell_lost(ticket)
+                if (observe := ticket.observer()) is not None:
+                    observe(ticket)
                 with suppress(ValueError):  # what interrupted us has told it too
                     self.registry.lost.remove(ticket)  # only now: an interrupt before leaves it to the next
             self.say("lost: %s (fencing token %d)", ticket.node, ticket.token)
-
-    def _place_of(self, ticket: Ticket) -> Place | None:
-        """Return the primitive that a hold belongs to: its queue is the primitive's path, or a part of that."""
-        return self.places.get(ticket.path) or self.places.get(ticket.path.rpartition("/")[0])
 
     def discard(self, ticket: Ticket) -> bool:
         """Give the ticket up and delete its node, for as long as it takes; return whether there is any to wait for.
@@ -484,44 +385,11 @@ class Session:
 
     # -- objects that come and go -------------------------------------------------------------------------------------
 
-    def place(self, path: str, kind: str, make: Callable[[], Place], part: str = "") -> Place:
-        """Return what this process knows of `path`, the same for every object made for it.
-
-        Args:
-            path: the primitive's path.
-            kind: what it is.
-            make: makes what is returned, for the first object.
-            part: what may be a primitive of its own, although it lies below: it is a part of this one.
-
-        Raises:
-            ValueError: another kind of primitive lives there, or above it, or below it.
-        """
+    def place(self, path: str, kind: str, make: Callable[[], PlaceT], part: str = "") -> PlaceT:
+        """Return what this process knows of `path`; see `Directory.open`."""
         self.sweep()
         with self.lock:
-            place = self.places.get(path)
-            if place is not None:
-                if place.kind != kind:
-                    raise ValueError(f"{path!r} is a {place.kind} of this client already; a {kind} needs another path")
-                return place
-            own = f"{path}/{part}"
-            if path in self.interior and any(each.startswith(f"{path}/") and each != own for each in list(self.places)):
-                raise ValueError(f"a primitive of this client lives below {path!r}; paths must not nest")
-            for above in ancestors(path):
-                other = self.places.get(above)
-                if other is not None and path != f"{above}/{other.part}":
-                    raise ValueError(f"{path!r} lies below {above!r}, which is a primitive; paths must not nest")
-            place = make()
-            place.part = part
-            made = self.places.setdefault(path, place)
-            if made is not place:  # a signal handler has made it meanwhile
-                return self.place(path, kind, make, part)
-            for above in ancestors(path):
-                self.interior[above] = self.interior.get(above, 0) + 1
-            return place
-
-    def is_directory(self, path: str) -> bool:
-        """Return whether a path lies above primitives only, so that others may have theirs below it."""
-        return not any(each in self.places for each in (path, *ancestors(path)))
+            return self.places.open(path, kind, make, part)
 
     def drop(self, tickets: list[Ticket]) -> None:
         """Have tickets given up, now or, if that is interrupted, by the keeper."""
@@ -538,14 +406,10 @@ class Session:
                 for ticket in left.tickets:
                     self.discard(ticket)
                 # What an interrupted driver left may be what others of its process wait for.
-                for place in list(self.places.values()) if not left.paths else ():
-                    if place.gate is not None:
-                        place.gate.look()
+                for gate in list(self.gates) if not left.paths else ():
+                    gate.look()
                 with suppress(IndexError):
-                    for above in ancestors(left.paths.pop()):
-                        self.interior[above] = self.interior.get(above, 1) - 1
-                        if self.interior[above] <= 0:
-                            self.interior.pop(above, None)
+                    self.places.closed(left.paths.pop())
                 with suppress(ValueError):  # what interrupted us has done it too
                     self.dropped.remove(left)  # only now: an interrupt before leaves it to the next
 
@@ -592,35 +456,3 @@ def _keep(session_ref: weakref.ref[Session], wake: Any) -> None:
         del session
         wake.wait(pause)
         wake.clear()
-
-
-def _at_exit() -> None:
-    until = time.monotonic() + EXIT_PATIENCE
-    sessions = [session for session in list(_sessions.values()) if not session.forked]
-    for wait in [session.abandon_all() for session in sessions]:
-        wait(until)
-    for close in at_exit:
-        close(until)
-
-
-def _exit_with_multiprocessing() -> None:
-    """Have our nodes deleted also when a child of multiprocessing ends: by os._exit, which atexit never hears of."""
-    global _exits_in
-    if _exits_in != os.getpid() and (util := sys.modules.get("multiprocessing.util")):
-        util.Finalize(None, _at_exit, exitpriority=0)
-        _exits_in = os.getpid()
-
-
-def _after_fork_in_child() -> None:
-    for session in list(_sessions.values()):
-        session.leave_to_parent()
-
-
-# By the client's id: a session lives no longer than its client, so an id is not found again for another one.
-_sessions: weakref.WeakValueDictionary[int, Session] = weakref.WeakValueDictionary()
-_exits_in = 0
-# What is done at the interpreter's exit when our nodes are deleted, each told until when, by the monotonic clock.
-at_exit: list[Callable[[float], None]] = []
-atexit.register(_at_exit)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -6,20 +6,74 @@ and answers together. An operation that failed raises at the yield; of several, 
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from collections.abc import Generator, Mapping
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-if TYPE_CHECKING:
-    from ._registry import Ticket
+from .ticket import Ticket
 
 
-class Begin(NamedTuple):
+class Failure(Exception):
+    """An operation that did not succeed."""
+
+
+class NoNode(Failure):
+    """The node, or the parent of one to be created, does not exist."""
+
+
+class NodeExists(Failure):
+    """The node that was to be made is there."""
+
+
+class BadVersion(Failure):
+    """The node was written since it was read."""
+
+
+class NotEmpty(Failure):
+    """The node has children."""
+
+
+class ConnectionLost(Failure):
+    """The answer to a create, a write or a multi never came: it may or may not have been applied."""
+
+
+class Requeue(Failure):
+    """The ticket is worth nothing any more: queue anew, at the tail."""
+
+
+class SessionExpired(Requeue):
+    """The session that the operation belongs to is over."""
+
+
+class NodeGone(Requeue):
+    """Our own node is not among the children."""
+
+
+class DeadlinePassed(BaseException):
+    """Thrown into a recipe whose time is up; no `Exception`, so that no recipe takes it for a failure."""
+
+
+class OutOfReach(BaseException):
+    """Thrown into a recipe that is to end with the connection; no `Exception`, as `DeadlinePassed`."""
+
+
+class Node(NamedTuple):
+    """A znode as a `Get` sees it; `created` is how many children were ever made in it."""
+
+    data: bytes
+    czxid: int
+    ctime: float
+    session: int
+    version: int = 0
+    created: int = 0
+
+
+class NewTicket(NamedTuple):
     """Wait for the service; answer a new `Ticket` of the present session."""
 
     path: str
 
 
-class Create(NamedTuple):
+class CreateEphemeral(NamedTuple):
     """Make the ticket's node, EPHEMERAL_SEQUENTIAL; its name and token are then known. Never retried.
 
     With a `number` it is EPHEMERAL, and takes that in the place of one of its own.
@@ -36,7 +90,7 @@ class Create(NamedTuple):
         return f"{self.ticket.path}/{self.ticket.prefix}{self.role}{self.number}"
 
 
-class Make(NamedTuple):
+class CreatePersistent(NamedTuple):
     """Make a PERSISTENT node; answer whether it was not there; None: it is there, and whether by us can't be known."""
 
     path: str
@@ -80,10 +134,10 @@ class Multi(NamedTuple):
     """
 
     ticket: Ticket
-    operations: tuple[Create | Delete | Set | Check, ...]
+    operations: tuple[CreateEphemeral | Delete | Set | Check, ...]
 
 
-class MakeContainer(NamedTuple):
+class EnsureContainer(NamedTuple):
     """Make a container node; that it exists already is success."""
 
     path: str
@@ -111,16 +165,17 @@ class Get(NamedTuple):
 
 
 class WaitGone(NamedTuple):
-    """Wait until the node ahead is gone, or may be; answer True if its holder, a thread of ours, handed over.
+    """Wait until the node ahead is gone, or may be, and read; answer what each read answers.
 
-    What the recipe will read `then`, by one yield, is sent as soon as the node goes, by whoever sees that: the thread
-    that waits is woken once, by the answers. It `asks` if the contender ahead only passes through: then the wait is a
-    part of the question whether we get in at once, and no deadline counts yet.
+    The answer is None, and nothing was read, if the node's holder is a thread of ours that handed over. Otherwise the
+    reads are sent as soon as the node goes, by whoever sees that: the thread that waits is woken once, by the answers.
+    It `asks` if the contender ahead only passes through: then the wait is a part of the question whether we get in at
+    once, and no deadline counts yet.
     """
 
     ticket: Ticket
     ahead: str
-    then: tuple[Children | Get, ...] = ()
+    reads: tuple[Children | Get, ...]
     asks: bool = False
 
 
@@ -149,19 +204,19 @@ class Prove(NamedTuple):
     ticket: Ticket
 
 
-class Leave(NamedTuple):
+class SuspendHold(NamedTuple):
     """Count on a hold no more, as it is being given up; answer whether it was one still. `Grant` takes that back."""
 
     ticket: Ticket
 
 
-class Gone(NamedTuple):
+class MarkDeleted(NamedTuple):
     """Take note that nothing of the ticket is on the server, nor will be."""
 
     ticket: Ticket
 
 
-class Missing(NamedTuple):
+class MarkMissing(NamedTuple):
     """Take note that the node of what was a hold is not there: if it is a hold still, that is lost."""
 
     ticket: Ticket
@@ -173,58 +228,34 @@ class Discard(NamedTuple):
     ticket: Ticket
 
 
-Request: TypeAlias = Create | Make | Set | Delete | Multi | MakeContainer | Children | Sync | Get
-Operation: TypeAlias = Request | Begin | WaitGone | Watch | Wait | Grant | Prove | Leave | Gone | Missing | Discard
+class Policy(NamedTuple):
+    """What becomes of a request that fails.
+
+    Attributes:
+        repeats: it is sent again after a lost connection; else the recipe is told `ConnectionLost`.
+        answers: the failures that are an answer, and which; all others are raised.
+    """
+
+    repeats: bool
+    answers: Mapping[type[Exception], Any] = {}
+
+
+POLICIES = {
+    CreateEphemeral: Policy(repeats=False),
+    Multi: Policy(repeats=False),
+    Set: Policy(repeats=False, answers={NoNode: False, BadVersion: False}),
+    # Repeated, a False is no answer: it was there, or gone, by our own doing perhaps. Then it is None.
+    CreatePersistent: Policy(repeats=True, answers={NodeExists: False}),
+    Delete: Policy(repeats=True, answers={NoNode: False}),
+    EnsureContainer: Policy(repeats=True, answers={NodeExists: None}),
+    Children: Policy(repeats=True, answers={NoNode: ()}),
+    Get: Policy(repeats=True, answers={NoNode: None}),
+    Sync: Policy(repeats=True, answers={NoNode: None}),
+}
+
+Request: TypeAlias = CreateEphemeral | CreatePersistent | Set | Delete | Multi | EnsureContainer | Children | Sync | Get
+Operation: TypeAlias = (
+    Request | NewTicket | WaitGone | Watch | Wait | Grant | Prove | SuspendHold | MarkDeleted | MarkMissing | Discard
+)
 T = TypeVar("T")
 Recipe: TypeAlias = Generator[Operation | tuple[Operation, ...], Any, T]
-
-
-class Node(NamedTuple):
-    """A znode as a `Get` sees it; `created` is how many children were ever made in it."""
-
-    data: bytes
-    czxid: int
-    ctime: float
-    session: int
-    version: int = 0
-    created: int = 0
-
-
-class Failure(Exception):
-    """An operation that did not succeed."""
-
-
-class NoNode(Failure):
-    """The node, or the parent of one to be created, does not exist."""
-
-
-class BadVersion(Failure):
-    """The node was written since it was read."""
-
-
-class NotEmpty(Failure):
-    """The node has children."""
-
-
-class ConnectionLost(Failure):
-    """The answer to a create, a write or a multi never came: it may or may not have been applied."""
-
-
-class StartAgain(Failure):
-    """The ticket is worth nothing any more: queue anew, at the tail."""
-
-
-class SessionExpired(StartAgain):
-    """The session that the operation belongs to is over."""
-
-
-class NodeGone(StartAgain):
-    """Our own node is not among the children."""
-
-
-class DeadlinePassed(BaseException):
-    """Thrown into a recipe whose time is up; no `Exception`, so that no recipe takes it for a failure."""
-
-
-class OutOfReach(BaseException):
-    """Thrown into a recipe that is to end with the connection; no `Exception`, as `DeadlinePassed`."""

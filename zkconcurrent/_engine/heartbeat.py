@@ -10,13 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from ._kazoo import Callback, kazoo_errors
-from ._registry import State, Ticket
-
-if TYPE_CHECKING:
-    from ._session import Session
+from .._kazoo.link import HandledReply, kazoo_errors
+from .._recipes.ticket import State, Ticket
+from .client_state import ClientState
 
 LINGER = 10  # session timeouts
 LEAST = 0.01  # seconds between two looks of the keeper
@@ -26,10 +23,9 @@ PIECE = 100  # nodes in one multi: it takes about twice as long as one with a si
 class Heartbeat:
     """The heartbeat of one session. All methods are called with its lock held."""
 
-    def __init__(self, session: Session, wake_keeper: Callable[[], None]) -> None:
-        self._session = session
-        self._wake_keeper = wake_keeper
-        self._unanswered: set[Callback] = set()
+    def __init__(self, client: ClientState) -> None:
+        self._client = client
+        self._unanswered: set[HandledReply] = set()
         self._next: int | None = None  # the number of the request to be answered next, when last looked at
         self._silent_since = 0.0  # nothing was answered, as far as the looks tell
         self._last = -math.inf  # when the last was sent
@@ -43,15 +39,15 @@ class Heartbeat:
     def hurry(self) -> None:
         """Send the next at once."""
         self._last = -math.inf
-        self._wake_keeper()
+        self._client.wake_keeper()
 
     def doubt(self, path: str) -> None:
         """Look after a path for a while: a create may be applied after its recipe has looked for its node there."""
-        self._in_doubt[path] = self._session.clock() + LINGER * self._session.timeout
+        self._in_doubt[path] = self._client.clock() + LINGER * self._client.timeout
 
     def overdue(self, now: float) -> bool:
         """Return whether an answer is late."""
-        return bool(self._unanswered) and now - self._last > self._session.timeout / 6
+        return bool(self._unanswered) and now - self._last > self._client.timeout / 6
 
     def beat(self, now: float) -> float:
         """Send what is due; cut a connection on which an answer is due and none comes. For the keeper, connected.
@@ -61,45 +57,45 @@ class Heartbeat:
         Returns:
             After how many seconds, at most, to call again.
         """
-        session = self._session
+        client = self._client
         if self._unanswered:
             self._look_at_link(now)
         elif self._due(now) <= now:
             self._send(now)
-        most = session.registry.lease.beat
+        most = client.registry.lease.beat
         return most if self._unanswered else max(LEAST, min(most, self._due(now) - now))
 
     def _due(self, now: float) -> float:
         """Return when the next is to be sent."""
-        session, lease = self._session, self._session.registry.lease
-        if any(ticket.state is State.HELD for ticket in session.registry.tickets.values()):
+        client, lease = self._client, self._client.registry.lease
+        if any(ticket.state is State.HELD for ticket in client.registry.tickets.values()):
             return self._last + lease.beat
         if not self._is_wanted():
-            return self._last + session.timeout / 3
+            return self._last + client.timeout / 3
         # Two prove a lease: one that has another before it that is old enough, and one behind that.
         soon = self._last + lease.beat / 10
         return soon if now >= lease.renewable else min(self._last + lease.beat, lease.renewable)
 
     def _is_wanted(self) -> bool:
         """Whether a proof is waited for, to be granted by it."""
-        return any(ticket.proving for ticket in self._session.registry.tickets.values())
+        return any(ticket.proving for ticket in self._client.registry.tickets.values())
 
     def _look_at_link(self, now: float) -> None:
-        session = self._session
-        before, self._next = self._next, session.link.wire.next_answer
+        client = self._client
+        before, self._next = self._next, client.link.wire.next_answer
         if self._next is None or before not in (None, self._next):
             self._silent_since = now
-            if now - self._last > session.timeout:
+            if now - self._last > client.timeout:
                 self._unanswered.clear()  # they were lost inside kazoo
-        elif now - self._silent_since > session.timeout / 3:
-            session.say("nothing was answered for %.1f s; connecting anew", now - self._silent_since)
+        elif now - self._silent_since > client.timeout / 3:
+            client.say("nothing was answered for %.1f s; connecting anew", now - self._silent_since)
             self._unanswered.clear()
-            session.link.wire.drop()
+            client.link.wire.drop()
 
     def _send(self, now: float) -> None:
-        session, link = self._session, self._session.link
+        client, link = self._client, self._client.link
         self._last = self._silent_since = now
-        known = session.registry.known()
+        known = client.registry.known()
         readable = [ticket for ticket in known if not ticket.unreadable]
         for first in range(0, len(readable), PIECE):
             self._check(readable[first : first + PIECE])
@@ -112,45 +108,46 @@ class Heartbeat:
             self._look_after(path)
         self._next = link.wire.next_answer
 
-    def _expected(self, then: Callable[[Callback], None]) -> Callback:
-        def answered(answer: Callback) -> None:
+    def _expected(self, then: Callable[[HandledReply], None]) -> HandledReply:
+        def answered(answer: HandledReply) -> None:
             if answer in self._unanswered:
                 self._unanswered.discard(answer)
                 then(answer)
             if self._is_wanted():
-                self._session.unpark()
-                self._wake_keeper()  # what is sent behind this one may prove the lease
+                self._client.unpark()
+                self._client.wake_keeper()  # what is sent behind this one may prove the lease
 
-        answer = Callback(answered, post=self._session.post)
+        answer = HandledReply(answered, post=self._client.post)
         self._unanswered.add(answer)
         return answer
 
     def _check(self, known: list[Ticket]) -> None:
         """Ask for nodes. Where one fails, nothing is said of those behind it, and nothing is proved."""
-        asked_in = self._session.registry.session
+        asked_in = self._client.registry.session
 
-        def checked(answer: Callback) -> None:
-            if answer.error is not None or self._session.registry.session != asked_in:
+        def checked(answer: HandledReply) -> None:
+            if answer.error is not None or self._client.registry.session != asked_in:
                 return
             failed = [n for n, result in enumerate(answer.value) if self._take(known[n], result)]
             if failed:
-                link = self._session.link
+                link = self._client.link
                 link.check_root(self._expected(lambda _: None))  # proves in the place of it: the others are not to wait
-                link.sync("/", Callback(lambda _: None))
+                link.sync("/", HandledReply(lambda _: None))
                 for ticket in known[failed[0] + 1 :]:  # and which others are missing, all at once
                     self._look_at(ticket)
                 self.hurry()
 
-        self._session.link.check([ticket.node for ticket in known], self._expected(checked))
+        self._client.link.check([ticket.node for ticket in known], self._expected(checked))
 
     def _look_at(self, ticket: Ticket) -> None:
-        session = self._session
-        session.link.get(ticket.node, Callback(lambda answer: self._take(ticket, answer.error), post=session.post))
+        client = self._client
+        client.link.get(ticket.node, HandledReply(lambda answer: self._take(ticket, answer.error), post=client.post))
 
     def _take(self, ticket: Ticket, result: object) -> bool:
         """Take what was answered of a node; return whether it is missing, or may not be asked for."""
         if isinstance(result, kazoo_errors.NoNodeError):
-            self._session.missing(ticket)
+            self._client.registry.missing(ticket)
+            self._client.wake_keeper()
         elif not isinstance(result, kazoo_errors.NoAuthError):
             return False
         ticket.unreadable = True  # asked for again, it would let that proof fail too
@@ -158,12 +155,12 @@ class Heartbeat:
 
     def _look_after(self, path: str) -> None:
         """Delete nodes of ours that no recipe knows."""
-        session, link = self._session, self._session.link
+        client, link = self._client, self._client.link
 
-        def listed(answer: Callback) -> None:
-            for node in session.registry.strays(path, answer.value or ()):
-                session.say("deleting a node of ours that nobody waits or holds with: %s", node)
-                link.delete(node, Callback(lambda _: None))
+        def listed(answer: HandledReply) -> None:
+            for node in client.registry.strays(path, answer.value or ()):
+                client.say("deleting a node of ours that nobody waits or holds with: %s", node)
+                link.delete(node, HandledReply(lambda _: None))
 
-        link.sync(path, Callback(lambda _: None))
-        link.children(path, Callback(listed, post=session.post))
+        link.sync(path, HandledReply(lambda _: None))
+        link.children(path, HandledReply(listed, post=client.post))

@@ -7,27 +7,26 @@ thread that is given its number later neither owns it nor has its loss to settle
 
 from __future__ import annotations
 
-import sys
 import threading
 import warnings
 import weakref
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from types import FrameType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
-from ._errors import ClientError, LockLostError
-from ._event_loop import running_task, warn
-from ._identity import ended
-from ._ops import NoNode
-from ._registry import State, Ticket
-from ._session import Dropped, Session, log
+from .._errors import LockLostError
+from .._recipes.operations import NoNode
+from .._recipes.ticket import State, Ticket
+from .event_loop import running_task, warn
+from .identity import ended
+from .session import Dropped, Session
 
-if TYPE_CHECKING:
-    from ._base import LockFace
-    from ._driver import Driver
-    from ._gate import Gate
-    from ._multilock import MultiLock
+
+class LossObserver(Protocol):
+    """A primitive whose user may want to be told of a loss."""
+
+    def _start_on_lost(self) -> None:
+        """Call `on_lost` on a thread of its own."""
 
 
 class Loss:
@@ -76,7 +75,7 @@ class Whole:
         tickets: of the holds, once all are held.
     """
 
-    def __init__(self, of: MultiLock, parts: Sequence[Loss], event: threading.Event) -> None:
+    def __init__(self, of: LossObserver, parts: Sequence[Loss], event: threading.Event) -> None:
         self.event = event
         self.parts = tuple(map(weakref.ref, parts))
         self.of = weakref.ref(of)
@@ -101,8 +100,8 @@ class Whole:
             return
         held = self.tickets and all(ticket.state is not State.DISCARDED for ticket in self.tickets)
         of = self.of()
-        if held and of is not None and of._on_lost is not None:
-            of.locks[0]._session.link.handler.spawn(_call_on_lost, of)
+        if held and of is not None:
+            of._start_on_lost()
 
 
 class Hold:
@@ -170,7 +169,7 @@ class TaskHold(Hold):
 Holds: TypeAlias = "defaultdict[str, dict[int | str, Hold]]"
 
 
-class Place:
+class PathState:
     """What this process holds at one path of one client: the state behind every object made for the two.
 
     Attributes:
@@ -180,7 +179,7 @@ class Place:
         gate: what threads of this process pass one after the other, if the lock is not fair.
         part: what of it, below its path, is a primitive of its own.
         lock: of a condition, its lock's path.
-        faces: the objects that want to be told of losses.
+        faces: the objects that want to be told of losses, by role.
         known: what was last seen of it that others change too, for the repr.
     """
 
@@ -188,54 +187,15 @@ class Place:
         self.session = session
         self.path = path
         self.kind = kind
-        self.gate: Gate | None = None
+        self.gate: Any = None  # a `LocalHandoff`, which is made by those above
         self.part = ""
         self.lock = ""
         self.known: Any = None
         self.holds: Holds = defaultdict(dict)
-        self.faces: weakref.WeakSet[LockFace] = weakref.WeakSet()
+        self.observers: defaultdict[str, weakref.WeakSet[LossObserver]] = defaultdict(weakref.WeakSet)
         make_event = session.link.handler.event_object
         self.idle: defaultdict[str, Loss] = defaultdict(lambda: Loss(make_event))
         weakref.finalize(self, _drop, session.dropped, path, self.holds).atexit = False
-
-    def check_not_interrupted(self, driver: Driver) -> None:
-        """Refuse to wait, in a signal handler or a finalizer, for the very call that it has interrupted.
-
-        That call is on the stack of the calling thread, and ends only when we return. One that gives up a hold, and has
-        sent all that there is to be sent, is in nobody's way.
-
-        Args:
-            driver: of the call that is about to wait, which has it in a local variable of that name.
-
-        Raises:
-            ClientError: it is a call to acquire or to release at this place.
-        """
-        frame: FrameType | None = sys._getframe(1)
-        while frame is not None and not (_is_ours(frame) and frame.f_locals.get("driver") is driver):
-            frame = frame.f_back
-        while frame is not None and _is_ours(frame):
-            frame = frame.f_back  # this is where our own call began
-        calls_out, sent = True, False
-        while frame is not None:
-            known = frame.f_locals if _is_ours(frame) else {}
-            if not known:
-                calls_out, sent = True, False
-            elif calls_out and frame.f_code.co_name in _CALL_OUT and "driver" not in known:
-                pass  # not interrupted: it has called a subclass's method, from which we are called
-            else:
-                calls_out = False
-                one = known.get("self")
-                if frame.f_code.co_name == "_outwait" and "ticket" not in known:  # a condition that gives up its lock
-                    one = getattr(one, "_lock", None)
-                sent = sent or "deleting" in known
-                if getattr(one, "_place", None) is self and not sent:
-                    raise ClientError(
-                        self.path,
-                        "this thread was interrupted as it acquired or released here, and goes on only when the signal "
-                        "handler or finalizer that calls returns: acquire with blocking=False there, or leave it to "
-                        "another thread",
-                    )
-            frame = frame.f_back
 
     def own(self, role: str, owner: int) -> Hold | None:
         """Return the hold of `owner`, alive or lost."""
@@ -265,6 +225,7 @@ class Place:
                 hold = Hold(self.path, ticket, role, owner, self.idle[role], depth)
             else:
                 hold = TaskHold(task, self.path, ticket, role, owner, self.idle[role], depth)
+            ticket.observer = weakref.WeakMethod(self.tell_lost)
             self.holds[role][owner] = hold
             self.idle.pop(role, None)
         if ticket.state is State.LOST:
@@ -279,19 +240,19 @@ class Place:
                     raise lost_error(before)
             for ticket in tickets:
                 hold = Hold(self.path, ticket, role, owner, self.idle[role])
+                ticket.observer = weakref.WeakMethod(self.tell_lost)
                 self.holds[role][ticket.prefix] = hold
             self.idle.pop(role, None)
         for ticket in tickets:
             if ticket.state is State.LOST:
                 self.tell_lost(ticket)
 
-    def claim(self, hold: Hold) -> bool:
-        """Let the calling thread be the one that gives the hold up; return whether it is."""
-        me = self.session.identity()
+    def claim(self, hold: Hold, claimant: int) -> bool:
+        """Let a thread be the one that gives the hold up; return whether it is."""
         with self.session.lock:
             if hold.claimant is None:
-                hold.claimant = me
-            return hold.claimant == me
+                hold.claimant = claimant
+            return hold.claimant == claimant
 
     def put_back(self, hold: Hold) -> None:
         """Have a hold again that was claimed and, it turned out, was not given up."""
@@ -326,11 +287,11 @@ class Place:
             if self.gate is not None:
                 self.gate.look()
 
-    def drop_discarded(self) -> None:
-        """Forget the holds whose tickets were given up by somebody who was interrupted."""
+    def drop_of(self, tickets: Sequence[Ticket]) -> None:
+        """Forget the holds of a call that was abandoned, lost or not, and those of which only the release remained."""
         with self.session.lock:
             for hold in every(self.holds):
-                if hold.ticket.state is State.DISCARDED:
+                if hold.ticket in tickets or hold.ticket.state is State.DISCARDED:
                     self.drop(hold)
 
     def tell_lost(self, ticket: Ticket) -> None:
@@ -360,10 +321,10 @@ class Place:
             hold.loss.tell()
             if self.gate is not None:
                 self.gate.look()
-            faces = [face for face in self.faces if face._rule.role == hold.role]
+            observers = list(self.observers[hold.role])
             wholes = hold.loss.wholes
-        for face in faces:
-            self.session.link.handler.spawn(_call_on_lost, face)
+        for face in observers:
+            face._start_on_lost()
         for whole in wholes:
             whole.tell()
 
@@ -371,14 +332,6 @@ class Place:
         """Forget all holds, in a forked child: they are the parent's."""
         for holds in self.holds.values():
             holds.clear()
-
-
-# Methods that call others which a subclass may have overridden.
-_CALL_OUT = ("__enter__", "__exit__", "acquire")
-
-
-def _is_ours(frame: FrameType) -> bool:
-    return str(frame.f_globals.get("__name__")).startswith("zkconcurrent._")
 
 
 def every(holds: Holds) -> list[Hold]:
@@ -392,14 +345,6 @@ def _drop(dropped: Any, path: str, holds: Holds) -> None:
     dropped.append(Dropped([path], held))
     if held:
         warnings.warn(f"the last object of {path!r} was garbage collected while held", ResourceWarning, stacklevel=2)
-
-
-def _call_on_lost(face: LockFace | MultiLock) -> None:
-    try:
-        assert face._on_lost is not None
-        face._on_lost(face)
-    except Exception:
-        log.exception("on_lost of %r failed", face)
 
 
 def lost_error(hold: Hold) -> LockLostError:

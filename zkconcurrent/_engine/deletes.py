@@ -6,16 +6,11 @@ a lost connection. Where the answer to a create was lost, the node's name is not
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
-from ._errors import RefusedError
-from ._kazoo import Callback, failure, kazoo_errors
-from ._ops import ConnectionLost, NoNode
-from ._registry import Ticket
-
-if TYPE_CHECKING:
-    from ._session import Session
+from .._errors import RefusedError
+from .._kazoo.link import HandledReply, failure, kazoo_errors
+from .._recipes.operations import ConnectionLost, NoNode
+from .._recipes.ticket import Ticket
+from .client_state import ClientState
 
 SLOW_DELETE = 5.0
 
@@ -27,30 +22,29 @@ class Deletes:
         in_flight: when those that are not answered were sent, by prefix.
     """
 
-    def __init__(self, session: Session, wake_keeper: Callable[[], None]) -> None:
-        self._session = session
-        self._wake_keeper = wake_keeper
+    def __init__(self, client: ClientState) -> None:
+        self._client = client
         self.in_flight: dict[str, float] = {}
         self._first_try: dict[str, float] = {}  # when the keeper first tried a delete, by prefix
 
     def send(self, ticket: Ticket) -> bool:
         """Send a delete, or leave it to the keeper; return whether it was sent."""
-        if ticket.name is None or not self._session.link.connected or ticket.prefix in self.in_flight:
-            self._wake_keeper()
+        if ticket.name is None or not self._client.link.connected or ticket.prefix in self.in_flight:
+            self._client.wake_keeper()
             return False
         self._delete(ticket)
         return True
 
     def repeat(self, now: float) -> None:
         """Send every delete that is due; one whose answer is overdue is sent again. For the keeper."""
-        session = self._session
-        self._first_try = {prefix: at for prefix, at in self._first_try.items() if prefix in session.registry.deletes}
-        for prefix, ticket in list(session.registry.deletes.items()):
-            if now - self.in_flight.get(prefix, float("-inf")) < session.timeout:
+        client = self._client
+        self._first_try = {prefix: at for prefix, at in self._first_try.items() if prefix in client.registry.deletes}
+        for prefix, ticket in list(client.registry.deletes.items()):
+            if now - self.in_flight.get(prefix, float("-inf")) < client.timeout:
                 continue
             first = self._first_try.setdefault(prefix, now)
             if now - first > SLOW_DELETE:
-                session.say("%s could not be deleted in %.0f s; still trying", ticket.node, now - first)
+                client.say("%s could not be deleted in %.0f s; still trying", ticket.node, now - first)
             if ticket.name is None:
                 self._find(ticket)
             else:
@@ -58,10 +52,10 @@ class Deletes:
 
     def _delete(self, ticket: Ticket) -> None:
         """Delete a node whose name is known."""
-        session = self._session
-        sent = session.clock()
+        client = self._client
+        sent = client.clock()
 
-        def answered(answer: Callback) -> None:
+        def answered(answer: HandledReply) -> None:
             if answer.error is None or isinstance(answer.error, kazoo_errors.NoNodeError):
                 # Of a delete that was never repeated: it was somebody else that deleted the node.
                 if answer.error is not None and ticket.deletes == 1:
@@ -71,17 +65,17 @@ class Deletes:
                 self._try_again(ticket, answer.error)
 
         ticket.deletes += 1
-        answer = Callback(answered, post=session.post)
-        session.link.delete(ticket.node, answer)
+        answer = HandledReply(answered, post=client.post)
+        client.link.delete(ticket.node, answer)
         # Not before: an interrupt in between must not look like a delete sent. Nor if it has failed already.
         if not answer.done:
             self.in_flight[ticket.prefix] = sent
 
     def _find(self, ticket: Ticket) -> None:
         """Delete a node that may have been made: its create was sent before, so a listing behind a sync tells."""
-        session = self._session
+        client = self._client
 
-        def answered(answer: Callback) -> None:
+        def answered(answer: HandledReply) -> None:
             if answer.error is not None and not isinstance(answer.error, kazoo_errors.NoNodeError):
                 self._try_again(ticket, answer.error)
                 return
@@ -91,15 +85,15 @@ class Deletes:
             else:
                 self._delete(ticket)
 
-        session.link.sync(ticket.path, Callback(lambda _: None))
-        answer = Callback(answered, post=session.post)
-        session.link.children(ticket.path, answer)
+        client.link.sync(ticket.path, HandledReply(lambda _: None))
+        answer = HandledReply(answered, post=client.post)
+        client.link.children(ticket.path, answer)
         if not answer.done:
-            self.in_flight[ticket.prefix] = session.clock()
+            self.in_flight[ticket.prefix] = client.clock()
 
     def _gone(self, ticket: Ticket) -> None:
         self.in_flight.pop(ticket.prefix, None)
-        self._session.registry.gone(ticket)
+        self._client.registry.gone(ticket)
         ticket.wake()
 
     def _try_again(self, ticket: Ticket, error: Exception) -> None:
@@ -115,6 +109,6 @@ class Deletes:
                     f"the client the right DELETE (d) on {ticket.path}; it goes on trying",
                 )
             ticket.refusal = failed
-            self._session.say("not deleted: %s", failed)
-        self._wake_keeper()
+            self._client.say("not deleted: %s", failed)
+        self._client.wake_keeper()
         ticket.wake()  # whoever releases need not wait for a connection that is lost

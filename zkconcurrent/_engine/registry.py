@@ -1,140 +1,16 @@
 """The registry: what one client has in ZooKeeper, as plain state and events, free of threads, clocks and I/O.
 
-A ticket is one node in one queue, from before its create is sent until it is known to be gone::
-
-    QUEUED --grant--> HELD --discard--> DISCARDED --gone-->
-       |                |
-       |                +--lose--> LOST (its node, if the session lives on, is deleted like a discarded one)
-       +--discard--> DISCARDED
-
-A hold that is given up together with something else (`Multi`) goes back to QUEUED before that is sent.
-
 The session calls the registry with its lock held; the simulation calls it from one thread.
 """
 
 from __future__ import annotations
 
-import enum
 import itertools
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
-from ._lease import Lease
-from ._ops import SessionExpired
-from ._rules import Rule, check_sequence
-
-PREFIX_LENGTH = len("_c_") + 36 + len("-")  # as Curator's, around a UUID
-
-
-class State(enum.Enum):
-    """Where a ticket is in its life."""
-
-    QUEUED = "queued"
-    HELD = "held"
-    LOST = "lost"
-    DISCARDED = "discarded"
-
-
-def _nothing() -> None:
-    """Wake nobody."""
-
-
-_OVER = Lease(0)  # as no session began it
-
-
-class Ticket:
-    """One contender: a node with a name of its own, in one session.
-
-    Attributes:
-        path: the queue.
-        prefix: how the node's name begins; unique, so that it is found again after a lost answer.
-        state: where it is in its life.
-        lease: the lease of the session that the node lives and dies with.
-        live: that lease while it is held; else one that is over. The one look that a thread takes at its hold.
-        session: that session.
-        name: the node's name, once it is known.
-        token: the node's creation zxid, the fencing token, once it is known.
-        sent: a request that makes its node was sent, and may have made it.
-        awaits: what is watched, while it is waited for.
-        stirred: what was awaited may be gone, or changed: look again.
-        handed: the thread of ours that held what was awaited has given it up, so our turn has come.
-        proving: it waits for its lease to be proved.
-        unreadable: we may not read the node, or it is gone, so no heartbeat asks for it.
-        deletes: how often its delete was sent.
-        refusal: why the node was not ours to delete: `NoNode`, it had gone before the first try; or an error.
-        late: the queue's sequence numbers are running out.
-    """
-
-    __slots__ = (
-        "_state",
-        "awaits",
-        "deletes",
-        "handed",
-        "late",
-        "lease",
-        "live",
-        "name",
-        "path",
-        "prefix",
-        "proving",
-        "refusal",
-        "sent",
-        "session",
-        "stirred",
-        "token",
-        "unreadable",
-        "wake",
-    )
-
-    def __init__(self, path: str, prefix: str, lease: Lease) -> None:
-        self.path = path
-        self.prefix = prefix
-        self.lease = lease
-        self.session = lease.session
-        self.name: str | None = None
-        self.token = 0
-        self.state = State.QUEUED
-        self.sent = False
-        self.awaits: tuple[str, ...] = ()
-        self.stirred = False
-        self.handed = False
-        self.proving = False
-        self.unreadable = False
-        self.deletes = 0
-        self.refusal: Exception | None = None
-        self.late = False
-        self.wake: Callable[[], None] = _nothing
-
-    def __repr__(self) -> str:
-        return f"<{self.state.value} ticket {self.node}>"
-
-    @property
-    def state(self) -> State:
-        """Where it is in its life."""
-        return self._state
-
-    @state.setter
-    def state(self, state: State) -> None:
-        self._state = state
-        self.live = self.lease if state is State.HELD else _OVER
-
-    @property
-    def node(self) -> str:
-        """The node's path; its beginning, while the sequence number is not known."""
-        return f"{self.path}/{self.name or self.prefix}"
-
-    def queued_as(self, name: str, token: int) -> None:
-        """Note what the server called the node."""
-        self.name, self.token = name, token
-
-    def check_sequence(self, rule: Rule) -> None:
-        """Refuse a number that orders nothing; see `check_sequence` of the rules."""
-        assert self.name is not None
-        self.late = check_sequence(self.path, self.name, rule)
-
-    def stir(self) -> None:
-        """Have its recipe look again."""
-        self.stirred = True
-        self.wake()
+from .._recipes.operations import SessionExpired
+from .._recipes.ticket import PREFIX_LENGTH, State, Ticket
+from .lease import Lease
 
 
 class Registry:
@@ -171,7 +47,7 @@ class Registry:
             self.ended()
             self.session = lease.session
         self.lease = lease
-        self.stir(None)
+        self.note_change(None)
 
     def ended(self) -> None:
         """End the session: its nodes are the server's to remove, its holds are lost."""
@@ -181,7 +57,7 @@ class Registry:
             if ticket.state is State.HELD:
                 self._lose(ticket)
             else:
-                ticket.stir()
+                ticket.note_change()
 
     def expire_lease(self, now: float) -> None:
         """Lose what is held beyond the lease, and have its nodes removed should the session live on after all."""
@@ -227,10 +103,10 @@ class Registry:
         if there:
             self.deletes[ticket.prefix] = ticket
         ticket.state = State.DISCARDED
-        self.tickets.pop(ticket.prefix)
+        self.tickets.pop(ticket.prefix, None)  # a signal handler may have taken an answer that has done so
         return there
 
-    def slipped(self, ticket: Ticket, session: int | None) -> None:
+    def created_in_wrong_session(self, ticket: Ticket, session: int | None) -> None:
         """Give up a ticket whose node was made, or may have been, in a later session than its own; delete it there.
 
         A create goes out in whatever session there is: made just when its session ends, it may wait for the next.
@@ -249,7 +125,7 @@ class Registry:
         self.tickets.pop(ticket.prefix, None)
 
     def leave(self, ticket: Ticket) -> bool:
-        """Make of a hold what only waits: its node is being given up, and that it goes is no loss; see `Leave`."""
+        """Make of a hold what only waits: its node is being deleted, which is no loss; see `SuspendHold`."""
         if ticket.state is not State.HELD:
             return False
         ticket.state = State.QUEUED
@@ -267,14 +143,14 @@ class Registry:
         if ticket.state is State.HELD:
             self._lose(ticket)  # an operator has deleted it
         else:
-            ticket.stir()  # its recipe lists again, misses its node and queues anew
+            ticket.note_change()  # its recipe lists again, misses its node and queues anew
 
     # -- waiting -------------------------------------------------------------------------------------------------
 
     def wait(self, ticket: Ticket, *nodes: str) -> None:
         """Let events on the nodes, and the hand-over by the holder of one of them, reach the ticket."""
         self.stop_waiting(ticket)
-        ticket.awaits, ticket.stirred, ticket.handed = nodes, False, False
+        ticket.awaits, ticket.changed, ticket.handed_over = nodes, False, False
         for node in nodes:
             self._awaiting.setdefault(node, set()).add(ticket)
 
@@ -287,12 +163,12 @@ class Registry:
                 self._awaiting.pop(node, None)
         ticket.awaits = ()
 
-    def stir(self, node: str | None) -> None:
+    def note_change(self, node: str | None) -> None:
         """Wake who waits for a node that changed; everybody who waits, for None (all watches were dropped)."""
         nodes = list(self._awaiting) if node is None else [node]
         for each in nodes:
             for ticket in list(self._awaiting.get(each, ())):
-                ticket.stir()
+                ticket.note_change()
 
     def hand_over(self, ticket: Ticket) -> None:
         """Let the next waiter of ours go on: the holder's single delete was sent, on the session of both.
@@ -303,8 +179,8 @@ class Registry:
         """
         for waiter in list(self._awaiting.get(ticket.node, ())):
             if waiter.session == ticket.session == self.session:
-                waiter.handed = True
-                waiter.stir()
+                waiter.handed_over = True
+                waiter.note_change()
 
     # -- the heartbeat -------------------------------------------------------------------------------------------
 

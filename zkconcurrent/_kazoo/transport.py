@@ -102,7 +102,7 @@ def _dropping(method: F) -> F:
     """Have an error of ours drop the connection: kazoo's thread ends with what it does not know, for good."""
 
     @functools.wraps(method)
-    def guarded(self: Wire, *args: Any) -> Any:
+    def guarded(self: Transport, *args: Any) -> Any:
         try:
             return method(self, *args)
         except (kazoo_errors.KazooException, self._handler.timeout_exception, OSError, RWServerAvailable):
@@ -114,7 +114,7 @@ def _dropping(method: F) -> F:
     return guarded  # type: ignore[return-value]
 
 
-class Wire:
+class Transport:
     """The connection of one client, which keeps it over all reconnects.
 
     Attributes:
@@ -144,11 +144,11 @@ class Wire:
         self._numbers = itertools.count(self._connection._xid or 0)  # the client may have been in use before
 
     @staticmethod
-    def of(client: KazooClient) -> Wire:
+    def of(client: KazooClient) -> Transport:
         """Return the client's wire; there is one, as it changes the client."""
-        found: Wire | None = vars(client).get("_zkconcurrent_wire")
+        found: Transport | None = vars(client).get("_zkconcurrent_wire")
         # In one step: of two threads, or of a thread and its signal handler, one makes it, and either connects it.
-        wire = found or vars(client).setdefault("_zkconcurrent_wire", Wire(client))
+        wire = found or vars(client).setdefault("_zkconcurrent_wire", Transport(client))
         if not found:
             wire._take_over()
         return wire
@@ -200,11 +200,11 @@ class Wire:
         except OSError:  # the client is being closed
             answer.set_exception(kazoo_errors.ConnectionClosedError())
 
-    def _pipe(self) -> Pipe | None:
+    def _pipe(self) -> WakeupSocket | None:
         """Return what wakes kazoo's connection thread; None where the client is closed."""
         pipe = self._connection._write_sock
-        if pipe is not None and not isinstance(pipe, Pipe):
-            pipe = self._connection._write_sock = Pipe(pipe)
+        if pipe is not None and not isinstance(pipe, WakeupSocket):
+            pipe = self._connection._write_sock = WakeupSocket(pipe)
         return pipe  # type: ignore[no-any-return]
 
     # -- what kazoo's connection thread calls ----------------------------------------------------------------------
@@ -265,7 +265,7 @@ class Wire:
             if turn is not None:
                 turn.lock.release()
         pipe = connection._write_sock
-        if isinstance(pipe, Pipe):
+        if isinstance(pipe, WakeupSocket):
             pipe.repay(bool(client._queue))
         if self._turn is None and self._quick and client._state in _CONNECTED:
             sock = connection._socket
@@ -412,7 +412,7 @@ class Wire:
             log.exception("a watch event was not taken: %r", callback.args)
 
 
-class Pipe:
+class WakeupSocket:
     """The socket that wakes kazoo's connection thread with a byte for each request, made so that no caller waits.
 
     It has room for few bytes (278 on Linux). A caller that waited for room with a lock that an answer needs, or on the

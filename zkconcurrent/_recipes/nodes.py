@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from .._errors import ForeignNodeError
-from .._ops import Make, MakeContainer, Node, NoNode, Recipe
 from .._paths import ancestors
+from .operations import CreatePersistent, EnsureContainer, Node, NoNode, Recipe
 
 
 def make(path: str, data: bytes) -> Recipe[None]:
     """Make the node unless it is there; what is above it are containers, so that they go when it is destroyed."""
     while True:
         try:
-            yield Make(path, data)
+            yield CreatePersistent(path, data)
             return
         except NoNode:  # never used, or reaped
-            yield tuple(MakeContainer(above) for above in ancestors(path))
+            yield tuple(EnsureContainer(above) for above in ancestors(path))
 
 
 def agreed(path: str, node: Node, ours: str) -> int:

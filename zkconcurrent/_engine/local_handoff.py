@@ -9,21 +9,20 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ._driver import LOOK_AGAIN, Driver
-from ._ops import Recipe, SessionExpired
-from ._registry import Ticket
-from ._session import Session
-
-if TYPE_CHECKING:
-    from ._place import Hold
+from .._recipes.operations import Recipe, SessionExpired
+from .._recipes.ticket import Ticket
+from .driver import LOOK_AGAIN, Call
+from .holds import Hold
+from .session import Session
+from .waiting import Steps
 
 LONGEST = 0.05  # seconds
 MOST = 1000
 
 
-class Gate:
+class LocalHandoff:
     """What the threads of this process that want one unfair lock pass one after the other.
 
     It is closed while one of them asks, or holds. Whoever comes while it is open goes ahead of those that wait, as with
@@ -38,32 +37,34 @@ class Gate:
         self._session = session
         self._holds = holds
         # Weak, and over when it is abandoned: an interrupt in the wrong place must not leave the gate closed.
-        self._asks: weakref.ref[Driver] | None = None
-        # Their events, in the order in which they came.
-        self._waiting: weakref.WeakKeyDictionary[Driver, Any] = weakref.WeakKeyDictionary()
+        self._asks: weakref.ref[Call] | None = None
+        # Keys only, in the order in which they came.
+        self._waiting: weakref.WeakKeyDictionary[Call, None] = weakref.WeakKeyDictionary()
         self._kept: Ticket | None = None
         self._since = 0.0  # when ZooKeeper granted it
         self._times = 0  # how often it was handed on since
         session.gates.add(self)
 
-    def run(self, driver: Driver, recipe: Callable[[], Recipe[Ticket | None]], wait: bool) -> Ticket | None:
+    def run(
+        self, driver: Call, recipe: Callable[[], Recipe[Ticket | None]], deadline: float | None, wait: bool
+    ) -> Steps[Ticket | None]:
         """Enter, and take what was left there, or else run the recipe; None when the deadline passed before.
 
         Whoever has it, or goes without, must `leave`, or abandon the driver. Who does not want to wait enters only if
         the gate is open.
         """
         self._session.check_usable(driver.path)
-        if not self._enter(driver, wait):
+        began = self._session.now()
+        if not (yield from self._enter(driver, deadline, wait)):
             return None
         ticket = self._take(driver)
         if ticket is None:
-            ticket = driver.run(recipe())
+            ticket = yield from driver.run(recipe(), deadline, began)
             self._since, self._times = self._session.now(), 0
         return ticket
 
-    def _enter(self, driver: Driver, wait: bool) -> bool:
+    def _enter(self, driver: Call, deadline: float | None, wait: bool) -> Steps[bool]:
         session = self._session
-        event = None
         while True:
             with session.lock:
                 if self._open():
@@ -72,14 +73,13 @@ class Gate:
                     return True
                 if not wait:
                     return False
-                if event is None:
-                    driver.before_wait(driver)
-                    event = self._waiting[driver] = session.link.handler.event_object()
-            left = LOOK_AGAIN if driver.deadline is None else min(driver.deadline - session.now(), LOOK_AGAIN)
+                if driver not in self._waiting:
+                    driver.check_not_interrupted()
+                    self._waiting[driver] = None
+            left = LOOK_AGAIN if deadline is None else min(deadline - session.now(), LOOK_AGAIN)
             if left <= 0:
                 return False
-            event.wait(left)
-            event.clear()
+            yield left
 
     def _open(self) -> bool:
         return not self._asked() and not any(hold.alive for hold in self._holds.values())
@@ -88,10 +88,10 @@ class Gate:
         driver = None if self._asks is None else self._asks()
         return driver is not None and not driver.over
 
-    def _next(self) -> Any:
-        return next((event for driver, event in self._waiting.items() if not driver.over), None)
+    def _next(self) -> Call | None:
+        return next((driver for driver in list(self._waiting) if not driver.over), None)
 
-    def _take(self, driver: Driver) -> Ticket | None:
+    def _take(self, driver: Call) -> Ticket | None:
         """Return what was left inside, if it is good still."""
         session = self._session
         with session.lock:
@@ -134,7 +134,7 @@ class Gate:
             self._session.discard(ticket)
         return math.inf if self._next() is None else LONGEST
 
-    def leave(self, driver: Driver) -> None:
+    def leave(self, driver: Call) -> None:
         """Ask no more, and wait no more."""
         driver.over = True
         with self._session.lock:
@@ -144,8 +144,8 @@ class Gate:
         """If it is open, let the first who waits in; if there is nobody, leave nothing inside."""
         if not self._open():
             return
-        if (event := self._next()) is not None:
-            event.set()
+        if (driver := self._next()) is not None:
+            driver.wake()
         elif self._kept is not None:
             self._session.discard(self._kept)
             self._kept = None

@@ -10,20 +10,20 @@ import time
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from ._driver import Driver
-from ._event_loop import check_may_block
-from ._identity import ident
-from ._kazoo import KazooClient
-from ._ops import Recipe
+from ._engine.driver import Call
+from ._engine.event_loop import check_may_block
+from ._engine.holds import PathState
+from ._engine.identity import ident
+from ._engine.session import Session
+from ._kazoo.link import KazooClient
 from ._paths import check_path
-from ._place import Place
-from ._session import Session
+from ._recipes.operations import Recipe
 
 T = TypeVar("T")
 _HOST = socket.gethostname()
 
 
-class Face:
+class Primitive:
     """An object for one path of one client; all that are made for the two share one place.
 
     Attributes:
@@ -39,7 +39,7 @@ class Face:
         self._client = client
         self._session = session = Session.of(client)
         kind = self._kind
-        self._place = session.place(path, kind, lambda: Place(session, path, kind), self._part)
+        self._place = session.place(path, kind, lambda: PathState(session, path, kind), self._part)
 
     @property
     def client(self) -> KazooClient:
@@ -53,12 +53,8 @@ class Face:
 
     def _run(self, recipe: Recipe[T], deadline: float | None = None) -> T | None:
         """Run a recipe; return its result, or None if the deadline passed before."""
-        driver = Driver(self._session, self._path, deadline)
-        try:
-            return driver.run(recipe)
-        except BaseException:
-            driver.abandon()
-            raise
+        call = Call(self._session, self._path)
+        return call.wait(call.run(recipe, deadline))
 
     def __reduce__(self) -> Any:
         raise TypeError(
@@ -67,12 +63,16 @@ class Face:
         )
 
 
-def who_i_am(owner: int) -> bytes:
+def node_data(owner: int) -> bytes:
     """Return what our nodes say of their maker."""
-    # Not threading.current_thread(), which leaves a dummy for a thread that threading did not start.
-    names = (thread.name for thread in threading.enumerate() if thread.ident == ident(owner))
+    # Not threading.current_thread(), which leaves a dummy for a thread that threading did not start. Nor enumerate():
+    # every thread takes its lock as it ends, so a signal handler that stopped the client there would hang.
+    thread = threading._active.get(ident(owner))  # type: ignore[attr-defined]
     # The beginning of a name tells it: how large a request is must not depend on what a program calls its threads.
-    return b'%b, "time": %.6f}' % (_who(os.getpid(), next(names, str(ident(owner)))[:60]), time.time())
+    return b'%b, "time": %.6f}' % (
+        _who(os.getpid(), (str(ident(owner)) if thread is None else thread.name)[:60]),
+        time.time(),
+    )
 
 
 @lru_cache

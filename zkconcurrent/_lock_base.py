@@ -10,17 +10,18 @@ from datetime import datetime, timezone
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from ._driver import Driver, await_gone
+from ._engine.driver import Call
+from ._engine.holds import Hold, Loss, lost_error
+from ._engine.local_handoff import LocalHandoff
+from ._engine.session import log
+from ._engine.waiting import Steps
 from ._errors import LockLostError
-from ._face import Face, deadline, entered, who_i_am
-from ._gate import Gate
-from ._kazoo import KazooClient
-from ._ops import Node, Recipe
-from ._place import Hold, Loss, lost_error
+from ._kazoo.link import KazooClient
+from ._primitive import Primitive, deadline, entered, node_data
+from ._recipes.operations import Node, Recipe
 from ._recipes.queue import acquire, contenders, list_queue, try_acquire
-from ._registry import State, Ticket
-from ._rules import Rule, holders
-from ._session import log
+from ._recipes.rules import Rule, holders
+from ._recipes.ticket import State, Ticket
 
 
 class Contender(NamedTuple):
@@ -56,7 +57,15 @@ class Contender(NamedTuple):
         return cls(host, pid, thread, node.session, since, f"{path}/{name}", node.czxid)
 
 
-class LockFace(Face, ABC):
+def call_on_lost(lock: Any) -> None:
+    """Tell the user that a hold is lost; on a thread of its own."""
+    try:
+        lock._on_lost(lock)
+    except Exception:
+        log.exception("on_lost of %r failed", lock)
+
+
+class LockBase(Primitive, ABC):
     """The face that all locks share, over what their place holds."""
 
     _rule: Rule
@@ -75,9 +84,9 @@ class LockFace(Face, ABC):
         with self._session.lock:
             self._holds = self._place.holds[self._rule.role]
             if on_lost is not None:  # under the lock: else a loss told meanwhile trips over the set that grows
-                self._place.faces.add(self)
+                self._place.observers[self._rule.role].add(self)
             if not fair and self._place.gate is None:
-                self._place.gate = Gate(self._session, self._holds)
+                self._place.gate = LocalHandoff(self._session, self._holds)
 
     # -- the face of threading -----------------------------------------------------------------------------------
 
@@ -88,35 +97,30 @@ class LockFace(Face, ABC):
             ClientError: the thread was interrupted as it did so, or as it gave up a hold, and would wait for itself.
             OutOfReach: the connection is lost, and it is `fragile`.
         """
-        session, path, me, gate = self._session, self._path, self._session.identity(), self._place.gate
-        driver = Driver(session, path, deadline(session, blocking, timeout))
-        driver.fragile, driver.before_wait = fragile, self._place.check_not_interrupted
-        wait = blocking and timeout != 0
-        hold = None
+        limit = deadline(self._session, blocking, timeout)
+        call = Call(self._session, self._path, self._place, fragile=fragile)
+        return call.wait(self._acquiring(call, blocking and timeout != 0, limit, self._session.identity(), depth))
+
+    def _acquiring(self, call: Call, wait: bool, deadline: float | None, owner: int, depth: int) -> Steps[bool]:
+        gate = self._place.gate
 
         def recipe() -> Recipe[Ticket | None]:
-            return self._recipe(wait, who_i_am(me))
+            return self._recipe(wait, node_data(owner), owner)
 
-        try:
-            ticket = driver.run(recipe()) if gate is None else gate.run(driver, recipe, wait)
-            if ticket is not None:
-                hold = self._place.take(ticket, self._rule.role, me, depth)
-            if gate is not None:
-                gate.leave(driver)
-            if ticket is None:
-                return False
-            if ticket.late:
-                log.warning("the sequence numbers of %s are running out: let it fall idle", path)
-            log.debug("acquired %s", ticket.node)
-            return True
-        except BaseException:
-            driver.abandon()
-            if hold is not None:
-                self._place.drop(hold)
-            raise
+        ticket = yield from (call.run(recipe(), deadline) if gate is None else gate.run(call, recipe, deadline, wait))
+        if ticket is not None:
+            self._place.take(ticket, self._rule.role, owner, depth)
+        if gate is not None:
+            gate.leave(call)
+        if ticket is None:
+            return False
+        if ticket.late:
+            log.warning("the sequence numbers of %s are running out: let it fall idle", self._path)
+        log.debug("acquired %s", ticket.node)
+        return True
 
-    def _recipe(self, wait: bool, data: bytes) -> Recipe[Ticket | None]:
-        """Return how the calling thread gets a new hold: waiting for it, or only if nobody is in the way."""
+    def _recipe(self, wait: bool, data: bytes, owner: int) -> Recipe[Ticket | None]:  # noqa: ARG002
+        """Return how a thread gets a new hold: waiting for it, or only if nobody is in the way."""
         return (acquire if wait else try_acquire)(self._path, self._rule, data)
 
     def _check(self, hold: Hold) -> None:
@@ -129,7 +133,7 @@ class LockFace(Face, ABC):
         if hold.ticket.state is State.LOST:
             raise lost_error(hold)
 
-    def _leave(self, hold: Hold) -> None:
+    def _release_level(self, hold: Hold) -> None:
         """Give up one level of a hold, or settle one level of a lost one."""
         try:
             self._check(hold)
@@ -142,9 +146,9 @@ class LockFace(Face, ABC):
         if hold.depth > 1:
             hold.depth -= 1
         else:
-            self._give_up(hold)
+            self._end_hold(hold)
 
-    def _give_up(self, hold: Hold) -> None:
+    def _end_hold(self, hold: Hold) -> None:
         """End a hold, whatever its depth.
 
         Raises:
@@ -152,20 +156,24 @@ class LockFace(Face, ABC):
             RefusedError: we may not delete it; the keeper goes on trying.
             RuntimeError: another thread is doing so.
         """
+        call = Call(self._session, self._path, self._place)
+        call.wait(self._ending_hold(call, hold, self._session.identity()))
+        self._place.check_given_up(hold)
+
+    def _ending_hold(self, call: Call, hold: Hold, owner: int) -> Steps[None]:
         session, ticket = self._session, hold.ticket
         try:
-            if not self._place.claim(hold):
+            if not self._place.claim(hold, owner):
                 raise RuntimeError("release unlocked lock")
-            deleting = not self._place.hand_on(hold) and session.discard(ticket)
-            if deleting:
-                await_gone(session, ticket)
+            if not self._place.hand_on(hold) and session.discard(ticket):
+                call.settled = True
+                yield from call.gone(ticket)
             log.debug("released %s", ticket.node)
         finally:
-            if self._place.claim(hold) and self._place.has(hold):
+            if self._place.claim(hold, owner) and self._place.has(hold):
                 if hold.alive:  # interrupted before anything was done
                     session.discard(ticket)
                 self._place.drop(hold)
-        self._place.check_given_up(hold)
 
     def _check_may_wait(self) -> None:
         """Refuse to wait for a condition where the hold, given up, could not be had again."""
@@ -180,7 +188,7 @@ class LockFace(Face, ABC):
 
     def locked(self) -> bool:
         """Return whether anybody, in any process, holds the lock; asks the leader. Cost: 2 reads, pipelined."""
-        names = Driver(self._session, self._path).run(list_queue(self._path))
+        names = self._run(list_queue(self._path))
         return any(self._rule.is_ours(name) for name in holders(names or (), self._rule))
 
     def __enter__(self) -> bool:
@@ -241,6 +249,9 @@ class LockFace(Face, ABC):
         hold = self._own() or self._newest()
         return self._place.idle[self._rule.role] if hold is None else hold.loss
 
+    def _start_on_lost(self) -> None:
+        self._session.link.handler.spawn(call_on_lost, self)
+
     @property
     def lost(self) -> threading.Event:
         """Set when the present hold is lost; a fresh one with the next hold."""
@@ -255,7 +266,7 @@ class LockFace(Face, ABC):
         return hold is not None and hold.alive and self._session.suspect
 
     def _contenders(self) -> tuple[list[Contender], list[Contender]]:
-        hold, found = Driver(self._session, self._path).run(contenders(self._path, self._rule)) or (0, [])
+        hold, found = self._run(contenders(self._path, self._rule)) or (0, [])
         line = [Contender.of(self._path, name, node) for name, node in found]
         return line[:hold], line[hold:]
 

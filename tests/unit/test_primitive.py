@@ -1,0 +1,23 @@
+"""What the nodes say of their maker."""
+
+from __future__ import annotations
+
+import json
+import threading
+
+from tests.conftest import InThread
+from zkconcurrent._engine.identity import identity
+from zkconcurrent._primitive import node_data
+
+
+def test_no_lock_of_threadings_is_taken(in_thread: InThread) -> None:
+    """Fault 47: a handler that strikes there may stop the client, whose threads take that lock as they end."""
+    with threading._active_limbo_lock:  # type: ignore[attr-defined]
+        data = node_data(identity()())
+    assert json.loads(data)["thread"] == threading.current_thread().name
+    assert json.loads(in_thread(lambda: node_data(identity()())).result(10))["thread"] != json.loads(data)["thread"]
+
+
+def test_a_thread_that_threading_does_not_know() -> None:
+    """Its number is its name."""
+    assert json.loads(node_data(-7))["thread"]

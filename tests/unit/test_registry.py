@@ -1,0 +1,27 @@
+"""The registry's state, where a signal handler comes between two of its steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zkconcurrent._engine.lease import Lease
+from zkconcurrent._engine.registry import Registry
+
+
+def test_a_ticket_that_goes_as_it_is_discarded() -> None:
+    """A handler that strikes in between takes the answer to a delete: the ticket is gone, and that is no error."""
+    registry = Registry("")
+    lease = Lease(1)
+    lease.opened(0.0, 6.0)
+    registry.opened(lease)
+    ticket = registry.begin("/path", [])
+    ticket.sent = True
+
+    class Struck(dict[str, Any]):
+        def __setitem__(self, prefix: str, discarded: Any) -> None:
+            super().__setitem__(prefix, discarded)
+            registry.gone(discarded)
+
+    registry.deletes = Struck()
+    registry.discard(ticket)
+    assert ticket.prefix not in registry.tickets

@@ -1,0 +1,67 @@
+"""Which primitives of one client live at which paths: one for each path, and none below another."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from .._paths import ancestors
+
+PlaceT = TypeVar("PlaceT", bound=Any)
+
+
+class Directory(weakref.WeakValueDictionary[str, Any]):
+    """What this process knows of each path that has a live primitive, by path.
+
+    All is done with the session's lock held. A value has a `kind`, what the path is, and a `part`, the name of what
+    lies below it and may be a primitive of its own.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._interior: dict[str, int] = {}  # how many primitives lie below a path
+
+    def open(self, path: str, kind: str, make: Callable[[], PlaceT], part: str = "") -> PlaceT:
+        """Return what this process knows of `path`, the same for every object made for it.
+
+        Args:
+            path: the primitive's path.
+            kind: what it is.
+            make: makes what is returned, for the first object.
+            part: what may be a primitive of its own, although it lies below: it is a part of this one.
+
+        Raises:
+            ValueError: another kind of primitive lives there, or above it, or below it.
+        """
+        place = self.get(path)
+        if place is not None:
+            if place.kind != kind:
+                raise ValueError(f"{path!r} is a {place.kind} of this client already; a {kind} needs another path")
+            return place  # type: ignore[no-any-return]
+        own = f"{path}/{part}"
+        if path in self._interior and any(each.startswith(f"{path}/") and each != own for each in list(self)):
+            raise ValueError(f"a primitive of this client lives below {path!r}; paths must not nest")
+        for above in ancestors(path):
+            other = self.get(above)
+            if other is not None and path != f"{above}/{other.part}":
+                raise ValueError(f"{path!r} lies below {above!r}, which is a primitive; paths must not nest")
+        place = make()
+        place.part = part
+        made = self.setdefault(path, place)
+        if made is not place:  # a signal handler has made it meanwhile
+            return self.open(path, kind, make, part)
+        for above in ancestors(path):
+            self._interior[above] = self._interior.get(above, 0) + 1
+        return place  # type: ignore[no-any-return]
+
+    def closed(self, path: str) -> None:
+        """Take note that the primitive of a path is gone."""
+        for above in ancestors(path):
+            self._interior[above] = self._interior.get(above, 1) - 1
+            if self._interior[above] <= 0:
+                self._interior.pop(above, None)
+
+    def is_directory(self, path: str) -> bool:
+        """Return whether a path lies above primitives only, so that others may have theirs below it."""
+        return not any(each in self for each in (path, *ancestors(path)))

@@ -1,0 +1,1 @@
+"""The only part that imports kazoo: its connection, spoken to directly."""
