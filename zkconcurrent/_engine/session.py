@@ -3,8 +3,8 @@
 The state is in the registry; here are the threads, the clock and the connection around it:
 
 * a listener takes kazoo's word on the connection, and one watcher serves all watches;
-* the keeper, a thread of our own, sends the heartbeat (`_heartbeat.py`), ends holds whose lease ran out, repeats
-  deletes until they are done or their session is over (`_deletes.py`), tells of losses, and logs;
+* the keeper, a thread of our own, sends the heartbeat (`heartbeat.py`), ends holds whose lease ran out, repeats
+  deletes until they are done or their session is over (`deletes.py`), tells of losses, and logs;
 * a forked child gets nothing of it, and the interpreter's exit deletes our nodes.
 
 A signal handler, or a finalizer that the garbage collector runs, may interrupt a thread at any line and call the

@@ -1,7 +1,7 @@
 """The link to kazoo: its requests, answers, states and errors in the library's own terms.
 
 Answers are completed on kazoo's connection thread: no hop through its completion thread. The same thread takes note
-here of what they prove of the lease. What is private of kazoo is checked when it is first used: see `_wire.py`.
+here of what they prove of the lease. What is private of kazoo is checked when it is first used: see `transport.py`.
 """
 
 from __future__ import annotations
