@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 import pytest
-from kazoo.exceptions import ConnectionLoss, NoNodeError
+from kazoo.exceptions import ConnectionLoss, NoNodeError, SessionExpiredError
 
 from tests.contract.bench import Bench, Real, ask, perform, wait
 from zkconcurrent._engine import driver
@@ -130,6 +130,28 @@ def test_an_operation_of_a_session_that_is_over(bench: Bench, path: str) -> None
         return (yield NewTicket(path)).session != ticket.session
 
     assert drive(bench, path, recipe)
+
+
+@pytest.mark.parametrize("kind", [CreatePersistent, EnsureContainer])
+def test_what_is_made_goes_on_in_the_next_session(bench: Bench, path: str, kind: type[Any]) -> None:
+    """Fault 1: that the session ended before the reply is no error of a node that is bound to none."""
+
+    def recipe(session: Any) -> Steps:
+        name = "make" if kind is CreatePersistent else "make_container"
+        send, asked = getattr(session.link, name), []
+
+        def expired_once(*arguments: Any, **options: Any) -> None:
+            asked.append(arguments)
+            if len(asked) > 1:
+                send(*arguments, **options)
+            else:
+                arguments[-1].set_exception(SessionExpiredError())
+
+        setattr(session.link, name, expired_once)
+        yield kind(path, b"") if kind is CreatePersistent else kind(path)
+        return len(asked), (yield Get(path)) is not None
+
+    assert drive(bench, path, recipe) == (2, True)
 
 
 def test_reads_go_on_after_a_reconnect(bench: Bench, path: str) -> None:

@@ -294,7 +294,7 @@ class Call:
             failed = self._not_made(step, error, failed)
         elif kind is CreatePersistent and isinstance(failed, NoNode) and step.path.count("/") == 1:
             failed = self._no_chroot()
-        elif isinstance(failed, SessionExpired) and getattr(step, "ticket", None) is None:
+        if isinstance(failed, SessionExpired) and getattr(step, "ticket", None) is None:
             failed = ConnectionLost()  # what is bound to no session goes on in the next
         answers = POLICIES[kind].answers
         if type(failed) in answers:
