@@ -67,7 +67,7 @@ class Condition(Primitive):
         self._waiters = f"{path}/waiters"
         mine = lock.path if lock is not None else f"{path}/{self._part}"
         with self._session.lock:
-            theirs = self._place.lock = self._place.lock or mine
+            theirs = self._path_state.lock = self._path_state.lock or mine
         if mine != theirs:
             raise ValueError(
                 f"the condition {path!r} of this client has the lock {theirs!r}, and not {mine!r}: who notifies with "
@@ -120,7 +120,7 @@ class Condition(Primitive):
         hold = self._held("wait on")
         self._lock._check_may_wait()
         deadline = until(session, timeout)
-        call = Call(session, self._waiters, self._lock._place)
+        call = Call(session, self._waiters, self._lock._path_state)
         try:
             try:
                 notified = call.wait(self._outwait(call, hold, deadline, session.identity()))
@@ -146,7 +146,7 @@ class Condition(Primitive):
 
     def _outwait(self, call: Call, hold: Hold, deadline: float | None, owner: int) -> Steps[bool]:
         """Give up the hold and wait; return whether we were notified, or may have been."""
-        place = self._lock._place
+        place = self._lock._path_state
         if not place.claim(hold, owner):
             raise RuntimeError("cannot wait on un-acquired lock")  # released by another thread, just now
         place.drop(hold)
@@ -175,7 +175,7 @@ class Condition(Primitive):
             return  # never claimed, or put back already
         call.abandon()
         if hold.alive or hold.ticket.state is State.LOST:  # it was not given up
-            lock._place.put_back(hold)
+            lock._path_state.put_back(hold)
             return
         session.discard(hold.ticket)
         struck_here: BaseException | None = None
@@ -183,7 +183,7 @@ class Condition(Primitive):
             fragile = call.fragile = not isinstance(struck_here or struck or Exception(), Exception)
             try:
                 if lock._mine() is None:
-                    lock._take(True, -1, hold.depth, fragile=fragile)
+                    lock._acquire_hold(True, -1, hold.depth, fragile=fragile)
                 for ticket in call.tickets:
                     if not session.is_discarded(ticket):
                         call.wait(call.run(clear(ticket)))
@@ -193,7 +193,7 @@ class Condition(Primitive):
             except OutOfReach:
                 if lock._mine() is None:
                     hold.ticket.state = State.LOST
-                    lock._place.put_back(hold)
+                    lock._path_state.put_back(hold)
                 break
             except BaseException as error:
                 struck_here = error

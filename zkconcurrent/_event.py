@@ -90,17 +90,17 @@ class Event(Primitive):
             ForeignNodeError: the node at the path is no event's, or has children; nothing is deleted.
         """
         self._run(destroy(self._path, partial(Flag.of, self._path), CHILD))
-        self._place.known = Flag()
+        self._path_state.last_seen = Flag()
 
     def _tell(self, recipe: Recipe[Flag], deadline: float | None = None, *, waited: bool = False) -> bool:
         """Run a recipe and take note of the flag that it saw; return whether that is, or was, set."""
         flag = self._run(recipe, deadline)
         if flag is None:
             return False
-        self._place.known = flag
+        self._path_state.last_seen = flag
         return waited or flag.is_set
 
     def __repr__(self) -> str:
-        known = self._place.known
+        known = self._path_state.last_seen
         state = "set" if isinstance(known, Flag) and known.is_set else "unset"
         return f"<zkconcurrent.{type(self).__name__} at {id(self):#x}: {state}>"

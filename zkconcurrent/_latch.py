@@ -99,16 +99,16 @@ class CountDownLatch(Primitive):
             ForeignNodeError: the node at the path is no latch's, or has other children; nothing is deleted.
         """
         self._run(destroy(self._path, partial(read, self._path), CHILD))
-        self._place.known = None
+        self._path_state.last_seen = None
 
     def _tell(self, recipe: Recipe[int], deadline: float | None = None) -> int | None:
         """Run a recipe and take note of what it saw to be left."""
         left = self._run(recipe, deadline)
         if left is not None:
-            self._place.known = left
+            self._path_state.last_seen = left
         return left
 
     def __repr__(self) -> str:
-        known = self._place.known
+        known = self._path_state.last_seen
         left = self._count if known is None else known
         return f"<zkconcurrent.{type(self).__name__} at {id(self):#x}: count={left}/{self._count}>"

@@ -59,7 +59,7 @@ class Lock(LockBase):
         hold = self._mine()
         if hold is not None:
             self._check(hold)
-        return self._take(blocking, timeout)
+        return self._acquire_hold(blocking, timeout)
 
     def release(self) -> None:
         """Release the lock; the next in the queue gets it.

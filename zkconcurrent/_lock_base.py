@@ -82,15 +82,15 @@ class LockBase(Primitive, ABC):
         self._registry = self._session.registry
         self._on_lost = on_lost
         with self._session.lock:
-            self._holds = self._place.holds[self._rule.role]
+            self._holds = self._path_state.holds[self._rule.role]
             if on_lost is not None:  # under the lock: else a loss told meanwhile trips over the set that grows
-                self._place.observers[self._rule.role].add(self)
-            if not fair and self._place.gate is None:
-                self._place.gate = LocalHandoff(self._session, self._holds)
+                self._path_state.observers[self._rule.role].add(self)
+            if not fair and self._path_state.handoff is None:
+                self._path_state.handoff = LocalHandoff(self._session, self._holds)
 
     # -- the face of threading -----------------------------------------------------------------------------------
 
-    def _take(self, blocking: bool, timeout: float, depth: int = 1, *, fragile: bool = False) -> bool:
+    def _acquire_hold(self, blocking: bool, timeout: float, depth: int = 1, *, fragile: bool = False) -> bool:
         """Get a new hold for the calling thread; False if that was not possible in time.
 
         Raises:
@@ -98,20 +98,22 @@ class LockBase(Primitive, ABC):
             OutOfReach: the connection is lost, and it is `fragile`.
         """
         limit = deadline(self._session, blocking, timeout)
-        call = Call(self._session, self._path, self._place, fragile=fragile)
-        return call.wait(self._acquiring(call, blocking and timeout != 0, limit, self._session.identity(), depth))
+        call = Call(self._session, self._path, self._path_state, fragile=fragile)
+        return call.wait(self._acquire_steps(call, blocking and timeout != 0, limit, self._session.identity(), depth))
 
-    def _acquiring(self, call: Call, wait: bool, deadline: float | None, owner: int, depth: int) -> Steps[bool]:
-        gate = self._place.gate
+    def _acquire_steps(self, call: Call, wait: bool, deadline: float | None, owner: int, depth: int) -> Steps[bool]:
+        handoff = self._path_state.handoff
 
         def recipe() -> Recipe[Ticket | None]:
             return self._recipe(wait, node_data(owner), owner)
 
-        ticket = yield from (call.run(recipe(), deadline) if gate is None else gate.run(call, recipe, deadline, wait))
+        ticket = yield from (
+            call.run(recipe(), deadline) if handoff is None else handoff.run(call, recipe, deadline, wait)
+        )
         if ticket is not None:
-            self._place.take(ticket, self._rule.role, owner, depth)
-        if gate is not None:
-            gate.leave(call)
+            self._path_state.take(ticket, self._rule.role, owner, depth)
+        if handoff is not None:
+            handoff.leave(call)
         if ticket is None:
             return False
         if ticket.late:
@@ -141,7 +143,7 @@ class LockBase(Primitive, ABC):
             if hold.depth > 1:
                 hold.depth -= 1
             else:
-                self._place.drop(hold)
+                self._path_state.drop(hold)
             raise
         if hold.depth > 1:
             hold.depth -= 1
@@ -156,24 +158,24 @@ class LockBase(Primitive, ABC):
             RefusedError: we may not delete it; the keeper goes on trying.
             RuntimeError: another thread is doing so.
         """
-        call = Call(self._session, self._path, self._place)
-        call.wait(self._ending_hold(call, hold, self._session.identity()))
-        self._place.check_given_up(hold)
+        call = Call(self._session, self._path, self._path_state)
+        call.wait(self._end_hold_steps(call, hold, self._session.identity()))
+        self._path_state.check_given_up(hold)
 
-    def _ending_hold(self, call: Call, hold: Hold, owner: int) -> Steps[None]:
+    def _end_hold_steps(self, call: Call, hold: Hold, owner: int) -> Steps[None]:
         session, ticket = self._session, hold.ticket
         try:
-            if not self._place.claim(hold, owner):
+            if not self._path_state.claim(hold, owner):
                 raise RuntimeError("release unlocked lock")
-            if not self._place.hand_on(hold) and session.discard(ticket):
+            if not self._path_state.hand_on(hold) and session.discard(ticket):
                 call.settled = True
                 yield from call.gone(ticket)
             log.debug("released %s", ticket.node)
         finally:
-            if self._place.claim(hold, owner) and self._place.has(hold):
+            if self._path_state.claim(hold, owner) and self._path_state.has(hold):
                 if hold.alive:  # interrupted before anything was done
                     session.discard(ticket)
-                self._place.drop(hold)
+                self._path_state.drop(hold)
 
     def _check_may_wait(self) -> None:
         """Refuse to wait for a condition where the hold, given up, could not be had again."""
@@ -207,8 +209,8 @@ class LockBase(Primitive, ABC):
 
     def _at_fork_reinit(self) -> None:
         """Reset to unlocked, as `threading` does with its locks in a forked child."""
-        for hold in self._place.all(self._rule.role):
-            self._place.drop(hold)
+        for hold in self._path_state.all(self._rule.role):
+            self._path_state.drop(hold)
             if hold.alive:
                 self._session.discard(hold.ticket)
 
@@ -216,11 +218,11 @@ class LockBase(Primitive, ABC):
 
     def _mine(self) -> Hold | None:
         """Return the calling thread's hold, alive or lost."""
-        return self._place.own(self._rule.role, self._session.identity())
+        return self._path_state.own(self._rule.role, self._session.identity())
 
     def _newest(self) -> Hold | None:
         """Return the newest hold of any thread of the process."""
-        return self._place.newest(self._rule.role)
+        return self._path_state.newest(self._rule.role)
 
     def _own(self) -> Hold | None:
         """Return the hold that `release` and the extras speak of."""
@@ -247,7 +249,7 @@ class LockBase(Primitive, ABC):
     def _loss(self) -> Loss:
         """Return the loss of the present hold, or of the one to come; with the session's lock held."""
         hold = self._own() or self._newest()
-        return self._place.idle[self._rule.role] if hold is None else hold.loss
+        return self._path_state.next_loss[self._rule.role] if hold is None else hold.loss
 
     def _start_on_lost(self) -> None:
         self._session.link.handler.spawn(call_on_lost, self)

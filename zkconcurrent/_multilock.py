@@ -258,7 +258,7 @@ class MultiLock:
 
 
 def _order(lock: LockBase) -> tuple[Any, ...]:
-    return (*lock._session.link.place(lock.path), lock._rule is READ, lock._rule.role)
+    return (*lock._session.link.location(lock.path), lock._rule is READ, lock._rule.role)
 
 
 def _level(hold: Hold | None) -> _Level:

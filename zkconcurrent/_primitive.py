@@ -39,7 +39,7 @@ class Primitive:
         self._client = client
         self._session = session = Session.of(client)
         kind = self._kind
-        self._place = session.place(path, kind, lambda: PathState(session, path, kind), self._part)
+        self._path_state = session.path_state(path, kind, lambda: PathState(session, path, kind), self._part)
 
     @property
     def client(self) -> KazooClient:

@@ -51,7 +51,7 @@ class RLock(LockBase):
             return True
         hold = self._own()
         if hold is None:
-            return self._take(blocking, timeout)
+            return self._acquire_hold(blocking, timeout)
         check_timeout(blocking, timeout)
         self._check(hold)
         hold.depth += 1
@@ -96,12 +96,12 @@ class RLock(LockBase):
             self._end_hold(hold)
         except LockLostError:  # its node had gone: the `with` block that waits for a condition is told so at its end
             hold.ticket.state = State.LOST
-            self._place.put_back(hold)
+            self._path_state.put_back(hold)
             raise
         return hold.depth
 
     def _acquire_restore(self, depth: int) -> None:
-        self._take(True, -1, depth)
+        self._acquire_hold(True, -1, depth)
 
     def _recursion_count(self) -> int:
         hold = self._own()

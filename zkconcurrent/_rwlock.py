@@ -76,7 +76,7 @@ class ReadWriteLock:
         return self._read_lock.__reduce__()
 
     def __repr__(self) -> str:
-        readers = sum(hold.alive for hold in self._read_lock._place.all(READ.role))
+        readers = sum(hold.alive for hold in self._read_lock._path_state.all(READ.role))
         writer = self._write_lock._newest()
         held = f"writer={writer.owner} " if writer is not None and writer.alive else ""
         name = f"zkconcurrent.{type(self).__name__}"
@@ -94,16 +94,16 @@ class ReadLock(RLock):
     _kind = "ReadWriteLock"
     _rule = READ
 
-    def _take(self, blocking: bool, timeout: float, depth: int = 1, *, fragile: bool = False) -> bool:
-        writing = self._place.own(WRITE.role, self._session.identity())
-        if super()._take(blocking, timeout, depth, fragile=fragile):
+    def _acquire_hold(self, blocking: bool, timeout: float, depth: int = 1, *, fragile: bool = False) -> bool:
+        writing = self._path_state.own(WRITE.role, self._session.identity())
+        if super()._acquire_hold(blocking, timeout, depth, fragile=fragile):
             return True
         if writing is not None:
             self._check(writing)
         return False
 
     def _recipe(self, wait: bool, data: bytes, owner: int) -> Recipe[Ticket | None]:
-        writing = self._place.own(WRITE.role, owner)
+        writing = self._path_state.own(WRITE.role, owner)
         if writing is None:
             return super()._recipe(wait, data, owner)
         self._check(writing)
@@ -121,10 +121,10 @@ class WriteLock(RLock):
     _kind = "ReadWriteLock"
     _rule = WRITE
 
-    def _take(self, blocking: bool, timeout: float, depth: int = 1, *, fragile: bool = False) -> bool:
+    def _acquire_hold(self, blocking: bool, timeout: float, depth: int = 1, *, fragile: bool = False) -> bool:
         check_timeout(blocking, timeout)
         self._refuse_upgrade("release the read lock first, and look again at what was read once the write lock is held")
-        return super()._take(blocking, timeout, depth, fragile=fragile)
+        return super()._acquire_hold(blocking, timeout, depth, fragile=fragile)
 
     def _release_save(self) -> int:
         self._check_may_wait()
@@ -140,7 +140,7 @@ class WriteLock(RLock):
             LockLostError: this thread held the read lock, and has not settled its loss.
             RuntimeError: it holds the read lock.
         """
-        reading = self._place.own(READ.role, self._session.identity())
+        reading = self._path_state.own(READ.role, self._session.identity())
         if reading is None:
             return
         self._check(reading)

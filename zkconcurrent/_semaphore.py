@@ -107,7 +107,7 @@ class Semaphore(LockBase):
             self._check(hold)
         if wait and 0 < self._layout.value < permits:
             self._warn_of_waiting(permits, deadline)
-        call = Call(self._session, self._path, self._place)
+        call = Call(self._session, self._path, self._path_state)
         return call.wait(self._taking_permits(call, permits, wait, hurried, deadline, self._session.identity()))
 
     def _taking_permits(
@@ -117,8 +117,8 @@ class Semaphore(LockBase):
         taken = yield from call.run(recipe, deadline)
         if taken is None:
             return False
-        leases, self._place.known = taken
-        self._place.take_more(leases, LEASE.role, owner)
+        leases, self._path_state.last_seen = taken
+        self._path_state.take_more(leases, LEASE.role, owner)
         if leases[0].late:
             log.warning("the sequence numbers of %s are running out: let it fall idle", self._path)
         log.debug("acquired %s", leases)
@@ -158,13 +158,13 @@ class Semaphore(LockBase):
             raise ValueError("n must be one or more")
         self._session.check_not_forked(self._path)
         self._session.check_lease()
-        call = Call(self._session, self._path, self._place)
+        call = Call(self._session, self._path, self._path_state)
         holds = call.wait(self._giving_back(call, n))
         for hold in holds:
-            self._place.check_given_up(hold)
+            self._path_state.check_given_up(hold)
         if n > len(holds):
             adding = add(self._layout, n - len(holds), str(uuid.uuid4()))
-            self._place.known = self._run(adding)
+            self._path_state.last_seen = self._run(adding)
 
     def _giving_back(self, call: Call, n: int) -> Steps[list[Hold]]:
         """Delete as many leases as there are to release; return their holds."""
@@ -172,7 +172,7 @@ class Semaphore(LockBase):
             holds = self._to_release(n)
             if holds and not holds[0].alive:
                 for hold in holds:
-                    self._place.drop(hold)
+                    self._path_state.drop(hold)
                 raise lost_error(holds[0])
             self._check_bounds(n - len(holds))
             self._give_back(holds)
@@ -185,7 +185,7 @@ class Semaphore(LockBase):
     def _to_release(self, n: int) -> list[Hold]:
         """Return what to release next, or to settle: all of it is alive, or all is lost."""
         me = self._session.identity()
-        holds = self._place.all(LEASE.role)
+        holds = self._path_state.all(LEASE.role)
         holds.sort(key=lambda hold: (hold.owner == me, hold.ticket.token), reverse=True)
         alive, lost = ([hold for hold in holds if hold.alive is each] for each in (True, False))
         mine = [hold for hold in lost if hold.owner == me]
@@ -207,7 +207,7 @@ class Semaphore(LockBase):
     def _end(self, hold: Hold) -> None:
         if hold.alive:
             self._session.discard(hold.ticket)
-        self._place.drop(hold)
+        self._path_state.drop(hold)
 
     def locked(self) -> bool:
         """Return whether no permit is left, asked of the leader. Cost: 5 reads, pipelined."""
@@ -225,7 +225,7 @@ class Semaphore(LockBase):
         using = self._run(destroy(at.permits, partial(read, at), ADDED, (at.locks, at.leases)))
         if using:
             raise RuntimeError(f"the semaphore {self._path!r} is in use: {', '.join(map(str, _contenders(using)))}")
-        self._place.known = 0
+        self._path_state.last_seen = 0
 
     # -- the extras ----------------------------------------------------------------------------------------------
 
@@ -244,7 +244,11 @@ class Semaphore(LockBase):
         )
 
     def __repr__(self) -> str:
-        left = self._layout.value + (self._place.known or 0) - sum(hold.alive for hold in self._place.all(LEASE.role))
+        left = (
+            self._layout.value
+            + (self._path_state.last_seen or 0)
+            - sum(hold.alive for hold in self._path_state.all(LEASE.role))
+        )
         return f"<zkconcurrent.{type(self).__name__} at {id(self):#x} path={self._path!r}: value={left}{self._bound()}>"
 
     def _bound(self) -> str:

@@ -18,16 +18,16 @@ ONE, OTHER = -1, -2  # owners that are no thread
 
 async def acquire(lock: Lock, owner: int, timeout: float | None = None) -> bool:
     """Acquire a lock in the running task."""
-    call = Call(lock._session, lock.path, lock._place)
+    call = Call(lock._session, lock.path, lock._path_state)
     deadline = None if timeout is None else lock._session.now() + timeout
-    return await wait_async(call, lock._acquiring(call, True, deadline, owner, 1))
+    return await wait_async(call, lock._acquire_steps(call, True, deadline, owner, 1))
 
 
 async def release(lock: Lock, owner: int) -> None:
     """Release it there."""
-    call, hold = Call(lock._session, lock.path, lock._place), lock._place.own(lock._rule.role, owner)
+    call, hold = Call(lock._session, lock.path, lock._path_state), lock._path_state.own(lock._rule.role, owner)
     assert hold is not None
-    await wait_async(call, lock._ending_hold(call, hold, owner))
+    await wait_async(call, lock._end_hold_steps(call, hold, owner))
 
 
 async def until_queued(zk: KazooClient, path: str, n: int) -> None:
@@ -100,7 +100,7 @@ def test_cancelled_at_each_resumption(zk: KazooClient, zk_path: str, eventually:
     k = 1
     while asyncio.run(cancelled_at(k)):
         eventually(queued(zk, zk_path, 0), f"cancelled at its sleep number {k}")
-        assert lock._place.own(lock._rule.role, ONE) is None
+        assert lock._path_state.own(lock._rule.role, ONE) is None
         k += 1
     assert k > 1
 

@@ -509,8 +509,8 @@ def test_unfair_hand_over(
 ) -> None:
     """Between threads of one process: no request to release, none to acquire."""
     monkeypatch.setattr(local_handoff, "LONGEST", 1000.0)
-    lock, gate = kind(counted, zk_path), kind(counted, zk_path)._place.gate
-    assert gate is not None
+    lock, handoff = kind(counted, zk_path), kind(counted, zk_path)._path_state.handoff
+    assert handoff is not None
     go_on = threading.Event()
 
     def visit() -> None:
@@ -519,10 +519,10 @@ def test_unfair_hand_over(
 
     lock.acquire()
     waiting = in_thread(visit)
-    eventually(lambda: gate._waiting)
+    eventually(lambda: handoff._waiting)
     with proxy.counting() as count:
         lock.release()
-        eventually(lambda: not gate._waiting)
+        eventually(lambda: not handoff._waiting)
     assert not count.requests
     go_on.set()
     waiting.result(10)

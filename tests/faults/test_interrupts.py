@@ -26,7 +26,7 @@ from kazoo.exceptions import NoNodeError
 import zkconcurrent
 from tests.conftest import Connect, Eventually, InThread
 from tests.integration.test_locks import queued
-from tests.integration.test_unfair import at_the_gate
+from tests.integration.test_unfair import at_the_handoff
 from tests.kinds import AnyLock, Kind, against, every
 from zkconcurrent import Condition, Lock, MultiLock, ReadWriteLock, RLock, Semaphore
 
@@ -240,7 +240,7 @@ def test_a_waiter_interrupted_twice(
             assert until.wait(20)
 
     def interrupt(lock: AnyLock) -> None:
-        eventually(lambda: at_the_gate(lock, 1)() or queued(zk, lock.path, 2)())
+        eventually(lambda: at_the_handoff(lock, 1)() or queued(zk, lock.path, 2)())
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
     for line in itertools.count(1):

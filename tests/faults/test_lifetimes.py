@@ -96,7 +96,7 @@ def test_restoring_all_levels_of_a_hold_that_is_lost(
 ) -> None:
     """A hold lost just as `_acquire_restore` got it owes as many releases as it had levels."""
     lock = RLock(connect(timeout=4), zk_path)
-    take = lock._place.take
+    take = lock._path_state.take
 
     def take_and_lose(*args: Any) -> Any:
         hold = take(*args)
@@ -109,7 +109,7 @@ def test_restoring_all_levels_of_a_hold_that_is_lost(
     with pytest.raises(LockLostError), lock, lock, lock:
         depth = lock._release_save()
         assert depth == 3
-        monkeypatch.setattr(lock._place, "take", take_and_lose)
+        monkeypatch.setattr(lock._path_state, "take", take_and_lose)
         lock._acquire_restore(depth)
     monkeypatch.undo()
     assert lock._recursion_count() == 0

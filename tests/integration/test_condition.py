@@ -401,12 +401,12 @@ def test_a_hold_is_given_up_once(zk: KazooClient, zk_path: str, in_thread: InThr
     lock.acquire()
     hold = lock._own()
     assert hold is not None
-    assert in_thread(lambda: lock._place.claim(hold, lock._session.identity())).result(10)
+    assert in_thread(lambda: lock._path_state.claim(hold, lock._session.identity())).result(10)
     for call in (lock.release, condition.wait):
         with pytest.raises(RuntimeError, match=r"unlocked lock|un-acquired lock"):
             call()
     assert len(zk.get_children(zk_path)) == 1
-    lock._place.put_back(hold)
+    lock._path_state.put_back(hold)
     lock.release()
     assert queued(zk, zk_path, 0)()
 

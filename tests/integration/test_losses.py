@@ -248,7 +248,7 @@ def test_a_loss_ends_with_its_thread(
             return not lock.lost.is_set()
 
     assert in_next_thread(hold_and_lose, use)
-    assert not lock._place.all(lock._rule.role)
+    assert not lock._path_state.all(lock._rule.role)
     assert not lock.lost.is_set()
 
 

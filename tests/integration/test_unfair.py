@@ -28,9 +28,9 @@ def proxy(zookeeper: Server) -> Iterator[Proxy]:
         yield proxy
 
 
-def at_the_gate(lock: AnyLock, n: int) -> Callable[[], bool]:
+def at_the_handoff(lock: AnyLock, n: int) -> Callable[[], bool]:
     """Return a condition: n threads of the process wait for another thread of it."""
-    return lambda: lock._place.gate is not None and len(lock._place.gate._waiting) == n
+    return lambda: lock._path_state.handoff is not None and len(lock._path_state.handoff._waiting) == n
 
 
 def visit(lock: AnyLock, go_on: threading.Event | None = None) -> int:
@@ -56,7 +56,7 @@ def test_one_thread_of_a_process_queues(
     with lock:
         token = lock.fencing_token
         waiting = [in_thread(visit, kind(zk, zk_path)) for _ in range(5)]
-        eventually(at_the_gate(lock, 5))
+        eventually(at_the_handoff(lock, 5))
         assert len(zk.get_children(zk_path)) == 1
     assert {each.result(20) for each in waiting} == {token}
     eventually(queued(zk, zk_path, 0))
@@ -82,7 +82,7 @@ def test_other_processes_get_their_turn_by_count(
         theirs = in_thread(visit, other)
         eventually(queued(zk, zk_path, 2))
         ours = [in_thread(visit, lock) for _ in range(7)]
-        eventually(at_the_gate(lock, 7))
+        eventually(at_the_handoff(lock, 7))
     tokens = sorted(each.result(20) for each in ours)
     assert tokens[:4] == [token] * 4
     assert token < theirs.result(20) < tokens[4]
@@ -110,7 +110,7 @@ def test_other_processes_get_their_turn_by_time(
         ours = []
         for n, each in enumerate(releases):
             ours.append(in_thread(visit, lock, each))
-            eventually(at_the_gate(lock, n + 1))
+            eventually(at_the_handoff(lock, n + 1))
         clock.move(0.049, wake=False)
         lock.release()
         releases[0].set()
@@ -133,12 +133,12 @@ def test_a_try_asks_nobody(kind: Kind, connect: Connect, proxy: Proxy, zk_path: 
             assert in_thread(lock.acquire, False).result(20) is False
             assert in_thread(lock.acquire, timeout=0.05).result(20) is False
         assert not count.requests
-        assert at_the_gate(lock, 0)()
+        assert at_the_handoff(lock, 0)()
 
 
 @unfair
 @pytest.mark.parametrize("lose", [expire, run_out, operate])
-def test_a_loss_opens_the_gate(
+def test_a_loss_opens_the_handoff(
     kind: Kind,
     lose: Callable[[Server, AnyLock], None],
     zookeeper: Server,
@@ -152,7 +152,7 @@ def test_a_loss_opens_the_gate(
     lock.acquire()
     token, go_on = lock.fencing_token, threading.Event()
     waiting = in_thread(visit, lock, go_on)
-    eventually(at_the_gate(lock, 1))
+    eventually(at_the_handoff(lock, 1))
     lose(zookeeper, lock)
     eventually(lambda: "<locked" in repr(lock))
     with pytest.raises(LockLostError):
@@ -178,7 +178,7 @@ def test_it_is_handed_on_while_the_service_is_out_of_reach(
     lock.acquire()
     token = lock.fencing_token
     waiting = in_thread(visit, lock)
-    eventually(at_the_gate(lock, 1))
+    eventually(at_the_handoff(lock, 1))
     proxy.stall()
     lock.release()
     assert waiting.result(20) == token
@@ -198,21 +198,21 @@ def test_what_is_kept_is_not_taken_from_an_older_session(
     """Fault 13: what was left for the next thread by a session that is over is worth nothing."""
     monkeypatch.setattr(local_handoff, "LONGEST", 1000.0)
     lock = kind(connect(timeout=4), zk_path)
-    gate = lock._place.gate
-    assert gate is not None
+    handoff = lock._path_state.handoff
+    assert handoff is not None
     lock.acquire()
     token = lock.fencing_token
     waiting = in_thread(visit, lock)
-    eventually(at_the_gate(lock, 1))
+    eventually(at_the_handoff(lock, 1))
     with lock._session.lock:
         hold = lock._own()
         assert hold is not None
-        lock._place.claim(hold, lock._session.identity())
-        assert lock._place.hand_on(hold)
+        lock._path_state.claim(hold, lock._session.identity())
+        assert lock._path_state.hand_on(hold)
         lock._session.registry.ended()  # before the other thread has looked
     zookeeper.expire(lock.client)
     assert waiting.result(20) > token
-    assert gate._kept is None
+    assert handoff._kept is None
 
 
 @unfair
@@ -224,7 +224,7 @@ def test_the_client_is_stopped(
     lock = kind(client, zk_path)
     lock.acquire()
     waiting = [in_thread(lock.acquire) for _ in range(3)]
-    eventually(at_the_gate(lock, 3))
+    eventually(at_the_handoff(lock, 3))
     client.stop()
     for each in waiting:
         with pytest.raises(ClientError):
@@ -296,13 +296,13 @@ def test_a_hold_put_back_while_another_thread_asks(
     lock.acquire()
     hold = lock._own()
     assert hold is not None
-    lock._place.claim(hold, lock._session.identity())
-    lock._place.drop(hold)  # as Condition.wait does
+    lock._path_state.claim(hold, lock._session.identity())
+    lock._path_state.drop(hold)  # as Condition.wait does
     asking = in_thread(visit, lock)
     eventually(queued(zk, zk_path, 2))
-    lock._place.put_back(hold)
+    lock._path_state.put_back(hold)
     waiting = in_thread(visit, lock)
-    eventually(at_the_gate(lock, 1))
+    eventually(at_the_handoff(lock, 1))
     lock.release()
     assert asking.result(20) > 0
     assert waiting.result(20) > 0
@@ -321,7 +321,7 @@ def test_what_is_kept_for_a_thread_that_does_not_come(
 
     def hold() -> None:
         with lock:
-            eventually(lambda: lock._place.gate is not None and lock._place.gate._next() is not None)
+            eventually(lambda: lock._path_state.handoff is not None and lock._path_state.handoff._next() is not None)
             os.kill(os.getpid(), signal.SIGUSR1)
             standing.wait(20)
 

@@ -239,7 +239,7 @@ class Checks:
                     continue
                 if not section.hold.loss.told:
                     raise Violation(f"{section.worker.name}: `lost` of {ticket} was never set")
-            for place in list(session.places.values()):
+            for place in list(session.directory.values()):
                 for hold in every(place.holds):
                     if hold.ticket.state is not State.DISCARDED:
                         raise Violation(f"left in {process.name}: a hold with {hold.ticket}")

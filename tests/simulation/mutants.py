@@ -309,7 +309,7 @@ MUTANTS = [
     # Bugs that this simulation has found.
     one(
         "found: an interrupted release forgets the hold",
-        "_lock_base:LockBase._ending_hold",
+        "_lock_base:LockBase._end_hold_steps",
         "if hold.alive:  # interrupted before anything was done",
         "if False:",
     ),
@@ -322,7 +322,7 @@ MUTANTS = [
     one(
         "found: an interrupted settling is counted twice",
         "_lock_base:LockBase._release_level",
-        "if hold.depth > 1:\n            hold.depth -= 1\n        else:\n            self._place.drop(hold)",
-        "hold.depth -= 1\n        if hold.depth == 0:\n            self._place.drop(hold)",
+        "if hold.depth > 1:\n            hold.depth -= 1\n        else:\n            self._path_state.drop(hold)",
+        "hold.depth -= 1\n        if hold.depth == 0:\n            self._path_state.drop(hold)",
     ),
 ]

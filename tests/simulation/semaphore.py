@@ -85,7 +85,7 @@ class User(Worker):
             self._settle(semaphore)
 
     def _held(self, semaphore: Semaphore) -> list[Hold]:
-        return [hold for hold in semaphore._place.all(LEASE.role) if hold.owner == self.actor.ident]
+        return [hold for hold in semaphore._path_state.all(LEASE.role) if hold.owner == self.actor.ident]
 
     def _take(self, semaphore: Semaphore, use: Use) -> bool:
         world, session = self.world, self.process.session

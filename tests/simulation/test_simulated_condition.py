@@ -82,7 +82,7 @@ MUTANTS = [
     ),
     _mutant(
         "interrupted, it forgets a hold that it has",
-        (TAKE_BACK, "lock._place.put_back(hold)\n        return", "return"),
+        (TAKE_BACK, "lock._path_state.put_back(hold)\n        return", "return"),
     ),
     # Notifying.
     _mutant("a node that is gone already counts", (NOTIFY, "each is True", "each is not None")),

@@ -49,15 +49,16 @@ MUTANTS = [
         (TAKE_KEPT, "session.discard(ticket)", "pass"),
         (END_TURN, "self._session.discard(ticket)", "pass"),
     ),
-    _mutant("who gives up waiting is waited for", (LEAVE, "driver.over = True", "pass")),
-    _mutant("nobody is let in", (LOOK, "driver.wake()", "pass")),
+    _mutant("who gives up waiting is waited for", (LEAVE, "call.over = True", "pass")),
+    _mutant("nobody is let in", (LOOK, "call.wake()", "pass")),
     _mutant("it is left in there when nobody wants it any more", (LOOK, "self._session.discard(self._kept)", "pass")),
     _mutant("a lost hold keeps the gate closed", ("_engine.local_handoff:LocalHandoff._open", "hold.alive", "True")),
     _mutant(
         "who is interrupted is waited for", ("_engine.driver:Call.abandon", "self.over = self.settled = True", "pass")
     ),
     _mutant(
-        "who has handed_over it on gives it up", ("_lock_base:LockBase._ending_hold", " and self._place.has(hold)", "")
+        "who has handed_over it on gives it up",
+        ("_lock_base:LockBase._end_hold_steps", " and self._path_state.has(hold)", ""),
     ),
     _mutant(
         "the gate is open while somebody holds",

@@ -36,8 +36,8 @@ class UnfairChecks(Checks):
         """No two threads are in by one ticket."""
         super().step()
         for process in self.processes:
-            for place in process.session.places.values():
-                if place.gate is not None and (kept := place.gate._kept) is not None and kept.state is State.LOST:
+            for place in process.session.directory.values():
+                if place.handoff is not None and (kept := place.handoff._kept) is not None and kept.state is State.LOST:
                     self.stale.add(kept)
         inside: dict[object, Section] = {}
         for section in self.sections:
@@ -52,12 +52,12 @@ class UnfairChecks(Checks):
             # Handed on by a release that was interrupted after that: a loss is told to whoever has it then.
             section.left = section.left or (
                 section.hold.claimant is not None
-                and not any(place.has(section.hold) for place in section.worker.process.session.places.values())
+                and not any(place.has(section.hold) for place in section.worker.process.session.directory.values())
             )
         super().end()
         for process in self.processes:
-            for place in list(process.session.places.values()) if process.alive else ():
-                if place.gate is not None and (place.gate._next() or not place.gate._open()):
+            for place in list(process.session.directory.values()) if process.alive else ():
+                if place.handoff is not None and (place.handoff._next() or not place.handoff._open()):
                     raise Violation(f"left in {process.name}: the gate of {place.path} is closed")
 
     def quiet(self) -> None:
@@ -68,13 +68,13 @@ class UnfairChecks(Checks):
         for process in self.processes:
             if not process.alive or process.client._queue:
                 continue
-            for place in list(process.session.places.values()):
+            for place in list(process.session.directory.values()):
                 tickets = process.session.registry.tickets.values()
-                gate, there = place.gate, any(ticket.path == place.path for ticket in tickets)
-                if gate is not None and gate._next() and not there and process.client.connected:
+                handoff, there = place.handoff, any(ticket.path == place.path for ticket in tickets)
+                if handoff is not None and handoff._next() and not there and process.client.connected:
                     raise Violation(f"{process.name}: threads wait for each other at {place.path}, and nobody asks")
-                if gate is not None and gate._kept is not None and gate._kept.state is State.HELD:
-                    raise Violation(f"{process.name}: {gate._kept} is kept, and nobody takes it")
+                if handoff is not None and handoff._kept is not None and handoff._kept.state is State.HELD:
+                    raise Violation(f"{process.name}: {handoff._kept} is kept, and nobody takes it")
 
 
 class UnfairWorker(Worker):

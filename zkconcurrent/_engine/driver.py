@@ -69,7 +69,7 @@ LOOK_AGAIN = 0.5
 class Holder(Protocol):
     """Where holds are kept."""
 
-    def drop_of(self, tickets: Sequence[Ticket]) -> None:
+    def drop_tickets(self, tickets: Sequence[Ticket]) -> None:
         """Forget the holds of a call that was abandoned."""
 
 
@@ -80,15 +80,15 @@ class Call:
         tickets: those begun in this call; `abandon` discards them.
         wake: ends its sleep; see `_waiting`.
         over: it was abandoned, or wants nothing of a gate any more.
-        place: where this call takes or gives up a hold, if it does.
+        path_state: where this call takes or gives up a hold, if it does.
         settled: all that there is to be sent for that was sent, or given up, so that nobody waits for this call.
         fragile: its recipe ends once the service is out of reach, for a third of the session's timeout.
     """
 
-    def __init__(self, session: Session, path: str, place: Holder | None = None, *, fragile: bool = False) -> None:
+    def __init__(self, session: Session, path: str, path_state: Holder | None = None, *, fragile: bool = False) -> None:
         self.session = session
         self.path = path
-        self.place = place
+        self.path_state = path_state
         self.settled = False
         self.fragile = fragile
         self.tickets: list[Ticket] = []
@@ -159,8 +159,8 @@ class Call:
         self.over = self.settled = True  # first: the next interrupt may be on its way
         self.session.parked.pop(id(self), None)
         self.session.drop(self.tickets)
-        if self.place is not None:
-            self.place.drop_of(self.tickets)
+        if self.path_state is not None:
+            self.path_state.drop_tickets(self.tickets)
 
     # -- one step of a recipe ------------------------------------------------------------------------------------
 
@@ -458,7 +458,7 @@ class Call:
         Raises:
             ClientError: the thread was interrupted as it acquired or released at this place.
         """
-        if self.place is None or self.settled:
+        if self.path_state is None or self.settled:
             return
         frame: FrameType | None = sys._getframe(1)
         while frame is not None and not (_is_ours(frame) and frame.f_locals.get("call") is self):
@@ -476,7 +476,10 @@ class Call:
                 calls_out = False
                 call, primitive = known.get("call"), known.get("self")
                 settled = settled or getattr(call, "settled", False)
-                if not settled and self.place in (getattr(call, "place", None), getattr(primitive, "_place", None)):
+                if not settled and self.path_state in (
+                    getattr(call, "path_state", None),
+                    getattr(primitive, "_path_state", None),
+                ):
                     raise ClientError(
                         self.path,
                         "this thread was interrupted as it acquired or released here, and goes on only when the signal "
@@ -551,7 +554,7 @@ def _is_ours(frame: FrameType) -> bool:
 
 
 def _make_container(session: Session, step: EnsureContainer, answer: Reply) -> None:
-    session.link.make_container(step.path, answer, directory=session.places.is_directory(step.path))
+    session.link.make_container(step.path, answer, directory=session.directory.is_directory(step.path))
 
 
 # How each operation is done: by a method of the session, at once; by one of the driver, as steps; or by a request.

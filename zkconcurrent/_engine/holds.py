@@ -175,26 +175,26 @@ class PathState:
     Attributes:
         holds: held ones, and lost ones that their thread has not settled: for each role a dictionary by owner or, where
             a thread may have several, by the tickets' prefixes.
-        idle: the loss of the hold to come, by role.
-        gate: what threads of this process pass one after the other, if the lock is not fair.
+        next_loss: the loss of the hold to come, by role.
+        handoff: what threads of this process pass one after the other, if the lock is not fair.
         part: what of it, below its path, is a primitive of its own.
         lock: of a condition, its lock's path.
         faces: the objects that want to be told of losses, by role.
-        known: what was last seen of it that others change too, for the repr.
+        last_seen: what was last seen of it that others change too, for the repr.
     """
 
     def __init__(self, session: Session, path: str, kind: str) -> None:
         self.session = session
         self.path = path
         self.kind = kind
-        self.gate: Any = None  # a `LocalHandoff`, which is made by those above
+        self.handoff: Any = None  # a `LocalHandoff`, which is made by those above
         self.part = ""
         self.lock = ""
-        self.known: Any = None
+        self.last_seen: Any = None
         self.holds: Holds = defaultdict(dict)
         self.observers: defaultdict[str, weakref.WeakSet[LossObserver]] = defaultdict(weakref.WeakSet)
         make_event = session.link.handler.event_object
-        self.idle: defaultdict[str, Loss] = defaultdict(lambda: Loss(make_event))
+        self.next_loss: defaultdict[str, Loss] = defaultdict(lambda: Loss(make_event))
         weakref.finalize(self, _drop, session.dropped, path, self.holds).atexit = False
 
     def own(self, role: str, owner: int) -> Hold | None:
@@ -222,12 +222,12 @@ class PathState:
                     self.drop(lost)  # there is nobody to settle it
             task = running_task()
             if task is None:
-                hold = Hold(self.path, ticket, role, owner, self.idle[role], depth)
+                hold = Hold(self.path, ticket, role, owner, self.next_loss[role], depth)
             else:
-                hold = TaskHold(task, self.path, ticket, role, owner, self.idle[role], depth)
+                hold = TaskHold(task, self.path, ticket, role, owner, self.next_loss[role], depth)
             ticket.observer = weakref.WeakMethod(self.tell_lost)
             self.holds[role][owner] = hold
-            self.idle.pop(role, None)
+            self.next_loss.pop(role, None)
         if ticket.state is State.LOST:
             self.tell_lost(ticket)
         return hold
@@ -239,10 +239,10 @@ class PathState:
                 if before.owner == owner and before.ticket.state is State.LOST:
                     raise lost_error(before)
             for ticket in tickets:
-                hold = Hold(self.path, ticket, role, owner, self.idle[role])
+                hold = Hold(self.path, ticket, role, owner, self.next_loss[role])
                 ticket.observer = weakref.WeakMethod(self.tell_lost)
                 self.holds[role][ticket.prefix] = hold
-            self.idle.pop(role, None)
+            self.next_loss.pop(role, None)
         for ticket in tickets:
             if ticket.state is State.LOST:
                 self.tell_lost(ticket)
@@ -264,11 +264,11 @@ class PathState:
 
     def hand_on(self, hold: Hold) -> bool:
         """Leave a hold that ends to the next thread of this process, if that may be; return whether it is."""
-        gate = self.gate
-        if gate is None:
+        handoff = self.handoff
+        if handoff is None:
             return False
         with self.session.lock:
-            if not gate.keep(hold.ticket):
+            if not handoff.keep(hold.ticket):
                 return False
             self.drop(hold)
             return True
@@ -284,10 +284,10 @@ class PathState:
             for key in (hold.owner, hold.ticket.prefix):
                 if holds.get(key) is hold and (dropped := holds.pop(key, hold)) is not hold:
                     holds.setdefault(key, dropped)  # a signal handler has acquired in between
-            if self.gate is not None:
-                self.gate.look()
+            if self.handoff is not None:
+                self.handoff.look()
 
-    def drop_of(self, tickets: Sequence[Ticket]) -> None:
+    def drop_tickets(self, tickets: Sequence[Ticket]) -> None:
         """Forget the holds of a call that was abandoned, lost or not, and those of which only the release remained."""
         with self.session.lock:
             for hold in every(self.holds):
@@ -319,8 +319,8 @@ class PathState:
             if hold.loss.told:
                 return
             hold.loss.tell()
-            if self.gate is not None:
-                self.gate.look()
+            if self.handoff is not None:
+                self.handoff.look()
             observers = list(self.observers[hold.role])
             wholes = hold.loss.wholes
         for face in observers:

@@ -43,39 +43,39 @@ class LocalHandoff:
         self._kept: Ticket | None = None
         self._since = 0.0  # when ZooKeeper granted it
         self._times = 0  # how often it was handed on since
-        session.gates.add(self)
+        session.handoffs.add(self)
 
     def run(
-        self, driver: Call, recipe: Callable[[], Recipe[Ticket | None]], deadline: float | None, wait: bool
+        self, call: Call, recipe: Callable[[], Recipe[Ticket | None]], deadline: float | None, wait: bool
     ) -> Steps[Ticket | None]:
         """Enter, and take what was left there, or else run the recipe; None when the deadline passed before.
 
-        Whoever has it, or goes without, must `leave`, or abandon the driver. Who does not want to wait enters only if
-        the gate is open.
+        Whoever has it, or goes without, must `leave`, or abandon the call. Who does not want to wait enters only if
+        the handoff is open.
         """
-        self._session.check_usable(driver.path)
+        self._session.check_usable(call.path)
         began = self._session.now()
-        if not (yield from self._enter(driver, deadline, wait)):
+        if not (yield from self._enter(call, deadline, wait)):
             return None
-        ticket = self._take(driver)
+        ticket = self._take(call)
         if ticket is None:
-            ticket = yield from driver.run(recipe(), deadline, began)
+            ticket = yield from call.run(recipe(), deadline, began)
             self._since, self._times = self._session.now(), 0
         return ticket
 
-    def _enter(self, driver: Call, deadline: float | None, wait: bool) -> Steps[bool]:
+    def _enter(self, call: Call, deadline: float | None, wait: bool) -> Steps[bool]:
         session = self._session
         while True:
             with session.lock:
                 if self._open():
-                    self._asks = weakref.ref(driver)
-                    self._waiting.pop(driver, None)
+                    self._asks = weakref.ref(call)
+                    self._waiting.pop(call, None)
                     return True
                 if not wait:
                     return False
-                if driver not in self._waiting:
-                    driver.check_not_interrupted()
-                    self._waiting[driver] = None
+                if call not in self._waiting:
+                    call.check_not_interrupted()
+                    self._waiting[call] = None
             left = LOOK_AGAIN if deadline is None else min(deadline - session.now(), LOOK_AGAIN)
             if left <= 0:
                 return False
@@ -85,20 +85,20 @@ class LocalHandoff:
         return not self._asked() and not any(hold.alive for hold in self._holds.values())
 
     def _asked(self) -> bool:
-        driver = None if self._asks is None else self._asks()
-        return driver is not None and not driver.over
+        call = None if self._asks is None else self._asks()
+        return call is not None and not call.over
 
     def _next(self) -> Call | None:
-        return next((driver for driver in list(self._waiting) if not driver.over), None)
+        return next((call for call in list(self._waiting) if not call.over), None)
 
-    def _take(self, driver: Call) -> Ticket | None:
+    def _take(self, call: Call) -> Ticket | None:
         """Return what was left inside, if it is good still."""
         session = self._session
         with session.lock:
             ticket = self._kept
             if ticket is None:
                 return None
-            driver.tickets.append(ticket)  # first: who is interrupted here must be able to give it up
+            call.tickets.append(ticket)  # first: who is interrupted here must be able to give it up
             self._kept = None
             try:
                 if self._is_early() and session.grant(ticket):
@@ -120,7 +120,7 @@ class LocalHandoff:
             return False
         self._times += 1
         self._kept = ticket
-        if not self._session.looks_at_gates:
+        if not self._session.watches_handoffs:
             self._session.wake_keeper()
         return True
 
@@ -134,9 +134,9 @@ class LocalHandoff:
             self._session.discard(ticket)
         return math.inf if self._next() is None else LONGEST
 
-    def leave(self, driver: Call) -> None:
+    def leave(self, call: Call) -> None:
         """Ask no more, and wait no more."""
-        driver.over = True
+        call.over = True
         with self._session.lock:
             self.look()
 
@@ -144,8 +144,8 @@ class LocalHandoff:
         """If it is open, let the first who waits in; if there is nobody, leave nothing inside."""
         if not self._open():
             return
-        if (driver := self._next()) is not None:
-            driver.wake()
+        if (call := self._next()) is not None:
+            call.wake()
         elif self._kept is not None:
             self._session.discard(self._kept)
             self._kept = None

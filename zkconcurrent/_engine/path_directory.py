@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 from .._paths import ancestors
 
-PlaceT = TypeVar("PlaceT", bound=Any)
+PathStateT = TypeVar("PathStateT", bound=Any)
 
 
-class Directory(weakref.WeakValueDictionary[str, Any]):
+class PathDirectory(weakref.WeakValueDictionary[str, Any]):
     """What this process knows of each path that has a live primitive, by path.
 
     All is done with the session's lock held. A value has a `kind`, what the path is, and a `part`, the name of what
@@ -22,7 +22,7 @@ class Directory(weakref.WeakValueDictionary[str, Any]):
         super().__init__()
         self._interior: dict[str, int] = {}  # how many primitives lie below a path
 
-    def open(self, path: str, kind: str, make: Callable[[], PlaceT], part: str = "") -> PlaceT:
+    def open(self, path: str, kind: str, make: Callable[[], PathStateT], part: str = "") -> PathStateT:
         """Return what this process knows of `path`, the same for every object made for it.
 
         Args:

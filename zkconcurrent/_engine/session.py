@@ -34,7 +34,7 @@ from .deletes import Deletes
 from .heartbeat import Heartbeat
 from .interpreter import check_interpreter
 from .lease import Lease
-from .path_directory import Directory, PlaceT
+from .path_directory import PathDirectory, PathStateT
 from .process_exit import watch
 from .registry import Registry
 
@@ -76,7 +76,7 @@ class Session(ClientState):
         places: the live primitives, by path.
         deletes: what is being deleted in the background.
         gates: of the unfair locks.
-        looks_at_gates: the keeper wakes soon, to end the turn of a thread that does not take what is kept for it.
+        watches_handoffs: the keeper wakes soon, to end the turn of a thread that does not take what is kept for it.
         stuck: a thread keeps the lock: it is suspended, with a signal handler on top of it, so the keeper can't work.
         forked: this is a child's copy, of no use.
         exiting: the interpreter exits; nothing is acquired any more.
@@ -90,7 +90,7 @@ class Session(ClientState):
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(link or Link(client), clock, now)
-        self.places = Directory()
+        self.directory = PathDirectory()
         # A finalizer may run anywhere, also where the lock is held: it only appends here.
         self.dropped: deque[Dropped] = deque()
         self.stuck = False
@@ -100,8 +100,8 @@ class Session(ClientState):
         self.heartbeat = Heartbeat(self)
         self._suspect = False
         self._suspect_said = -math.inf
-        self.gates: weakref.WeakSet[Turns] = weakref.WeakSet()
-        self.looks_at_gates = False
+        self.handoffs: weakref.WeakSet[Turns] = weakref.WeakSet()
+        self.watches_handoffs = False
         self._keepers = [_keep]  # taken by who starts it
 
     def start(self) -> Session:
@@ -372,9 +372,9 @@ class Session(ClientState):
             if self.registry.deletes:
                 self.deletes.repeat(now)
             pause = self.heartbeat.beat(now)
-        if pauses := [gate.end_turn() for gate in list(self.gates)]:
+        if pauses := [handoff.end_turn() for handoff in list(self.handoffs)]:
             pause = min(pause, *pauses)
-        self.looks_at_gates = pause < IDLE_BEAT and bool(pauses) and pause == min(pauses)
+        self.watches_handoffs = pause < IDLE_BEAT and bool(pauses) and pause == min(pauses)
         suspect, self._suspect = self._suspect, held and (self.heartbeat.overdue(now) or not self.link.connected)
         if held:
             pause = max(0.0, min(pause, self.registry.lease.end - now))
@@ -385,11 +385,11 @@ class Session(ClientState):
 
     # -- objects that come and go -------------------------------------------------------------------------------------
 
-    def place(self, path: str, kind: str, make: Callable[[], PlaceT], part: str = "") -> PlaceT:
-        """Return what this process knows of `path`; see `Directory.open`."""
+    def path_state(self, path: str, kind: str, make: Callable[[], PathStateT], part: str = "") -> PathStateT:
+        """Return what this process knows of `path`; see `PathDirectory.open`."""
         self.sweep()
         with self.lock:
-            return self.places.open(path, kind, make, part)
+            return self.directory.open(path, kind, make, part)
 
     def drop(self, tickets: list[Ticket]) -> None:
         """Have tickets given up, now or, if that is interrupted, by the keeper."""
@@ -406,10 +406,10 @@ class Session(ClientState):
                 for ticket in left.tickets:
                     self.discard(ticket)
                 # What an interrupted driver left may be what others of its process wait for.
-                for gate in list(self.gates) if not left.paths else ():
-                    gate.look()
+                for handoff in list(self.handoffs) if not left.paths else ():
+                    handoff.look()
                 with suppress(IndexError):
-                    self.places.closed(left.paths.pop())
+                    self.directory.closed(left.paths.pop())
                 with suppress(ValueError):  # what interrupted us has done it too
                     self.dropped.remove(left)  # only now: an interrupt before leaves it to the next
 
@@ -438,7 +438,7 @@ class Session(ClientState):
         self.dropped.clear()
         self.posted.clear()
         self.parked.clear()
-        for place in list(self.places.values()):
+        for place in list(self.directory.values()):
             place.forget()
 
 

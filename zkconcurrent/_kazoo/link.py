@@ -314,7 +314,7 @@ class Link:
         """Return `path` below the client's chroot."""
         return f"{self.client.chroot}{path}"
 
-    def place(self, path: str) -> tuple[str, tuple[tuple[str, int], ...]]:
+    def location(self, path: str) -> tuple[str, tuple[tuple[str, int], ...]]:
         """Return where a path is for everybody: its full name, and the servers, as far as the client knows them."""
         return self.full(path), tuple(sorted(self.client.hosts))
 
