@@ -66,7 +66,7 @@ def test_the_end_of_the_numbers(caplog: pytest.LogCaptureFixture) -> None:
 def check_the_end(held: Lock, server: Server) -> None:
     """Another client that comes while the lock is held is refused, and leaves the holder alone."""
     with server.client() as other:
-        with pytest.raises(SequenceExhaustedError, match="fall idle"):
+        with pytest.raises(SequenceExhaustedError, match="leave the path idle"):
             Lock(other, PATH).acquire(timeout=20)
         (name,) = other.get_children(PATH)
         assert name.endswith(str(LAST - 1))

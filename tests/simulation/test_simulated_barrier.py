@@ -52,7 +52,7 @@ MUTANTS = [
     _one(
         "a trip whose answer was lost is taken for done",
         "_lead",
-        "yield Sync(view.path, ticket)  # the next read tells why, or whether it was done\n        return None",
+        "yield Sync(view.path, ticket)  # the next read shows whether it was done, or why not\n        return None",
         "return party.number",
     ),
     _one("a time-out that ignores the trip", "_end", "return party.outcome()", "return None"),
