@@ -52,7 +52,7 @@ class Secret(str):
         return "'***'"
 
 
-class Discreet(logging.LoggerAdapter):  # type: ignore[type-arg]
+class RedactedLog(logging.LoggerAdapter):  # type: ignore[type-arg]
     """A client's log without passwords: neither the user's nor the session's, with which others could take it over."""
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
@@ -99,7 +99,7 @@ class Client(KazooClient):  # type: ignore[misc]
         max_request: int = MAX_REQUEST,
         **options: Any,
     ) -> None:
-        options["logger"] = Discreet(options.get("logger") or logging.getLogger("kazoo.client"))
+        options["logger"] = RedactedLog(options.get("logger") or logging.getLogger("kazoo.client"))
         if options.get("auth_data"):
             options["auth_data"] = [(scheme, Secret(auth)) for scheme, auth in options["auth_data"]]
         if "password" in (options.get("sasl_options") or {}):

@@ -21,7 +21,7 @@ class ZkConcurrentError(Exception):
 class LockLostError(ZkConcurrentError, RuntimeError):
     """A hold ended before its thread released it: the session expired, its lease ran out, or its node was deleted.
 
-    It is raised until the thread has settled the loss, by one `release()` for each level it had acquired.
+    It is raised until the thread has settled the loss: once for each `release()` that it owes.
     """
 
 

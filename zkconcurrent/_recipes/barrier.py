@@ -267,7 +267,7 @@ def wait(view: View, data: bytes, *, acts: bool) -> Recipe[int | Party | None]:
             party.late = True
             return party
         try:
-            return (yield from _to_the_end(party, _arrive(party, data)))
+            return (yield from _to_the_end(party, _enter(party, data)))
         except Requeue:
             party.ticket.sent = False  # what was sent does not count
 
@@ -275,7 +275,7 @@ def wait(view: View, data: bytes, *, acts: bool) -> Recipe[int | Party | None]:
 def finish(party: Party) -> Recipe[int | Party | None]:
     """Trip the barrier after the action has run; returns as `wait`."""
     party.acts = False
-    return (yield from _to_the_end(party, _stand(party)))
+    return (yield from _to_the_end(party, _wait(party)))
 
 
 def leave(party: Party) -> Recipe[int | Party | None]:
@@ -284,7 +284,7 @@ def leave(party: Party) -> Recipe[int | Party | None]:
     Returns:
         As `wait`; the party itself if another party decides and this one must `outlast` it.
     """
-    return (yield from _to_the_end(party, _end(party, patient=True)))
+    return (yield from _to_the_end(party, _break(party, patient=True)))
 
 
 def outlast(party: Party) -> Recipe[int | Party | None]:
@@ -300,7 +300,7 @@ def _to_the_end(party: Party, waiting: Recipe[int | Party | None]) -> Recipe[int
         except SessionExpired:
             if not party.counts:
                 raise
-            outcome = yield from _end(party)
+            outcome = yield from _break(party)
         if outcome is not party:
             yield Discard(party.ticket)
         return outcome
@@ -315,7 +315,7 @@ def _to_the_end(party: Party, waiting: Recipe[int | Party | None]) -> Recipe[int
         raise
 
 
-def _arrive(party: Party, data: bytes) -> Recipe[int | Party | None]:
+def _enter(party: Party, data: bytes) -> Recipe[int | Party | None]:
     """Make the party's node if its generation is still the current one, and wait."""
     ticket, state = party.ticket, party.state
     try:
@@ -332,7 +332,7 @@ def _arrive(party: Party, data: bytes) -> Recipe[int | Party | None]:
     party.look_after(names)
     if party.number == 0:
         yield from _tidy_up(party)
-    return (yield from _stand(party))
+    return (yield from _wait(party))
 
 
 def _tidy_up(party: Party) -> Recipe[None]:
@@ -349,7 +349,7 @@ def _tidy_up(party: Party) -> Recipe[None]:
             yield tuple(Delete(f"{path}/{name}") for name in old)
 
 
-def _stand(party: Party) -> Recipe[int | Party | None]:
+def _wait(party: Party) -> Recipe[int | Party | None]:
     """Wait with the other parties; the last trips the barrier.
 
     The first party watches all nodes, each other party the first one's. So a departure never goes unnoticed, and an
@@ -359,7 +359,7 @@ def _stand(party: Party) -> Recipe[int | Party | None]:
     watching = False
     while party.misses_nobody():
         if party.is_last:
-            outcome = yield from _lead(party)
+            outcome = yield from _release(party)
             if outcome is not None:
                 return outcome
         elif watching:
@@ -376,10 +376,10 @@ def _stand(party: Party) -> Recipe[int | Party | None]:
             view.waiting = len(party.line)
         elif there is None:
             del party.line[0]
-    return (yield from _end(party))  # a party has arrived and left
+    return (yield from _break(party))  # a party has arrived and left
 
 
-def _lead(party: Party) -> Recipe[int | Party | None]:
+def _release(party: Party) -> Recipe[int | Party | None]:
     """Trip the barrier, or mark it as acting, while all parties are there; None if that was not done."""
     view, ticket = party.view, party.ticket
     if party.acts and party.state.acting:
@@ -399,7 +399,7 @@ def _lead(party: Party) -> Recipe[int | Party | None]:
     return party if party.acts else party.number
 
 
-def _end(party: Party, *, patient: bool = False) -> Recipe[int | Party | None]:
+def _break(party: Party, *, patient: bool = False) -> Recipe[int | Party | None]:
     """Return how the party's generation ended. If it is open, break it, as one of its parties is missing or leaves.
 
     One round trip decides: the write fails if the state has changed, and the read behind it shows the change.
@@ -433,7 +433,7 @@ def _look_on(party: Party) -> Recipe[int | Party | None]:
         with suppress(DeadlinePassed):
             yield Wait(party.ticket)
         return party
-    return (yield from _end(party))
+    return (yield from _break(party))
 
 
 def look(view: View) -> Recipe[State]:
