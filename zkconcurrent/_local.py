@@ -161,7 +161,7 @@ class LocalNamespace:
         *,
         on_lost: Callable[[Any], object] | None = None,  # noqa: ARG002
     ) -> MultiLock:
-        """Return a `MultiLock` of the `RLock`s with those names."""
+        """Return a `MultiLock` of the RLocks with those names."""
         return MultiLock({name: self.RLock(name) for name in check_names(names)})
 
     def __repr__(self) -> str:

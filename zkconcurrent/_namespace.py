@@ -95,7 +95,7 @@ class SharedNamespace:
         return _CountDownLatch(self._client, self._at(name), count)
 
     def MultiLock(self, names: Iterable[str], *, on_lost: OnLost | None = None) -> _MultiLock:  # noqa: N802
-        """Return a `MultiLock` of the `RLock`s of those names."""
+        """Return a `MultiLock` of the RLocks with those names."""
         return _MultiLock([self.RLock(name) for name in check_names(names)], on_lost=on_lost)
 
     def __repr__(self) -> str:
