@@ -33,7 +33,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import AuthFailedError, ConnectionLoss
 from kazoo.protocol.serialization import GetData
 
-from tests.tools.proxy import Proxy
+from tests.helpers.proxy import Proxy
 from zkconcurrent import (
     Barrier,
     ClientError,

@@ -12,17 +12,15 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.protocol.states import KazooState
 
-from tests.conftest import Connect, Eventually, Hands, InThread
-from tests.integration.test_locks import queued
-from tests.integration.test_semaphore import out, waiting
-from tests.kinds import Kind, every
-from tests.tools.proxy import Proxy
+from tests.conftest import FAST, Connect, Eventually, InThread
+from tests.helpers.contenders import permits_awaited, permits_out, queued
+from tests.helpers.lock_types import Kind, every
+from tests.helpers.manual_clock import ManualClock
+from tests.helpers.proxy import Proxy
 from zkconcurrent import Lock, LockLostError, ReadWriteLock, Semaphore
 from zkconcurrent._engine.lease import NEVER
 from zkconcurrent._kazoo.link import Link, Reply
 from zkconcurrent.testing import Server
-
-FAST = {"connection_retry": {"max_tries": -1, "delay": 0.05, "max_delay": 0.2}}
 
 
 def take_turn(lock: Lock) -> None:
@@ -387,7 +385,7 @@ def test_a_deadline_is_one_for_the_whole_call(
     for number, lock in enumerate(ahead[1:]):
         others.append(in_thread(lock.acquire))
         eventually(queued(zk, zk_path, number + 2))
-    with Hands(me._session) as clock:
+    with ManualClock(me._session) as clock:
         mine = in_thread(me.acquire, timeout=40)
         eventually(queued(zk, zk_path, 5))
         for passed, lock, got in zip((12, 24, 36), ahead, others, strict=False):
@@ -410,16 +408,16 @@ def test_a_lost_request_or_answer_of_a_semaphore(
     semaphore = Semaphore(connect(hosts=proxy.hosts, **FAST), zk_path, 3)
     with getattr(proxy, strike)(name) as struck:
         assert semaphore.acquire(timeout=15, permits=2)
-        assert out(zk, zk_path, 2)()
-        assert waiting(zk, zk_path, 0)()
+        assert permits_out(zk, zk_path, 2)()
+        assert permits_awaited(zk, zk_path, 0)()
         token = semaphore.fencing_token
         semaphore.release(2)
         struck.wait()
-    eventually(out(zk, zk_path, 0))
+    eventually(permits_out(zk, zk_path, 0))
     assert semaphore.acquire(timeout=15, permits=3)
     assert semaphore.fencing_token > token
     semaphore.release(3)
-    eventually(out(zk, zk_path, 0))
+    eventually(permits_out(zk, zk_path, 0))
     assert queued(zk, f"{zk_path}/permits", 0)()
 
 
@@ -456,9 +454,9 @@ def test_a_drop_while_waiting_for_a_permit(
     first = None
     if position == "second":
         first = in_thread(lambda: held.acquire() and held.release())
-        eventually(waiting(zk, zk_path, 1))
+        eventually(permits_awaited(zk, zk_path, 1))
     taking = in_thread(theirs.acquire)
-    eventually(waiting(zk, zk_path, 1 if first is None else 2))
+    eventually(permits_awaited(zk, zk_path, 1 if first is None else 2))
     proxy.refuse()
     proxy.cut()
     eventually(lambda: not theirs.client.connected)
@@ -469,7 +467,7 @@ def test_a_drop_while_waiting_for_a_permit(
     proxy.resume()
     assert taking.result(15)
     theirs.release()
-    eventually(out(zk, zk_path, 0))
+    eventually(permits_out(zk, zk_path, 0))
 
 
 def test_a_release_of_permits_while_disconnected(
@@ -484,8 +482,8 @@ def test_a_release_of_permits_while_disconnected(
     began = time.monotonic()
     semaphore.release(2)
     assert time.monotonic() - began < 5  # to wait for an answer may take twice that
-    assert out(zk, zk_path, 2)()
+    assert permits_out(zk, zk_path, 2)()
     assert semaphore.acquire(timeout=0.3) is False
     proxy.resume()
-    eventually(out(zk, zk_path, 0))
-    eventually(waiting(zk, zk_path, 0))
+    eventually(permits_out(zk, zk_path, 0))
+    eventually(permits_awaited(zk, zk_path, 0))

@@ -21,8 +21,8 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.conftest import Connect, Eventually, InThread
-from tests.integration.test_locks import queued
-from tests.tools.proxy import Proxy
+from tests.helpers.contenders import queued
+from tests.helpers.proxy import Proxy
 from zkconcurrent import Barrier, Condition, CountDownLatch, Event, Lock, RLock, Semaphore
 from zkconcurrent.testing import Server
 

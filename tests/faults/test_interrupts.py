@@ -6,16 +6,11 @@ A trace function raises KeyboardInterrupt at the n-th line that the library runs
 from __future__ import annotations
 
 import contextlib
-import functools
-import gc
 import itertools
-import linecache
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from types import FrameType
 from typing import Any, Generic, TypeVar
 
@@ -25,65 +20,17 @@ from kazoo.exceptions import NoNodeError
 
 import zkconcurrent
 from tests.conftest import Connect, Eventually, InThread
-from tests.integration.test_locks import queued
-from tests.integration.test_unfair import at_the_handoff
-from tests.kinds import AnyLock, Kind, against, every
+from tests.helpers.contenders import at_the_handoff, queued
+from tests.helpers.interrupts import PACKAGE, InterruptAt, lines_of
+from tests.helpers.lock_types import AnyLock, Kind, against, every
 from zkconcurrent import Condition, Lock, MultiLock, ReadWriteLock, RLock, Semaphore
 
 pytestmark = pytest.mark.long
 
 T = TypeVar("T")
-PACKAGE = str(Path(zkconcurrent.__file__).parent)
 # Short, as what an interrupt leaves is found by heartbeats; but no lease ends although the machine is busy.
 SESSION = 4.0
 SOON = 0.1  # what an interrupt leaves is gone after so long, as a rule
-
-
-@functools.cache
-def _signals_come_here(file: str, line: int) -> bool:
-    """Return whether CPython may deliver a signal at the line; a trace function can raise at any.
-
-    A `with` line is visited again on the way out, before `__exit__` is called, and no signal is delivered between the
-    two (bpo-29988); nor before the return of a constant, nor at a `try:`, which does nothing.
-    """
-    return (
-        not linecache.getline(file, line)
-        .lstrip()
-        .startswith(("with ", "try:", "return True", "return None", "return False"))
-    )
-
-
-class InterruptAt:
-    """Raise KeyboardInterrupt at the n-th line run below the first frame of the library; count the lines.
-
-    With a `file`, only its lines count. An interrupt that somebody swallows is an error.
-    """
-
-    def __init__(self, line: int, file: str = "") -> None:
-        self.left = line
-        self.file = file
-        self.where = ""
-
-    def __enter__(self) -> None:
-        gc.disable()  # an interrupt in a generator of the call before, which is being collected, is ignored
-        self._before = sys.gettrace()  # that of coverage
-        sys.settrace(self._trace)
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        sys.settrace(self._before)
-        gc.enable()
-        assert not self.where or kind is not None, f"the interrupt at {self.where} was swallowed"
-
-    def _trace(self, frame: FrameType, event: str, _arg: Any) -> Any:
-        if not frame.f_code.co_filename.startswith(PACKAGE):
-            return None
-        counts = frame.f_code.co_filename.endswith(self.file)
-        if event == "line" and counts and _signals_come_here(frame.f_code.co_filename, frame.f_lineno):
-            self.left -= 1
-            if self.left == 0:
-                self.where = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} {frame.f_code.co_name}"
-                raise KeyboardInterrupt
-        return self._trace
 
 
 class InterruptAgainAt(InterruptAt):
@@ -112,14 +59,6 @@ class InterruptAgainAt(InterruptAt):
         if self.counts_from_here:
             return super()._trace(frame, event, arg)
         return self._trace if frame.f_code.co_filename.startswith(PACKAGE) else None
-
-
-def lines_of(call: Callable[[], object], file: str = "") -> int:
-    """Return how many lines of the library, or of one file of it, a call runs."""
-    counter = InterruptAt(-1, file)
-    with counter:
-        call()
-    return -1 - counter.left
 
 
 class Places(Generic[T]):

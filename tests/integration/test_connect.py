@@ -24,8 +24,8 @@ from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_digest_acl
 
 import zkconcurrent
 from tests.conftest import Eventually, InThread
-from tests.tools.forwarder import Connection, Forwarder
-from tests.tools.proxy import Proxy
+from tests.helpers.forwarder import Connection, Forwarder
+from tests.helpers.proxy import Proxy
 from zkconcurrent._connect import _close_all
 from zkconcurrent.testing import Server
 from zkconcurrent.testing._ports import free_ports

@@ -9,18 +9,10 @@ import time
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import Connect, Eventually, InThread
-from tests.faults.test_connection import FAST
-from tests.tools.proxy import Proxy
+from tests.conftest import FAST, Connect, Eventually, InThread
+from tests.helpers.contenders import waits
+from tests.helpers.proxy import Proxy
 from zkconcurrent import ClientError, Event, ForeignNodeError, Lock, RefusedError
-
-
-def waits(event: Event, n: int = 1) -> bool:
-    """Whether n threads of the event's client wait for it, with a watch."""
-    session = event._session
-    with session.lock:
-        awaited = sum(bool(ticket.awaits) and not ticket.changed for ticket in session.registry.tickets.values())
-    return awaited >= n and any(event.client._data_watchers.values())
 
 
 def data(client: KazooClient, event: Event) -> str:

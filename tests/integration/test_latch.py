@@ -8,10 +8,9 @@ import time
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import Connect, Eventually, InThread
-from tests.faults.test_connection import FAST
-from tests.integration.test_event import waits
-from tests.tools.proxy import Proxy
+from tests.conftest import FAST, Connect, Eventually, InThread
+from tests.helpers.contenders import waits
+from tests.helpers.proxy import Proxy
 from zkconcurrent import CountDownLatch, ForeignNodeError, Lock, RLock
 
 

@@ -15,49 +15,15 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.conftest import Connect, Eventually, InThread
-from tests.integration.test_locks import queued
-from tests.kinds import AnyLock, Kind, against, every, read_lock, reentrant, unfair_lock, write_lock
-from tests.tools.proxy import Proxy
+from tests.helpers.contenders import queued
+from tests.helpers.lock_types import AnyLock, Kind, against, every, read_lock, reentrant, unfair_lock, write_lock
+from tests.helpers.losses import expire, run_out, ways
+from tests.helpers.proxy import Proxy
 from zkconcurrent import ClientError, Event, Lock, LockLostError, RLock, Semaphore
 from zkconcurrent.testing import Server
 
 T = TypeVar("T")
 Lose: TypeAlias = Callable[[AnyLock], None]
-
-
-def expire(server: Server, lock: AnyLock | Semaphore) -> None:
-    """Expire the session of the lock's client, and wait until the loss is told."""
-    lost = lock.lost
-    server.expire(lock.client)
-    assert lost.wait(20)
-
-
-def run_out(_server: Server, lock: AnyLock | Semaphore) -> None:
-    """Let the lease run out on our own clock, as if the machine had slept, while the session lives on.
-
-    A hold survives that where the keeper was at work: what it sends right after the sleep is answered, which proves
-    that the session lives, and renews the lease before anybody has looked. Then the machine sleeps again.
-    """
-    session, lost, awake, slept = lock._session, lock.lost, lock._session.clock, 0.0
-    for _ in range(10):
-        slept += session.timeout
-        session.clock = lambda slept=slept: awake() + slept
-        session._wake.set()
-        if lost.wait(2):
-            return
-    pytest.fail("the lease does not run out")
-
-
-def operate(server: Server, lock: AnyLock) -> None:
-    """Have an operator delete the holder's node."""
-    lost, owner = lock.lost, lock.owner()
-    assert owner is not None
-    with server.client() as operator:
-        operator.delete(owner.node)
-    assert lost.wait(20)
-
-
-ways = pytest.mark.parametrize("lose", [expire, run_out, operate])
 
 
 @every

@@ -16,8 +16,8 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 from kazoo.protocol.states import ZnodeStat
 
-from tests.tools.links import Links
-from tests.tools.proxy import Proxy
+from tests.helpers.links import Links
+from tests.helpers.proxy import Proxy
 from zkconcurrent.testing import Ensemble, Server
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from zkconcurrent.testing._installation import Installation, find_installation
 from zkconcurrent.testing._java import find_java, java_version
-from zkconcurrent.testing._leash import Leash
 from zkconcurrent.testing._ports import PortTakenError, free_ports, try_ports
+from zkconcurrent.testing._process_guard import ProcessGuard
 from zkconcurrent.testing._service import Service
 
 if TYPE_CHECKING:
@@ -87,9 +87,9 @@ class Server(Service):
             "znode.container.checkIntervalMs": _milliseconds(container_check_interval),
             **(properties or {}),
         }
-        # Invariant: the leash, with the server's folder, exists from the first start until stop; the process from each
+        # Invariant: the guard, with the server's folder, exists from the first start until stop; the process from each
         # start until it is killed (it may have ended by itself, and nobody has looked yet).
-        self._leash: Leash | None = None
+        self._guard: ProcessGuard | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._is_frozen = False
 
@@ -137,10 +137,10 @@ class Server(Service):
     @property
     def log(self) -> str:
         """What the server has printed since its last start; empty once it is stopped."""
-        if self._leash is None:
+        if self._guard is None:
             return ""
         try:
-            return (self._leash.folder / _LOG).read_text(errors="replace")
+            return (self._guard.folder / _LOG).read_text(errors="replace")
         except FileNotFoundError:
             return ""
 
@@ -158,8 +158,8 @@ class Server(Service):
             raise RuntimeError(f"{self!r} is running already")
         self._installation = self._installation or find_installation()
         self._java = find_java()
-        if self._leash is not None:
-            self._launch(self._leash, wait)
+        if self._guard is not None:
+            self._launch(self._guard, wait)
         elif self._fixed_port is not None:
             self._start_afresh(wait)
         else:
@@ -188,16 +188,16 @@ class Server(Service):
     def stop(self) -> None:
         """End the process and remove the folder. A later start begins with no data."""
         self.kill()
-        leash, self._leash = self._leash, None
-        if leash is not None and leash.is_ours:
-            leash.close()
+        guard, self._guard = self._guard, None
+        if guard is not None and guard.is_ours:
+            guard.close()
         atexit.unregister(self.stop)
 
     def kill(self) -> None:
         """Kill it (SIGKILL), as a crash would; the data stays for the next start."""
         process, self._process = self._process, None
-        if process is not None and self._leash is not None and self._leash.is_ours:
-            self._leash.kill(process)
+        if process is not None and self._guard is not None and self._guard.is_ours:
+            self._guard.kill(process)
 
     def restart(self) -> None:
         """Kill it and start it again on the same port with the same data."""
@@ -251,26 +251,26 @@ class Server(Service):
         if self._fixed_port is None:
             (self._port,) = free_ports(1)
         try:
-            self._leash = Leash()
+            self._guard = ProcessGuard()
             atexit.register(self.stop)
-            self._launch(self._leash, wait)
+            self._launch(self._guard, wait)
         except BaseException:
             self.stop()
             raise
 
-    def _launch(self, leash: Leash, wait: bool) -> None:
+    def _launch(self, guard: ProcessGuard, wait: bool) -> None:
         settings = {
             **self._settings,
-            "dataDir": leash.folder,
+            "dataDir": guard.folder,
             "clientPortAddress": "127.0.0.1",
             "clientPort": self.port,
         }
-        config = leash.folder / "zoo.cfg"
+        config = guard.folder / "zoo.cfg"
         config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         if self._server_id is not None:
-            (leash.folder / "myid").write_text(f"{self._server_id}\n")
+            (guard.folder / "myid").write_text(f"{self._server_id}\n")
         assert self._installation is not None
-        properties = {"java.io.tmpdir": leash.folder, **self._properties}
+        properties = {"java.io.tmpdir": guard.folder, **self._properties}
         command = [
             str(self._java),
             *_JVM_OPTIONS,
@@ -280,8 +280,8 @@ class Server(Service):
             "org.apache.zookeeper.server.quorum.QuorumPeerMain",
             str(config),
         ]
-        with open(leash.folder / _LOG, "wb") as log:
-            self._process = leash.start(command, log)
+        with open(guard.folder / _LOG, "wb") as log:
+            self._process = guard.start(command, log)
         self._is_frozen = False
         if wait:
             self.wait()
@@ -294,7 +294,7 @@ class Server(Service):
     def _serves(self, patience: float) -> bool:
         """Whether clients are served - and by this server, not by another that was quicker to take the port."""
         try:
-            return self._leash is not None and self._leash.folder.name in self.command("conf", patience)
+            return self._guard is not None and self._guard.folder.name in self.command("conf", patience)
         except OSError:
             return False
 

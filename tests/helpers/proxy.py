@@ -23,8 +23,8 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Literal, NamedTuple, TypeVar, final
 
-from tests.tools.count import Count
-from tests.tools.wire import REQUESTS, Dialogue, Message
+from tests.helpers.count import Count
+from tests.helpers.wire import REQUESTS, Dialogue, Message
 
 __all__ = ["Count", "Message", "Proxy", "Strike"]
 

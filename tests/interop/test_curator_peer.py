@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
-from kazoo.exceptions import NoNodeError
 
 from tests.conftest import Eventually
-from tests.tools.curator import CuratorClient, CuratorPeer, JavaError
-from tests.tools.proxy import Proxy
+from tests.helpers.contenders import children
+from tests.helpers.curator import CuratorClient, CuratorPeer, JavaError
+from tests.helpers.proxy import Proxy
 from zkconcurrent.testing import Installation, Server
 
 UUID = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
@@ -23,14 +23,6 @@ def counter(tmp_path: Path) -> Path:
     counter = tmp_path / "counter"
     counter.write_text("0")
     return counter
-
-
-def children(client: KazooClient, path: str) -> list[str]:
-    """Return the children there, none if there is no parent."""
-    try:
-        return sorted(client.get_children(path))
-    except NoNodeError:
-        return []
 
 
 @pytest.mark.parametrize("kind", ["mutex", "write", "semaphoreMutex"])

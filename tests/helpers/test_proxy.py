@@ -16,7 +16,7 @@ from kazoo.exceptions import ConnectionLoss, SessionExpiredError
 from kazoo.protocol.serialization import write_string
 
 from tests.conftest import Connect, Eventually
-from tests.tools.proxy import Proxy
+from tests.helpers.proxy import Proxy
 from zkconcurrent.testing import Server
 
 LONG_ENOUGH = 0.02  # seconds of delay each way: far more than lies between two requests sent back to back

@@ -13,10 +13,10 @@ from typing import Any, Protocol, TypeVar
 from kazoo.client import KazooClient
 from kazoo.protocol.serialization import Create, Create2, Delete, SetData, Transaction
 
+from tests.helpers.proxy import Proxy
 from tests.simulation.client import Process
 from tests.simulation.ensemble import Ensemble
 from tests.simulation.world import World
-from tests.tools.proxy import Proxy
 from zkconcurrent._engine.driver import Call
 from zkconcurrent._engine.session import Session
 from zkconcurrent._kazoo.link import Reply
