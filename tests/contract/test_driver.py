@@ -613,8 +613,8 @@ def test_watching_what_changes(bench: Bench, path: str) -> None:
     done: list[Any] = []
 
     def recipe(session: Any, other: Any) -> Steps:
-        def in_background(strike: Any) -> None:
-            session.link.handler.spawn(lambda: (strike(session), done.append(strike)))
+        def in_background(fault: Any) -> None:
+            session.link.handler.spawn(lambda: (fault(session), done.append(fault)))
 
         yield CreatePersistent(path, b"")
         yield CreatePersistent(f"{path}/x", b"")

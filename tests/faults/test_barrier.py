@@ -149,11 +149,11 @@ def test_a_party_stopped_across_the_trip(
     assert line_from(stopped) == "0"
 
 
-@pytest.mark.parametrize("strike", ["lose_answer", "lose_request"])
+@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
 @pytest.mark.parametrize("nth", [1, 2, 3])
 @pytest.mark.parametrize("action", [False, True])
 def test_a_lost_multi(
-    strike: str,
+    effect: str,
     nth: int,
     action: bool,
     zk: KazooClient,
@@ -168,7 +168,7 @@ def test_a_lost_multi(
     client = connect(hosts=proxy.hosts, timeout=10, **FAST)
     theirs = Barrier(client, zk_path, 2, (lambda: ran.append(1)) if action else None)
     mine = Barrier(zk, zk_path, 2)
-    with getattr(proxy, strike)("multi", nth=nth) as struck:
+    with getattr(proxy, effect)("multi", nth=nth) as fault:
         for generation in range(3):
             waiting = in_thread(mine.wait, 20)
             eventually(parties_in(zk, zk_path, 1, generation))
@@ -176,14 +176,14 @@ def test_a_lost_multi(
             assert waiting.result(20) == 0
             assert len(ran) == (generation + 1) * action
             eventually(parties_in(zk, zk_path, 0, generation))
-        struck.wait()
+        fault.wait()
     assert barrier_state(zk, zk_path)["generation"] == 3
 
 
-@pytest.mark.parametrize("strike", ["lose_answer", "lose_request"])
+@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
 @pytest.mark.parametrize("way", ["abort", "reset", "time-out"])
 def test_a_lost_write(
-    strike: str,
+    effect: str,
     way: str,
     zk: KazooClient,
     connect: Connect,
@@ -196,13 +196,13 @@ def test_a_lost_write(
     theirs, mine = Barrier(connect(hosts=proxy.hosts, timeout=10, **FAST), zk_path, 3), Barrier(zk, zk_path, 3)
     waiting = in_thread(mine.wait, 30)
     eventually(lambda: mine.n_waiting == 1)
-    with getattr(proxy, strike)("setData") as struck:
+    with getattr(proxy, effect)("setData") as fault:
         if way == "time-out":
             with pytest.raises(BrokenBarrierError):
                 theirs.wait(0.3)
         else:
             getattr(theirs, way)()
-        struck.wait()
+        fault.wait()
     with pytest.raises(BrokenBarrierError):
         waiting.result(20)
     assert barrier_state(zk, zk_path)["generation"] == (way == "reset")
@@ -257,10 +257,10 @@ def test_a_party_that_is_cut_off_as_it_comes(
     theirs, mine = Barrier(connect(hosts=proxy.hosts, timeout=10, **FAST), zk_path, 2), Barrier(zk, zk_path, 2)
     waiting = in_thread(mine.wait)
     eventually(lambda: mine.n_waiting == 1)
-    with proxy.lose_request("multi") as struck:
+    with proxy.lose_request("multi") as fault:
         late = in_thread(theirs.wait, 0.5)
         proxy.refuse()
-        struck.wait()
+        fault.wait()
     with pytest.raises(BrokenBarrierError):
         late.result(10)
     assert not waiting.done()

@@ -15,7 +15,7 @@ from tests.helpers.processes import Spawn, line_from, tell
 from tests.helpers.proxy import Proxy
 from zkconcurrent import Condition
 
-lossy = pytest.mark.parametrize("strike", ["lose_answer", "lose_request"])
+lossy = pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
 
 
 @lossy
@@ -23,7 +23,7 @@ lossy = pytest.mark.parametrize("strike", ["lose_answer", "lose_request"])
     ("name", "used"), [("multi", True), ("getData", True), ("multi", False), ("createContainer", False)]
 )
 def test_a_lost_request_or_answer_of_a_wait(
-    strike: str,
+    effect: str,
     name: str,
     used: bool,
     zk: KazooClient,
@@ -40,9 +40,9 @@ def test_a_lost_request_or_answer_of_a_wait(
             theirs.wait(0.01)  # makes the parents
 
     def wait() -> bool:
-        with theirs, getattr(proxy, strike)(name) as struck:
+        with theirs, getattr(proxy, effect)(name) as fault:
             woken = theirs.wait(20)
-            struck.wait()
+            fault.wait()
             return woken
 
     future = in_thread(wait)
@@ -58,7 +58,7 @@ def test_a_lost_request_or_answer_of_a_wait(
 @lossy
 @pytest.mark.parametrize("name", ["create2", "getChildren", "delete"])
 def test_a_lost_request_or_answer_after_a_wait(
-    strike: str,
+    effect: str,
     name: str,
     zk: KazooClient,
     connect: Connect,
@@ -71,31 +71,31 @@ def test_a_lost_request_or_answer_after_a_wait(
     theirs, mine = Condition(connect(hosts=proxy.hosts, **FAST), zk_path), Condition(zk, zk_path)
     future = in_thread(wait_in, theirs)
     eventually(waiters(zk, zk_path, 1))
-    with getattr(proxy, strike)(name) as struck:
+    with getattr(proxy, effect)(name) as fault:
         with mine:
             mine.notify()
-        struck.wait()
+        fault.wait()
         assert future.result(20)[0] is True
     eventually(nothing_left(zk, mine))
 
 
 @lossy
 def test_a_lost_withdrawal(
-    strike: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
+    effect: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
 ) -> None:
     """Faults 3, 35: the delete of a waiter whose time is up is lost: if it was applied, that can't be known."""
     condition = Condition(connect(hosts=proxy.hosts, **FAST), zk_path)
     with condition:
-        with getattr(proxy, strike)("delete") as struck:
-            assert condition.wait(0.1) is (strike == "lose_answer")
-            struck.wait()
+        with getattr(proxy, effect)("delete") as fault:
+            assert condition.wait(0.1) is (effect == "lose_answer")
+            fault.wait()
         assert waiter_nodes(zk, zk_path) == []
     eventually(nothing_left(zk, condition))
 
 
 @lossy
 def test_a_lost_notification(
-    strike: str,
+    effect: str,
     zk: KazooClient,
     connect: Connect,
     proxy: Proxy,
@@ -109,10 +109,10 @@ def test_a_lost_notification(
     for n in range(3):
         futures.append(in_thread(wait_in, theirs))
         eventually(waiters(zk, zk_path, n + 1))
-    with mine, getattr(proxy, strike)("delete") as struck:
+    with mine, getattr(proxy, effect)("delete") as fault:
         mine.notify()
-        struck.wait()
-        left = 1 if strike == "lose_answer" else 2  # in the one case it can't know that it was its own
+        fault.wait()
+        left = 1 if effect == "lose_answer" else 2  # in the one case it can't know that it was its own
         assert len(waiter_nodes(zk, zk_path)) == left
     assert all(future.result(10)[0] for future in futures[: 3 - left])
     with theirs:

@@ -47,19 +47,19 @@ def traffic(client: KazooClient) -> Iterator[None]:
         asking.join()
 
 
-@pytest.mark.parametrize("strike", ["lose_answer", "lose_request"])
+@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
 @pytest.mark.parametrize("name", ["create2", "getChildren", "delete", "createContainer"])
 def test_a_lost_request_or_answer(
-    strike: str, name: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
+    effect: str, name: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
 ) -> None:
     """Faults 1, 3, 4: whichever request of a cycle is lost, applied or not, one node is queued and none is left."""
     lock = Lock(connect(hosts=proxy.hosts, **FAST), zk_path)
-    with getattr(proxy, strike)(name) as struck:
+    with getattr(proxy, effect)(name) as fault:
         assert lock.acquire(timeout=15)
         assert len(zk.get_children(zk_path)) == 1
         token = lock.fencing_token
         lock.release()
-        struck.wait()
+        fault.wait()
     eventually(queued(zk, zk_path, 0))
     assert lock.acquire(timeout=15)
     assert lock.fencing_token > token
@@ -67,10 +67,10 @@ def test_a_lost_request_or_answer(
     eventually(queued(zk, zk_path, 0))
 
 
-@pytest.mark.parametrize("strike", ["lose_answer", "lose_request"])
+@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
 @pytest.mark.parametrize("name", ["create2", "getChildren", "getData"])
 def test_a_lost_request_or_answer_while_contended(
-    strike: str,
+    effect: str,
     name: str,
     zk: KazooClient,
     connect: Connect,
@@ -83,9 +83,9 @@ def test_a_lost_request_or_answer_while_contended(
     lock = Lock(connect(hosts=proxy.hosts, **FAST), zk_path)
     mine = Lock(zk, zk_path)
     mine.acquire()
-    with getattr(proxy, strike)(name) as struck:
+    with getattr(proxy, effect)(name) as fault:
         waiting = in_thread(lock.acquire)
-        struck.wait()
+        fault.wait()
         eventually(lambda: lock.client.connected and len(zk.get_children(zk_path)) == 2)
         assert not waiting.done()
         mine.release()
@@ -94,17 +94,17 @@ def test_a_lost_request_or_answer_while_contended(
     eventually(queued(zk, zk_path, 0))
 
 
-@pytest.mark.parametrize("strike", ["lose_answer", "lose_request"])
+@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
 def test_a_lost_downgrade(
-    strike: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
+    effect: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
 ) -> None:
     """Faults 1, 4: the multi that makes a writer's read node is lost, applied or not: one is there, and it holds."""
     pair, theirs = ReadWriteLock(connect(hosts=proxy.hosts, **FAST), zk_path), ReadWriteLock(zk, zk_path)
     pair.write_lock.acquire()
     token = pair.write_lock.fencing_token
-    with getattr(proxy, strike)("multi") as struck:
+    with getattr(proxy, effect)("multi") as fault:
         assert pair.read_lock.acquire(timeout=15)
-        struck.wait()
+        fault.wait()
     eventually(queued(zk, zk_path, 2))
     assert pair.read_lock.fencing_token == token
     pair.write_lock.release()
@@ -323,11 +323,11 @@ def test_a_create_that_straddles_an_expiry(
     with lock:
         pass
     old = client.client_id
-    strike = proxy.lose_answer("create2") if applied else proxy.lose_request("create2")
-    with strike:
+    fault = proxy.lose_answer("create2") if applied else proxy.lose_request("create2")
+    with fault:
         proxy.refuse()  # before: else the client might be back, in its session, sooner than that
         waiting = in_thread(lambda: (lock.acquire(), lock.owner(), lock.fencing_token))
-        strike.wait()
+        fault.wait()
         eventually(lambda: client.state == KazooState.SUSPENDED)
         connect(client_id=old).stop()  # closes the session
         proxy.resume()
@@ -399,20 +399,20 @@ def test_a_deadline_is_one_for_the_whole_call(
     ahead[-1].release()
 
 
-@pytest.mark.parametrize("strike", ["lose_answer", "lose_request"])
+@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
 @pytest.mark.parametrize("name", ["create2", "getChildren", "getData", "multi", "delete", "createContainer", "create"])
 def test_a_lost_request_or_answer_of_a_semaphore(
-    strike: str, name: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
+    effect: str, name: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
 ) -> None:
     """Faults 1, 3, 4: whichever request of a cycle is lost, applied or not, just the permits asked for are taken."""
     semaphore = Semaphore(connect(hosts=proxy.hosts, **FAST), zk_path, 3)
-    with getattr(proxy, strike)(name) as struck:
+    with getattr(proxy, effect)(name) as fault:
         assert semaphore.acquire(timeout=15, permits=2)
         assert permits_out(zk, zk_path, 2)()
         assert permits_awaited(zk, zk_path, 0)()
         token = semaphore.fencing_token
         semaphore.release(2)
-        struck.wait()
+        fault.wait()
     eventually(permits_out(zk, zk_path, 0))
     assert semaphore.acquire(timeout=15, permits=3)
     assert semaphore.fencing_token > token
@@ -421,15 +421,15 @@ def test_a_lost_request_or_answer_of_a_semaphore(
     assert queued(zk, f"{zk_path}/permits", 0)()
 
 
-@pytest.mark.parametrize("strike", ["lose_answer", "lose_request"])
-def test_a_lost_addition(strike: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
+@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
+def test_a_lost_addition(effect: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
     """Permits whose addition was not answered are added once."""
     semaphore = Semaphore(connect(hosts=proxy.hosts, **FAST), zk_path, 1)
     with semaphore:
         pass
-    with getattr(proxy, strike)("create") as struck:
+    with getattr(proxy, effect)("create") as fault:
         semaphore.release(2)
-        struck.wait()
+        fault.wait()
     assert [name[-2:] for name in zk.get_children(f"{zk_path}/permits")] == ["-2"]
     other = Semaphore(zk, zk_path, 1)
     assert other.acquire(False, permits=3)

@@ -84,8 +84,8 @@ class Places(Generic[T]):
     def _next(self) -> T:
         return self._make(f"{self._path}/{len(self._left)}")
 
-    def struck(self, where: str) -> None:
-        """Go to the next place, unless the line that was struck has left nothing here."""
+    def interrupted(self, where: str) -> None:
+        """Go to the next place, unless the interrupt has left nothing here."""
         until = time.monotonic() + SOON
         while not self._free(self.here):
             if time.monotonic() > until:
@@ -129,7 +129,7 @@ def test_acquire_interrupted_at_every_line(
             assert "<unlocked" in repr(lock), hook.where
         else:
             lock.release()
-        places.struck(f"line {line}: {hook.where}")
+        places.interrupted(f"line {line}: {hook.where}")
     assert total > 100
     for lock in places.check(eventually):
         with lock:
@@ -159,7 +159,7 @@ def test_a_waiter_interrupted_at_every_line(
                 assert lock.acquire(timeout=0.02) is False
         except KeyboardInterrupt:
             pass
-        places.struck(f"line {line}: {hook.where}")
+        places.interrupted(f"line {line}: {hook.where}")
     for lock, held in places.check(eventually):
         held.release()
         with lock:
@@ -193,7 +193,7 @@ def test_a_waiter_interrupted_twice(
         until.set()
         holding.result(20)
         interrupting.result(20)
-        places.struck(f"line {line} of the second time: {hook.where}")
+        places.interrupted(f"line {line} of the second time: {hook.where}")
         if not hook.where:
             break
     assert line > 10
@@ -215,7 +215,7 @@ def interrupt_releases(places: Places[Any], eventually: Eventually) -> int:
         except KeyboardInterrupt:
             if "<locked" in repr(lock):
                 lock.release()
-        places.struck(f"line {line}: {hook.where}")
+        places.interrupted(f"line {line}: {hook.where}")
     for lock in places.check(eventually):
         with lock:
             pass
@@ -278,7 +278,7 @@ def test_a_downgrade_interrupted_at_every_line(
             assert not pair.read_lock._is_owned(), hook.where
         else:
             pair.read_lock.release()
-        places.struck(f"line {line}: {hook.where}")
+        places.interrupted(f"line {line}: {hook.where}")
     assert total > 80
     for pair, token in places.check(eventually):
         assert pair.write_lock.fencing_token == token
@@ -405,7 +405,7 @@ def test_a_multilock_interrupted_at_every_line(
             else:
                 if not held:
                     lock.release()
-            places.struck(f"line {line}: {hook.where}")
+            places.interrupted(f"line {line}: {hook.where}")
         assert total > (20 if file else 200)
         for lock in places.check(eventually):
             if held:
@@ -462,7 +462,7 @@ def test_permits_interrupted_at_every_line_of_acquire(
             assert "value=2" in repr(semaphore), hook.where
         else:
             semaphore.release(2)
-        places.struck(f"line {line}: {hook.where}")
+        places.interrupted(f"line {line}: {hook.where}")
     assert total > 200
     for semaphore in places.check(eventually):
         other = Semaphore(zk, semaphore.path, 2)
@@ -491,7 +491,7 @@ def test_a_waiter_for_permits_interrupted_at_every_line(
                 assert semaphore.acquire(timeout=0.02) is False
         except KeyboardInterrupt:
             pass
-        places.struck(f"line {line}: {hook.where}")
+        places.interrupted(f"line {line}: {hook.where}")
     for semaphore, held in places.check(eventually):
         held.release()
         with semaphore:
@@ -515,7 +515,7 @@ def test_release_of_permits_interrupted_at_every_line(
             assert "value=1" not in repr(semaphore), hook.where
             if "value=0" in repr(semaphore):
                 semaphore.release(2)
-        places.struck(f"line {line}: {hook.where}")
+        places.interrupted(f"line {line}: {hook.where}")
     for semaphore in places.check(eventually):
         assert queued(zk, f"{semaphore.path}/permits", 0)()
         assert semaphore.acquire(permits=2)
@@ -556,7 +556,7 @@ def test_a_wait_interrupted_at_every_line(
         assert hold.alive, hook.where
         assert hold.depth == levels, hook.where
         assert queued(zk, f"{condition.path}/waiters", 0)(), hook.where
-        places.struck(f"line {line}: {hook.where}")
+        places.interrupted(f"line {line}: {hook.where}")
     assert total > 200
     for condition in places.check(eventually):
         for _ in range(levels):

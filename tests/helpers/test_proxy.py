@@ -216,7 +216,7 @@ def test_trace_tells_the_order(proxy: Proxy, client: KazooClient, path: str) -> 
 
 
 def test_multi_is_traced_by_its_first_path(proxy: Proxy, client: KazooClient, path: str) -> None:
-    """A strike can tell multis apart by where they begin."""
+    """A fault can tell multis apart by where they begin."""
     with proxy.counting() as count:
         transaction = client.transaction()
         transaction.check(path, 0)
@@ -265,15 +265,15 @@ def test_lost_request_is_not_applied(proxy: Proxy, client: KazooClient, zk: Kazo
 def test_only_the_struck_request_and_what_follows_is_lost(
     proxy: Proxy, client: KazooClient, zk: KazooClient, path: str, eventually: Eventually, how: str
 ) -> None:
-    """Of requests sent at once, those before the struck one are applied and answered, those after it unanswered."""
+    """Of requests sent at once, those before the lost one are applied and answered, those after it unanswered."""
     proxy.stall(to_server=False)  # all three are sent before the first is answered
     with getattr(proxy, how)("create", where=lambda message: message.path.endswith("b")):
-        before, struck, after = (client.create_async(f"{path}/{name}") for name in "abc")
+        before, swallowed, after = (client.create_async(f"{path}/{name}") for name in "abc")
         if how == "lose_answer":
             eventually(lambda: zk.exists(f"{path}/c"))
         proxy.resume()
         assert before.get(timeout=10) == f"{path}/a"
-        for each in (struck, after):
+        for each in (swallowed, after):
             with pytest.raises(ConnectionLoss):
                 each.get(timeout=10)
     connected(client)
@@ -282,15 +282,15 @@ def test_only_the_struck_request_and_what_follows_is_lost(
 
 
 def test_strike_waits_for_its_nth(proxy: Proxy, client: KazooClient, path: str) -> None:
-    """With nth, requests before it pass unharmed; each strike strikes once."""
+    """With nth, requests before it pass unharmed; each fault happens once."""
     with proxy.lose_answer("exists", "getData", nth=3) as lost:
         client.get(path)
         client.get_children(path)
         client.exists(path)
-        assert not lost.struck.is_set()
+        assert not lost.injected.is_set()
         with pytest.raises(ConnectionLoss):
             client.get(path)
-        assert lost.struck.is_set()
+        assert lost.injected.is_set()
         connected(client)
         client.get(path)
 
@@ -304,7 +304,7 @@ def test_strikes_take_turns(proxy: Proxy, client: KazooClient, path: str) -> Non
 
 
 def test_strike_called_off(proxy: Proxy, client: KazooClient, path: str) -> None:
-    """A strike that has not struck by the end of its block never does."""
+    """A fault that has not happened by the end of its block never does."""
     with proxy.lose_answer("getData") as lost:
         client.exists(path)
     client.get(path)
@@ -313,7 +313,7 @@ def test_strike_called_off(proxy: Proxy, client: KazooClient, path: str) -> None
 
 
 def test_strike_on_an_unknown_name(proxy: Proxy) -> None:
-    """A name that no request has is refused, for it would never strike."""
+    """A name that no request has is refused, for the fault would never happen."""
     with pytest.raises(ValueError, match="getchildren"):
         proxy.lose_answer("getchildren")
 

@@ -419,14 +419,14 @@ def test_the_holders_node_was_deleted_and_nobody_holds(
 
 
 @pytest.mark.parametrize("kind", [Lock, RLock, read_lock, write_lock, semaphore])
-@pytest.mark.parametrize("strike", ["lose_answer", "lose_request"])
+@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
 def test_a_delete_that_was_repeated(
-    kind: Kind, strike: str, proxy: Proxy, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
+    kind: Kind, effect: str, proxy: Proxy, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
 ) -> None:
     """Fault 52: its node may be gone by its own first delete; that is no loss."""
     lock = kind(connect(proxy.hosts, timeout=20), zk_path)
     lock.acquire()
-    with getattr(proxy, strike)("delete"):
+    with getattr(proxy, effect)("delete"):
         lock.release()
     queue = f"{zk_path}/leases" if kind is semaphore else zk_path
     eventually(queued(zk, queue, 0))
@@ -466,9 +466,9 @@ def test_many_nodes_are_deleted_at_once(
         for lock in locks:
             lock.acquire()
         proxy.delay(0.03)
-        struck, others = locks[::2], locks[1::2]
-        lost = [lock.lost for lock in struck]
-        for lock in struck:
+        deleted_ones, others = locks[::2], locks[1::2]
+        lost = [lock.lost for lock in deleted_ones]
+        for lock in deleted_ones:
             deleted(zk, lock)
         eventually(lambda: all(each.is_set() for each in lost))
         until = time.monotonic() + 9
@@ -476,7 +476,7 @@ def test_many_nodes_are_deleted_at_once(
         assert not any(lock.lost.is_set() for lock in others)
         for lock in others:
             lock.release()
-        for lock in struck:
+        for lock in deleted_ones:
             with pytest.raises(LockLostError):
                 lock.release()
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.mutants import Edit, Mutant, find
-from tests.simulation.run import STRIKES, runs
+from tests.simulation.run import COMMON_FAULTS, runs
 from tests.simulation.unfair import UnfairRun, random_unfair
 
 
 def test_whatever_strikes() -> None:
     """No two hold together, by one ticket or two; nobody waits at an open gate; nothing is left, there or in it."""
-    struck: set[str] = set()
+    injected: set[str] = set()
     handed_over = []
     for run in runs(UnfairRun, random_unfair, 150):
-        struck.update(run.struck)
+        injected.update(run.injected)
         handed_over.append(run.checks.handed_over)
-    assert struck >= STRIKES | {"strike", "close"}
+    assert injected >= COMMON_FAULTS | {"remove", "close"}
     assert sum(handed_over) > len(handed_over) / 2
 
 
@@ -49,15 +49,16 @@ MUTANTS = [
         (TAKE_KEPT, "session.discard(ticket)", "pass"),
         (END_TURN, "self._session.discard(ticket)", "pass"),
     ),
-    _mutant("who gives up waiting is waited for", (LEAVE, "call.over = True", "pass")),
-    _mutant("nobody is let in", (LOOK, "call.wake()", "pass")),
+    _mutant("a waiter that gave up is waited for", (LEAVE, "call.over = True", "pass")),
+    _mutant("no waiter is let in", (LOOK, "call.wake()", "pass")),
     _mutant("it is left in there when nobody wants it any more", (LOOK, "self._session.discard(self._kept)", "pass")),
     _mutant("a lost hold keeps the gate closed", ("_engine.local_handoff:LocalHandoff._open", "hold.alive", "True")),
     _mutant(
-        "who is interrupted is waited for", ("_engine.driver:Call.abandon", "self.over = self.settled = True", "pass")
+        "an interrupted waiter is waited for",
+        ("_engine.driver:Call.abandon", "self.over = self.settled = True", "pass"),
     ),
     _mutant(
-        "who has handed_over it on gives it up",
+        "a releaser that has handed it over gives it up",
         ("_lock_base:LockBase._end_hold_steps", " and self._path_state.has(hold)", ""),
     ),
     _mutant(
