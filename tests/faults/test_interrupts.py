@@ -23,6 +23,7 @@ from tests.conftest import Connect, Eventually, InThread
 from tests.helpers.contenders import at_the_handoff, queued
 from tests.helpers.interrupts import PACKAGE, InterruptAt, lines_of
 from tests.helpers.lock_types import AnyLock, Kind, against, every
+from tests.helpers.places import PLACES
 from zkconcurrent import Condition, Lock, MultiLock, ReadWriteLock, RLock, Semaphore
 
 pytestmark = pytest.mark.long
@@ -31,6 +32,13 @@ T = TypeVar("T")
 # Short, as what an interrupt leaves is found by heartbeats; but no lease ends although the machine is busy.
 SESSION = 4.0
 SOON = 0.1  # what an interrupt leaves is gone after so long, as a rule
+# Where the types of locks differ. All others of their lines are the same ones: Lock has them interrupted.
+OWN = ("_lock_base.py", "_rlock.py", "_rwlock.py", "queue.py", "rules.py", "holds.py", "local_handoff.py")
+
+
+def files_of(kind: Kind) -> tuple[str, ...]:
+    """Return the files whose lines are interrupted; none means all."""
+    return () if kind is Lock or PLACES > 2 else OWN
 
 
 class InterruptAgainAt(InterruptAt):
@@ -117,11 +125,11 @@ def test_acquire_interrupted_at_every_line(
     kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
 ) -> None:
     """A free lock: the acquire either is interrupted and leaves nothing, or has succeeded."""
-    places = unlocked(kind, zk, connect(timeout=SESSION), zk_path)
-    total = lines_of(places.here.acquire)
+    places, files = unlocked(kind, zk, connect(timeout=SESSION), zk_path), files_of(kind)
+    total = lines_of(places.here.acquire, *files)
     places.here.release()
-    for line in range(1, total + 40):
-        hook, lock = InterruptAt(line), places.here
+    for line in range(1, total + (20 if files else 40)):
+        hook, lock = InterruptAt(line, *files), places.here
         try:
             with hook:
                 assert lock.acquire()
@@ -130,7 +138,7 @@ def test_acquire_interrupted_at_every_line(
         else:
             lock.release()
         places.interrupted(f"line {line}: {hook.where}")
-    assert total > 100
+    assert total > (30 if files else 100)
     for lock in places.check(eventually):
         with lock:
             pass
@@ -150,10 +158,10 @@ def test_a_waiter_interrupted_at_every_line(
         held.acquire()
         return kind(client, path), held
 
-    places = Places(zk_path, make, lambda locks: queued(zk, locks[0].path, 1)())
-    total = lines_of(lambda: places.here[0].acquire(timeout=0.02))
+    places, files = Places(zk_path, make, lambda locks: queued(zk, locks[0].path, 1)()), files_of(kind)
+    total = lines_of(lambda: places.here[0].acquire(timeout=0.02), *files)
     for line in range(1, total + 20):
-        hook, (lock, _) = InterruptAt(line), places.here
+        hook, (lock, _) = InterruptAt(line, *files), places.here
         try:
             with hook:
                 assert lock.acquire(timeout=0.02) is False
@@ -187,7 +195,7 @@ def test_a_waiter_interrupted_twice(
         holding = in_thread(hold, lock.path, until)
         eventually(queued(zk, lock.path, 1))
         interrupting = in_thread(interrupt, lock)
-        hook = InterruptAgainAt(line)
+        hook = InterruptAgainAt(line, *files_of(kind))
         with pytest.raises(KeyboardInterrupt), hook:
             lock.acquire()
         until.set()
@@ -196,18 +204,18 @@ def test_a_waiter_interrupted_twice(
         places.interrupted(f"line {line} of the second time: {hook.where}")
         if not hook.where:
             break
-    assert line > 10
+    assert line > (3 if files_of(kind) else 10)
     for lock in places.check(eventually):
         with against(kind)(client, lock.path):
             pass
 
 
-def interrupt_releases(places: Places[Any], eventually: Eventually) -> int:
+def interrupt_releases(places: Places[Any], eventually: Eventually, *files: str) -> int:
     """Interrupt a release at every line; release again what is held still. Return how many lines there are."""
     places.here.acquire()
-    total = lines_of(places.here.release)
+    total = lines_of(places.here.release, *files)
     for line in range(1, total + 20):
-        hook, lock = InterruptAt(line), places.here
+        hook, lock = InterruptAt(line, *files), places.here
         lock.acquire()
         try:
             with hook:
@@ -227,7 +235,8 @@ def test_release_interrupted_at_every_line(
     kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
 ) -> None:
     """Either the lock is held still, and can be released again, or it is free; leaving a with block always frees it."""
-    assert interrupt_releases(unlocked(kind, zk, connect(timeout=SESSION), zk_path), eventually) > 20
+    places = unlocked(kind, zk, connect(timeout=SESSION), zk_path)
+    assert interrupt_releases(places, eventually, *files_of(kind)) > 20
 
 
 @pytest.mark.usefixtures("uncollected")
@@ -391,12 +400,12 @@ def test_a_multilock_interrupted_at_every_line(
             lock.release()
 
     # Where the last is held, at its own lines only: to wait for a lock is told above.
-    for held, timeout, file in ((0, 5.0, ""), (1, 0.03, "_multilock.py")):
+    for held, timeout, files in ((0, 5.0, ()), (1, 0.03, ("_multilock.py",))):
         last: dict[MultiLock, Lock] = {}
         places = Places(f"{zk_path}/{held}", make, lambda lock: left(zk, lock) == held)  # noqa: B023
-        total = lines_of(lambda: acquire(places.here, 5.0), file)  # noqa: B023 - long enough for the locks that are free
+        total = lines_of(lambda: acquire(places.here, 5.0), *files)  # noqa: B023 - long enough for the locks that are free
         for line in range(1, total + 20):
-            hook, lock = InterruptAt(line, file), places.here
+            hook, lock = InterruptAt(line, *files), places.here
             try:
                 with hook:
                     assert lock.acquire(timeout=timeout) is not bool(held)
@@ -406,7 +415,7 @@ def test_a_multilock_interrupted_at_every_line(
                 if not held:
                     lock.release()
             places.interrupted(f"line {line}: {hook.where}")
-        assert total > (20 if file else 200)
+        assert total > (20 if files else 200)
         for lock in places.check(eventually):
             if held:
                 last[lock].release()
@@ -532,6 +541,7 @@ def test_a_wait_interrupted_at_every_line(
     """
     client = connect(timeout=SESSION)
     levels = 2 if kind is RLock else 1
+    files = () if not files_of(kind) else (*files_of(kind), "condition.py")
 
     def make(path: str) -> Condition:
         lock = kind(client, f"{path}/lock")
@@ -542,9 +552,9 @@ def test_a_wait_interrupted_at_every_line(
         return condition
 
     places = Places(zk_path, make, lambda condition: queued(zk, condition._lock.path, 1)())
-    total = min(lines_of(lambda: places.here.wait(0.002)) for _ in range(2))
+    total = min(lines_of(lambda: places.here.wait(0.002), *files) for _ in range(2))
     for line in range(1, total + 40):
-        hook, condition = InterruptAt(line), places.here
+        hook, condition = InterruptAt(line, *files), places.here
         lock = condition._lock
         try:
             with hook:
@@ -557,7 +567,7 @@ def test_a_wait_interrupted_at_every_line(
         assert hold.depth == levels, hook.where
         assert queued(zk, f"{condition.path}/waiters", 0)(), hook.where
         places.interrupted(f"line {line}: {hook.where}")
-    assert total > 200
+    assert total > (50 if files else 200)
     for condition in places.check(eventually):
         for _ in range(levels):
             condition.release()

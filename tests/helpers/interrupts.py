@@ -33,12 +33,12 @@ def _signals_come_here(file: str, line: int) -> bool:
 class InterruptAt:
     """Raise KeyboardInterrupt at the n-th line run below the first frame of the library; count the lines.
 
-    With a `file`, only its lines count. An interrupt that somebody swallows is an error.
+    With `files`, only their lines count. An interrupt that is swallowed is an error.
     """
 
-    def __init__(self, line: int, file: str = "") -> None:
+    def __init__(self, line: int, *files: str) -> None:
         self.left = line
-        self.file = file
+        self.files = files or ("",)
         self.where = ""
 
     def __enter__(self) -> None:
@@ -54,7 +54,7 @@ class InterruptAt:
     def _trace(self, frame: FrameType, event: str, _arg: Any) -> Any:
         if not frame.f_code.co_filename.startswith(PACKAGE):
             return None
-        counts = frame.f_code.co_filename.endswith(self.file)
+        counts = frame.f_code.co_filename.endswith(self.files)
         if event == "line" and counts and _signals_come_here(frame.f_code.co_filename, frame.f_lineno):
             self.left -= 1
             if self.left == 0:
@@ -63,9 +63,9 @@ class InterruptAt:
         return self._trace
 
 
-def lines_of(call: Callable[[], object], file: str = "") -> int:
-    """Return how many lines of the library, or of one file of it, a call runs."""
-    counter = InterruptAt(-1, file)
+def lines_of(call: Callable[[], object], *files: str) -> int:
+    """Return how many lines of the library, or of some files of it, a call runs."""
+    counter = InterruptAt(-1, *files)
     with counter:
         call()
     return -1 - counter.left

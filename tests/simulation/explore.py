@@ -15,11 +15,12 @@ from operator import itemgetter
 from random import Random
 from typing import NamedTuple
 
+from tests.helpers.places import PLACES
 from tests.simulation.injection import InjectedRun, Lines, Way
 from tests.simulation.run import Run
 from tests.simulation.schedule import Schedule, random_schedule
 from tests.simulation.shrink import shrink
-from tests.simulation.table import EVERYWHERE, LOCKS, PLACES, SITUATIONS, Cell, Table
+from tests.simulation.table import EVERYWHERE, LOCKS, SITUATIONS, Cell, Table
 from tests.simulation.world import Violation
 
 RANDOM = 400

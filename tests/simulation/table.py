@@ -9,12 +9,12 @@ cannot befall an operation is said to be impossible, with the reason, and all el
 from __future__ import annotations
 
 import math
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import groupby
 from typing import NamedTuple
 
+from tests.helpers.places import PLACES
 from tests.simulation.ensemble import Transport
 from tests.simulation.injection import InjectedRun, Injection, Situation, Way
 from tests.simulation.schedule import LAST
@@ -156,10 +156,6 @@ def count_from(number: int, wraps: bool = False) -> Way:
 
 BEFORE, SENT, SERVED, AFTER = "before", "sent", "served", "after"
 ANY = (BEFORE, SENT, SERVED, AFTER)
-
-
-# Most places at which the same thing happens show the same: `make soak` tries them all.
-PLACES = int(os.environ.get("SIM_PLACES", "2"))
 
 
 class Fault(NamedTuple):
