@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
+from tests.helpers.places import PLACES
 from tests.simulation.barrier import PATH as BARRIER_PATH
 from tests.simulation.barrier import BarrierRun, BarrierWorker, Meeting
 from tests.simulation.condition import OF_AN_RLOCK, CondChecks, CondRun, Turn
@@ -57,6 +58,7 @@ from zkconcurrent._recipes.operations import Recipe
 from zkconcurrent._semaphore import Semaphore
 
 BETWEEN = "between"
+MOST = max(1, PLACES // 2)  # most of their operations come in several situations
 
 
 class RecipeRun(InjectedRun):
@@ -305,6 +307,7 @@ RW = Table(
     PAIRS,
     _columns(1, 2, 3, 4, 5, 6, 7, 13, 16, 17, 18, 20, 22, 32, 39, 40, 42),
     _of_pair,
+    MOST,
 )
 
 
@@ -416,6 +419,7 @@ SEMAPHORE = Table(
     SEMAPHORES,
     _columns(1, 2, 3, 4, 5, 6, 8, 13, 16, 17, 18, 20, 22, 32, 39, 40),
     _of_semaphore,
+    MOST,
 )
 
 
@@ -525,6 +529,7 @@ CONDITION = Table(
     CONDITIONS,
     _columns(1, 2, 3, 4, 6, 8, 13, 16, 17, 20, 32, 35, 39, 40),
     _of_condition,
+    MOST,
 )
 
 
@@ -573,7 +578,7 @@ EVENTS: tuple[Situation, ...] = (
     Situation("destroy", "destroy", [[(0.5, _does(("destroy",)))], [(0, _does(("set",))), (0.5, _does(("clear",)))]]),
     Situation("destroy", "destroy", [[(0.5, _does(("destroy",)))], [(0, _does(("set",), ("clear",), ("wait", 1.0)))]]),
 )
-EVENT = Table("Event", InjectedEvent, EVENTS, _columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 20, 32), _of_calls)
+EVENT = Table("Event", InjectedEvent, EVENTS, _columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 20, 32), _of_calls, MOST)
 
 
 # -- latches ---------------------------------------------------------------------------------------------------------
@@ -641,7 +646,7 @@ LATCHES: tuple[Situation, ...] = (
         "destroy", "destroy", [[(0.5, _counts(("destroy",)))], [(0, _counts(("wait", 1, 3.0), ("count_down", 2)))]]
     ),
 )
-LATCH = Table("CountDownLatch", InjectedLatch, LATCHES, _columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 32), _of_latch)
+LATCH = Table("CountDownLatch", InjectedLatch, LATCHES, _columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 32), _of_latch, MOST)
 
 
 # -- barriers --------------------------------------------------------------------------------------------------------
@@ -727,6 +732,8 @@ BARRIERS: tuple[Situation, ...] = (
     Situation("destroy", "destroy", [_comes(0.5, do="destroy"), _comes(0, 0, 0)]),
     Situation("destroy", "destroy", [_comes(0.5, do="destroy"), _comes(0)]),
 )
-BARRIER = Table("Barrier", InjectedBarrier, BARRIERS, _columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 20, 32, 36), _of_barrier)
+BARRIER = Table(
+    "Barrier", InjectedBarrier, BARRIERS, _columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 20, 32, 36), _of_barrier, MOST
+)
 
 TABLES = (RW, SEMAPHORE, CONDITION, EVENT, LATCH, BARRIER)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.simulation.mutants import Edit, Mutant, find
 from tests.simulation.run import COMMON_FAULTS, runs
-from tests.simulation.unfair import UnfairRun, random_unfair
+from tests.simulation.unfair import ClosedRun, UnfairRun, random_unfair
 
 
 def test_whatever_strikes() -> None:
@@ -34,16 +34,16 @@ def _mutant(name: str, *edits: tuple[str, str, str]) -> Mutant:
     return Mutant(name, tuple(Edit(*each) for each in edits))
 
 
+KEPT = _mutant(
+    "what was kept counts, whatever became of it",
+    (TAKE_KEPT, "self._is_early() and session.grant", "bool"),
+    (
+        "_engine.local_handoff:LocalHandoff.end_turn",
+        "not self._is_early()",
+        "False",
+    ),  # the keeper gives it up in time, too
+)
 MUTANTS = [
-    _mutant(
-        "what was kept counts, whatever became of it",
-        (TAKE_KEPT, "self._is_early() and session.grant", "bool"),
-        (
-            "_engine.local_handoff:LocalHandoff.end_turn",
-            "not self._is_early()",
-            "False",
-        ),  # the keeper gives it up in time, too
-    ),
     _mutant(
         "what was kept too long is forgotten",
         (TAKE_KEPT, "session.discard(ticket)", "pass"),
@@ -72,3 +72,12 @@ MUTANTS = [
 def test_seeded_bugs_are_found(mutant: Mutant) -> None:
     """Runs that the library passes find each bug."""
     find(mutant, lambda seed: UnfairRun(random_unfair(seed)))
+
+
+def test_a_session_that_ends_while_something_is_kept() -> None:
+    """No thread is given a ticket that was lost while it was kept for it; runs find the bug that does so."""
+    closed = 0
+    while (run := ClosedRun(closed)).to_the_end() and run.kept_for > closed:
+        closed += 1
+    assert closed > 20
+    find(KEPT, ClosedRun)
