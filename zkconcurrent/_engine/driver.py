@@ -337,6 +337,7 @@ class Call:
 
         with session.lock:  # both: what is read before the wait has begun would be taken for what was read after it
             session.registry.wait(ticket, ahead)
+            ticket.shown = (ahead,)
             ticket.wake = gone
         try:
             yield from self._connected(ticket)
@@ -383,7 +384,12 @@ class Call:
         step.ticket.wake = self.wake
         with session.lock:
             session.registry.wait(step.ticket, *(read.path for read in step.reads))
-        return (yield from self._request(step.reads, session.on_event))
+        answers = yield from self._request(step.reads, session.on_event)
+        listings = [
+            (read.path, names) for read, names in zip(step.reads, answers, strict=True) if type(read) is Children
+        ]
+        step.ticket.shown = tuple(f"{path}/{name}" for path, names in listings for name in names)
+        return answers
 
     def _wait(self, step: Wait) -> Steps[None]:
         try:

@@ -1,15 +1,20 @@
-"""The heartbeat: it renews the lease, finds links that are dead, and misses nodes that are gone.
+"""The heartbeat: it renews the lease, and finds dead links, missing nodes, and servers whose copy has diverged.
 
 While anything is known to be on the server, it is one `multi` with a check of every node that holds or waits: a write,
 which proves the lease, and tells which node is missing. It is sent each `Lease.beat` while anything is held, or is to
 be, and each third of the session's timeout while we only wait. Where there is no node, it is a `sync` as often, in the
 place of kazoo's ping: from then on a request is there that is old enough to prove the first lease.
+
+A server may have lost a part of its log in a crash, and go on showing a node that its leader has deleted. Whoever waits
+for the end of that node would wait for ever. So, once in each session timeout, the keeper asks the leader for the nodes
+that are waited for.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 from .._kazoo.link import HandledReply, kazoo_errors
 from .._recipes.ticket import State, Ticket
@@ -17,6 +22,7 @@ from .client_state import ClientState
 
 LINGER = 10  # session timeouts
 LEAST = 0.01  # seconds between two looks of the keeper
+MOST = 1000  # nodes that the leader is asked for at a time
 PIECE = 100  # nodes in one multi: it takes about twice as long as one with a single node
 
 
@@ -30,11 +36,15 @@ class Heartbeat:
         self._silent_since = 0.0  # nothing was answered, as far as the looks tell
         self._last = -math.inf  # when the last was sent
         self._in_doubt: dict[str, float] = {}  # where a create may linger on its way, and until when
+        self._asked_leader = -math.inf  # when it was last asked for the nodes that are waited for
+        self._unknown: set[str] = set()  # of these, the ones that it did not have then
 
     def begin(self) -> None:
         """Wait for no answer, and send the next at once: the connection is another."""
         self._unanswered.clear()
         self._last = -math.inf
+        self._asked_leader = self._client.clock()
+        self._unknown.clear()
 
     def hurry(self) -> None:
         """Send the next at once."""
@@ -106,6 +116,9 @@ class Heartbeat:
         self._in_doubt = {path: until for path, until in self._in_doubt.items() if now < until}
         for path in self._in_doubt:
             self._look_after(path)
+        if now - self._asked_leader >= client.timeout:
+            self._asked_leader = now
+            self._ask_leader()
         self._next = link.wire.next_answer
 
     def _expected(self, then: Callable[[HandledReply], None]) -> HandledReply:
@@ -152,6 +165,33 @@ class Heartbeat:
             return False
         ticket.unreadable = True  # asked for again, it would let that proof fail too
         return True
+
+    def _ask_leader(self) -> None:
+        """Look whether the leader has the nodes whose end a waiter waits for."""
+        registry = self._client.registry
+        shown = registry.shown()[:MOST]
+        self._unknown.intersection_update(shown)
+
+        def answered(answer: HandledReply, asked: list[str]) -> None:
+            for node, result in zip(asked, answer.value or (), strict=False):
+                if isinstance(result, kazoo_errors.NoNodeError) and node in registry.shown():
+                    self._doubt_server(node)
+
+        for first in range(0, len(shown), PIECE):
+            asked = shown[first : first + PIECE]
+            self._client.link.check(asked, HandledReply(partial(answered, asked=asked), post=self._client.post))
+
+    def _doubt_server(self, node: str) -> None:
+        """Have a waiter look again for a node that the leader does not have; the second time, leave the server."""
+        client = self._client
+        if node not in self._unknown:
+            self._unknown.add(node)
+            client.registry.note_change(node)
+            client.registry.note_change(node.rpartition("/")[0])
+            return
+        client.say("the server's copy has diverged: it shows %s, and its leader does not; connecting to another", node)
+        self._unknown.clear()
+        client.link.wire.drop()
 
     def _look_after(self, path: str) -> None:
         """Delete nodes of ours that no recipe knows."""
