@@ -58,11 +58,12 @@ test-servers: ## the tests that need a server, on Debian's ZooKeeper 3.8 and on 
 	ZKCONCURRENT_SERVER=debian $(PYTEST) $(SHARED) -m server $(PYTEST_ARGS)
 	ZKCONCURRENT_SERVER=pyspark $(PYTEST) $(SHARED) -m server $(PYTEST_ARGS)
 
-soak: ## random use under random faults on three servers, the history checked; then a million steps of the simulation: DURATION=600 SEED=7
+soak: ## random use under random faults, the history checked; then all of the simulation and of the interrupts: DURATION=600 SEED=7
 	@tools/venv test
 	@tools/packages
 	$(BIN)/python -m tests.soak --duration $(DURATION) $(if $(SEED),--seed $(SEED))
 	SIM_STEPS=1000000 SIM_PLACES=1000 SIM_TIMES=10 $(BIN)/python -m pytest tests/simulation -k 'library or strikes'
+	SIM_PLACES=1000 $(PYTEST) --numprocesses auto tests/faults/test_interrupts.py
 
 seeds: ## search anew for the random run that finds each seeded bug, as a change of the code may move it: minutes
 	@tools/venv test

@@ -11,17 +11,14 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, settings
 from kazoo.client import KazooClient
 
-from zkconcurrent._engine.session import Session
+from tests.helpers.proxy import Proxy
 from zkconcurrent.testing import Server
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 # A run in the background of a shell inherits that Ctrl-C is ignored, and so would what the tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -38,6 +35,7 @@ HANGS = 600.0
 STDERR = pytest.StashKey[int]()
 TESTS = Path(__file__).parent
 SERVERLESS = ("unit", "simulation", "soak/test_history.py")
+FAST = {"connection_retry": {"max_tries": -1, "delay": 0.05, "max_delay": 0.2}}
 Connect = Callable[..., KazooClient]
 Eventually = Callable[..., Any]
 InThread = Callable[..., "Future[Any]"]
@@ -137,36 +135,11 @@ def connect(zookeeper: Server) -> Iterator[Connect]:
         client.close()
 
 
-class Hands:
-    """The clock by which a session's deadlines pass, moved by hand within the block.
-
-    Attributes:
-        seen: what it showed whoever looked, in seconds since the block began.
-    """
-
-    def __init__(self, session: Session) -> None:
-        self._session, self._now = session, session.now
-        self._began, self._passed = session.now(), 0.0
-        self.seen: list[float] = []
-
-    def now(self) -> float:
-        """Show the time."""
-        passed = self._passed
-        self.seen.append(passed)
-        return self._began + passed
-
-    def move(self, passed: float, *, wake: bool = True) -> None:
-        """Have so many seconds passed, and every call that waits look, unless they are to sleep on."""
-        self._passed = passed
-        if wake:
-            self._session.unpark()
-
-    def __enter__(self) -> Self:
-        self._session.now = self.now
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._session.now = self._now
+@pytest.fixture
+def proxy(zookeeper: Server) -> Iterator[Proxy]:
+    """A proxy before the server, which does no harm until it is told to."""
+    with Proxy(zookeeper.hosts) as proxy:
+        yield proxy
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from xml.etree import ElementTree
 import pytest
 
 from benchmarks.charts import charts
-from benchmarks.figures import Figure, find
+from benchmarks.figures import Figure
 from benchmarks.parts import EVENTS, REQUESTS, TIME
-from benchmarks.report import as_json, from_json, number, tables, targets
+from benchmarks.report import as_json, from_json, tables, targets
 from benchmarks.stage import Queue, Turn
 from benchmarks.targets import TARGETS, Target
 
@@ -30,13 +30,6 @@ def test_a_ratio_is_taken_round_by_round() -> None:
     """It is the median of the rounds' ratios, not the ratio of the medians; rounds without a partner do not count."""
     assert OURS.ratio(KAZOO) == pytest.approx(0.625)  # of 0.5, 0.4, 1 and 0.75; the medians' would be 0.556
     assert OURS.ratio(Figure("", "", "", "", [10.0])) == 0.1
-
-
-def test_a_figure_is_found_once_it_is_measured() -> None:
-    """By part, case, quantity and contestant; one without rounds is none."""
-    assert find([OURS, KAZOO], "uncontended", "Lock", "ms", "kazoo") is KAZOO
-    assert find([OURS, KAZOO], "uncontended", "Lock", "ms", "curator") is None
-    assert find([Figure("p", "c", "q", "ours")], "p", "c", "q", "ours") is None
 
 
 def test_targets() -> None:
@@ -64,14 +57,6 @@ def test_hand_overs_are_those_between_processes_to_one_that_waited() -> None:
     ]
     assert list(Queue(turns, 0, 0, 1).hand_overs(waited=3)) == [2.0]
     assert list(Queue(turns, 0, 0, 1).hand_overs()) == [2.0, 3.0]
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"), [(0, "0"), (0.126, "0.13"), (2.5, "2.50"), (25.04, "25.0"), (321.7, "322"), (12345, "12,345")]
-)
-def test_digits(value: float, shown: str) -> None:
-    """As many as mean something."""
-    assert number(value) == shown
 
 
 def test_tables_and_charts() -> None:

@@ -72,11 +72,3 @@ def test_nothing_is_left_running(way: int, eventually: Eventually) -> None:
         run.kill()
         run.communicate()
         eventually(lambda: not marked(mark), "the end of all it started")
-
-
-def test_a_part_that_is_none() -> None:
-    """It is refused, with the names of those there are."""
-    run, _ = start("nonsense")
-    with run:
-        assert "no such part: nonsense; there are uncontended, network" in run.communicate(timeout=20)[0]
-    assert run.returncode == 2

@@ -19,8 +19,8 @@ from test import lock_tests
 
 import zkconcurrent
 from tests.conftest import Eventually
-from tests.integration.test_event import waits
-from tests.kinds import write_lock
+from tests.helpers.contenders import waits
+from tests.helpers.lock_types import write_lock
 from zkconcurrent import _event, _semaphore
 from zkconcurrent._engine import driver
 from zkconcurrent._engine.session import Session

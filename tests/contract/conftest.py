@@ -1,12 +1,13 @@
-"""The two benches."""
+"""The two benches, and paths on them."""
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 
 import pytest
 
-from tests.contract.bench import Bench, Real, Simulated
+from tests.helpers.bench import Bench, Real, Simulated
 
 
 @pytest.fixture(params=[Real, Simulated], ids=["real", "simulated"])
@@ -15,3 +16,9 @@ def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
     bench = Real(request.getfixturevalue("zookeeper")) if request.param is Real else Simulated()
     yield bench
     bench.close()
+
+
+@pytest.fixture
+def path() -> str:
+    """A path that no other test uses."""
+    return f"/{uuid.uuid4().hex}"

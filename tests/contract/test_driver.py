@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Generator
 from typing import Any
 
 import pytest
 from kazoo.exceptions import ConnectionLoss, NoNodeError, SessionExpiredError
 
-from tests.contract.bench import Bench, Real, ask, perform, wait
+from tests.helpers.bench import Bench, Real, ask, perform, wait
 from zkconcurrent._engine import driver
 from zkconcurrent._engine.driver import Call
 from zkconcurrent._engine.lease import NEVER
@@ -47,12 +46,6 @@ from zkconcurrent._recipes.ticket import State
 
 Steps = Generator[Any, Any, Any]
 ROLE = "lock-"
-
-
-@pytest.fixture
-def path() -> str:
-    """A path that no other test uses."""
-    return f"/{uuid.uuid4().hex}"
 
 
 def drive(bench: Bench, path: str, recipe: Callable[..., Steps], *, sessions: int = 1) -> Any:
@@ -620,8 +613,8 @@ def test_watching_what_changes(bench: Bench, path: str) -> None:
     done: list[Any] = []
 
     def recipe(session: Any, other: Any) -> Steps:
-        def in_background(strike: Any) -> None:
-            session.link.handler.spawn(lambda: (strike(session), done.append(strike)))
+        def in_background(fault: Any) -> None:
+            session.link.handler.spawn(lambda: (fault(session), done.append(fault)))
 
         yield CreatePersistent(path, b"")
         yield CreatePersistent(f"{path}/x", b"")

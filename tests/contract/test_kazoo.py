@@ -30,9 +30,9 @@ from kazoo.protocol.states import KazooState, KeeperState
 
 import zkconcurrent
 from tests.conftest import Eventually
-from tests.contract.bench import ask
-from tests.contract.old import Manner, OldServer
-from tests.tools.proxy import Proxy
+from tests.helpers.bench import ask
+from tests.helpers.old_server import Manner, OldServer
+from tests.helpers.proxy import Proxy
 from zkconcurrent import Lock
 from zkconcurrent._engine.session import Session
 from zkconcurrent._kazoo.link import HandledReply

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import uuid
 from contextlib import nullcontext
 from typing import Any
 
@@ -11,17 +10,11 @@ import pytest
 from kazoo import exceptions as kazoo_errors
 from kazoo.security import OPEN_ACL_UNSAFE, make_acl
 
-from tests.contract.bench import Bench, Real, Simulated, ask, wait
+from tests.helpers.bench import Bench, Real, Simulated, ask, wait
 from zkconcurrent._engine.session import Session
 from zkconcurrent._recipes.operations import Check, CreateEphemeral, Delete, Set
 from zkconcurrent._recipes.ticket import Ticket
 from zkconcurrent.testing import Server
-
-
-@pytest.fixture
-def path() -> str:
-    """A path that no other test uses."""
-    return f"/{uuid.uuid4().hex}"
 
 
 def container(session: Session, path: str) -> None:

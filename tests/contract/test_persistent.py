@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Generator
 from typing import Any
 
 import pytest
 
-from tests.contract.bench import Bench, ask, perform, wait
+from tests.helpers.bench import Bench, ask, perform, wait
 from zkconcurrent._recipes.operations import (
     BadVersion,
     Children,
@@ -29,12 +28,6 @@ from zkconcurrent._recipes.operations import (
 )
 
 Steps = Generator[Any, Any, Any]
-
-
-@pytest.fixture
-def path() -> str:
-    """A path that no other test uses."""
-    return f"/{uuid.uuid4().hex}"
 
 
 def test_what_is_made_and_written(bench: Bench, path: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.conftest import Eventually
-from tests.integration.test_locks import queued
+from tests.helpers.contenders import queued
 from zkconcurrent import Lock
 from zkconcurrent._engine.driver import Call
 from zkconcurrent._engine.waiting import wait_async

@@ -19,8 +19,8 @@ from kazoo.handlers.utils import selector_select
 from kazoo.protocol.serialization import Connect, GetData, Ping, SetData
 
 from tests.conftest import Eventually, InThread
-from tests.contract.bench import ask
-from tests.faults.test_interrupts import InterruptAt, lines_of
+from tests.helpers.bench import ask
+from tests.helpers.interrupts import InterruptAt, lines_of
 from zkconcurrent._engine.session import Session
 from zkconcurrent._kazoo.link import Reply
 from zkconcurrent._kazoo.transport import NUMBERS, Transport, at_once, wait_for_files

@@ -16,9 +16,9 @@ from kazoo.client import KazooClient
 
 import zkconcurrent
 from tests.conftest import Connect, Eventually, InThread
-from tests.kinds import AnyLock, Kind, against, every, reentrant, unfair
-from tests.tools.count import Count
-from tests.tools.proxy import Proxy
+from tests.helpers.count import Count
+from tests.helpers.lock_types import AnyLock, Kind, against, every, reentrant, unfair
+from tests.helpers.proxy import Proxy
 from zkconcurrent import (
     Barrier,
     BoundedSemaphore,

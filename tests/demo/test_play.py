@@ -43,10 +43,3 @@ def test_the_count_is_wrong_without_the_lock(timeline: Path) -> None:
     assert "increments were made, but the counter says" in outcome.stdout
     assert "times a thread came in while another was inside" in outcome.stdout
     ElementTree.parse(timeline)
-
-
-def test_too_few_workers_are_refused(timeline: Path) -> None:
-    """Two workers are not enough: one is killed, one is frozen, and somebody must go on."""
-    outcome = play(timeline, "--workers=2")
-    assert outcome.returncode == 2
-    assert "at least 3 workers" in outcome.stderr

@@ -17,13 +17,6 @@ def store(tmp_path: Path) -> Iterator[Store]:
     store.close()
 
 
-def test_last_write_is_read(store: Store) -> None:
-    """What was written is read, with the token it was written under."""
-    store.write(1, token=10)
-    state = store.read(token=11)
-    assert (state.number, state.writer) == (1, 10)
-
-
 def test_overtaken_writer_is_refused(store: Store) -> None:
     """A successor's read is enough to shut its predecessor out, before it has written anything itself."""
     store.read(token=10)

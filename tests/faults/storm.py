@@ -33,7 +33,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import AuthFailedError, ConnectionLoss
 from kazoo.protocol.serialization import GetData
 
-from tests.tools.proxy import Proxy
+from tests.helpers.proxy import Proxy
 from zkconcurrent import (
     Barrier,
     ClientError,
@@ -132,17 +132,17 @@ class Storm:
     Args:
         source: "timer", each set when the handler of the last one is done, or "sibling", another process, which does
             not wait for that: handlers are interrupted too, and then only count.
-        strike: called by the handler with the interrupted frame.
+        action: called by the handler with the interrupted frame.
 
     Attributes:
         count: the signals so far.
         wrong: the stacks of the errors that the handler raised.
     """
 
-    def __init__(self, source: str, strike: Callable[[FrameType | None], None]) -> None:
+    def __init__(self, source: str, action: Callable[[FrameType | None], None]) -> None:
         self.count = 0
         self.wrong: list[str] = []
-        self._source, self._strike, self._busy = source, strike, False
+        self._source, self._action, self._busy = source, action, False
         self._number = signal.SIGALRM if source == "timer" else signal.SIGUSR1
         self._sibling: subprocess.Popen[bytes] | None = None
 
@@ -153,7 +153,7 @@ class Storm:
         self._busy = True
         tell(f"signal {self.count}")
         try:
-            self._strike(frame)
+            self._action(frame)
         except BaseException:
             self.wrong.append(traceback.format_exc())
         finally:
@@ -191,11 +191,11 @@ def cycle(lock: AnyLock) -> None:
 
 
 def stormed(
-    source: str, strike: Callable[[FrameType | None], None], zk: KazooClient, signals: int = SIGNALS
+    source: str, action: Callable[[FrameType | None], None], zk: KazooClient, signals: int = SIGNALS
 ) -> tuple[int, list[str]]:
     """Cycle all kinds of lock in a storm; return how many signals came, and what was wrong."""
     locks = cycled(zk)
-    with Storm(source, strike) as storm:
+    with Storm(source, action) as storm:
         while storm.count < signals and not storm.wrong:
             alive()
             for lock in locks:
@@ -225,7 +225,7 @@ def stop(source: str) -> None:
         zk = client()
         locks, after, stopped = cycled(zk), random.randint(1, 12), []
 
-        def strike(
+        def action(
             _frame: FrameType | None, zk: KazooClient = zk, after: int = after, stopped: list[float] = stopped
         ) -> None:
             if storm.count >= after and not stopped:
@@ -234,7 +234,7 @@ def stop(source: str) -> None:
                 zk.stop()
                 stopped[0] = time.monotonic() - began
 
-        with Storm(source, strike) as storm:
+        with Storm(source, action) as storm:
             try:
                 while True:
                     alive()
@@ -261,12 +261,12 @@ def release(source: str) -> None:
     for lock in aside:
         lock.acquire()
 
-    def strike(_frame: FrameType | None) -> None:
+    def action(_frame: FrameType | None) -> None:
         lock = random.choice(aside)
         lock.release()
         assert lock.acquire(timeout=SESSION), f"{lock!r} is not had again"
 
-    signals, wrong = stormed(source, strike, zk)
+    signals, wrong = stormed(source, action, zk)
     if wrong:
         end(wrong, signals=signals)
         return
@@ -326,7 +326,7 @@ def same(source: str) -> None:
     current = locks[0]
     timeouts: list[dict[str, Any]] = [{}, {"timeout": 0.5}, {"blocking": False}]
 
-    def strike(frame: FrameType | None) -> None:
+    def action(frame: FrameType | None) -> None:
         lock, inside = current, is_the_library_s(frame)
         how = random.choice(timeouts) if inside else {"blocking": False}
         began = time.monotonic()
@@ -345,7 +345,7 @@ def same(source: str) -> None:
         assert took < PROMPT, f"{lock!r}.acquire({how}) and release took {took:.1f} s"
         assert how or got, "an acquire that may wait for ever returned False"
 
-    with Storm(source, strike) as storm:
+    with Storm(source, action) as storm:
         while storm.count < SIGNALS and not storm.wrong:
             alive()
             for current in locks:
@@ -382,7 +382,7 @@ class At:
     def _trace(self, frame: FrameType, event: str, _arg: Any) -> Any:
         if not frame.f_globals.get("__name__", "").startswith("zkconcurrent."):
             return None
-        if event == "line" and not self.where and self._may_be_struck(frame):
+        if event == "line" and not self.where and self._may_be_interrupted(frame):
             self.passed += 1
             if self.passed == self._line:
                 self.where = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno} {frame.f_code.co_name}"
@@ -391,7 +391,7 @@ class At:
         return self._trace
 
     @staticmethod
-    def _may_be_struck(frame: FrameType) -> bool:
+    def _may_be_interrupted(frame: FrameType) -> bool:
         """Return whether it is no line that CPython visits again where it runs no handler (bpo-29988)."""
         line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).lstrip()
         return not line.startswith(("with ", "try:"))
@@ -422,7 +422,7 @@ def sweep(what: str) -> None:
     """Do something at every line of a lock's acquire and release, and at some of every other operation."""
     # Where a caller is interrupted as it sends, the connection is dropped: hundreds of times.
     zk, other = client(connection_retry={"max_tries": -1, "delay": 0.01, "max_delay": 0.05}), client()
-    outcomes, wrong, struck = Counter[str](), list[str](), 0
+    outcomes, wrong, injected = Counter[str](), list[str](), 0
     aside: list[AnyLock] = [Lock(zk, f"{PATH}/a"), RLock(zk, f"{PATH}/b"), Semaphore(zk, f"{PATH}/c", 1)]
     own: list[AnyLock] = cycled(zk)
 
@@ -474,11 +474,11 @@ def sweep(what: str) -> None:
         with At(-1, do) as counter:
             each()
         lines = range(1, counter.passed + 1)
-        for line in lines if not struck else random.sample(lines, min(len(lines), SAMPLE)):
+        for line in lines if not injected else random.sample(lines, min(len(lines), SAMPLE)):
             alive()
             with At(line, do) as at:
                 each()
-            struck += bool(at.where)
+            injected += bool(at.where)
             if wrong:
                 wrong.insert(0, at.where)
                 break
@@ -489,13 +489,13 @@ def sweep(what: str) -> None:
             for lock in aside:
                 lock.release()
         wrong += free(other, [*aside, *cycled(other)])
-    end(wrong, struck=struck, outcomes=outcomes)
+    end(wrong, injected=injected, outcomes=outcomes)
     os._exit(0)
 
 
 def sweep_stop() -> None:
     """Stop the client at some of the lines of every operation, one client for each."""
-    other, wrong, struck, rounds = client(), list[str](), 0, 0
+    other, wrong, injected, rounds = client(), list[str](), 0, 0
     zk = client()
     until = time.monotonic() + 8
     while not wrong and time.monotonic() < until:
@@ -519,7 +519,7 @@ def sweep_stop() -> None:
         if sum(took) > PROMPT:
             wrong.append(f"stop() took {took[0]:.1f} s")
         if at.where:
-            struck += 1
+            injected += 1
             alive()
             try:
                 held.release()
@@ -533,7 +533,7 @@ def sweep_stop() -> None:
             held.release()
         if wrong:
             wrong.insert(0, at.where)
-    end(wrong, struck=struck, rounds=rounds)
+    end(wrong, injected=injected, rounds=rounds)
     os._exit(0)
 
 

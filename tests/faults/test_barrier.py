@@ -11,16 +11,14 @@ from threading import BrokenBarrierError
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import Connect, Eventually, InThread
-from tests.faults.test_connection import FAST
-from tests.faults.test_interrupts import InterruptAt, lines_of
-from tests.faults.test_processes import SESSION, SLACK, Spawn, heard, party, tell
-from tests.integration.test_barrier import came, state
-from tests.tools.proxy import Proxy
+from tests.conftest import FAST, Connect, Eventually, InThread
+from tests.faults.conftest import SESSION, SLACK
+from tests.helpers.contenders import barrier_state, parties_in
+from tests.helpers.interrupts import InterruptAt, lines_of
+from tests.helpers.processes import Spawn, line_from, tell
+from tests.helpers.proxy import Proxy
 from zkconcurrent import Barrier
 from zkconcurrent.testing import Server
-
-__all__ = ["party"]  # the fixture
 
 
 def waits(server: Server, path: str, generation: int = 0) -> Callable[[], bool]:
@@ -34,8 +32,8 @@ def test_processes_meet(party: Spawn, zk: KazooClient, zk_path: str) -> None:
     for generation in range(5):
         for each in parties:
             tell(each)
-        assert sorted(heard(each) for each in parties) == ["0", "1", "2"], generation
-    assert state(zk, zk_path)["generation"] == 5
+        assert sorted(line_from(each) for each in parties) == ["0", "1", "2"], generation
+    assert barrier_state(zk, zk_path)["generation"] == 5
 
 
 @pytest.mark.parametrize("first", [True, False])
@@ -47,12 +45,12 @@ def test_a_party_killed_while_it_waits(
     mine = Barrier(zk, zk_path, 3)
     if first:
         tell(victim)
-        eventually(came(zk, zk_path, 1))
+        eventually(parties_in(zk, zk_path, 1))
     waiting = in_thread(mine.wait)
-    eventually(came(zk, zk_path, 1 + first))
+    eventually(parties_in(zk, zk_path, 1 + first))
     if not first:
         tell(victim)
-        eventually(came(zk, zk_path, 2))
+        eventually(parties_in(zk, zk_path, 2))
     victim.kill()
     with pytest.raises(BrokenBarrierError):
         waiting.result(SESSION + SLACK)
@@ -65,11 +63,11 @@ def test_a_party_killed_while_it_acts(
     """Fault 36: nobody passes, also not a party whose time is up and that waits for the action."""
     victim = party("meet", 2, "action")
     mine = Barrier(zk, zk_path, 2)
-    assert heard(victim) == "ready"
+    assert line_from(victim) == "ready"
     waiting = in_thread(mine.wait, 6.0)
-    eventually(came(zk, zk_path, 1))
+    eventually(parties_in(zk, zk_path, 1))
     tell(victim)
-    assert heard(victim) == "acting"
+    assert line_from(victim) == "acting"
     with pytest.raises(futures.TimeoutError):
         waiting.result(7)
     victim.kill()
@@ -84,9 +82,9 @@ def test_a_run_after_one_that_was_killed(
     """A barrier that a killed party broke is broken for the next run; it begins anew by each of the ways documented."""
     victim, mine = party("meet", 2), Barrier(zk, zk_path, 2)
     tell(victim)
-    eventually(came(zk, zk_path, 1))
+    eventually(parties_in(zk, zk_path, 1))
     victim.kill()
-    eventually(came(zk, zk_path, 0))
+    eventually(parties_in(zk, zk_path, 0))
     with pytest.raises(BrokenBarrierError):
         mine.wait(0)
     with pytest.raises(BrokenBarrierError, match=zk_path):
@@ -104,12 +102,12 @@ def test_a_party_killed_after_the_trip(party: Spawn, zk: KazooClient, zk_path: s
     mine = Barrier(zk, zk_path, 2)
     waiting = in_thread(mine.wait)
     tell(victim)
-    assert {int(heard(victim)), waiting.result(10)} == {0, 1}
+    assert {int(line_from(victim)), waiting.result(10)} == {0, 1}
     victim.kill()
     other = party("meet", 2)
     waiting = in_thread(mine.wait)
     tell(other)
-    assert {int(heard(other)), waiting.result(10)} == {0, 1}
+    assert {int(line_from(other)), waiting.result(10)} == {0, 1}
 
 
 def test_a_stopped_party(
@@ -119,15 +117,15 @@ def test_a_stopped_party(
     stopped = party("meet", 3)
     mine = Barrier(zk, zk_path, 3)
     tell(stopped)
-    eventually(came(zk, zk_path, 1))
+    eventually(parties_in(zk, zk_path, 1))
     waiting = in_thread(mine.wait)
-    eventually(came(zk, zk_path, 2))
+    eventually(parties_in(zk, zk_path, 2))
     stopped.send_signal(signal.SIGSTOP)
     with pytest.raises(BrokenBarrierError):
         waiting.result(SESSION + SLACK)
     mine.reset()
     stopped.send_signal(signal.SIGCONT)
-    assert heard(stopped) == "broken"
+    assert line_from(stopped) == "broken"
     assert not mine.broken
 
 
@@ -146,16 +144,16 @@ def test_a_party_stopped_across_the_trip(
     eventually(waits(zookeeper, zk_path))
     stopped.send_signal(signal.SIGSTOP)
     assert in_thread(mine.wait).result(SLACK) == 1
-    eventually(came(zk, zk_path, 0))
+    eventually(parties_in(zk, zk_path, 0))
     stopped.send_signal(signal.SIGCONT)
-    assert heard(stopped) == "0"
+    assert line_from(stopped) == "0"
 
 
-@pytest.mark.parametrize("strike", ["lose_answer", "lose_request"])
+@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
 @pytest.mark.parametrize("nth", [1, 2, 3])
 @pytest.mark.parametrize("action", [False, True])
 def test_a_lost_multi(
-    strike: str,
+    effect: str,
     nth: int,
     action: bool,
     zk: KazooClient,
@@ -170,22 +168,22 @@ def test_a_lost_multi(
     client = connect(hosts=proxy.hosts, timeout=10, **FAST)
     theirs = Barrier(client, zk_path, 2, (lambda: ran.append(1)) if action else None)
     mine = Barrier(zk, zk_path, 2)
-    with getattr(proxy, strike)("multi", nth=nth) as struck:
+    with getattr(proxy, effect)("multi", nth=nth) as fault:
         for generation in range(3):
             waiting = in_thread(mine.wait, 20)
-            eventually(came(zk, zk_path, 1, generation))
+            eventually(parties_in(zk, zk_path, 1, generation))
             assert (waiting, theirs.wait(20)) == (waiting, 1)
             assert waiting.result(20) == 0
             assert len(ran) == (generation + 1) * action
-            eventually(came(zk, zk_path, 0, generation))
-        struck.wait()
-    assert state(zk, zk_path)["generation"] == 3
+            eventually(parties_in(zk, zk_path, 0, generation))
+        fault.wait()
+    assert barrier_state(zk, zk_path)["generation"] == 3
 
 
-@pytest.mark.parametrize("strike", ["lose_answer", "lose_request"])
+@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
 @pytest.mark.parametrize("way", ["abort", "reset", "time-out"])
 def test_a_lost_write(
-    strike: str,
+    effect: str,
     way: str,
     zk: KazooClient,
     connect: Connect,
@@ -198,18 +196,18 @@ def test_a_lost_write(
     theirs, mine = Barrier(connect(hosts=proxy.hosts, timeout=10, **FAST), zk_path, 3), Barrier(zk, zk_path, 3)
     waiting = in_thread(mine.wait, 30)
     eventually(lambda: mine.n_waiting == 1)
-    with getattr(proxy, strike)("setData") as struck:
+    with getattr(proxy, effect)("setData") as fault:
         if way == "time-out":
             with pytest.raises(BrokenBarrierError):
                 theirs.wait(0.3)
         else:
             getattr(theirs, way)()
-        struck.wait()
+        fault.wait()
     with pytest.raises(BrokenBarrierError):
         waiting.result(20)
-    assert state(zk, zk_path)["generation"] == (way == "reset")
+    assert barrier_state(zk, zk_path)["generation"] == (way == "reset")
     assert mine.broken == (way != "reset")
-    eventually(came(zk, zk_path, 0))
+    eventually(parties_in(zk, zk_path, 0))
 
 
 def test_a_drop_while_waiting(
@@ -220,7 +218,7 @@ def test_a_drop_while_waiting(
     theirs, mine = Barrier(client, zk_path, 2), Barrier(zk, zk_path, 2)
     for generation in range(2):
         waiting = in_thread(theirs.wait)
-        eventually(came(zk, zk_path, 1, generation))
+        eventually(parties_in(zk, zk_path, 1, generation))
         proxy.refuse()
         proxy.cut()
         eventually(lambda: not client.connected)
@@ -259,10 +257,10 @@ def test_a_party_that_is_cut_off_as_it_comes(
     theirs, mine = Barrier(connect(hosts=proxy.hosts, timeout=10, **FAST), zk_path, 2), Barrier(zk, zk_path, 2)
     waiting = in_thread(mine.wait)
     eventually(lambda: mine.n_waiting == 1)
-    with proxy.lose_request("multi") as struck:
+    with proxy.lose_request("multi") as fault:
         late = in_thread(theirs.wait, 0.5)
         proxy.refuse()
-        struck.wait()
+        fault.wait()
     with pytest.raises(BrokenBarrierError):
         late.result(10)
     assert not waiting.done()
@@ -292,7 +290,7 @@ def test_a_wait_interrupted_at_every_line(
         except BrokenBarrierError:
             assert hook.where.endswith(" send"), hook.where  # kazoo takes what is raised there for a closed connection
         assert len(ran) <= before + 1
-        generation = int(str(state(zk, zk_path)["generation"]))
+        generation = int(str(barrier_state(zk, zk_path)["generation"]))
         where = f"{zk_path}/{generation:010d}"
         eventually(
             lambda where=where: not zk.exists(where) or not zk.get_children(where),
@@ -325,7 +323,7 @@ def test_a_waiter_interrupted_at_every_line(
                 barrier.wait(0.02)
         except (KeyboardInterrupt, BrokenBarrierError):
             pass
-        where = f"{zk_path}/{int(str(state(zk, zk_path)['generation'])):010d}"
+        where = f"{zk_path}/{int(str(barrier_state(zk, zk_path)['generation'])):010d}"
         eventually(
             lambda where=where: not zk.exists(where) or not zk.get_children(where),
             f"interrupted at line {line}: {hook.where}",

@@ -7,16 +7,15 @@ import time
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import Connect, Eventually, Hands, InThread
-from tests.faults.test_connection import FAST
-from tests.faults.test_processes import SESSION, SLACK, Spawn, heard, party, tell
-from tests.integration.test_condition import nodes, nothing_left, wait_in, waiting
-from tests.tools.proxy import Proxy
+from tests.conftest import FAST, Connect, Eventually, InThread
+from tests.faults.conftest import SESSION, SLACK
+from tests.helpers.contenders import nothing_left, wait_in, waiter_nodes, waiters
+from tests.helpers.manual_clock import ManualClock
+from tests.helpers.processes import Spawn, line_from, tell
+from tests.helpers.proxy import Proxy
 from zkconcurrent import Condition
 
-__all__ = ["party"]  # the fixture
-
-lossy = pytest.mark.parametrize("strike", ["lose_answer", "lose_request"])
+lossy = pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
 
 
 @lossy
@@ -24,7 +23,7 @@ lossy = pytest.mark.parametrize("strike", ["lose_answer", "lose_request"])
     ("name", "used"), [("multi", True), ("getData", True), ("multi", False), ("createContainer", False)]
 )
 def test_a_lost_request_or_answer_of_a_wait(
-    strike: str,
+    effect: str,
     name: str,
     used: bool,
     zk: KazooClient,
@@ -41,17 +40,17 @@ def test_a_lost_request_or_answer_of_a_wait(
             theirs.wait(0.01)  # makes the parents
 
     def wait() -> bool:
-        with theirs, getattr(proxy, strike)(name) as struck:
+        with theirs, getattr(proxy, effect)(name) as fault:
             woken = theirs.wait(20)
-            struck.wait()
+            fault.wait()
             return woken
 
     future = in_thread(wait)
-    eventually(waiting(zk, zk_path, 1))
+    eventually(waiters(zk, zk_path, 1))
     assert not future.done()
     with mine:
         mine.notify()
-        assert nodes(zk, zk_path) == []
+        assert waiter_nodes(zk, zk_path) == []
     assert future.result(20) is True
     eventually(nothing_left(zk, mine))
 
@@ -59,7 +58,7 @@ def test_a_lost_request_or_answer_of_a_wait(
 @lossy
 @pytest.mark.parametrize("name", ["create2", "getChildren", "delete"])
 def test_a_lost_request_or_answer_after_a_wait(
-    strike: str,
+    effect: str,
     name: str,
     zk: KazooClient,
     connect: Connect,
@@ -71,32 +70,32 @@ def test_a_lost_request_or_answer_after_a_wait(
     """Faults 1, 3, 4: whatever is lost as the lock is taken again, or released, it is held once and left free."""
     theirs, mine = Condition(connect(hosts=proxy.hosts, **FAST), zk_path), Condition(zk, zk_path)
     future = in_thread(wait_in, theirs)
-    eventually(waiting(zk, zk_path, 1))
-    with getattr(proxy, strike)(name) as struck:
+    eventually(waiters(zk, zk_path, 1))
+    with getattr(proxy, effect)(name) as fault:
         with mine:
             mine.notify()
-        struck.wait()
+        fault.wait()
         assert future.result(20)[0] is True
     eventually(nothing_left(zk, mine))
 
 
 @lossy
 def test_a_lost_withdrawal(
-    strike: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
+    effect: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
 ) -> None:
     """Faults 3, 35: the delete of a waiter whose time is up is lost: if it was applied, that can't be known."""
     condition = Condition(connect(hosts=proxy.hosts, **FAST), zk_path)
     with condition:
-        with getattr(proxy, strike)("delete") as struck:
-            assert condition.wait(0.1) is (strike == "lose_answer")
-            struck.wait()
-        assert nodes(zk, zk_path) == []
+        with getattr(proxy, effect)("delete") as fault:
+            assert condition.wait(0.1) is (effect == "lose_answer")
+            fault.wait()
+        assert waiter_nodes(zk, zk_path) == []
     eventually(nothing_left(zk, condition))
 
 
 @lossy
 def test_a_lost_notification(
-    strike: str,
+    effect: str,
     zk: KazooClient,
     connect: Connect,
     proxy: Proxy,
@@ -109,12 +108,12 @@ def test_a_lost_notification(
     futures = []
     for n in range(3):
         futures.append(in_thread(wait_in, theirs))
-        eventually(waiting(zk, zk_path, n + 1))
-    with mine, getattr(proxy, strike)("delete") as struck:
+        eventually(waiters(zk, zk_path, n + 1))
+    with mine, getattr(proxy, effect)("delete") as fault:
         mine.notify()
-        struck.wait()
-        left = 1 if strike == "lose_answer" else 2  # in the one case it can't know that it was its own
-        assert len(nodes(zk, zk_path)) == left
+        fault.wait()
+        left = 1 if effect == "lose_answer" else 2  # in the one case it can't know that it was its own
+        assert len(waiter_nodes(zk, zk_path)) == left
     assert all(future.result(10)[0] for future in futures[: 3 - left])
     with theirs:
         theirs.notify_all()
@@ -127,7 +126,7 @@ def test_a_notification_during_a_disconnect(
     """Fault 8: a waiter that is cut off when it is notified wakes when it is back, within its session."""
     theirs, mine = Condition(connect(hosts=proxy.hosts, timeout=10, **FAST), zk_path), Condition(zk, zk_path)
     future = in_thread(wait_in, theirs)
-    eventually(waiting(zk, zk_path, 1))
+    eventually(waiters(zk, zk_path, 1))
     session = theirs.client.client_id
     proxy.refuse()
     proxy.cut()
@@ -145,9 +144,9 @@ def test_a_timeout_during_a_disconnect(
     """Faults 8, 35: its time is up while it is cut off: notified or not, it says so truly once it is back."""
     theirs, mine = Condition(connect(hosts=proxy.hosts, timeout=30, **FAST), zk_path), Condition(zk, zk_path)
     for notified in (False, True):
-        with Hands(theirs._session) as clock:
+        with ManualClock(theirs._session) as clock:
             future = in_thread(wait_in, theirs, 60)
-            eventually(waiting(zk, zk_path, 1))
+            eventually(waiters(zk, zk_path, 1))
             proxy.refuse()
             proxy.cut()
             if notified:
@@ -158,7 +157,7 @@ def test_a_timeout_during_a_disconnect(
             assert not future.done()
             proxy.resume()
             assert future.result(20)[0] is notified
-        assert nodes(zk, zk_path) == []
+        assert waiter_nodes(zk, zk_path) == []
 
 
 def test_a_waiter_is_killed(
@@ -166,13 +165,13 @@ def test_a_waiter_is_killed(
 ) -> None:
     """Fault 32: who is notified in the place of a waiter that is dead is the next, once its session is over."""
     dead = party("wait_for_a_notification")
-    assert heard(dead) == "waiting"
-    eventually(waiting(zk, zk_path, 1))
+    assert line_from(dead) == "waiting"
+    eventually(waiters(zk, zk_path, 1))
     condition = Condition(zk, zk_path)
     future = in_thread(wait_in, condition)
-    eventually(waiting(zk, zk_path, 2))
+    eventually(waiters(zk, zk_path, 2))
     dead.kill()
-    eventually(waiting(zk, zk_path, 1))
+    eventually(waiters(zk, zk_path, 1))
     with condition:
         condition.notify()
     assert future.result(10)[0] is True
@@ -181,14 +180,14 @@ def test_a_waiter_is_killed(
 def test_a_notifier_is_killed(party: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
     """Fault 32: what a process has notified that dies with the lock wakes, and has the lock after its session."""
     waiter, notifier = party("wait_for_a_notification"), party("notify_and_stay")
-    assert heard(waiter) == "waiting"
-    eventually(waiting(zk, zk_path, 1))
+    assert line_from(waiter) == "waiting"
+    eventually(waiters(zk, zk_path, 1))
     tell(notifier)
-    assert heard(notifier) == "notified"
-    assert nodes(zk, zk_path) == []
+    assert line_from(notifier) == "notified"
+    assert waiter_nodes(zk, zk_path) == []
     notifier.kill()
     began = time.monotonic()
-    assert heard(waiter) == "True"
+    assert line_from(waiter) == "True"
     assert time.monotonic() - began < SESSION + SLACK
     assert waiter.wait(20) == 0
     eventually(nothing_left(zk, Condition(zk, zk_path)))
@@ -197,6 +196,6 @@ def test_a_notifier_is_killed(party: Spawn, zk: KazooClient, zk_path: str, event
 def test_fork(party: Spawn) -> None:
     """Fault 23: in a forked child every call is an error at once, and the end of an inherited block is silent."""
     parent = party("fork_a_condition")
-    assert heard(parent) == "[]"
-    assert heard(parent) == "parent"
+    assert line_from(parent) == "[]"
+    assert line_from(parent) == "parent"
     assert parent.wait(20) == 0

@@ -12,17 +12,15 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.protocol.states import KazooState
 
-from tests.conftest import Connect, Eventually, Hands, InThread
-from tests.integration.test_locks import queued
-from tests.integration.test_semaphore import out, waiting
-from tests.kinds import Kind, every
-from tests.tools.proxy import Proxy
+from tests.conftest import FAST, Connect, Eventually, InThread
+from tests.helpers.contenders import permits_awaited, permits_out, queued
+from tests.helpers.lock_types import Kind, every
+from tests.helpers.manual_clock import ManualClock
+from tests.helpers.proxy import Proxy
 from zkconcurrent import Lock, LockLostError, ReadWriteLock, Semaphore
 from zkconcurrent._engine.lease import NEVER
 from zkconcurrent._kazoo.link import Link, Reply
 from zkconcurrent.testing import Server
-
-FAST = {"connection_retry": {"max_tries": -1, "delay": 0.05, "max_delay": 0.2}}
 
 
 def take_turn(lock: Lock) -> None:
@@ -49,19 +47,19 @@ def traffic(client: KazooClient) -> Iterator[None]:
         asking.join()
 
 
-@pytest.mark.parametrize("strike", ["lose_answer", "lose_request"])
+@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
 @pytest.mark.parametrize("name", ["create2", "getChildren", "delete", "createContainer"])
 def test_a_lost_request_or_answer(
-    strike: str, name: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
+    effect: str, name: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
 ) -> None:
     """Faults 1, 3, 4: whichever request of a cycle is lost, applied or not, one node is queued and none is left."""
     lock = Lock(connect(hosts=proxy.hosts, **FAST), zk_path)
-    with getattr(proxy, strike)(name) as struck:
+    with getattr(proxy, effect)(name) as fault:
         assert lock.acquire(timeout=15)
         assert len(zk.get_children(zk_path)) == 1
         token = lock.fencing_token
         lock.release()
-        struck.wait()
+        fault.wait()
     eventually(queued(zk, zk_path, 0))
     assert lock.acquire(timeout=15)
     assert lock.fencing_token > token
@@ -69,10 +67,10 @@ def test_a_lost_request_or_answer(
     eventually(queued(zk, zk_path, 0))
 
 
-@pytest.mark.parametrize("strike", ["lose_answer", "lose_request"])
+@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
 @pytest.mark.parametrize("name", ["create2", "getChildren", "getData"])
 def test_a_lost_request_or_answer_while_contended(
-    strike: str,
+    effect: str,
     name: str,
     zk: KazooClient,
     connect: Connect,
@@ -85,9 +83,9 @@ def test_a_lost_request_or_answer_while_contended(
     lock = Lock(connect(hosts=proxy.hosts, **FAST), zk_path)
     mine = Lock(zk, zk_path)
     mine.acquire()
-    with getattr(proxy, strike)(name) as struck:
+    with getattr(proxy, effect)(name) as fault:
         waiting = in_thread(lock.acquire)
-        struck.wait()
+        fault.wait()
         eventually(lambda: lock.client.connected and len(zk.get_children(zk_path)) == 2)
         assert not waiting.done()
         mine.release()
@@ -96,17 +94,17 @@ def test_a_lost_request_or_answer_while_contended(
     eventually(queued(zk, zk_path, 0))
 
 
-@pytest.mark.parametrize("strike", ["lose_answer", "lose_request"])
+@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
 def test_a_lost_downgrade(
-    strike: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
+    effect: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
 ) -> None:
     """Faults 1, 4: the multi that makes a writer's read node is lost, applied or not: one is there, and it holds."""
     pair, theirs = ReadWriteLock(connect(hosts=proxy.hosts, **FAST), zk_path), ReadWriteLock(zk, zk_path)
     pair.write_lock.acquire()
     token = pair.write_lock.fencing_token
-    with getattr(proxy, strike)("multi") as struck:
+    with getattr(proxy, effect)("multi") as fault:
         assert pair.read_lock.acquire(timeout=15)
-        struck.wait()
+        fault.wait()
     eventually(queued(zk, zk_path, 2))
     assert pair.read_lock.fencing_token == token
     pair.write_lock.release()
@@ -325,11 +323,11 @@ def test_a_create_that_straddles_an_expiry(
     with lock:
         pass
     old = client.client_id
-    strike = proxy.lose_answer("create2") if applied else proxy.lose_request("create2")
-    with strike:
+    fault = proxy.lose_answer("create2") if applied else proxy.lose_request("create2")
+    with fault:
         proxy.refuse()  # before: else the client might be back, in its session, sooner than that
         waiting = in_thread(lambda: (lock.acquire(), lock.owner(), lock.fencing_token))
-        strike.wait()
+        fault.wait()
         eventually(lambda: client.state == KazooState.SUSPENDED)
         connect(client_id=old).stop()  # closes the session
         proxy.resume()
@@ -387,7 +385,7 @@ def test_a_deadline_is_one_for_the_whole_call(
     for number, lock in enumerate(ahead[1:]):
         others.append(in_thread(lock.acquire))
         eventually(queued(zk, zk_path, number + 2))
-    with Hands(me._session) as clock:
+    with ManualClock(me._session) as clock:
         mine = in_thread(me.acquire, timeout=40)
         eventually(queued(zk, zk_path, 5))
         for passed, lock, got in zip((12, 24, 36), ahead, others, strict=False):
@@ -401,37 +399,37 @@ def test_a_deadline_is_one_for_the_whole_call(
     ahead[-1].release()
 
 
-@pytest.mark.parametrize("strike", ["lose_answer", "lose_request"])
+@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
 @pytest.mark.parametrize("name", ["create2", "getChildren", "getData", "multi", "delete", "createContainer", "create"])
 def test_a_lost_request_or_answer_of_a_semaphore(
-    strike: str, name: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
+    effect: str, name: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
 ) -> None:
     """Faults 1, 3, 4: whichever request of a cycle is lost, applied or not, just the permits asked for are taken."""
     semaphore = Semaphore(connect(hosts=proxy.hosts, **FAST), zk_path, 3)
-    with getattr(proxy, strike)(name) as struck:
+    with getattr(proxy, effect)(name) as fault:
         assert semaphore.acquire(timeout=15, permits=2)
-        assert out(zk, zk_path, 2)()
-        assert waiting(zk, zk_path, 0)()
+        assert permits_out(zk, zk_path, 2)()
+        assert permits_awaited(zk, zk_path, 0)()
         token = semaphore.fencing_token
         semaphore.release(2)
-        struck.wait()
-    eventually(out(zk, zk_path, 0))
+        fault.wait()
+    eventually(permits_out(zk, zk_path, 0))
     assert semaphore.acquire(timeout=15, permits=3)
     assert semaphore.fencing_token > token
     semaphore.release(3)
-    eventually(out(zk, zk_path, 0))
+    eventually(permits_out(zk, zk_path, 0))
     assert queued(zk, f"{zk_path}/permits", 0)()
 
 
-@pytest.mark.parametrize("strike", ["lose_answer", "lose_request"])
-def test_a_lost_addition(strike: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
+@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
+def test_a_lost_addition(effect: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
     """Permits whose addition was not answered are added once."""
     semaphore = Semaphore(connect(hosts=proxy.hosts, **FAST), zk_path, 1)
     with semaphore:
         pass
-    with getattr(proxy, strike)("create") as struck:
+    with getattr(proxy, effect)("create") as fault:
         semaphore.release(2)
-        struck.wait()
+        fault.wait()
     assert [name[-2:] for name in zk.get_children(f"{zk_path}/permits")] == ["-2"]
     other = Semaphore(zk, zk_path, 1)
     assert other.acquire(False, permits=3)
@@ -456,9 +454,9 @@ def test_a_drop_while_waiting_for_a_permit(
     first = None
     if position == "second":
         first = in_thread(lambda: held.acquire() and held.release())
-        eventually(waiting(zk, zk_path, 1))
+        eventually(permits_awaited(zk, zk_path, 1))
     taking = in_thread(theirs.acquire)
-    eventually(waiting(zk, zk_path, 1 if first is None else 2))
+    eventually(permits_awaited(zk, zk_path, 1 if first is None else 2))
     proxy.refuse()
     proxy.cut()
     eventually(lambda: not theirs.client.connected)
@@ -469,7 +467,7 @@ def test_a_drop_while_waiting_for_a_permit(
     proxy.resume()
     assert taking.result(15)
     theirs.release()
-    eventually(out(zk, zk_path, 0))
+    eventually(permits_out(zk, zk_path, 0))
 
 
 def test_a_release_of_permits_while_disconnected(
@@ -484,8 +482,8 @@ def test_a_release_of_permits_while_disconnected(
     began = time.monotonic()
     semaphore.release(2)
     assert time.monotonic() - began < 5  # to wait for an answer may take twice that
-    assert out(zk, zk_path, 2)()
+    assert permits_out(zk, zk_path, 2)()
     assert semaphore.acquire(timeout=0.3) is False
     proxy.resume()
-    eventually(out(zk, zk_path, 0))
-    eventually(waiting(zk, zk_path, 0))
+    eventually(permits_out(zk, zk_path, 0))
+    eventually(permits_awaited(zk, zk_path, 0))

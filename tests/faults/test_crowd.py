@@ -7,8 +7,8 @@ import itertools
 from kazoo.client import KazooClient
 
 from tests.conftest import Connect, Eventually, InThread
-from tests.integration.test_locks import queued
-from tests.tools.proxy import Proxy
+from tests.helpers.contenders import queued
+from tests.helpers.proxy import Proxy
 from zkconcurrent import Lock
 from zkconcurrent.testing import Server
 

@@ -21,8 +21,8 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.conftest import Connect, Eventually, InThread
-from tests.integration.test_locks import queued
-from tests.tools.proxy import Proxy
+from tests.helpers.contenders import queued
+from tests.helpers.proxy import Proxy
 from zkconcurrent import Barrier, Condition, CountDownLatch, Event, Lock, RLock, Semaphore
 from zkconcurrent.testing import Server
 
@@ -102,7 +102,7 @@ def test_a_handler_acquires_the_lock_that_it_interrupted(source: str, zookeeper:
 def test_at_every_line(what: str, zookeeper: Server, zk_path: str) -> None:
     """Fault 47: a handler, or a finalizer, that runs at any line of any operation uses locks, or makes some."""
     result = outcome(zookeeper, zk_path, "sweep", what)
-    assert result["struck"] > 150
+    assert result["injected"] > 150
     if what == "same":
         assert result["outcomes"]["got"]
         assert result["outcomes"]["refused"]
@@ -110,7 +110,7 @@ def test_at_every_line(what: str, zookeeper: Server, zk_path: str) -> None:
 
 def test_stopped_at_any_line(zookeeper: Server, zk_path: str) -> None:
     """Fault 47: a handler stops the client at any line of any operation, while a lock is held."""
-    assert outcome(zookeeper, zk_path, "sweep_stop")["struck"] > 10
+    assert outcome(zookeeper, zk_path, "sweep_stop")["injected"] > 10
 
 
 # -- the garbage collector -------------------------------------------------------------------------------------------

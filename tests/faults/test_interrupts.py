@@ -6,16 +6,11 @@ A trace function raises KeyboardInterrupt at the n-th line that the library runs
 from __future__ import annotations
 
 import contextlib
-import functools
-import gc
 import itertools
-import linecache
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from types import FrameType
 from typing import Any, Generic, TypeVar
 
@@ -25,65 +20,25 @@ from kazoo.exceptions import NoNodeError
 
 import zkconcurrent
 from tests.conftest import Connect, Eventually, InThread
-from tests.integration.test_locks import queued
-from tests.integration.test_unfair import at_the_handoff
-from tests.kinds import AnyLock, Kind, against, every
+from tests.helpers.contenders import at_the_handoff, queued
+from tests.helpers.interrupts import PACKAGE, InterruptAt, lines_of
+from tests.helpers.lock_types import AnyLock, Kind, against, every
+from tests.helpers.places import PLACES
 from zkconcurrent import Condition, Lock, MultiLock, ReadWriteLock, RLock, Semaphore
 
 pytestmark = pytest.mark.long
 
 T = TypeVar("T")
-PACKAGE = str(Path(zkconcurrent.__file__).parent)
 # Short, as what an interrupt leaves is found by heartbeats; but no lease ends although the machine is busy.
 SESSION = 4.0
 SOON = 0.1  # what an interrupt leaves is gone after so long, as a rule
+# Where the types of locks differ. All others of their lines are the same ones: Lock has them interrupted.
+OWN = ("_lock_base.py", "_rlock.py", "_rwlock.py", "queue.py", "rules.py", "holds.py", "local_handoff.py")
 
 
-@functools.cache
-def _signals_come_here(file: str, line: int) -> bool:
-    """Return whether CPython may deliver a signal at the line; a trace function can raise at any.
-
-    A `with` line is visited again on the way out, before `__exit__` is called, and no signal is delivered between the
-    two (bpo-29988); nor before the return of a constant, nor at a `try:`, which does nothing.
-    """
-    return (
-        not linecache.getline(file, line)
-        .lstrip()
-        .startswith(("with ", "try:", "return True", "return None", "return False"))
-    )
-
-
-class InterruptAt:
-    """Raise KeyboardInterrupt at the n-th line run below the first frame of the library; count the lines.
-
-    With a `file`, only its lines count. An interrupt that somebody swallows is an error.
-    """
-
-    def __init__(self, line: int, file: str = "") -> None:
-        self.left = line
-        self.file = file
-        self.where = ""
-
-    def __enter__(self) -> None:
-        gc.disable()  # an interrupt in a generator of the call before, which is being collected, is ignored
-        self._before = sys.gettrace()  # that of coverage
-        sys.settrace(self._trace)
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        sys.settrace(self._before)
-        gc.enable()
-        assert not self.where or kind is not None, f"the interrupt at {self.where} was swallowed"
-
-    def _trace(self, frame: FrameType, event: str, _arg: Any) -> Any:
-        if not frame.f_code.co_filename.startswith(PACKAGE):
-            return None
-        counts = frame.f_code.co_filename.endswith(self.file)
-        if event == "line" and counts and _signals_come_here(frame.f_code.co_filename, frame.f_lineno):
-            self.left -= 1
-            if self.left == 0:
-                self.where = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} {frame.f_code.co_name}"
-                raise KeyboardInterrupt
-        return self._trace
+def files_of(kind: Kind) -> tuple[str, ...]:
+    """Return the files whose lines are interrupted; none means all."""
+    return () if kind is Lock or PLACES > 2 else OWN
 
 
 class InterruptAgainAt(InterruptAt):
@@ -114,14 +69,6 @@ class InterruptAgainAt(InterruptAt):
         return self._trace if frame.f_code.co_filename.startswith(PACKAGE) else None
 
 
-def lines_of(call: Callable[[], object], file: str = "") -> int:
-    """Return how many lines of the library, or of one file of it, a call runs."""
-    counter = InterruptAt(-1, file)
-    with counter:
-        call()
-    return -1 - counter.left
-
-
 class Places(Generic[T]):
     """Where the lines are interrupted: at one path, until one of them leaves what is not gone soon; then at the next.
 
@@ -145,8 +92,8 @@ class Places(Generic[T]):
     def _next(self) -> T:
         return self._make(f"{self._path}/{len(self._left)}")
 
-    def struck(self, where: str) -> None:
-        """Go to the next place, unless the line that was struck has left nothing here."""
+    def interrupted(self, where: str) -> None:
+        """Go to the next place, unless the interrupt has left nothing here."""
         until = time.monotonic() + SOON
         while not self._free(self.here):
             if time.monotonic() > until:
@@ -178,11 +125,11 @@ def test_acquire_interrupted_at_every_line(
     kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
 ) -> None:
     """A free lock: the acquire either is interrupted and leaves nothing, or has succeeded."""
-    places = unlocked(kind, zk, connect(timeout=SESSION), zk_path)
-    total = lines_of(places.here.acquire)
+    places, files = unlocked(kind, zk, connect(timeout=SESSION), zk_path), files_of(kind)
+    total = lines_of(places.here.acquire, *files)
     places.here.release()
-    for line in range(1, total + 40):
-        hook, lock = InterruptAt(line), places.here
+    for line in range(1, total + (20 if files else 40)):
+        hook, lock = InterruptAt(line, *files), places.here
         try:
             with hook:
                 assert lock.acquire()
@@ -190,8 +137,8 @@ def test_acquire_interrupted_at_every_line(
             assert "<unlocked" in repr(lock), hook.where
         else:
             lock.release()
-        places.struck(f"line {line}: {hook.where}")
-    assert total > 100
+        places.interrupted(f"line {line}: {hook.where}")
+    assert total > (30 if files else 100)
     for lock in places.check(eventually):
         with lock:
             pass
@@ -211,16 +158,16 @@ def test_a_waiter_interrupted_at_every_line(
         held.acquire()
         return kind(client, path), held
 
-    places = Places(zk_path, make, lambda locks: queued(zk, locks[0].path, 1)())
-    total = lines_of(lambda: places.here[0].acquire(timeout=0.02))
+    places, files = Places(zk_path, make, lambda locks: queued(zk, locks[0].path, 1)()), files_of(kind)
+    total = lines_of(lambda: places.here[0].acquire(timeout=0.02), *files)
     for line in range(1, total + 20):
-        hook, (lock, _) = InterruptAt(line), places.here
+        hook, (lock, _) = InterruptAt(line, *files), places.here
         try:
             with hook:
                 assert lock.acquire(timeout=0.02) is False
         except KeyboardInterrupt:
             pass
-        places.struck(f"line {line}: {hook.where}")
+        places.interrupted(f"line {line}: {hook.where}")
     for lock, held in places.check(eventually):
         held.release()
         with lock:
@@ -248,27 +195,27 @@ def test_a_waiter_interrupted_twice(
         holding = in_thread(hold, lock.path, until)
         eventually(queued(zk, lock.path, 1))
         interrupting = in_thread(interrupt, lock)
-        hook = InterruptAgainAt(line)
+        hook = InterruptAgainAt(line, *files_of(kind))
         with pytest.raises(KeyboardInterrupt), hook:
             lock.acquire()
         until.set()
         holding.result(20)
         interrupting.result(20)
-        places.struck(f"line {line} of the second time: {hook.where}")
+        places.interrupted(f"line {line} of the second time: {hook.where}")
         if not hook.where:
             break
-    assert line > 10
+    assert line > (3 if files_of(kind) else 10)
     for lock in places.check(eventually):
         with against(kind)(client, lock.path):
             pass
 
 
-def interrupt_releases(places: Places[Any], eventually: Eventually) -> int:
+def interrupt_releases(places: Places[Any], eventually: Eventually, *files: str) -> int:
     """Interrupt a release at every line; release again what is held still. Return how many lines there are."""
     places.here.acquire()
-    total = lines_of(places.here.release)
+    total = lines_of(places.here.release, *files)
     for line in range(1, total + 20):
-        hook, lock = InterruptAt(line), places.here
+        hook, lock = InterruptAt(line, *files), places.here
         lock.acquire()
         try:
             with hook:
@@ -276,7 +223,7 @@ def interrupt_releases(places: Places[Any], eventually: Eventually) -> int:
         except KeyboardInterrupt:
             if "<locked" in repr(lock):
                 lock.release()
-        places.struck(f"line {line}: {hook.where}")
+        places.interrupted(f"line {line}: {hook.where}")
     for lock in places.check(eventually):
         with lock:
             pass
@@ -288,7 +235,8 @@ def test_release_interrupted_at_every_line(
     kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
 ) -> None:
     """Either the lock is held still, and can be released again, or it is free; leaving a with block always frees it."""
-    assert interrupt_releases(unlocked(kind, zk, connect(timeout=SESSION), zk_path), eventually) > 20
+    places = unlocked(kind, zk, connect(timeout=SESSION), zk_path)
+    assert interrupt_releases(places, eventually, *files_of(kind)) > 20
 
 
 @pytest.mark.usefixtures("uncollected")
@@ -339,7 +287,7 @@ def test_a_downgrade_interrupted_at_every_line(
             assert not pair.read_lock._is_owned(), hook.where
         else:
             pair.read_lock.release()
-        places.struck(f"line {line}: {hook.where}")
+        places.interrupted(f"line {line}: {hook.where}")
     assert total > 80
     for pair, token in places.check(eventually):
         assert pair.write_lock.fencing_token == token
@@ -452,12 +400,12 @@ def test_a_multilock_interrupted_at_every_line(
             lock.release()
 
     # Where the last is held, at its own lines only: to wait for a lock is told above.
-    for held, timeout, file in ((0, 5.0, ""), (1, 0.03, "_multilock.py")):
+    for held, timeout, files in ((0, 5.0, ()), (1, 0.03, ("_multilock.py",))):
         last: dict[MultiLock, Lock] = {}
         places = Places(f"{zk_path}/{held}", make, lambda lock: left(zk, lock) == held)  # noqa: B023
-        total = lines_of(lambda: acquire(places.here, 5.0), file)  # noqa: B023 - long enough for the locks that are free
+        total = lines_of(lambda: acquire(places.here, 5.0), *files)  # noqa: B023 - long enough for the locks that are free
         for line in range(1, total + 20):
-            hook, lock = InterruptAt(line, file), places.here
+            hook, lock = InterruptAt(line, *files), places.here
             try:
                 with hook:
                     assert lock.acquire(timeout=timeout) is not bool(held)
@@ -466,8 +414,8 @@ def test_a_multilock_interrupted_at_every_line(
             else:
                 if not held:
                     lock.release()
-            places.struck(f"line {line}: {hook.where}")
-        assert total > (20 if file else 200)
+            places.interrupted(f"line {line}: {hook.where}")
+        assert total > (20 if files else 200)
         for lock in places.check(eventually):
             if held:
                 last[lock].release()
@@ -523,7 +471,7 @@ def test_permits_interrupted_at_every_line_of_acquire(
             assert "value=2" in repr(semaphore), hook.where
         else:
             semaphore.release(2)
-        places.struck(f"line {line}: {hook.where}")
+        places.interrupted(f"line {line}: {hook.where}")
     assert total > 200
     for semaphore in places.check(eventually):
         other = Semaphore(zk, semaphore.path, 2)
@@ -552,7 +500,7 @@ def test_a_waiter_for_permits_interrupted_at_every_line(
                 assert semaphore.acquire(timeout=0.02) is False
         except KeyboardInterrupt:
             pass
-        places.struck(f"line {line}: {hook.where}")
+        places.interrupted(f"line {line}: {hook.where}")
     for semaphore, held in places.check(eventually):
         held.release()
         with semaphore:
@@ -576,7 +524,7 @@ def test_release_of_permits_interrupted_at_every_line(
             assert "value=1" not in repr(semaphore), hook.where
             if "value=0" in repr(semaphore):
                 semaphore.release(2)
-        places.struck(f"line {line}: {hook.where}")
+        places.interrupted(f"line {line}: {hook.where}")
     for semaphore in places.check(eventually):
         assert queued(zk, f"{semaphore.path}/permits", 0)()
         assert semaphore.acquire(permits=2)
@@ -593,6 +541,7 @@ def test_a_wait_interrupted_at_every_line(
     """
     client = connect(timeout=SESSION)
     levels = 2 if kind is RLock else 1
+    files = () if not files_of(kind) else (*files_of(kind), "condition.py")
 
     def make(path: str) -> Condition:
         lock = kind(client, f"{path}/lock")
@@ -603,9 +552,9 @@ def test_a_wait_interrupted_at_every_line(
         return condition
 
     places = Places(zk_path, make, lambda condition: queued(zk, condition._lock.path, 1)())
-    total = min(lines_of(lambda: places.here.wait(0.002)) for _ in range(2))
+    total = min(lines_of(lambda: places.here.wait(0.002), *files) for _ in range(2))
     for line in range(1, total + 40):
-        hook, condition = InterruptAt(line), places.here
+        hook, condition = InterruptAt(line, *files), places.here
         lock = condition._lock
         try:
             with hook:
@@ -617,8 +566,8 @@ def test_a_wait_interrupted_at_every_line(
         assert hold.alive, hook.where
         assert hold.depth == levels, hook.where
         assert queued(zk, f"{condition.path}/waiters", 0)(), hook.where
-        places.struck(f"line {line}: {hook.where}")
-    assert total > 200
+        places.interrupted(f"line {line}: {hook.where}")
+    assert total > (50 if files else 200)
     for condition in places.check(eventually):
         for _ in range(levels):
             condition.release()

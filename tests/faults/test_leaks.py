@@ -11,8 +11,8 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.conftest import Connect, Eventually, InThread
-from tests.kinds import write_lock
-from tests.tools.proxy import Proxy
+from tests.helpers.lock_types import write_lock
+from tests.helpers.proxy import Proxy
 from zkconcurrent import Lock, ReadWriteLock, RLock
 from zkconcurrent.testing import Server
 

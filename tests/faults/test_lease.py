@@ -18,10 +18,10 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.conftest import Eventually, InThread
+from tests.helpers.links import Links
+from tests.helpers.proxy import Proxy
 from tests.soak.caller import TellingEvent, handler
 from tests.soak.events import clock
-from tests.tools.links import Links
-from tests.tools.proxy import Proxy
 from zkconcurrent import Lock, LockLostError, ZkConcurrentError
 from zkconcurrent.testing import Ensemble, Server
 

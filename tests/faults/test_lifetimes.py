@@ -13,9 +13,9 @@ from kazoo.client import KazooClient
 from kazoo.security import OPEN_ACL_UNSAFE, make_acl
 
 from tests.conftest import Connect, Eventually, InThread
-from tests.integration.test_locks import queued
-from tests.kinds import Kind, every
-from tests.tools.proxy import Proxy
+from tests.helpers.contenders import queued
+from tests.helpers.lock_types import Kind, every
+from tests.helpers.proxy import Proxy
 from zkconcurrent import ClientError, Lock, LockLostError, RefusedError, RLock
 from zkconcurrent._engine.lease import Lease
 from zkconcurrent.testing import Server

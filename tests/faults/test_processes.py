@@ -3,66 +3,24 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
 
 from tests.conftest import Eventually, InThread
+from tests.faults.conftest import SESSION, SLACK
 from tests.faults.party import write
-from tests.integration.test_locks import queued
-from tests.integration.test_semaphore import out, waiting
+from tests.helpers.contenders import permits_awaited, permits_out, queued
+from tests.helpers.processes import Spawn, line_from, tell
 from zkconcurrent import CountDownLatch, Event, Lock, Semaphore
-from zkconcurrent.testing import Server
 
-SESSION = 4.0
 LONG = 60.0  # a session that is not over before the test is: what goes earlier has not waited for its end
-SLACK = 10.0  # for a machine that is busy; the server looks for sessions to expire once a tick
-Spawn = Callable[..., "subprocess.Popen[str]"]
-
-
-@pytest.fixture
-def party(zookeeper: Server, zk_path: str) -> Iterator[Spawn]:
-    """Start a process that does a job; see `tests.faults.party`."""
-    with ExitStack() as parties:
-
-        def start(job: str, *arguments: object, session: float = SESSION) -> subprocess.Popen[str]:
-            words = [zookeeper.hosts, session, zk_path, job, *arguments]
-            process = subprocess.Popen(
-                [sys.executable, "-W", "ignore::DeprecationWarning", "-m", "tests.faults.party", *map(str, words)],
-                cwd=Path(__file__).parents[2],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            parties.enter_context(process)
-            parties.callback(process.kill)
-            return process
-
-        yield start
-
-
-def heard(process: subprocess.Popen[str]) -> str:
-    """Return the next word that the process says."""
-    assert process.stdout
-    return process.stdout.readline().strip()
-
-
-def tell(process: subprocess.Popen[str]) -> None:
-    """Let the process go on."""
-    assert process.stdin
-    process.stdin.write("\n")
-    process.stdin.flush()
 
 
 def test_a_holder_is_killed(party: Spawn, zk: KazooClient, zk_path: str) -> None:
     """Fault 32: after SIGKILL of the holder the next gets in, within the session timeout."""
     holder = party("hold")
-    token = int(heard(holder))
+    token = int(line_from(holder))
     holder.kill()
     lock = Lock(zk, zk_path)
     assert lock.acquire(timeout=SESSION + SLACK)
@@ -89,7 +47,7 @@ def test_a_waiter_is_killed(
 def test_a_stopped_holder(party: Spawn, zk: KazooClient, zk_path: str) -> None:
     """Fault 14: a holder stopped past its session is refused by the resource, and learns of the loss by its release."""
     holder = party("hold")
-    stale = int(heard(holder))
+    stale = int(line_from(holder))
     holder.send_signal(signal.SIGSTOP)
     lock = Lock(zk, zk_path)
     assert lock.acquire(timeout=SESSION + SLACK)
@@ -97,8 +55,8 @@ def test_a_stopped_holder(party: Spawn, zk: KazooClient, zk_path: str) -> None:
     assert write(zk, f"{zk_path}-resource", lock.fencing_token)
     tell(holder)
     holder.send_signal(signal.SIGCONT)
-    assert heard(holder) == "refused"
-    assert heard(holder) == "lost"
+    assert line_from(holder) == "refused"
+    assert line_from(holder) == "lost"
     assert zk.exists(lock.owner().node)  # type: ignore[union-attr]
     lock.release()
     tell(holder)
@@ -110,7 +68,7 @@ def test_a_stopped_waiter(party: Spawn, zk: KazooClient, zk_path: str, eventuall
     lock = Lock(zk, zk_path)
     lock.acquire()
     waiter = party("wait")
-    assert heard(waiter) == "waiting"
+    assert line_from(waiter) == "waiting"
     eventually(queued(zk, zk_path, 2))
     waiter.send_signal(signal.SIGSTOP)
     eventually(queued(zk, zk_path, 1))
@@ -119,7 +77,7 @@ def test_a_stopped_waiter(party: Spawn, zk: KazooClient, zk_path: str, eventuall
     waiter.send_signal(signal.SIGCONT)
     eventually(queued(zk, zk_path, 2))
     lock.release()
-    assert heard(waiter) == "held"
+    assert line_from(waiter) == "held"
     tell(waiter)
     assert waiter.wait(20) == 0
 
@@ -128,9 +86,9 @@ def test_a_stopped_waiter(party: Spawn, zk: KazooClient, zk_path: str, eventuall
 def test_fork(when: str, party: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
     """Fault 23: the child holds nothing and every call is an error at once; the parent is undisturbed."""
     parent = party("fork", when)
-    assert heard(parent) == "[]"
-    assert heard(parent) == "parent"
-    assert heard(parent) == "1"
+    assert line_from(parent) == "[]"
+    assert line_from(parent) == "parent"
+    assert line_from(parent) == "1"
     assert parent.wait(20) == 0
     eventually(queued(zk, zk_path, 0))
 
@@ -139,23 +97,23 @@ def test_fork_while_waiting(party: Spawn, zk: KazooClient, zk_path: str) -> None
     """Fault 23: a fork while another thread waits leaves that thread waiting, and the child with nothing."""
     with Lock(zk, zk_path):
         parent = party("fork", "waiting")
-        assert heard(parent) == "[]"
-        assert heard(parent) == "parent"
-    assert heard(parent) == "1"
+        assert line_from(parent) == "[]"
+        assert line_from(parent) == "parent"
+    assert line_from(parent) == "1"
     assert parent.wait(20) == 0
 
 
 def test_a_starved_interpreter(party: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
     """Fault 29: who could not send a heartbeat knows of the loss before anything else, by its own clock."""
     process = party("starve", 3 * SESSION)
-    assert heard(process) == "held"
+    assert line_from(process) == "held"
     lock = Lock(zk, zk_path)
     tell(process)
     assert lock.acquire(timeout=SESSION + SLACK)
-    assert heard(process) == "lost"
+    assert line_from(process) == "lost"
     eventually(queued(zk, zk_path, 2))
     lock.release()
-    assert heard(process) == "held again"
+    assert line_from(process) == "held again"
     assert process.wait(20) == 0
 
 
@@ -163,8 +121,8 @@ def test_a_starved_interpreter(party: Spawn, zk: KazooClient, zk_path: str, even
 def test_multiprocessing(method: str, party: Spawn) -> None:
     """Fault 23: a child opens a client of its own; a lock is not sent to it."""
     process = party("spawn", method)
-    assert heard(process) == "0"
-    assert heard(process) == "refused"
+    assert line_from(process) == "0"
+    assert line_from(process) == "refused"
     assert process.wait(20) == 0
 
 
@@ -172,8 +130,8 @@ def test_multiprocessing(method: str, party: Spawn) -> None:
 def test_a_child_of_multiprocessing_that_forgets(method: str, party: Spawn) -> None:
     """Faults 23, 24: what it holds when it ends goes at once, although it ends by os._exit."""
     process = party("forget", method)
-    assert heard(process) == "0"
-    assert float(heard(process)) < LONG / 2
+    assert line_from(process) == "0"
+    assert float(line_from(process)) < LONG / 2
     assert process.wait(20) == 0
 
 
@@ -181,7 +139,7 @@ def test_a_child_of_multiprocessing_that_forgets(method: str, party: Spawn) -> N
 def test_an_interpreter_that_exits(waiters: int, stop: str, party: Spawn, zk: KazooClient, zk_path: str) -> None:
     """Fault 24: at exit the nodes go at once, with and without stop(), also those of daemon threads that wait."""
     process = party("leave", waiters, stop, session=LONG)
-    assert heard(process) == "held"
+    assert line_from(process) == "held"
     lock = Lock(zk, zk_path)
     tell(process)
     assert lock.acquire(timeout=LONG / 2)
@@ -193,7 +151,7 @@ def test_an_interpreter_that_exits(waiters: int, stop: str, party: Spawn, zk: Ka
 def test_os_exit(party: Spawn, zk: KazooClient, zk_path: str) -> None:
     """Fault 24: where nothing can be done at the exit, the next gets in within the session timeout."""
     process = party("leave", 0, "os._exit")
-    assert heard(process) == "held"
+    assert line_from(process) == "held"
     tell(process)
     lock = Lock(zk, zk_path)
     assert lock.acquire(timeout=SESSION + SLACK)
@@ -203,7 +161,7 @@ def test_os_exit(party: Spawn, zk: KazooClient, zk_path: str) -> None:
 def test_the_setter_of_an_event_is_killed(party: Spawn, zk: KazooClient, zk_path: str) -> None:
     """Fault 32: the flag outlives whoever set it."""
     setter = party("event", "set")
-    assert heard(setter) == "set"
+    assert line_from(setter) == "set"
     setter.kill()
     setter.wait()
     event = Event(zk, zk_path)
@@ -218,11 +176,11 @@ def test_a_waiter_for_an_event_is_killed(
     waiters, event = [party("event", "wait") for _ in range(2)], Event(zk, zk_path)
     mine = in_thread(event.wait)
     for waiter in waiters:
-        assert heard(waiter) == "waiting"
+        assert line_from(waiter) == "waiting"
     eventually(lambda: zk.exists(zk_path))
     waiters[0].kill()
     event.set()
-    assert heard(waiters[1]) == "True"
+    assert line_from(waiters[1]) == "True"
     assert mine.result(10)
 
 
@@ -234,7 +192,7 @@ def test_who_counts_down_is_killed(
     waiting = in_thread(latch.wait)
     counter = party("count", 10_000)
     for _ in range(n):
-        assert heard(counter) == "counted"
+        assert line_from(counter) == "counted"
     counter.kill()
     assert counter.stdout
     said = n + len(counter.stdout.read().splitlines())
@@ -248,9 +206,9 @@ def test_who_counts_down_is_killed(
 def test_fork_with_an_event(party: Spawn) -> None:
     """Fault 23: in the child every call is an error at once; the parent's event, latch and waiter are undisturbed."""
     parent = party("fork_event")
-    assert heard(parent) == "[]"
-    assert heard(parent) == "False"
-    assert heard(parent) == "1"
+    assert line_from(parent) == "[]"
+    assert line_from(parent) == "False"
+    assert line_from(parent) == "1"
     assert parent.wait(20) == 0
 
 
@@ -259,10 +217,10 @@ def test_an_owner_of_permits_is_killed(
 ) -> None:
     """Fault 32: the permits of a process that is killed come back, all of them, within the session timeout."""
     owner = party("permits", 3, 2)
-    token = int(heard(owner))
+    token = int(line_from(owner))
     semaphore = Semaphore(zk, zk_path, 3)
     taking = in_thread(semaphore.acquire, timeout=SESSION + SLACK, permits=3)
-    eventually(waiting(zk, zk_path, 1))
+    eventually(permits_awaited(zk, zk_path, 1))
     owner.kill()
     assert taking.result(20)
     assert semaphore.fencing_token > token
@@ -277,9 +235,9 @@ def test_a_waiter_for_permits_is_killed(
     semaphore = Semaphore(zk, zk_path, 3)
     semaphore.acquire(permits=2)
     first = party("permits", 3, 3)
-    eventually(waiting(zk, zk_path, 1))
+    eventually(permits_awaited(zk, zk_path, 1))
     behind = in_thread(semaphore.acquire)
-    eventually(waiting(zk, zk_path, 2))
+    eventually(permits_awaited(zk, zk_path, 2))
     assert not behind.done()
     first.kill()
     assert behind.result(SESSION + SLACK)
@@ -289,15 +247,15 @@ def test_a_waiter_for_permits_is_killed(
 def test_a_stopped_owner_of_permits(party: Spawn, zk: KazooClient, zk_path: str) -> None:
     """Fault 14: a process stopped past its session learns that its permits are lost, and adds none by its release."""
     owner = party("permits", 2, 2)
-    stale = int(heard(owner))
+    stale = int(line_from(owner))
     owner.send_signal(signal.SIGSTOP)
     semaphore = Semaphore(zk, zk_path, 2)
     assert semaphore.acquire(timeout=SESSION + SLACK, permits=2)
     assert semaphore.fencing_token > stale
     tell(owner)
     owner.send_signal(signal.SIGCONT)
-    assert heard(owner) == "lost"
+    assert line_from(owner) == "lost"
     assert owner.wait(20) == 0
-    assert out(zk, zk_path, 2)()
+    assert permits_out(zk, zk_path, 2)()
     assert queued(zk, f"{zk_path}/permits", 0)()
     semaphore.release(2)

@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import zkconcurrent
 from tests.conftest import Eventually
+from tests.helpers.proxy import Proxy
 from tests.soak.events import clock
-from tests.tools.proxy import Proxy
 from zkconcurrent.testing import Server
 
 OUTAGE = 8.0  # seconds

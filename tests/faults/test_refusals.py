@@ -18,9 +18,9 @@ from kazoo.exceptions import AuthFailedError
 from kazoo.security import make_acl
 
 from tests.conftest import Connect, Eventually
-from tests.integration.test_locks import queued
-from tests.kinds import Kind, read_lock, write_lock
-from tests.tools.proxy import Proxy
+from tests.helpers.contenders import queued
+from tests.helpers.lock_types import Kind, read_lock, write_lock
+from tests.helpers.proxy import Proxy
 from zkconcurrent import ClientError, Lock, RefusedError, RLock, Semaphore
 from zkconcurrent._engine.session import Session
 from zkconcurrent.testing import Server

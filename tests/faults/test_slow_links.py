@@ -11,8 +11,8 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.conftest import Connect, Eventually, InThread
-from tests.kinds import Kind, against, every
-from tests.tools.proxy import Proxy
+from tests.helpers.lock_types import Kind, against, every
+from tests.helpers.proxy import Proxy
 from zkconcurrent import Barrier, BoundedSemaphore, Condition, CountDownLatch, Event, Lock, MultiLock, RLock, Semaphore
 from zkconcurrent.testing import Server
 

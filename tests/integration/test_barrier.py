@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 import threading
 import uuid
-from collections.abc import Callable
 from concurrent import futures
 from threading import BrokenBarrierError
 
@@ -14,23 +12,11 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.conftest import Connect, Eventually, InThread
-from tests.tools.proxy import Proxy
+from tests.helpers.contenders import barrier_state, parties_in
+from tests.helpers.proxy import Proxy
 from zkconcurrent import Barrier, ForeignNodeError, Lock, ZkConcurrentError
 from zkconcurrent._recipes.barrier import most_parties
 from zkconcurrent.testing import Server
-
-
-def state(client: KazooClient, path: str) -> dict[str, object]:
-    """Return what the barrier's node says."""
-    said = json.loads(client.get(path)[0])
-    assert isinstance(said, dict)
-    return said
-
-
-def came(client: KazooClient, path: str, n: int, generation: int = 0) -> Callable[[], bool]:
-    """Return a condition: n parties are in the generation."""
-    where = f"{path}/{generation:010d}"
-    return lambda: client.exists(where) is not None and len(client.get_children(where)) == n
 
 
 def test_it_trips_again_and_again(
@@ -51,9 +37,9 @@ def test_it_trips_again_and_again(
 
     told = [future.result(60) for future in [in_thread(work, n) for n in range(3)]]
     assert [sorted(each) for each in zip(*told, strict=True)] == [[0, 1, 2]] * 20
-    assert state(zk, zk_path) == {"parties": 3, "generation": 20, "failed": [], "acting": False}
+    assert barrier_state(zk, zk_path) == {"parties": 3, "generation": 20, "failed": [], "acting": False}
     assert len(zk.get_children(zk_path)) <= 3
-    eventually(came(zk, zk_path, 0, generation=19))
+    eventually(parties_in(zk, zk_path, 0, generation=19))
 
 
 def test_more_threads_than_parties(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
@@ -61,7 +47,7 @@ def test_more_threads_than_parties(zk: KazooClient, zk_path: str, in_thread: InT
     barrier = Barrier(zk, zk_path, 3)
     told = [future.result(40) for future in [in_thread(barrier.wait, 30) for _ in range(12)]]
     assert sorted(told) == sorted([0, 1, 2] * 4)
-    assert state(zk, zk_path)["generation"] == 4
+    assert barrier_state(zk, zk_path)["generation"] == 4
 
 
 def test_making_one_sends_nothing(zk: KazooClient, zk_path: str) -> None:
@@ -90,7 +76,7 @@ def test_arguments(zk: KazooClient, zk_path: str) -> None:
 def test_parties_are_a_number(zk: KazooClient, zk_path: str) -> None:
     """What counts as an integer is one: a bool leaves nothing that others can't read."""
     assert Barrier(zk, zk_path, True).wait(10) == 0
-    assert state(zk, zk_path)["parties"] == 1
+    assert barrier_state(zk, zk_path)["parties"] == 1
     assert b"true" not in zk.get(zk_path)[0]
     assert Barrier(zk, zk_path, 1).parties == 1
 
@@ -127,7 +113,7 @@ def test_all_must_agree_on_the_parties(zk: KazooClient, connect: Connect, zk_pat
     for use in (lambda: other.wait(10), other.abort, other.reset, lambda: other.broken, lambda: other.n_waiting):
         with pytest.raises(ValueError, match=r"for 1 parties, not for 2"):
             use()
-    assert state(zk, zk_path)["generation"] == 1
+    assert barrier_state(zk, zk_path)["generation"] == 1
 
 
 @pytest.mark.parametrize(
@@ -198,7 +184,7 @@ def test_abort_and_reset_send_away_who_waits(
         with pytest.raises(BrokenBarrierError):
             future.result(10)
     assert mine.broken == (way == "abort")
-    eventually(came(zk, zk_path, 0))
+    eventually(parties_in(zk, zk_path, 0))
 
 
 def test_reset_of_a_barrier_that_is_idle(zk: KazooClient, zk_path: str) -> None:
@@ -217,7 +203,7 @@ def test_old_failures_are_forgotten(zk: KazooClient, zk_path: str) -> None:
     barrier = Barrier(zk, zk_path, 2)
     for _ in range(103):
         barrier.reset()
-    said = state(zk, zk_path)
+    said = barrier_state(zk, zk_path)
     assert said["generation"] == 103
     assert said["failed"] == list(range(3, 103))
 
@@ -249,7 +235,7 @@ def test_an_action_that_raises(
     errors = [type(future.exception(30)) for future in [in_thread(barrier.wait, 20) for barrier in barriers]]
     assert set(errors) == {BrokenBarrierError, LookupError}
     assert barriers[0].broken
-    eventually(came(zk, zk_path, 0))
+    eventually(parties_in(zk, zk_path, 0))
 
 
 def test_a_time_out_waits_for_the_action(
@@ -266,7 +252,7 @@ def test_a_time_out_waits_for_the_action(
     eventually(lambda: mine.n_waiting == 1)
     acting = in_thread(mine.wait, 20)
     assert begun.wait(10)
-    assert state(zk, zk_path)["acting"] is True
+    assert barrier_state(zk, zk_path)["acting"] is True
     with pytest.raises(futures.TimeoutError):
         late.result(7)
     assert not mine.broken
@@ -327,7 +313,7 @@ def test_destroy(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InT
     with pytest.raises(RuntimeError, match="in use"):
         mine.destroy()
     assert sorted((mine.wait(10), waiting.result(10))) == [0, 1]
-    eventually(came(zk, zk_path, 0))
+    eventually(parties_in(zk, zk_path, 0))
     mine.destroy()
     mine.destroy()
     assert zk.exists(zk_path) is None
@@ -421,12 +407,12 @@ def test_time_outs_that_race_with_the_trip(
 
     seen = set()
     for n in range(60):
-        before = state(zk, zk_path)["generation"] if n else 0
+        before = barrier_state(zk, zk_path)["generation"] if n else 0
         slower = 1 if True in seen else 4 ** (n // 12)  # a machine on which all this is too short gets more
         told = [in_thread(come, barriers[0], 0.002 * (n % 12 + 1) * slower), in_thread(come, barriers[1], 5)]
         passed = {future.result(20) for future in told}
         assert len(passed) == 1, f"round {n}"
-        after = state(zk, zk_path)
+        after = barrier_state(zk, zk_path)
         assert after["generation"] == int(str(before)) + (passed == {True})
         seen |= passed
         if not all(passed):

@@ -7,17 +7,15 @@ import pickle
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
-from kazoo.exceptions import NoNodeError
 
 from tests.conftest import Connect, Eventually, InThread
-from tests.integration.test_locks import queued
-from tests.integration.test_losses import expire, operate, run_out
-from tests.kinds import AnyLock, read_lock, write_lock
+from tests.helpers.contenders import nothing_left, queued, wait_in, waiter_nodes, waiters
+from tests.helpers.lock_types import AnyLock, read_lock, write_lock
+from tests.helpers.losses import expire, operate, run_out
 from zkconcurrent import ClientError, Condition, Lock, LockLostError, ReadWriteLock, RLock, _condition
 from zkconcurrent._recipes.ticket import Ticket
 from zkconcurrent.testing import Server
@@ -30,30 +28,6 @@ Kind = Callable[..., Any]
 def condition_of(kind: Kind, client: KazooClient, path: str) -> Condition:
     """Return the condition at a path, with a lock beside it."""
     return Condition(client, path, kind(client, f"{path}-lock"))
-
-
-def waiting(client: KazooClient, path: str, n: int) -> Callable[[], bool]:
-    """Return a condition: n waiters are queued."""
-    return lambda: len(nodes(client, path)) == n
-
-
-def nodes(client: KazooClient, path: str) -> list[str]:
-    """Return the waiters' nodes, the longest waiting first."""
-    above, names = f"{path}/waiters", []
-    with suppress(NoNodeError):  # not made yet, or reaped while idle
-        names = client.get_children(above)
-    return [f"{above}/{name}" for name in sorted(names, key=lambda name: name[-10:])]
-
-
-def nothing_left(client: KazooClient, condition: Condition) -> Callable[[], bool]:
-    """Return a condition: neither a waiter's node nor the lock's is there."""
-    return lambda: not nodes(client, condition.path) and queued(client, condition._lock.path, 0)()
-
-
-def wait_in(condition: Condition, timeout: float | None = None) -> tuple[bool, float]:
-    """Wait; return what came of it and by which token the lock is held then."""
-    with condition:
-        return condition.wait(timeout), condition._lock.fencing_token
 
 
 @every
@@ -77,12 +51,12 @@ def test_all_levels_are_given_up_and_taken_again(
         return woken, newer
 
     future = in_thread(wait)
-    eventually(waiting(zk, zk_path, 1))
+    eventually(waiters(zk, zk_path, 1))
     assert "unlocked" in repr(mine)
     assert ", 1)" in repr(mine)
     with theirs:
         theirs.notify()
-        assert nodes(zk, zk_path) == []
+        assert waiter_nodes(zk, zk_path) == []
     eventually(lambda: "<locked" in repr(mine._lock))
     assert not theirs.acquire(blocking=False)
     go_on.set()
@@ -100,17 +74,17 @@ def test_exactly_n_are_woken_in_the_order_in_which_they_came(
     futures = []
     for n in range(5):
         futures.append(in_thread(wait_in, conditions[n % 2]))
-        eventually(waiting(zk, zk_path, n + 1))
-    line = nodes(zk, zk_path)
+        eventually(waiters(zk, zk_path, n + 1))
+    line = waiter_nodes(zk, zk_path)
     with conditions[0]:
         conditions[0].notify(0)
-        assert nodes(zk, zk_path) == line
+        assert waiter_nodes(zk, zk_path) == line
         conditions[0].notify()
-        assert nodes(zk, zk_path) == line[1:]
+        assert waiter_nodes(zk, zk_path) == line[1:]
         conditions[0].notify(2)
-        assert nodes(zk, zk_path) == line[3:]
+        assert waiter_nodes(zk, zk_path) == line[3:]
     assert [future.result(10)[0] for future in futures[:3]] == [True] * 3
-    assert nodes(zk, zk_path) == line[3:]
+    assert waiter_nodes(zk, zk_path) == line[3:]
     assert not any(future.done() for future in futures[3:])
     with conditions[1]:
         conditions[1].notify(10)
@@ -163,7 +137,7 @@ def test_all_are_woken(
         mine.notify()
     for wake in (mine.notify_all, mine.notifyAll):
         futures = [in_thread(wait_in, each) for each in (mine, theirs, mine)]
-        eventually(waiting(zk, zk_path, 3))
+        eventually(waiters(zk, zk_path, 3))
         with mine:
             if wake == mine.notifyAll:
                 with pytest.warns(DeprecationWarning, match="notify_all"):
@@ -182,7 +156,7 @@ def test_a_wait_that_times_out(timeout: float, zk: KazooClient, zk_path: str, ev
         assert condition.wait(timeout) is False
         assert max(timeout, 0) <= time.monotonic() - began < 6  # and not as long as an answer may take
         assert condition._lock._recursion_count() == 2
-        assert nodes(zk, zk_path) == []
+        assert waiter_nodes(zk, zk_path) == []
         assert condition.wait_for(lambda: 0, timeout=0.05) == 0
         assert condition.wait_for(lambda: "yes", timeout=0) == "yes"
     eventually(nothing_left(zk, condition))
@@ -204,9 +178,9 @@ def test_timeouts_that_race_with_notifications(
     future = in_thread(wait)
     while not future.done():
         with mine:
-            before = len(nodes(zk, zk_path))
+            before = len(waiter_nodes(zk, zk_path))
             mine.notify()
-            after = len(nodes(zk, zk_path))
+            after = len(waiter_nodes(zk, zk_path))
             assert after == 0
             found += before - after
     future.result(10)
@@ -301,7 +275,7 @@ def test_the_locks_node_is_deleted_before_the_wait(kind: Kind, zk: KazooClient, 
         for _ in range(2):
             with pytest.raises(LockLostError):
                 condition.release()
-        assert nodes(zk, zk_path) == [], again
+        assert waiter_nodes(zk, zk_path) == [], again
         with condition:
             assert condition.wait(0) is False
 
@@ -312,7 +286,7 @@ def test_a_waiters_node_is_deleted(
     """Fault 20: an operator who deletes a waiter's node wakes it."""
     theirs = Condition(connect(), zk_path)
     future = in_thread(wait_in, theirs)
-    (node,) = eventually(lambda: nodes(zk, zk_path))
+    (node,) = eventually(lambda: waiter_nodes(zk, zk_path))
     zk.delete(node)
     assert future.result(10)[0] is True
 
@@ -340,7 +314,7 @@ def test_a_session_that_ends_while_waiting(
     with mine:  # as it has given the lock up, it waits
         zookeeper.expire(theirs.client)
     assert future.result(30) is True
-    assert nodes(zk, zk_path) == []
+    assert waiter_nodes(zk, zk_path) == []
 
 
 def test_an_interrupted_waiter_is_notified_no_more(
@@ -364,7 +338,7 @@ def test_an_interrupted_waiter_is_notified_no_more(
         monkeypatch.setattr(deletes, "_delete", late)
         with pytest.raises(KeyboardInterrupt):
             condition.wait()
-        assert nodes(zk, zk_path) == []
+        assert waiter_nodes(zk, zk_path) == []
         monkeypatch.undo()
 
 
@@ -417,11 +391,11 @@ def test_a_condition_waits_no_more_when_its_client_stops(
     """Fault 24: the waiter gets an error that says so, which the end of its `with` block does not hide."""
     theirs = Condition(connect(), zk_path)
     future = in_thread(wait_in, theirs)
-    eventually(waiting(zk, zk_path, 1))
+    eventually(waiters(zk, zk_path, 1))
     theirs.client.stop()
     with pytest.raises(ClientError, match="stopped"):
         future.result(20)
-    eventually(waiting(zk, zk_path, 0))
+    eventually(waiters(zk, zk_path, 0))
 
 
 def test_which_locks_a_condition_takes(zk: KazooClient, connect: Connect, zk_path: str) -> None:

@@ -24,8 +24,8 @@ from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_digest_acl
 
 import zkconcurrent
 from tests.conftest import Eventually, InThread
-from tests.tools.forwarder import Connection, Forwarder
-from tests.tools.proxy import Proxy
+from tests.helpers.forwarder import Connection, Forwarder
+from tests.helpers.proxy import Proxy
 from zkconcurrent._connect import _close_all
 from zkconcurrent.testing import Server
 from zkconcurrent.testing._ports import free_ports
@@ -388,15 +388,15 @@ def test_an_interrupt(in_thread: InThread, monkeypatch: pytest.MonkeyPatch) -> N
         live.wait = begin_to_wait
         return live
 
-    def strike() -> None:
+    def interrupt() -> None:
         assert begun.wait(10)
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     monkeypatch.setattr(zkconcurrent.Client, "start_async", begin)
-    striking = in_thread(strike)
+    interrupting = in_thread(interrupt)
     with nobodys_port() as port, pytest.raises(KeyboardInterrupt):
         zkconcurrent.connect(f"zk://127.0.0.1:{port}?timeout=2")
-    striking.result(10)
+    interrupting.result(10)
 
 
 HOLDS = """

@@ -9,18 +9,10 @@ import time
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import Connect, Eventually, InThread
-from tests.faults.test_connection import FAST
-from tests.tools.proxy import Proxy
+from tests.conftest import FAST, Connect, Eventually, InThread
+from tests.helpers.contenders import waits
+from tests.helpers.proxy import Proxy
 from zkconcurrent import ClientError, Event, ForeignNodeError, Lock, RefusedError
-
-
-def waits(event: Event, n: int = 1) -> bool:
-    """Whether n threads of the event's client wait for it, with a watch."""
-    session = event._session
-    with session.lock:
-        awaited = sum(bool(ticket.awaits) and not ticket.changed for ticket in session.registry.tickets.values())
-    return awaited >= n and any(event.client._data_watchers.values())
 
 
 def data(client: KazooClient, event: Event) -> str:
@@ -94,10 +86,10 @@ def test_the_old_name(zk: KazooClient, zk_path: str) -> None:
 
 
 @pytest.mark.parametrize("what", ["set", "clear"])
-@pytest.mark.parametrize("strike", ["lose_answer", "lose_request"])
+@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
 @pytest.mark.parametrize("name", ["setData", "getData", "sync", "create"])
 def test_a_lost_request_or_answer(
-    what: str, strike: str, name: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str
+    what: str, effect: str, name: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str
 ) -> None:
     """Whichever request of a change is lost, applied or not, the flag changes once."""
     event = Event(connect(hosts=proxy.hosts, **FAST), zk_path)
@@ -107,9 +99,9 @@ def test_a_lost_request_or_answer(
         Event(zk, zk_path).set()
         Event(zk, zk_path).clear()
     before = 1 if what == "clear" or name != "create" else 0
-    with getattr(proxy, strike)(name) as struck:
+    with getattr(proxy, effect)(name) as fault:
         getattr(event, what)()
-        assert struck.struck.is_set() or (what, name) == ("clear", "create")
+        assert fault.injected.is_set() or (what, name) == ("clear", "create")
     assert data(zk, event) == (f"{before + 1} set" if what == "set" else f"{before} clear")
 
 
@@ -122,9 +114,9 @@ def test_a_change_undone_before_its_answer_is_missed(
     theirs.set()
     if what == "set":
         theirs.clear()
-    with proxy.lose_answer("setData") as struck:
+    with proxy.lose_answer("setData") as fault:
         changing = in_thread(getattr(mine, what))
-        struck.wait()
+        fault.wait()
         proxy.refuse()
         (theirs.clear if what == "set" else theirs.set)()
         proxy.resume()
@@ -269,14 +261,14 @@ def test_an_operator_deletes_it(
     assert zk.exists(zk_path) is None
 
 
-@pytest.mark.parametrize("strike", ["lose_answer", "lose_request"])
-def test_destroy(strike: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
+@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
+def test_destroy(effect: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
     """The node goes, whatever is lost on the way, and once more is fine; the next use begins anew."""
     event = Event(connect(hosts=proxy.hosts, **FAST), zk_path)
     event.set()
-    with getattr(proxy, strike)("multi") as struck:
+    with getattr(proxy, effect)("multi") as fault:
         event.destroy()
-        struck.wait()
+        fault.wait()
     assert zk.exists(zk_path) is None
     assert "unset" in repr(event)
     event.destroy()

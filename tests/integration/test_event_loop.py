@@ -13,7 +13,7 @@ import pytest
 from kazoo.client import KazooClient
 
 import zkconcurrent
-from tests.kinds import Kind, every, reentrant
+from tests.helpers.lock_types import Kind, every, reentrant
 from zkconcurrent import RLock
 
 Told = list[warnings.WarningMessage]

@@ -8,10 +8,9 @@ import time
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import Connect, Eventually, InThread
-from tests.faults.test_connection import FAST
-from tests.integration.test_event import waits
-from tests.tools.proxy import Proxy
+from tests.conftest import FAST, Connect, Eventually, InThread
+from tests.helpers.contenders import waits
+from tests.helpers.proxy import Proxy
 from zkconcurrent import CountDownLatch, ForeignNodeError, Lock, RLock
 
 
@@ -99,12 +98,12 @@ def test_what_is_no_latchs(zk: KazooClient, zk_path: str) -> None:
     assert latch.count == 1
 
 
-@pytest.mark.parametrize("strike", ["lose_answer", "lose_request"])
+@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
 @pytest.mark.parametrize(
     ("name", "nth"), [("create", 1), ("create", 2), ("sync", 1), ("getData", 1), ("getChildren", 1)]
 )
 def test_a_lost_request_or_answer(
-    strike: str,
+    effect: str,
     name: str,
     nth: int,
     zk: KazooClient,
@@ -115,11 +114,11 @@ def test_a_lost_request_or_answer(
     """Whichever request of a count is lost, applied or not, it counts once."""
     latch = CountDownLatch(connect(hosts=proxy.hosts, **FAST), zk_path, 5)
     if nth == 1 and name == "create":
-        CountDownLatch(zk, zk_path, 5).count_down()  # so that the count itself is struck
+        CountDownLatch(zk, zk_path, 5).count_down()  # so that the count itself meets the fault
     left = latch.count
-    with getattr(proxy, strike)(name, nth=nth if left == 5 and name == "create" else 1) as struck:
+    with getattr(proxy, effect)(name, nth=nth if left == 5 and name == "create" else 1) as fault:
         latch.count_down(2)
-        struck.wait()
+        fault.wait()
     assert latch.count == left - 2
 
 
@@ -128,9 +127,9 @@ def test_many_counts_under_lost_answers(zk: KazooClient, connect: Connect, proxy
     latch = CountDownLatch(connect(hosts=proxy.hosts, **FAST), zk_path, 100)
     latch.count_down()
     for n in range(6):
-        with (proxy.lose_answer if n % 2 else proxy.lose_request)("create") as struck:
+        with (proxy.lose_answer if n % 2 else proxy.lose_request)("create") as fault:
             latch.count_down(n + 1)
-            struck.wait()
+            fault.wait()
     assert CountDownLatch(zk, zk_path, 100).count == 100 - 1 - 21
 
 
@@ -195,15 +194,15 @@ def test_destroyed_by_an_operator(
     assert waiting.result(10)
 
 
-@pytest.mark.parametrize("strike", ["lose_answer", "lose_request"])
-def test_destroy(strike: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
+@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
+def test_destroy(effect: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
     """The node and all counts go in one step, whatever is lost on the way; the next use begins anew."""
     latch = CountDownLatch(connect(hosts=proxy.hosts, **FAST), zk_path, 5)
     for _ in range(3):
         latch.count_down()
-    with getattr(proxy, strike)("multi") as struck:
+    with getattr(proxy, effect)("multi") as fault:
         latch.destroy()
-        struck.wait()
+        fault.wait()
     assert zk.exists(zk_path) is None
     assert "count=5/5" in repr(latch)
     latch.destroy()

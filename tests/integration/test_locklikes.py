@@ -13,7 +13,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from tests.conftest import Connect, Eventually, InThread
-from tests.kinds import read_lock, write_lock
+from tests.helpers.lock_types import read_lock, write_lock
 from zkconcurrent import Condition, Lock, MultiLock, ReadWriteLock, RLock, Semaphore, synchronized
 
 LockLike = Any

@@ -6,37 +6,20 @@ import gc
 import json
 import os
 import pickle
-import re
 import threading
-from collections.abc import Callable
 from datetime import datetime, timezone
 
 import pytest
 from kazoo.client import KazooClient
-from kazoo.exceptions import BadArgumentsError, ConnectionLoss, NoNodeError
+from kazoo.exceptions import BadArgumentsError, NoNodeError
 from kazoo.security import make_digest_acl
 
 import zkconcurrent
 from tests.conftest import Connect, Eventually, InThread
-from tests.kinds import Kind, against, every, read_lock, reentrant, write_lock
-from tests.tools.proxy import Proxy
+from tests.helpers.contenders import NODE, queued
+from tests.helpers.lock_types import Kind, against, every, read_lock, reentrant, write_lock
+from tests.helpers.proxy import Proxy
 from zkconcurrent import Lock, LockLostError, RLock
-
-NODE = re.compile(r"_c_[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}-(.+)(\d{10})\Z")
-
-
-def queued(client: KazooClient, path: str, n: int) -> Callable[[], bool]:
-    """Return a condition: n nodes are under the path; none, where the server has reaped it."""
-
-    def there() -> bool:
-        try:
-            return len(client.get_children(path)) == n
-        except NoNodeError:
-            return n == 0
-        except ConnectionLoss:
-            return False  # not known: to be asked again
-
-    return there
 
 
 @every

@@ -2,62 +2,29 @@
 
 from __future__ import annotations
 
+import _thread
 import logging
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import nullcontext
-from queue import Queue
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import pytest
 from kazoo.client import KazooClient
 
 from tests.conftest import Connect, Eventually, InThread
-from tests.integration.test_locks import queued
-from tests.kinds import AnyLock, Kind, against, every, read_lock, reentrant, unfair_lock, write_lock
-from tests.tools.proxy import Proxy
+from tests.helpers.contenders import queued
+from tests.helpers.lock_types import AnyLock, Kind, against, every, read_lock, reentrant, unfair_lock, write_lock
+from tests.helpers.losses import expire, run_out, ways
+from tests.helpers.proxy import Proxy
 from zkconcurrent import ClientError, Event, Lock, LockLostError, RLock, Semaphore
+from zkconcurrent._engine.identity import ident, identity
 from zkconcurrent.testing import Server
 
 T = TypeVar("T")
 Lose: TypeAlias = Callable[[AnyLock], None]
-
-
-def expire(server: Server, lock: AnyLock | Semaphore) -> None:
-    """Expire the session of the lock's client, and wait until the loss is told."""
-    lost = lock.lost
-    server.expire(lock.client)
-    assert lost.wait(20)
-
-
-def run_out(_server: Server, lock: AnyLock | Semaphore) -> None:
-    """Let the lease run out on our own clock, as if the machine had slept, while the session lives on.
-
-    A hold survives that where the keeper was at work: what it sends right after the sleep is answered, which proves
-    that the session lives, and renews the lease before anybody has looked. Then the machine sleeps again.
-    """
-    session, lost, awake, slept = lock._session, lock.lost, lock._session.clock, 0.0
-    for _ in range(10):
-        slept += session.timeout
-        session.clock = lambda slept=slept: awake() + slept
-        session._wake.set()
-        if lost.wait(2):
-            return
-    pytest.fail("the lease does not run out")
-
-
-def operate(server: Server, lock: AnyLock) -> None:
-    """Have an operator delete the holder's node."""
-    lost, owner = lock.lost, lock.owner()
-    assert owner is not None
-    with server.client() as operator:
-        operator.delete(owner.node)
-    assert lost.wait(20)
-
-
-ways = pytest.mark.parametrize("lose", [expire, run_out, operate])
 
 
 @every
@@ -194,45 +161,51 @@ def test_leaving_a_with_block(kind: Kind, zookeeper: Server, connect: Connect, z
         pass
 
 
-def successor(in_thread_of: int) -> threading.Thread:
-    """Return a thread that has the number of one that has ended, and waits to be told what to do."""
-    for _ in range(1000):
-        orders: Queue[Callable[[], None]] = Queue()
-        thread = threading.Thread(target=lambda orders=orders: orders.get()(), daemon=True)
-        thread.orders = orders  # type: ignore[attr-defined]
-        thread.start()
-        if thread.ident == in_thread_of:
-            return thread
-        orders.put(lambda: None)
-        thread.join()
-    pytest.fail("no thread is given that number again")
+@pytest.fixture
+def in_next_thread(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Run one function in a thread that ends, then another in a thread that `get_ident` gives the same number.
 
+    The system reuses such numbers, but not at once for certain: here it is one that no thread has.
+    """
+    number, has_it = 7, set[int]()
 
-def in_next_thread(first: Callable[[], object], then: Callable[[], T]) -> T:
-    """Run one function in a thread that ends, and another in a thread that has the number of that one."""
-    before = threading.Thread(target=first)
-    before.start()
-    number = before.ident
-    assert number
-    before.join()
-    after: Future[T] = Future()
+    def get_ident() -> int:
+        real = _thread.get_ident()
+        return number if real in has_it else real
 
-    def run() -> None:
-        try:
-            after.set_result(then())
-        except BaseException as error:
-            after.set_exception(error)
+    monkeypatch.setattr(threading, "get_ident", get_ident)
 
-    thread = successor(number)
-    thread.orders.put(run)  # type: ignore[attr-defined]
-    thread.join(30)
-    return after.result(0)
+    def run(first: Callable[[], object], then: Callable[[], T]) -> T:
+        def with_the_number(function: Callable[[], object], future: Future[Any]) -> None:
+            has_it.add(_thread.get_ident())
+            try:
+                assert ident(identity()()) == number  # the library is given it, too
+                future.set_result(function())
+            except BaseException as error:
+                future.set_exception(error)
+            finally:
+                has_it.clear()
+
+        for function in (first, then):
+            future: Future[Any] = Future()
+            thread = threading.Thread(target=with_the_number, args=(function, future))
+            thread.start()
+            thread.join(30)
+            result = future.result(0)
+        return result  # type: ignore[no-any-return]
+
+    return run
 
 
 @every
 @ways
 def test_a_loss_ends_with_its_thread(
-    kind: Kind, lose: Callable[..., None], zookeeper: Server, connect: Connect, zk_path: str
+    kind: Kind,
+    lose: Callable[..., None],
+    in_next_thread: Callable[..., Any],
+    zookeeper: Server,
+    connect: Connect,
+    zk_path: str,
 ) -> None:
     """A thread that is given the number of one that ended with an unsettled loss has nothing to settle."""
     lock = kind(connect(timeout=4), zk_path)
@@ -252,7 +225,9 @@ def test_a_loss_ends_with_its_thread(
     assert not lock.lost.is_set()
 
 
-def test_a_lost_permit_ends_with_its_thread(zookeeper: Server, connect: Connect, zk_path: str) -> None:
+def test_a_lost_permit_ends_with_its_thread(
+    in_next_thread: Callable[..., Any], zookeeper: Server, connect: Connect, zk_path: str
+) -> None:
     """The same is true of a semaphore's permits: the next thread takes and gives its own."""
     semaphore = Semaphore(connect(timeout=4), zk_path, 2)
 
@@ -269,7 +244,7 @@ def test_a_lost_permit_ends_with_its_thread(zookeeper: Server, connect: Connect,
 
 
 @every
-def test_a_hold_is_not_inherited(kind: Kind, zk: KazooClient, zk_path: str) -> None:
+def test_a_hold_is_not_inherited(kind: Kind, in_next_thread: Callable[..., Any], zk: KazooClient, zk_path: str) -> None:
     """A thread that is given the number of one that ended while it held does not hold: it can't enter a second time."""
     lock = kind(zk, zk_path)
 
@@ -453,14 +428,14 @@ def test_the_holders_node_was_deleted_and_nobody_holds(
 
 
 @pytest.mark.parametrize("kind", [Lock, RLock, read_lock, write_lock, semaphore])
-@pytest.mark.parametrize("strike", ["lose_answer", "lose_request"])
+@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
 def test_a_delete_that_was_repeated(
-    kind: Kind, strike: str, proxy: Proxy, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
+    kind: Kind, effect: str, proxy: Proxy, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
 ) -> None:
     """Fault 52: its node may be gone by its own first delete; that is no loss."""
     lock = kind(connect(proxy.hosts, timeout=20), zk_path)
     lock.acquire()
-    with getattr(proxy, strike)("delete"):
+    with getattr(proxy, effect)("delete"):
         lock.release()
     queue = f"{zk_path}/leases" if kind is semaphore else zk_path
     eventually(queued(zk, queue, 0))
@@ -500,9 +475,9 @@ def test_many_nodes_are_deleted_at_once(
         for lock in locks:
             lock.acquire()
         proxy.delay(0.03)
-        struck, others = locks[::2], locks[1::2]
-        lost = [lock.lost for lock in struck]
-        for lock in struck:
+        deleted_ones, others = locks[::2], locks[1::2]
+        lost = [lock.lost for lock in deleted_ones]
+        for lock in deleted_ones:
             deleted(zk, lock)
         eventually(lambda: all(each.is_set() for each in lost))
         until = time.monotonic() + 9
@@ -510,7 +485,7 @@ def test_many_nodes_are_deleted_at_once(
         assert not any(lock.lost.is_set() for lock in others)
         for lock in others:
             lock.release()
-        for lock in struck:
+        for lock in deleted_ones:
             with pytest.raises(LockLostError):
                 lock.release()
 

@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kazoo.client import KazooClient
 
-from tests.conftest import Connect, Eventually, Hands, InThread
-from tests.faults.test_connection import FAST
-from tests.integration.test_locks import queued
-from tests.integration.test_losses import expire, ways
-from tests.tools.proxy import Proxy
+from tests.conftest import FAST, Connect, Eventually, InThread
+from tests.helpers.contenders import queued
+from tests.helpers.losses import expire, ways
+from tests.helpers.manual_clock import ManualClock
+from tests.helpers.proxy import Proxy
 from zkconcurrent import (
     BoundedSemaphore,
     ClientError,
@@ -103,7 +103,7 @@ def test_one_deadline_for_the_whole(
     """The time that the first takes is not there for the second."""
     a, b = Lock(connect(), f"{zk_path}/a"), Lock(connect(), f"{zk_path}/b")
     mine = MultiLock([Lock(zk, a.path), Lock(zk, b.path)])
-    with b, Hands(mine.locks[0]._session) as clock:
+    with b, ManualClock(mine.locks[0]._session) as clock:
         a.acquire()
         waiting = in_thread(mine.acquire, timeout=30)
         eventually(queued(zk, a.path, 2))

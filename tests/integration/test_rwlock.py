@@ -9,9 +9,10 @@ from collections.abc import Callable
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import Connect, Eventually, Hands, InThread
-from tests.integration.test_locks import queued
-from tests.integration.test_losses import expire, run_out
+from tests.conftest import Connect, Eventually, InThread
+from tests.helpers.contenders import queued
+from tests.helpers.losses import expire, run_out
+from tests.helpers.manual_clock import ManualClock
 from zkconcurrent import LockLostError, ReadWriteLock, RLock
 from zkconcurrent._recipes.ticket import Ticket
 from zkconcurrent.testing import Server
@@ -114,7 +115,7 @@ def test_whom_each_watches(
         eventually(queued(zk, zk_path, n + 2))
     w0, r1, r2, w3, r4, r5 = (f"{first + n:010d}" for n in range(6))
     eventually(lambda: awaited() == {r1: w0, r2: w0, w3: r2, r4: w3, r5: w3})
-    with Hands(pair.read_lock._session) as clock:
+    with ManualClock(pair.read_lock._session) as clock:
         clock.move(60)  # the writer's time is up
         assert waiting[2].result(10) is False
         eventually(lambda: awaited() == {r1: w0, r2: w0, r4: w0, r5: w0})

@@ -11,12 +11,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from kazoo.client import KazooClient
-from kazoo.exceptions import NoNodeError
 
 from tests.conftest import Connect, Eventually, InThread
-from tests.integration.test_locks import NODE, queued
-from tests.integration.test_losses import expire, run_out
-from tests.tools.proxy import Proxy
+from tests.helpers.contenders import NODE, children, permits_awaited, permits_out, queued
+from tests.helpers.losses import expire, run_out
+from tests.helpers.proxy import Proxy
 from zkconcurrent import BoundedSemaphore, ForeignNodeError, Lock, LockLostError, Semaphore
 from zkconcurrent._engine.lease import Lease
 from zkconcurrent._limits import most_together
@@ -40,24 +39,6 @@ def operate(server: Server, semaphore: Semaphore) -> None:
 
 
 ways = pytest.mark.parametrize("lose", [expire, run_out, operate])
-
-
-def children(client: KazooClient, path: str) -> list[str]:
-    """Return the names of the children; none of what is not there, or was reaped while idle."""
-    try:
-        return client.get_children(path)  # type: ignore[no-any-return]
-    except NoNodeError:
-        return []
-
-
-def out(client: KazooClient, path: str, n: int) -> Callable[[], bool]:
-    """Return a condition: n permits are out."""
-    return lambda: len(children(client, f"{path}/leases")) == n
-
-
-def waiting(client: KazooClient, path: str, n: int) -> Callable[[], bool]:
-    """Return a condition: n nodes are in the queue."""
-    return lambda: len(children(client, f"{path}/locks")) == n
 
 
 @both
@@ -127,8 +108,8 @@ def test_all_or_none(
     mine, theirs = kind(zk, zk_path, 3), kind(connect(), zk_path, 3)
     assert mine.acquire(permits=2)
     assert theirs.acquire(permits=2, **how) is False  # type: ignore[arg-type]
-    assert out(zk, zk_path, 2)()
-    eventually(waiting(zk, zk_path, 0))
+    assert permits_out(zk, zk_path, 2)()
+    eventually(permits_awaited(zk, zk_path, 0))
     if how.get("timeout", 0) > 0:
         how = {"timeout": 20}  # that is had at once, but a server may take its time
     eventually(lambda: theirs.acquire(permits=1, **how))  # type: ignore[arg-type]
@@ -138,7 +119,7 @@ def test_all_or_none(
     mine.release()
     eventually(lambda: theirs.acquire(permits=2, **how))  # type: ignore[arg-type]
     theirs.release(3)
-    eventually(out(zk, zk_path, 0))
+    eventually(permits_out(zk, zk_path, 0))
 
 
 def test_never_more_than_there_are(
@@ -162,8 +143,8 @@ def test_never_more_than_there_are(
     for future in [in_thread(work, n) for n in range(6)]:
         future.result(60)
     assert most[0] <= 3
-    eventually(out(zk, zk_path, 0))
-    assert waiting(zk, zk_path, 0)()
+    eventually(permits_out(zk, zk_path, 0))
+    assert permits_awaited(zk, zk_path, 0)()
 
 
 def test_order_of_arrival(
@@ -174,9 +155,9 @@ def test_order_of_arrival(
     held.acquire(permits=3)
     got: list[int] = []
     many = in_thread(lambda: semaphore.acquire(permits=3) and got.append(3))
-    eventually(waiting(zk, zk_path, 1))
+    eventually(permits_awaited(zk, zk_path, 1))
     few = in_thread(lambda: semaphore.acquire() and got.append(1))
-    eventually(waiting(zk, zk_path, 2))
+    eventually(permits_awaited(zk, zk_path, 2))
     assert not held.acquire(blocking=False)
     held.release(2)
     assert not held.acquire(timeout=0.2)  # two are free, and the first in the queue wants three
@@ -203,7 +184,7 @@ def test_a_try_waits_for_those_who_pass_through(
     ahead = other.create(f"{zk_path}/locks/_c_0-lock-", said, ephemeral=True, sequence=True)
     assert not semaphore.acquire(blocking=False, permits=2)
     trying = in_thread(semaphore.acquire, blocking=False)
-    eventually(waiting(zk, zk_path, 2))
+    eventually(permits_awaited(zk, zk_path, 2))
     assert not trying.done()
     other.delete(ahead)
     assert trying.result(10)
@@ -228,7 +209,7 @@ def test_tries_do_not_fail_each_other(
         for future, semaphore in zip(futures, semaphores, strict=True):
             if future.result():
                 semaphore.release()
-        eventually(out(zk, zk_path, 0))
+        eventually(permits_out(zk, zk_path, 0))
 
 
 def test_a_mismatch_of_values(zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
@@ -241,7 +222,7 @@ def test_a_mismatch_of_values(zk: KazooClient, connect: Connect, zk_path: str, e
             assert zk_path in str(caught.value)
         with pytest.raises(ValueError, match="value=3"):
             other.locked()
-        eventually(waiting(zk, zk_path, 0))
+        eventually(permits_awaited(zk, zk_path, 0))
         assert queued(zk, f"{zk_path}/permits", 0)()
 
 
@@ -251,11 +232,11 @@ def test_signals(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InT
     one, other = Semaphore(adder, zk_path, 0), Semaphore(zk, zk_path, 0)
     assert not other.acquire(blocking=False)
     taking = [in_thread(other.acquire) for _ in range(3)]
-    eventually(waiting(zk, zk_path, 3))
+    eventually(permits_awaited(zk, zk_path, 3))
     one.release(2)
     eventually(lambda: sum(each.done() for each in taking) == 2)
     assert "value=2" in repr(one)
-    eventually(waiting(zk, zk_path, 1))
+    eventually(permits_awaited(zk, zk_path, 1))
     one.release()
     for each in taking:
         assert each.result(10)
@@ -274,14 +255,14 @@ def test_release_of_more_than_is_held(zk: KazooClient, zk_path: str) -> None:
         assert each.acquire(permits=2)
     with pytest.raises(ValueError, match="released too many times"):
         bounded.release(3)
-    assert out(zk, bounded.path, 2)()
+    assert permits_out(zk, bounded.path, 2)()
     bounded.release(2)
     with pytest.raises(ValueError, match="released too many times"):
         bounded.release()
     with pytest.raises(ValueError, match="no 3 permits"):
         bounded.acquire(permits=3)
     semaphore.release(3)
-    assert out(zk, zk_path, 0)()
+    assert permits_out(zk, zk_path, 0)()
     assert semaphore.acquire(blocking=False, permits=3)
     assert not semaphore.acquire(blocking=False)
     semaphore.release(3)
@@ -303,7 +284,7 @@ def test_whose_permits_are_released(zk: KazooClient, zk_path: str, in_thread: In
     semaphore.release()
     with pytest.raises(RuntimeError, match="not held"):
         _ = semaphore.fencing_token
-    assert out(zk, zk_path, 0)()
+    assert permits_out(zk, zk_path, 0)()
 
 
 @both
@@ -316,7 +297,7 @@ def test_a_release_on_a_slow_link(
     proxy.delay(0.3)
     semaphore.release(2)
     zk.sync(zk_path)
-    assert out(zk, zk_path, 0)()
+    assert permits_out(zk, zk_path, 0)()
 
 
 @both
@@ -337,7 +318,7 @@ def test_a_loss_is_told_and_settled(
     token = semaphore.fencing_token
     lose(zookeeper, semaphore)
     eventually(lambda: told == [semaphore])
-    eventually(out(zk, zk_path, 0))
+    eventually(permits_out(zk, zk_path, 0))
     for call in (semaphore.acquire, lambda: semaphore.acquire(False), lambda: semaphore.acquire(timeout=1)):
         with pytest.raises(LockLostError, match=r"release\(\)") as caught:
             call()
@@ -379,10 +360,10 @@ def test_a_newer_permit_is_untouched(
     with pytest.raises(LockLostError), semaphore:
         expire(zookeeper, semaphore)
         in_thread(semaphore.acquire).result(20)
-        assert out(zk, zk_path, 1)()
-    assert out(zk, zk_path, 1)()
+        assert permits_out(zk, zk_path, 1)()
+    assert permits_out(zk, zk_path, 1)()
     semaphore.release()
-    eventually(out(zk, zk_path, 0))
+    eventually(permits_out(zk, zk_path, 0))
     in_thread(semaphore.acquire).result(20)
     expire(zookeeper, semaphore)
     with pytest.raises(LockLostError):  # of the thread that is gone, once nothing is alive
@@ -415,9 +396,9 @@ def test_a_session_that_expires_while_waiting(
     theirs = Semaphore(client, zk_path, 2)
     with Semaphore(zk, zk_path, 2):
         taking = [in_thread(theirs.acquire, permits=2)]
-        eventually(waiting(zk, zk_path, 1))
+        eventually(permits_awaited(zk, zk_path, 1))
         taking.append(in_thread(theirs.acquire, permits=2, timeout=12))
-        eventually(waiting(zk, zk_path, 2))
+        eventually(permits_awaited(zk, zk_path, 2))
         before = set(children(zk, f"{zk_path}/locks"))
         zookeeper.expire(client)
         eventually(lambda: len(set(children(zk, f"{zk_path}/locks")) - before) == 2)
@@ -450,7 +431,7 @@ def test_who_holds_and_who_waits(
     assert mine.owner() is None
     with mine:
         taking = in_thread(lambda: theirs.acquire() and theirs.release())
-        eventually(waiting(zk, zk_path, 1))
+        eventually(permits_awaited(zk, zk_path, 1))
         owner, (waiter,) = theirs.owner(), mine.waiters()
         assert owner is not None
         assert (owner.session, owner.token) == (zk.client_id[0], mine.fencing_token)
@@ -479,7 +460,7 @@ def test_destroy(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InT
     with pytest.raises(RuntimeError, match=r"in use.*MainThread"):
         theirs.destroy()
     taking = in_thread(lambda: theirs.acquire() and theirs.release())
-    eventually(waiting(zk, zk_path, 1))
+    eventually(permits_awaited(zk, zk_path, 1))
     mine.release()
     taking.result(10)
     theirs.release(2)
@@ -570,7 +551,7 @@ def test_destroyed_again_and_again(
     for future in working:
         future.result(60)
     assert refused
-    eventually(out(zk, zk_path, 0))
+    eventually(permits_out(zk, zk_path, 0))
     destroyer.destroy()
     assert children(zk, zk_path) == []
 
@@ -588,7 +569,7 @@ def test_releases_at_the_same_time(zk: KazooClient, zk_path: str, in_thread: InT
 
         for future in [in_thread(release) for _ in range(n)]:
             future.result(10)
-        assert out(zk, zk_path, 0)()
+        assert permits_out(zk, zk_path, 0)()
     assert queued(zk, f"{zk_path}/permits", 0)()
 
 
@@ -601,7 +582,7 @@ def test_parents_are_made_again(zk: KazooClient, zk_path: str) -> None:
         zk.delete(f"{zk_path}/{name}")
         with semaphore:
             assert zk.get(f"{zk_path}/permits")[0] == b"2"
-            assert out(zk, zk_path, 1)()
+            assert permits_out(zk, zk_path, 1)()
     zk.delete(zk_path, recursive=True)
     semaphore.release()
     assert semaphore.acquire(False, permits=3)
@@ -648,7 +629,7 @@ def test_more_permits_than_there_are(
     semaphore.release(3)
     signals = Semaphore(zk, f"{zk_path}-signals", 0)
     waiting_for_two = in_thread(signals.acquire, permits=2)
-    eventually(waiting(zk, signals.path, 1))
+    eventually(permits_awaited(zk, signals.path, 1))
     signals.release(2)
     assert waiting_for_two.result(20)
 
@@ -677,7 +658,7 @@ def test_garbage_collected_while_held(zk: KazooClient, zk_path: str, eventually:
     again = Semaphore(zk, zk_path, 3)
     assert again.acquire(timeout=10, permits=3)
     again.release(3)
-    eventually(out(zk, zk_path, 0))
+    eventually(permits_out(zk, zk_path, 0))
 
 
 def test_a_lease_that_runs_out_among_several() -> None:

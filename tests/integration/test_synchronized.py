@@ -17,7 +17,7 @@ from kazoo.client import KazooClient
 
 import zkconcurrent
 from tests.conftest import Connect, Eventually, InThread
-from tests.integration.test_locks import queued
+from tests.helpers.contenders import queued
 from zkconcurrent import RLock, synchronized
 from zkconcurrent.testing import Server
 

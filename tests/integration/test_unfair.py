@@ -6,31 +6,20 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import Connect, Eventually, Hands, InThread
-from tests.integration.test_locks import queued
-from tests.integration.test_losses import expire, operate, run_out
-from tests.kinds import AnyLock, Kind, unfair
-from tests.tools.proxy import Proxy
+from tests.conftest import Connect, Eventually, InThread
+from tests.helpers.contenders import at_the_handoff, queued
+from tests.helpers.lock_types import AnyLock, Kind, unfair
+from tests.helpers.losses import expire, operate, run_out
+from tests.helpers.manual_clock import ManualClock
+from tests.helpers.proxy import Proxy
 from zkconcurrent import ClientError, Condition, Lock, LockLostError, RLock
 from zkconcurrent._engine import local_handoff
 from zkconcurrent.testing import Server
-
-
-@pytest.fixture
-def proxy(zookeeper: Server) -> Iterator[Proxy]:
-    """A proxy before the server."""
-    with Proxy(zookeeper.hosts) as proxy:
-        yield proxy
-
-
-def at_the_handoff(lock: AnyLock, n: int) -> Callable[[], bool]:
-    """Return a condition: n threads of the process wait for another thread of it."""
-    return lambda: lock._path_state.handoff is not None and len(lock._path_state.handoff._waiting) == n
 
 
 def visit(lock: AnyLock, go_on: threading.Event | None = None) -> int:
@@ -102,7 +91,7 @@ def test_other_processes_get_their_turn_by_time(
     monkeypatch.setattr(local_handoff, "LOOK_AGAIN", 1000.0)  # who looks by itself may be quicker than who is woken
     lock, other = kind(zk, zk_path), kind(connect(), zk_path)
     releases = [threading.Event() for _ in range(3)]
-    with Hands(lock._session) as clock:
+    with ManualClock(lock._session) as clock:
         lock.acquire()
         token = lock.fencing_token
         theirs = in_thread(visit, other)

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
 
 from tests.conftest import Connect
-from tests.tools.curator import CuratorClient, CuratorPeer
+from tests.helpers.curator import CuratorClient, CuratorPeer
+from tests.helpers.processes import Spawn, parties
 from zkconcurrent.testing import Server
 
 SESSION = 4.0  # seconds until a killed party's session is over
-ROOT = Path(__file__).parents[2]
 
 ConnectJava = Callable[[], CuratorClient]
-Spawn = Callable[..., "subprocess.Popen[str]"]
 
 
 @pytest.fixture(scope="session")
@@ -51,19 +47,5 @@ def client(connect: Connect) -> KazooClient:
 @pytest.fixture
 def spawn(zookeeper: Server, zk_path: str) -> Iterator[Spawn]:
     """Start a Python process that does a job under our lock; see `party`."""
-    with ExitStack() as parties:
-
-        def spawn(job: str, *arguments: object) -> subprocess.Popen[str]:
-            words = [zookeeper.hosts, SESSION, zk_path, job, *arguments]
-            party = subprocess.Popen(
-                [sys.executable, "-m", "tests.interop.party", *map(str, words)],
-                cwd=ROOT,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            parties.enter_context(party)  # closes its pipes and waits for it
-            parties.callback(party.kill)
-            return party
-
+    with parties("tests.interop.party", zookeeper.hosts, zk_path, SESSION) as spawn:
         yield spawn

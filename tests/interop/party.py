@@ -18,7 +18,7 @@ from pathlib import Path
 
 from kazoo.client import KazooClient
 
-from tests.kinds import read_lock, write_lock
+from tests.helpers.lock_types import read_lock, write_lock
 from zkconcurrent import MultiLock, RLock, Semaphore
 
 KINDS: dict[str, Callable[..., RLock | Semaphore]] = {

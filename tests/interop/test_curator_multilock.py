@@ -8,10 +8,11 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.conftest import Connect, Eventually, InThread
+from tests.helpers.contenders import children
+from tests.helpers.curator import CuratorClient
+from tests.helpers.curator_threads import CYCLES, LONG, SHORT
 from tests.interop.conftest import ConnectJava
 from tests.interop.party import increment
-from tests.interop.test_curator_mutex import CYCLES, LONG, SHORT, queue
-from tests.tools.curator import CuratorClient
 from zkconcurrent import MultiLock, RLock
 
 BRIEF = round(SHORT * 1000)
@@ -26,7 +27,7 @@ def paths(zk_path: str) -> list[str]:
 
 def queues(client: KazooClient, paths: list[str]) -> list[int]:
     """Return how many hold or wait at each path."""
-    return [len(queue(client, path)) for path in paths]
+    return [len(children(client, path)) for path in paths]
 
 
 def test_java_holds(java: CuratorClient, client: KazooClient, paths: list[str], eventually: Eventually) -> None:
@@ -121,7 +122,7 @@ def test_counter_of_java_and_python(
         ours = [MultiLock([RLock(client, path) for path in reversed(paths)]) for client in (connect(), connect())]
         loops = [in_thread(increment, lock, str(counter), str(CYCLES)) for lock in ours]
         theirs = [connect_java().call("multi.increment", ",".join(paths), counter, CYCLES) for _ in range(2)]
-        eventually(lambda: len(queue(first.client, paths[0])) == 5)
+        eventually(lambda: len(children(first.client, paths[0])) == 5)
     assert [loop.result(120) for loop in theirs] == [str(CYCLES)] * 2
     assert [loop.result(120) for loop in loops] == [None, None]
     assert counter.read_text() == str(4 * CYCLES)

@@ -2,84 +2,22 @@
 
 from __future__ import annotations
 
-import subprocess
-import threading
-from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
-from kazoo.exceptions import NoNodeError
 
 from tests.conftest import Connect, Eventually
-from tests.interop.conftest import SESSION, ConnectJava, Spawn
-from tests.tools.curator import CuratorClient, CuratorPeer
+from tests.helpers.contenders import children
+from tests.helpers.curator import CuratorClient, CuratorPeer
+from tests.helpers.curator_threads import CYCLES, LONG, SHORT, Contender, JavaThread, Thread
+from tests.helpers.processes import Spawn, line_from
+from tests.interop.conftest import SESSION, ConnectJava
 from zkconcurrent import Lock, LockLostError, RLock
 from zkconcurrent.testing import Server
 
-SHORT = 0.3  # seconds for an acquire that is to fail
-LONG = 30.0  # seconds for one that is to succeed, on a busy machine
-CYCLES = 50
-
 both = pytest.mark.parametrize("kind", [Lock, RLock])
-
-
-class Thread:
-    """A thread of this process that takes the lock when told to, and releases it when told to."""
-
-    def __init__(self, lock: RLock) -> None:
-        self._lock = lock
-        self._go = threading.Event()
-        self._granted: Future[str] = Future()
-        self._thread = threading.Thread(target=self._run)
-
-    def acquire(self) -> Future[str]:
-        """Begin to acquire."""
-        self._thread.start()
-        return self._granted
-
-    def release(self) -> None:
-        """Release, and wait until that is done."""
-        self._go.set()
-        self._thread.join(LONG)
-        assert not self._thread.is_alive()
-
-    def _run(self) -> None:
-        try:
-            self._lock.acquire()
-        except BaseException as error:
-            self._granted.set_exception(error)
-            return
-        self._granted.set_result("true")
-        self._go.wait(LONG)
-        self._lock.release()
-
-
-class JavaThread:
-    """A Java thread that does the same."""
-
-    def __init__(self, java: CuratorClient, path: str, name: str, kind: str = "mutex") -> None:
-        self._java, self._path, self._name, self._kind = java, path, name, kind
-
-    def acquire(self) -> Future[str]:
-        """Begin to acquire."""
-        return self._java.call(f"{self._kind}.acquire", self._path, thread=self._name)
-
-    def release(self) -> None:
-        """Release, and wait until that is done."""
-        self._java.call(f"{self._kind}.release", self._path, thread=self._name).result(LONG)
-
-
-Contender = Thread | JavaThread
-
-
-def queue(client: KazooClient, path: str) -> list[str]:
-    """Return the nodes at the path, in the order of their sequence numbers."""
-    try:
-        return sorted(client.get_children(path), key=lambda name: name[-10:])
-    except NoNodeError:
-        return []
 
 
 @both
@@ -92,7 +30,7 @@ def test_java_holds(
     assert lock.locked()
     assert not lock.acquire(blocking=False)
     assert not lock.acquire(timeout=SHORT)
-    eventually(lambda: len(queue(client, zk_path)) == 1)
+    eventually(lambda: len(children(client, zk_path)) == 1)
     java.call("mutex.release", zk_path).result(LONG)
     assert lock.acquire(timeout=LONG)
     lock.release()
@@ -107,7 +45,7 @@ def test_we_hold(
     with lock:
         assert java.call("mutex.acquire", zk_path, round(SHORT * 1000)).result(LONG) == "false"
         waiting = java.call("mutex.acquire", zk_path)
-        eventually(lambda: len(queue(client, zk_path)) == 2)
+        eventually(lambda: len(children(client, zk_path)) == 2)
         assert not waiting.done()
     assert waiting.result(LONG) == "true"
     assert not lock.acquire(blocking=False)
@@ -151,7 +89,7 @@ def test_order_of_arrival(
     observer = connect()
 
     def queued(count: int) -> bool:
-        return len(queue(observer, zk_path)) == count
+        return len(children(observer, zk_path)) == count
 
     if sessions == "own":
         ours += [RLock(connect(), zk_path) for _ in range(2)]
@@ -167,11 +105,11 @@ def test_order_of_arrival(
     for position, contender in enumerate(contenders, 1):
         grants.append(contender.acquire())
         eventually(partial(queued, position))
-    nodes = queue(observer, zk_path)
+    nodes = children(observer, zk_path)
     for position, (contender, grant) in enumerate(zip(contenders, grants, strict=True)):
         assert grant.result(LONG) == "true"
         assert [each.done() for each in grants[position + 1 :]] == [False] * (len(grants) - position - 1)
-        assert queue(observer, zk_path) == nodes[position:]
+        assert children(observer, zk_path) == nodes[position:]
         contender.release()
 
 
@@ -184,7 +122,7 @@ def test_counter_of_java_and_python(
     with RLock(client, zk_path):  # until all are in the queue: from then on they take turns
         parties = [spawn("increment", counter, CYCLES) for _ in range(2)]
         loops = [connect_java().call("mutex.increment", zk_path, counter, CYCLES) for _ in range(2)]
-        eventually(lambda: len(queue(client, zk_path)) == 5)
+        eventually(lambda: len(children(client, zk_path)) == 5)
     assert [loop.result(120) for loop in loops] == [str(CYCLES)] * 2
     assert [party.wait(120) for party in parties] == [0, 0]
     assert counter.read_text() == str(4 * CYCLES)
@@ -197,7 +135,7 @@ def test_java_session_ends_while_holding(
     java.call("mutex.acquire", zk_path).result(LONG)
     waiter = Thread(RLock(client, zk_path))
     granted = waiter.acquire()
-    eventually(lambda: len(queue(client, zk_path)) == 2)
+    eventually(lambda: len(children(client, zk_path)) == 2)
     java.expire()
     assert granted.result(LONG) == "true"
     waiter.release()
@@ -217,7 +155,7 @@ def test_java_process_is_killed_while_holding(zookeeper: Server, client: KazooCl
 def test_our_process_is_killed_while_holding(java: CuratorClient, spawn: Spawn, zk_path: str) -> None:
     """When a Python holder is killed, Java gets in as its session times out."""
     holder = spawn("hold")
-    said(holder)
+    line_from(holder)
     assert java.call("mutex.acquire", zk_path, round(SHORT * 1000)).result(LONG) == "false"
     holder.kill()
     assert java.call("mutex.acquire", zk_path, round(2 * SESSION * 1000)).result(LONG) == "true"
@@ -229,11 +167,11 @@ def test_our_process_is_killed_while_waiting(
     """When a Python waiter between two Java contenders is killed, the one behind it is not granted too early."""
     java.call("mutex.acquire", zk_path, thread="one").result(LONG)
     waiter = spawn("hold")
-    eventually(lambda: len(queue(client, zk_path)) == 2)
+    eventually(lambda: len(children(client, zk_path)) == 2)
     behind = java.call("mutex.acquire", zk_path, thread="two")
-    eventually(lambda: len(queue(client, zk_path)) == 3)
+    eventually(lambda: len(children(client, zk_path)) == 3)
     waiter.kill()
-    eventually(lambda: len(queue(client, zk_path)) == 2)
+    eventually(lambda: len(children(client, zk_path)) == 2)
     assert java.call("mutex.owned", zk_path, thread="one").result(LONG) == "true"
     assert not behind.done()
     java.call("mutex.release", zk_path, thread="one").result(LONG)
@@ -248,7 +186,7 @@ def test_our_session_ends_while_holding(
     lock.acquire()
     lost = lock.lost
     waiting = java.call("mutex.acquire", zk_path)
-    eventually(lambda: len(queue(client, zk_path)) == 2)
+    eventually(lambda: len(children(client, zk_path)) == 2)
     zookeeper.expire(client)
     assert waiting.result(LONG) == "true"
     assert lost.wait(LONG)
@@ -263,9 +201,9 @@ def test_java_sees_us_in_the_queue(
     """Curator names our node among the participants, in its place."""
     with RLock(client, zk_path):
         waiting = java.call("mutex.acquire", zk_path, thread="one")
-        eventually(lambda: len(queue(client, zk_path)) == 2)
+        eventually(lambda: len(children(client, zk_path)) == 2)
         told = java.call("mutex.participants", zk_path, thread="two").result(LONG)
-        assert told.split("\t") == [f"{zk_path}/{name}" for name in queue(client, zk_path)]
+        assert told.split("\t") == [f"{zk_path}/{name}" for name in children(client, zk_path)]
     assert waiting.result(LONG) == "true"
 
 
@@ -276,18 +214,12 @@ def test_we_see_java_in_the_queue(
     lock = RLock(client, zk_path)
     java.call("mutex.acquire", zk_path, thread="one").result(LONG)
     waiting = java.call("mutex.acquire", zk_path, thread="two")
-    eventually(lambda: len(queue(client, zk_path)) == 2)
+    eventually(lambda: len(children(client, zk_path)) == 2)
     contenders = [lock.owner(), *lock.waiters()]
-    assert [each and each.node for each in contenders] == [f"{zk_path}/{name}" for name in queue(client, zk_path)]
+    assert [each and each.node for each in contenders] == [f"{zk_path}/{name}" for name in children(client, zk_path)]
     for each in contenders:
         assert each is not None
         assert (each.session, each.pid, each.thread) == (java.session, None, None)
         assert each.host == client.get(each.node)[0].decode()
     java.call("mutex.release", zk_path, thread="one").result(LONG)
     assert waiting.result(LONG) == "true"
-
-
-def said(party: subprocess.Popen[str]) -> str:
-    """Return the next line the process prints."""
-    assert party.stdout is not None
-    return party.stdout.readline().rstrip()

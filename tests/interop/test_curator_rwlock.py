@@ -9,9 +9,11 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.conftest import Connect, Eventually
-from tests.interop.conftest import SESSION, ConnectJava, Spawn
-from tests.interop.test_curator_mutex import CYCLES, LONG, SHORT, Contender, JavaThread, Thread, queue, said
-from tests.tools.curator import CuratorClient, CuratorPeer
+from tests.helpers.contenders import children
+from tests.helpers.curator import CuratorClient, CuratorPeer
+from tests.helpers.curator_threads import CYCLES, LONG, SHORT, Contender, JavaThread, Thread
+from tests.helpers.processes import Spawn, line_from
+from tests.interop.conftest import SESSION, ConnectJava
 from zkconcurrent import LockLostError, ReadWriteLock, RLock
 from zkconcurrent.testing import Server
 
@@ -40,7 +42,7 @@ def test_java_holds(
         assert lock.acquire(**how) is free
         if free:
             lock.release()
-    eventually(lambda: len(queue(client, zk_path)) == 1)
+    eventually(lambda: len(children(client, zk_path)) == 1)
     java.call(f"{held}.release", zk_path).result(LONG)
     assert lock.acquire(timeout=LONG)
     lock.release()
@@ -58,7 +60,7 @@ def test_we_hold(
             return
         assert java.call(f"{wanted}.acquire", zk_path, BRIEF).result(LONG) == "false"
         waiting = java.call(f"{wanted}.acquire", zk_path)
-        eventually(lambda: len(queue(client, zk_path)) == 2)
+        eventually(lambda: len(children(client, zk_path)) == 2)
         assert not waiting.done()
     assert waiting.result(LONG) == "true"
 
@@ -72,7 +74,7 @@ def test_order_of_arrival(
     pairs, theirs, observer = [ReadWriteLock(connect(), zk_path) for _ in range(2)], connect_java(), connect()
 
     def queued(count: int) -> bool:
-        return len(queue(observer, zk_path)) == count
+        return len(children(observer, zk_path)) == count
 
     contenders: list[Contender] = []
     grants = []
@@ -106,11 +108,11 @@ def test_counter_of_java_and_python(
     with pair.read_lock:  # until all are in the queue: from then on they take turns
         parties = [spawn("write.increment", counter, CYCLES) for _ in range(2)]
         loops = [connect_java().call("write.increment", zk_path, counter, CYCLES) for _ in range(2)]
-        eventually(lambda: len(queue(client, zk_path)) == 5)
+        eventually(lambda: len(children(client, zk_path)) == 5)
     while not all(loop.done() for loop in loops):
         with pair.read_lock:
             before = counter.read_text()
-            assert len(queue(client, zk_path)) > 0
+            assert len(children(client, zk_path)) > 0
             assert counter.read_text() == before != ""
     assert [loop.result(120) for loop in loops] == [str(CYCLES)] * 2
     assert [party.wait(120) for party in parties] == [0, 0]
@@ -124,9 +126,9 @@ def test_java_stays_out_of_our_downgrade(
     java, pair = connect_java(), ReadWriteLock(client, zk_path)
     pair.write_lock.acquire()
     writer = java.call("write.acquire", zk_path, thread="writer")
-    eventually(lambda: len(queue(client, zk_path)) == 2)
+    eventually(lambda: len(children(client, zk_path)) == 2)
     reader = java.call("read.acquire", zk_path, thread="reader")
-    eventually(lambda: len(queue(client, zk_path)) == 3)
+    eventually(lambda: len(children(client, zk_path)) == 3)
     pair.read_lock.acquire()
     pair.write_lock.release()
     assert java.call("write.acquire", zk_path, BRIEF, thread="other").result(LONG) == "false"
@@ -146,7 +148,7 @@ def test_java_reads_beside_our_downgrade(
     pair = ReadWriteLock(client, zk_path)
     pair.write_lock.acquire()
     reader = java.call("read.acquire", zk_path)
-    eventually(lambda: len(queue(client, zk_path)) == 2)
+    eventually(lambda: len(children(client, zk_path)) == 2)
     pair.read_lock.acquire()
     assert not reader.done()
     pair.write_lock.release()
@@ -183,7 +185,7 @@ def test_java_process_is_killed_while_holding(zookeeper: Server, client: KazooCl
 def test_our_process_is_killed_while_holding(java: CuratorClient, spawn: Spawn, zk_path: str, role: str) -> None:
     """When a Python holder is killed, Java's writer gets in as its session times out."""
     holder = spawn(f"{role}.hold")
-    said(holder)
+    line_from(holder)
     assert java.call("write.acquire", zk_path, BRIEF).result(LONG) == "false"
     holder.kill()
     assert java.call("write.acquire", zk_path, round(2 * SESSION * 1000)).result(LONG) == "true"
@@ -195,11 +197,11 @@ def test_our_writer_is_killed_while_waiting(
     """When a Python writer that waits for Java's reader is killed, Java's next reader joins, its writer does not."""
     java.call("read.acquire", zk_path, thread="one").result(LONG)
     waiter = spawn("write.hold")
-    eventually(lambda: len(queue(client, zk_path)) == 2)
+    eventually(lambda: len(children(client, zk_path)) == 2)
     reader = java.call("read.acquire", zk_path, thread="two")
-    eventually(lambda: len(queue(client, zk_path)) == 3)
+    eventually(lambda: len(children(client, zk_path)) == 3)
     writer = java.call("write.acquire", zk_path, thread="three")
-    eventually(lambda: len(queue(client, zk_path)) == 4)
+    eventually(lambda: len(children(client, zk_path)) == 4)
     assert not reader.done()
     waiter.kill()
     assert reader.result(LONG) == "true"
@@ -217,7 +219,7 @@ def test_our_session_ends_while_reading(
     lock.acquire()
     lost = lock.lost
     waiting = java.call("write.acquire", zk_path)
-    eventually(lambda: len(queue(client, zk_path)) == 2)
+    eventually(lambda: len(children(client, zk_path)) == 2)
     zookeeper.expire(client)
     assert waiting.result(LONG) == "true"
     assert lost.wait(LONG)
@@ -232,12 +234,12 @@ def test_each_sees_the_other(java: CuratorClient, client: KazooClient, zk_path: 
     java.call("read.acquire", zk_path, thread="one").result(LONG)
     with pair.read_lock:
         waiting = java.call("write.acquire", zk_path, thread="two")
-        eventually(lambda: len(queue(client, zk_path)) == 3)
+        eventually(lambda: len(children(client, zk_path)) == 3)
         owner, waiters = pair.read_lock.owner(), pair.read_lock.waiters()
         assert owner is not None
         assert (owner.session, owner.pid) == (java.session, None)
         assert [(each.session, "__WRIT__" in each.node) for each in waiters] == [(java.session, True)]
-        nodes = queue(client, zk_path)
+        nodes = children(client, zk_path)
         told = java.call("write.participants", zk_path, thread="three").result(LONG)
         assert f"{zk_path}/{nodes[2]}" in told.split("\t")
     java.call("read.release", zk_path, thread="one").result(LONG)

@@ -9,10 +9,11 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.conftest import Connect, Eventually, InThread
-from tests.integration.test_semaphore import out, waiting
-from tests.interop.conftest import SESSION, ConnectJava, Spawn
-from tests.interop.test_curator_mutex import CYCLES, LONG, SHORT, said
-from tests.tools.curator import CuratorClient, CuratorPeer
+from tests.helpers.contenders import permits_awaited, permits_out
+from tests.helpers.curator import CuratorClient, CuratorPeer
+from tests.helpers.curator_threads import CYCLES, LONG, SHORT
+from tests.helpers.processes import Spawn, line_from
+from tests.interop.conftest import SESSION, ConnectJava
 from zkconcurrent import BoundedSemaphore, LockLostError, Semaphore
 from zkconcurrent.testing import Server
 
@@ -42,20 +43,20 @@ def test_we_hold(
     semaphore = Semaphore(client, zk_path, 2)
     semaphore.acquire(permits=2)
     assert java.call("semaphore.acquire", zk_path, 2, 1, BRIEF).result(LONG) == "false"
-    eventually(out(client, zk_path, 2))
+    eventually(permits_out(client, zk_path, 2))
     first = java.call("semaphore.acquire", zk_path, 2)
-    eventually(out(client, zk_path, 3))  # Curator makes its lease before it knows whether it may
+    eventually(permits_out(client, zk_path, 3))  # Curator makes its lease before it knows whether it may
     behind = in_thread(semaphore.acquire)
-    eventually(waiting(client, zk_path, 2))
+    eventually(permits_awaited(client, zk_path, 2))
     assert not semaphore.acquire(blocking=False)
     semaphore.release()
     assert first.result(LONG) == "true"
-    eventually(waiting(client, zk_path, 1))
+    eventually(permits_awaited(client, zk_path, 1))
     assert not behind.done()
     java.call("semaphore.release", zk_path, 2).result(LONG)
     assert behind.result(LONG)
     semaphore.release(2)
-    eventually(out(client, zk_path, 0))
+    eventually(permits_out(client, zk_path, 0))
 
 
 def test_java_waits_behind_us(
@@ -65,9 +66,9 @@ def test_java_waits_behind_us(
     semaphore = Semaphore(client, zk_path, 2)
     semaphore.acquire()
     first = in_thread(semaphore.acquire, permits=2)
-    eventually(waiting(client, zk_path, 1))
+    eventually(permits_awaited(client, zk_path, 1))
     behind = java.call("semaphore.acquire", zk_path, 2)
-    eventually(waiting(client, zk_path, 2))
+    eventually(permits_awaited(client, zk_path, 2))
     assert not behind.done()
     semaphore.release()
     assert first.result(LONG)
@@ -85,11 +86,11 @@ def test_a_semaphore_mutex(
     with semaphore:
         assert java.call("semaphoreMutex.acquire", zk_path, BRIEF).result(LONG) == "false"
         theirs = java.call("semaphoreMutex.acquire", zk_path)
-        eventually(out(client, zk_path, 2))
+        eventually(permits_out(client, zk_path, 2))
     assert theirs.result(LONG) == "true"
     assert not semaphore.acquire(blocking=False)
     mine = in_thread(semaphore.acquire)
-    eventually(waiting(client, zk_path, 1))
+    eventually(permits_awaited(client, zk_path, 1))
     java.call("semaphoreMutex.release", zk_path).result(LONG)
     assert mine.result(LONG)
     semaphore.release()
@@ -112,7 +113,7 @@ def test_counter_of_java_and_python(
     with Semaphore(client, zk_path):  # until all are in the queue: from then on they take turns
         parties = [spawn("semaphore.increment", counter, CYCLES) for _ in range(2)]
         loops = [connect_java().call(f"{command}.increment", zk_path, *permits, counter, CYCLES) for _ in range(2)]
-        eventually(waiting(client, zk_path, 4))
+        eventually(permits_awaited(client, zk_path, 4))
     assert [loop.result(120) for loop in loops] == [str(CYCLES)] * 2
     assert [party.wait(120) for party in parties] == [0, 0]
     assert counter.read_text() == str(4 * CYCLES)
@@ -157,7 +158,7 @@ def test_java_session_ends_while_holding(
     java.call("semaphore.acquire", zk_path, 1).result(LONG)
     semaphore = Semaphore(client, zk_path)
     taking = in_thread(semaphore.acquire)
-    eventually(waiting(client, zk_path, 1))
+    eventually(permits_awaited(client, zk_path, 1))
     java.expire()
     assert taking.result(LONG)
     semaphore.release()
@@ -171,9 +172,9 @@ def test_java_process_is_killed_while_waiting(
     semaphore.acquire()
     with CuratorPeer() as peer:
         peer.client(zookeeper.hosts, SESSION).call("semaphore.acquire", zk_path, 1)
-        eventually(out(client, zk_path, 2))
+        eventually(permits_out(client, zk_path, 2))
         taking = in_thread(semaphore.acquire)
-        eventually(waiting(client, zk_path, 2))
+        eventually(permits_awaited(client, zk_path, 2))
         peer.kill()
         semaphore.release()
         assert taking.result(LONG)
@@ -183,7 +184,7 @@ def test_java_process_is_killed_while_waiting(
 def test_our_process_is_killed_while_holding(java: CuratorClient, spawn: Spawn, zk_path: str) -> None:
     """When a Python owner is killed, Java gets its permit as its session times out."""
     owner = spawn("semaphore.hold")
-    said(owner)
+    line_from(owner)
     assert java.call("semaphore.acquire", zk_path, 1, 1, BRIEF).result(LONG) == "false"
     owner.kill()
     assert java.call("semaphore.acquire", zk_path, 1, 1, round(2 * SESSION * 1000)).result(LONG) == "true"

@@ -27,7 +27,7 @@ PATH = "/app/b"
 # There are no numbers to bring to an end.
 NOT_HERE = {"number": "turn"}
 CALM = ("turn", "late", "starve")
-LEAVING = ("interrupt", "strike", "cut", "expire")  # a party goes, and the others must learn of it
+LEAVING = ("interrupt", "remove", "cut", "expire")  # a party goes, and the others must learn of it
 TRIPS = (0.06, 0.1, 0.15, 0.3)  # round trips of slow links, in seconds
 SLACK = 0.2 + 1e-6  # of the clean-ups' patience
 

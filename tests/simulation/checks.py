@@ -40,7 +40,7 @@ class Checks:
 
     Attributes:
         sections, past: the critical sections that threads believe to be in, and were in.
-        struck: nodes that an operator removed, and when, in changes of the service.
+        removed: nodes that an operator removed, and when, in changes of the service.
         listed: how much of the log the last listing had seen that a ticket's recipe was given.
     """
 
@@ -50,7 +50,7 @@ class Checks:
         self.processes = processes
         self.chroot = chroot
         self.sections: list[Section] = []
-        self.struck: dict[str, int] = {}
+        self.removed: dict[str, int] = {}
         self.listed: dict[Ticket, int] = {}
         self.seen: dict[Ticket, None] = {}
         self.newest: dict[tuple[str, str], int] = {}
@@ -117,10 +117,10 @@ class Checks:
         node that was missing from its last listing.
         """
         node = self.chroot + ticket.node
-        struck = self.struck.get(node)
-        if struck is None:
+        removed = self.removed.get(node)
+        if removed is None:
             return False
-        if ticket.handed_over and struck > self.listed.get(ticket, 0):
+        if ticket.handed_over and removed > self.listed.get(ticket, 0):
             return True
         nodes, queue = self.ensemble.leader.nodes, node.rpartition("/")[0] + "/"
         if any(path.startswith(queue) and nodes[path].czxid < ticket.token for path in nodes):
@@ -128,7 +128,7 @@ class Checks:
         ahead = (
             when for path, (when, made) in self.ensemble.gone.items() if path.startswith(queue) and made < ticket.token
         )
-        return struck > max(ahead, default=0)
+        return removed > max(ahead, default=0)
 
     def expiring(self, state: SessionState) -> None:
         """No session ends at the server while its lease runs."""
@@ -138,9 +138,9 @@ class Checks:
                 if held and ticket.session == state.number:
                     raise Violation(f"{ticket} is held, its lease runs, and its session is over at the server")
 
-    def strike(self, node: str) -> None:
+    def remove(self, node: str) -> None:
         """Take note of a node that an operator took away: its process must know of it after a heartbeat."""
-        self.struck[node] = len(self.ensemble.log)
+        self.removed[node] = len(self.ensemble.log)
         for process in self.processes:
             for ticket in process.session.registry.tickets.values():
                 if self.chroot + ticket.node == node:

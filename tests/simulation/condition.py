@@ -87,7 +87,7 @@ class CondChecks(Checks):
         deleted: the thread that has deleted a waiter's node.
         woken: what threads that notify have deleted by their present call.
         notifiers: the threads that ever notified.
-        struck_by: the kinds of deviations that have taken effect.
+        injected: the kinds of deviations that have taken effect.
         trap: the kinds of requests of which the next is lost, or its answer, and for how long the connection then is.
     """
 
@@ -98,7 +98,7 @@ class CondChecks(Checks):
         self.deleted: dict[str, int] = {}
         self.woken: dict[int, list[str]] = {}
         self.notifiers: set[int] = set()
-        self.struck_by: dict[str, int] = {}
+        self.injected: dict[str, int] = {}
         self.trap: Trap | None = None
         self._made_by: dict[int, int] = {}
         world.requested = lambda answer: self._made_by.__setitem__(id(answer), world.whoami())
@@ -159,7 +159,7 @@ class CondChecks(Checks):
     @property
     def calm(self) -> bool:
         """Whether nothing has struck yet by which an outcome may be unknown."""
-        return set(self.struck_by) <= HARMLESS
+        return set(self.injected) <= HARMLESS
 
     # -- the invariants ------------------------------------------------------------------------------------------
 
@@ -277,7 +277,7 @@ class CondWorker(Worker):
         early = hold is not None and world.now < began + turn.waits and hold.ticket.session == section.ticket.session
         # kazoo takes an interrupt that strikes as it sends for the end of the connection. And where an operator has
         # deleted the lock's node, who gets no answer takes itself for queued, and notified.
-        known = not waiting.interrupted and waiting.lock not in checks.struck
+        known = not waiting.interrupted and waiting.lock not in checks.removed
         if notified and known and (early or checks.calm) and by not in checks.notifiers:
             raise Violation(f"{self.name} was woken by nobody")
         return self._enter(lock)
@@ -313,7 +313,7 @@ class CondRun(Run):
 
     def __init__(self, schedule: Schedule, *, trace: bool = False) -> None:
         super().__init__(schedule, trace=trace)
-        self.checks.struck_by = self.struck
+        self.checks.injected = self.injected
 
     def _lose(self, it: Deviation) -> None:
         """Lose the next multi, or delete of a waiter's node, or the answer to it."""

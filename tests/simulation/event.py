@@ -14,7 +14,7 @@ from zkconcurrent._recipes.event import Flag
 from zkconcurrent._recipes.operations import Node
 
 PATH = "/app/e"
-NOT_HERE = {"number": "lag", "clog": "lag", "reap": "lag", "quit": "strike"}
+NOT_HERE = {"number": "lag", "clog": "lag", "reap": "lag", "quit": "remove"}
 
 
 class Step(NamedTuple):
@@ -107,7 +107,7 @@ class EventRun(CallRun):
             if not flag.is_set:
                 self.ensemble._commit(("set", path, flag.turned(True).data))
 
-    def _strike(self, _: object) -> bool | None:
+    def _remove(self, _: object) -> bool | None:
         """Have an operator delete the node."""
         if CHROOT + PATH not in self.ensemble.leader.nodes:
             return False

@@ -1,6 +1,6 @@
 """What the simulation tries, always in the same order: for the library as it is, and for each mutant of it.
 
-Three kinds of cases take turns: strikes of the table (a fault at one operation), faults at each point at which the
+Three kinds of cases take turns: injections of the table (a fault at one operation), faults at each point at which the
 target's turn can end, and random schedules. A case that fails is told as a schedule, made as small as can be, with
 its trace.
 """
@@ -15,10 +15,11 @@ from operator import itemgetter
 from random import Random
 from typing import NamedTuple
 
+from tests.helpers.places import PLACES
+from tests.simulation.injection import InjectedRun, Lines, Way
 from tests.simulation.run import Run
 from tests.simulation.schedule import Schedule, random_schedule
 from tests.simulation.shrink import shrink
-from tests.simulation.struck import StruckRun, Way
 from tests.simulation.table import EVERYWHERE, LOCKS, SITUATIONS, Cell, Table
 from tests.simulation.world import Violation
 
@@ -34,7 +35,7 @@ class Case(NamedTuple):
         name: what it is.
         make: makes the run, with `trace=True` or without.
         schedule: of a random case, what is drawn.
-        cell: of a strike, where it counts.
+        cell: of a injection, where it counts.
     """
 
     name: str
@@ -48,7 +49,7 @@ class Found(NamedTuple):
 
     Attributes:
         steps, cases: how many were taken.
-        cells: how often which fault struck which operation.
+        cells: how often each fault was injected at each operation.
         failed: the case that failed, and how.
     """
 
@@ -64,21 +65,25 @@ def random_case(seed: int) -> Case:
     return Case(f"random schedule {seed}", partial(Run, schedule), schedule)
 
 
-def struck(table: Table) -> Iterator[Case]:
-    """Yield every strike of a table."""
-    for situation, strike, cell in table.strikes():
-        where = f"{cell.recipe}, operation {strike.operation} ({cell.operation})"
-        how = f"fault {strike.fault}, {strike.way.__name__}, {strike.moment}"
+def injected(table: Table) -> Iterator[Case]:
+    """Yield every injection of a table."""
+    for situation, injection, cell in table.injections():
+        where = f"{cell.recipe}, operation {injection.operation} ({cell.operation})"
+        how = f"fault {injection.fault}, {injection.way.__name__}, {injection.moment}"
         name = f"situation {table.situations.index(situation)}, {where}: {how}"
-        yield Case(name, partial(table.run, situation, strike), cell=cell)
+        yield Case(name, partial(table.run, situation, injection), cell=cell)
 
 
 def _points(way: Way) -> Iterator[Case]:
+    """Yield runs in which it happens where the target's turn can end, up to `PLACES` of those with the same lines."""
+    seen: Counter[Lines] = Counter()
     for n, situation in enumerate(SITUATIONS):
-        calm = StruckRun(situation, at=(0, way))
+        calm = InjectedRun(situation, at=(0, way))
         calm.to_the_end()
-        for at in range(1, calm.points + 1):
-            yield Case(f"situation {n}, point {at}: {way.__name__}", partial(StruckRun, situation, at=(at, way)))
+        for at, lines in enumerate(calm.points, 1):
+            seen[lines] += 1
+            if seen[lines] <= PLACES:
+                yield Case(f"situation {n}, point {at}: {way.__name__}", partial(InjectedRun, situation, at=(at, way)))
 
 
 def _calm() -> Iterator[Case]:
@@ -87,7 +92,7 @@ def _calm() -> Iterator[Case]:
             yield Case(f"situation {n}, calm", partial(CalmRun, situation))
 
 
-class CalmRun(StruckRun):
+class CalmRun(InjectedRun):
     """A run in which nothing goes wrong."""
 
     def to_the_end(self) -> int:
@@ -104,10 +109,10 @@ class CalmRun(StruckRun):
 
 @cache
 def prepared() -> list[Case]:
-    """Return all cases, to be called while the library is as it is: what can be struck is seen in runs."""
+    """Return all cases, to be called while the library is as it is: runs show where a fault can be injected."""
     kinds = [
         [random_case(seed) for seed in range(RANDOM)],
-        list(struck(LOCKS)),
+        list(injected(LOCKS)),
         *(list(_points(way)) for way in EVERYWHERE),
     ]
     for kind in kinds[1:]:
@@ -142,7 +147,7 @@ def explore(enough: Callable[[int, int], bool], first: str | None = None) -> Fou
         except Exception as error:
             return Found(steps + run.world.steps, tried, cells, (case, error))
         steps += run.world.steps
-        if isinstance(run, StruckRun) and case.cell is not None and run.strikes[-1] in run.happened:
+        if isinstance(run, InjectedRun) and case.cell is not None and run.injections[-1] in run.happened:
             cells[case.cell] += 1
     return Found(steps, tried, cells, None)
 

@@ -15,7 +15,7 @@ from zkconcurrent._recipes.latch import ROLE
 PATH = "/app/c"
 COUNT = 4
 # No operator here: what is deleted of a latch was never counted.
-NOT_HERE = {"number": "lag", "clog": "lag", "reap": "lag", "strike": "cut"}
+NOT_HERE = {"number": "lag", "clog": "lag", "reap": "lag", "remove": "cut"}
 
 
 class Step(NamedTuple):

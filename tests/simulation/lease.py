@@ -788,7 +788,7 @@ class History:
 
     # -- faults --------------------------------------------------------------------------------------------------
 
-    def strike(self) -> None:
+    def inject(self) -> None:
         """Do the client's part and the faults' of a random history, to its end."""
         random, plan = self.random, self.plan
         timeout = plan.timeout
@@ -805,19 +805,19 @@ class History:
         if random.random() < 0.5:
             self.at(begin - 0.01, self.client, self.hold, not self.holding)
         if random.random() < (0.7 if self.differ else 0.25):
-            self.at(begin * random.random(), self.client, self._strike_reconnect)
+            self.at(begin * random.random(), self.client, self._inject_reconnect)
             begin += timeout * random.random()
         self.at(begin, _NOBODY, self._begin)
         self.run(begin + 3 * timeout + 2 * TICK)
 
     def _begin(self) -> None:
         random = self.random
-        first = random.choice((None, self._strike_down_late, self._strike_leader_stands, self._strike_client_stands))
+        first = random.choice((None, self._inject_down_late, self._inject_leader_stands, self._inject_client_stands))
         finale = random.choice(
-            (self._strike_cut_off, self._strike_cut_off, self._strike_usurp, self._strike_usurp, self._strike_crash)
+            (self._inject_cut_off, self._inject_cut_off, self._inject_usurp, self._inject_usurp, self._inject_crash)
         )
         if random.random() < 0.15:
-            finale = random.choice((self._strike_reconnect, self._strike_client_cut, self._strike_server_stands))
+            finale = random.choice((self._inject_reconnect, self._inject_client_cut, self._inject_server_stands))
         act = self._finally(finale)
         how, handled = random.random(), random.random() < 0.5
         if how < 0.5 or self.plan.sharp:
@@ -827,8 +827,8 @@ class History:
             if first is not None:
                 first()
             if how < 0.8:
-                strikes, so_far = (self._on_handled, self._handled) if handled else (self._on_answered, self._answered)
-                strikes[so_far + random.choice((1, 1, 2, 3))] = act
+                faults, so_far = (self._on_handled, self._handled) if handled else (self._on_answered, self._answered)
+                faults[so_far + random.choice((1, 1, 2, 3))] = act
         self.at(self.now + (2 * self.plan.timeout if how < 0.8 else 2 * TICK) * random.random(), _NOBODY, act)
 
     def _finally(self, act: Callable[[], None]) -> Callable[[], None]:
@@ -841,7 +841,7 @@ class History:
                 done = True
                 act()
                 if self.random.random() < 0.3:
-                    then = self.random.choice((self._strike_client_cut, self._strike_reconnect, self._strike_usurp))
+                    then = self.random.choice((self._inject_client_cut, self._inject_reconnect, self._inject_usurp))
                     self.at(self.now + self.plan.timeout * self.random.random() ** 2, _NOBODY, then)
 
         return once
@@ -858,27 +858,27 @@ class History:
     def _cut(self, channel: Channel, time: float) -> None:
         channel.until = max(channel.until, self.now + time)
 
-    def _strike_down_late(self) -> None:
+    def _inject_down_late(self) -> None:
         """Have the leader's messages be late."""
         for link in self._path():
             self._cut(link.down, 2 * TICK * self.random.random())
         self.say("the leader's messages are late")
 
-    def _strike_leader_stands(self) -> None:
+    def _inject_leader_stands(self) -> None:
         self._stand(self.reign.leader, TICK * self.random.choice((0.3, 1, 3)))
 
-    def _strike_server_stands(self) -> None:
+    def _inject_server_stands(self) -> None:
         if self.conn is not None:
             self._stand(self.conn.server, self.plan.timeout)
 
-    def _strike_client_stands(self) -> None:
+    def _inject_client_stands(self) -> None:
         self._stand(self.client, self.plan.timeout * self.random.choice((0.3, 1)))
 
     def _stand(self, process: Process, most: float) -> None:
         process.until = self.now + most * self.random.random()
         self.say(f"{process.name} stands still until {process.until:.4f}")
 
-    def _strike_cut_off(self) -> None:
+    def _inject_cut_off(self) -> None:
         """Cut the client's server off from its leader."""
         time = math.inf if self.random.random() < 0.7 else self.plan.timeout * self.random.random()
         both = self.random.random() < 0.5
@@ -889,7 +889,7 @@ class History:
         self.say("the client's server is cut off from its leader")
         self.happened["cut off"] += 1
 
-    def _strike_usurp(self) -> None:
+    def _inject_usurp(self) -> None:
         """Have the followers leave a leader that does not know, and elect another."""
         old = self.reign
         followers = [server for server in self.voters if server.link is not None and server.link.reign is old]
@@ -906,7 +906,7 @@ class History:
         wait = self.plan.timeout / 2 * self.random.random() if stay else 0.0
         self.at(self.now + wait, _NOBODY, self._depose, old, followers)
 
-    def _strike_crash(self) -> None:
+    def _inject_crash(self) -> None:
         """Have the leader end, and the followers elect another."""
         old = self.reign
         if not old.over:
@@ -935,7 +935,7 @@ class History:
             if self.observer.reign is None:
                 self._join(self.observer, leader, self.reign)
 
-    def _strike_client_cut(self) -> None:
+    def _inject_client_cut(self) -> None:
         """Cut the client off from its server."""
         if self.conn is not None:
             time = self.random.choice((0.3, 1, math.inf)) * (self.plan.timeout * (0.01 + self.random.random()))
@@ -946,7 +946,7 @@ class History:
                 self._cut(self.conn.down, time)
             self.say("the client is cut off")
 
-    def _strike_reconnect(self) -> None:
+    def _inject_reconnect(self) -> None:
         """Have the client connect anew."""
         if self.conn is not None and not self.ended:
             self.happened["reconnected"] += 1
@@ -965,7 +965,7 @@ def history(seed: int, *, chained: bool = False, trace: bool = False) -> History
     random = Random(seed)
     made = History(random, random_plan(random, chained=chained), trace=trace)
     try:
-        made.strike()
+        made.inject()
     except Violation as error:
         error.add_note(f"seed {seed}: {made.plan}")
         if made.told is not None:

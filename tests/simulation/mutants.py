@@ -130,13 +130,13 @@ MUTANTS = [
         "if False:",
     ),
     one(
-        "a create that created_in_wrong_session into the next session is not undone",
+        "a create that slipped into the next session is not undone",
         "_engine.registry:Registry.created_in_wrong_session",
         "self.deletes[ticket.prefix] = ticket",
         "pass",
     ),
     one(
-        "found: a create that may have created_in_wrong_session into the next session is not looked for there",
+        "found: a create that may have slipped into the next session is not looked for there",
         "_engine.session:Session.made",
         "created_in = self.registry.session  # if at all",
         "created_in = ticket.session",

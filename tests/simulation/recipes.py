@@ -1,6 +1,6 @@
 """The tables of operations x faults of every primitive but the locks: what each of its recipes has met.
 
-Each primitive is struck in runs of its own, with its own threads and checks, so that every strike is followed by all
+Each primitive has runs of its own, with its own threads and checks, so that every injection is followed by all
 that is looked at in its random runs. An operation is told by the recipe that it belongs to, or by what the situation
 calls that recipe. The column 37 of faults.md, never too many permits, is no fault: it is looked at after every step.
 """
@@ -8,17 +8,18 @@ calls that recipe. The column 37 of faults.md, never too many permits, is no fau
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
+from tests.helpers.places import PLACES
 from tests.simulation.barrier import PATH as BARRIER_PATH
 from tests.simulation.barrier import BarrierRun, BarrierWorker, Meeting
 from tests.simulation.condition import OF_AN_RLOCK, CondChecks, CondRun, Turn
 from tests.simulation.event import EventRun
 from tests.simulation.event import Step as EventStep
+from tests.simulation.injection import InjectedRun, Injection, Situation, Way
 from tests.simulation.latch import COUNT, LatchChecks, LatchRun, LatchWorker
 from tests.simulation.latch import PATH as LATCH_PATH
 from tests.simulation.latch import Step as LatchStep
@@ -27,7 +28,6 @@ from tests.simulation.rwlock import PATH as RW_PATH
 from tests.simulation.rwlock import Pass, RWRun
 from tests.simulation.schedule import LAST
 from tests.simulation.semaphore import LEASES, LOCKS, PATH, VALUE, SemaphoreRun, Use, User
-from tests.simulation.struck import Situation, Strike, StruckRun, Way
 from tests.simulation.table import (
     AFTER,
     ANY,
@@ -58,11 +58,11 @@ from zkconcurrent._recipes.operations import Recipe
 from zkconcurrent._semaphore import Semaphore
 
 BETWEEN = "between"
-MOST = int(os.environ.get("SIM_PLACES", "2"))
+MOST = max(1, PLACES // 2)  # most of their operations come in several situations
 
 
-class RecipeRun(StruckRun):
-    """A struck run that tells operations by their recipes.
+class RecipeRun(InjectedRun):
+    """An injected run that tells operations by their recipes.
 
     The situation's `then` names the recipe that it calls `recipe`.
 
@@ -106,37 +106,37 @@ def _told(run: RecipeRun) -> Iterator[None]:
 # -- the faults ------------------------------------------------------------------------------------------------------
 
 
-def lose_answer(run: StruckRun) -> bool:
+def lose_answer(run: InjectedRun) -> bool:
     """The connection is cut, with what is on it."""
     return run.cut(0)
 
 
-def stay_away(run: StruckRun) -> bool:
+def stay_away(run: InjectedRun) -> bool:
     """The connection is cut for a while, and the next one is to a follower."""
     return run.cut(1, follower=True)
 
 
-def miss_it(run: StruckRun) -> bool:
+def miss_it(run: InjectedRun) -> bool:
     """The connection is cut for so long that what is waited for happens in the gap."""
     return run.cut(2.5)
 
 
-def kill(run: StruckRun) -> None:
+def kill(run: InjectedRun) -> None:
     """The process is killed."""
     run.stop(math.inf)
 
 
-def pause(run: StruckRun) -> None:
+def pause(run: InjectedRun) -> None:
     """It gets no turn for a moment."""
     run.starve(0.08)
 
 
-def delete_node(run: StruckRun) -> bool:
+def delete_node(run: InjectedRun) -> bool:
     """An operator deletes the target's newest node."""
     return run.delete_node()
 
 
-def forget(_: StruckRun) -> None:
+def forget(_: InjectedRun) -> None:
     """The object is dropped, which the target does by itself."""
 
 
@@ -204,15 +204,15 @@ def _impossible(recipe: str, operation: str, fault: int) -> str | None:
     return None
 
 
-def _first(index: int, way: Way, moment: str) -> Strike:
-    return Strike(index, 0, way, moment)
+def _first(index: int, way: Way, moment: str) -> Injection:
+    return Injection(index, 0, way, moment)
 
 
 # -- read-write locks ------------------------------------------------------------------------------------------------
 
 
-class StruckPair(RecipeRun, RWRun):
-    """A struck run of a read-write lock."""
+class InjectedPair(RecipeRun, RWRun):
+    """An injected run of a read-write lock."""
 
 
 def _read(wait: float = -1, stay: float = 0.0, leave: str = "release", depth: int = 1) -> Pass:
@@ -303,7 +303,7 @@ PAIRS = (
 )
 RW = Table(
     "ReadWriteLock",
-    StruckPair,
+    InjectedPair,
     PAIRS,
     _columns(1, 2, 3, 4, 5, 6, 7, 13, 16, 17, 18, 20, 22, 32, 39, 40, 42),
     _of_pair,
@@ -344,8 +344,8 @@ class Owner(User):
             raise Violation("the semaphore was destroyed, and is in use")
 
 
-class StruckSemaphore(RecipeRun, SemaphoreRun):
-    """A struck run of a semaphore of three permits."""
+class InjectedSemaphore(RecipeRun, SemaphoreRun):
+    """An injected run of a semaphore of three permits."""
 
     worker = Owner
     queue = CHROOT + LOCKS
@@ -415,7 +415,7 @@ SEMAPHORES: tuple[Situation, ...] = (
 )
 SEMAPHORE = Table(
     "Semaphore",
-    StruckSemaphore,
+    InjectedSemaphore,
     SEMAPHORES,
     _columns(1, 2, 3, 4, 5, 6, 8, 13, 16, 17, 18, 20, 22, 32, 39, 40),
     _of_semaphore,
@@ -426,8 +426,8 @@ SEMAPHORE = Table(
 # -- conditions ------------------------------------------------------------------------------------------------------
 
 
-class StruckCondition(RecipeRun, CondRun):
-    """A struck run of a condition over its RLock."""
+class InjectedCondition(RecipeRun, CondRun):
+    """An injected run of a condition over its RLock."""
 
     checks: CondChecks
 
@@ -525,7 +525,7 @@ CONDITIONS: tuple[Situation, ...] = (
 )
 CONDITION = Table(
     "Condition",
-    StruckCondition,
+    InjectedCondition,
     CONDITIONS,
     _columns(1, 2, 3, 4, 6, 8, 13, 16, 17, 20, 32, 35, 39, 40),
     _of_condition,
@@ -536,12 +536,12 @@ CONDITION = Table(
 # -- events ----------------------------------------------------------------------------------------------------------
 
 
-class StruckEvent(RecipeRun, EventRun):
-    """A struck run of an event."""
+class InjectedEvent(RecipeRun, EventRun):
+    """An injected run of an event."""
 
     def delete_node(self) -> bool:
         """Have an operator delete the event's node."""
-        return self._strike(None) is not False
+        return self._remove(None) is not False
 
 
 def _of_calls(recipe: str, operation: str, fault: int) -> str | None:
@@ -578,7 +578,7 @@ EVENTS: tuple[Situation, ...] = (
     Situation("destroy", "destroy", [[(0.5, _does(("destroy",)))], [(0, _does(("set",))), (0.5, _does(("clear",)))]]),
     Situation("destroy", "destroy", [[(0.5, _does(("destroy",)))], [(0, _does(("set",), ("clear",), ("wait", 1.0)))]]),
 )
-EVENT = Table("Event", StruckEvent, EVENTS, _columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 20, 32), _of_calls)
+EVENT = Table("Event", InjectedEvent, EVENTS, _columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 20, 32), _of_calls, MOST)
 
 
 # -- latches ---------------------------------------------------------------------------------------------------------
@@ -606,8 +606,8 @@ class LatchOwner(LatchWorker):
                 raise Violation("destroy() has returned, and nothing was destroyed")
 
 
-class StruckLatch(RecipeRun, LatchRun):
-    """A struck run of a latch of four."""
+class InjectedLatch(RecipeRun, LatchRun):
+    """An injected run of a latch of four."""
 
     worker = LatchOwner
     invariants = OwnedLatchChecks
@@ -646,7 +646,7 @@ LATCHES: tuple[Situation, ...] = (
         "destroy", "destroy", [[(0.5, _counts(("destroy",)))], [(0, _counts(("wait", 1, 3.0), ("count_down", 2)))]]
     ),
 )
-LATCH = Table("CountDownLatch", StruckLatch, LATCHES, _columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 32), _of_latch)
+LATCH = Table("CountDownLatch", InjectedLatch, LATCHES, _columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 32), _of_latch, MOST)
 
 
 # -- barriers --------------------------------------------------------------------------------------------------------
@@ -673,8 +673,8 @@ class BarrierOwner(BarrierWorker):
                 raise Violation("the barrier was destroyed, and is in use")
 
 
-class StruckBarrier(RecipeRun, BarrierRun):
-    """A struck run of a barrier."""
+class InjectedBarrier(RecipeRun, BarrierRun):
+    """An injected run of a barrier."""
 
     worker = BarrierOwner
 
@@ -733,7 +733,7 @@ BARRIERS: tuple[Situation, ...] = (
     Situation("destroy", "destroy", [_comes(0.5, do="destroy"), _comes(0)]),
 )
 BARRIER = Table(
-    "Barrier", StruckBarrier, BARRIERS, _columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 20, 32, 36), _of_barrier, MOST
+    "Barrier", InjectedBarrier, BARRIERS, _columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 20, 32, 36), _of_barrier, MOST
 )
 
 TABLES = (RW, SEMAPHORE, CONDITION, EVENT, LATCH, BARRIER)

@@ -29,7 +29,7 @@ from zkconcurrent._rlock import RLock
 R = TypeVar("R", bound="Run")
 CHROOT = "/root"
 # The kinds of deviation that take effect in the random runs of every primitive.
-STRIKES = {"cut", "turn", "late", "expire", "interrupt", "kill", "stop", "lag"}
+COMMON_FAULTS = {"cut", "turn", "late", "expire", "interrupt", "kill", "stop", "lag"}
 TIMES = int(os.environ.get("SIM_TIMES", "1"))  # as many random runs
 PATIENCE = 400.0
 REST = 4 * TIMEOUT
@@ -41,7 +41,7 @@ class Run:
     Attributes:
         worker: the type of its threads.
         invariants: the type of its checks.
-        struck: how often each kind of deviation took effect.
+        injected: how often each kind of deviation took effect.
     """
 
     worker = Worker
@@ -65,7 +65,7 @@ class Run:
             for process, threads in zip(self.processes, schedule.threads, strict=True)
             for n, (start, visits) in enumerate(threads)
         ]
-        self.struck: dict[str, int] = {}
+        self.injected: dict[str, int] = {}
         self._over = False
         self._left = list(schedule.deviations)
         self.world.check = self.checks.step
@@ -139,7 +139,7 @@ class Run:
     def _deviate(self) -> None:
         deviation = self._left.pop(0)
         if getattr(self, f"_{deviation.kind}")(deviation) is not False:
-            self.struck[deviation.kind] = self.struck.get(deviation.kind, 0) + 1
+            self.injected[deviation.kind] = self.injected.get(deviation.kind, 0) + 1
         self._next_deviation()
 
     def _turn(self, it: Deviation) -> bool | None:
@@ -303,7 +303,7 @@ class Run:
         self.world.throw(worker.actor, KeyboardInterrupt())
         return None
 
-    def _strike(self, it: Deviation) -> bool | None:
+    def _remove(self, it: Deviation) -> bool | None:
         """Have an operator delete one of our nodes."""
         nodes = sorted(
             (path for paths in self.ensemble.leader.ephemerals.values() for path in paths),
@@ -313,7 +313,7 @@ class Run:
             return False
         node = nodes[it.which % len(nodes)]
         self.ensemble.delete(node)
-        self.checks.strike(node)
+        self.checks.remove(node)
         return None
 
     def _close(self, it: Deviation) -> bool | None:
@@ -342,7 +342,7 @@ class Run:
         nodes = list(self.ensemble.leader.ephemerals.get(session.number, ()))
         self.ensemble.end_session(session)
         for node in nodes:
-            self.checks.strike(node)
+            self.checks.remove(node)
 
     def _reap(self, _: Deviation) -> None:
         """Have the server remove empty containers."""

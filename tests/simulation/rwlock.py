@@ -15,7 +15,7 @@ from zkconcurrent._rwlock import ReadWriteLock
 
 PATH = "/app/w"
 # An operator's deletes, and numbers at their end: what excuses two holders then is told for mutexes only.
-NOT_HERE = {"strike": "cut", "close": "expire", "number": "turn"}
+NOT_HERE = {"remove": "cut", "close": "expire", "number": "turn"}
 
 
 class Pass(NamedTuple):

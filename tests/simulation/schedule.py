@@ -74,7 +74,7 @@ KINDS = {
     "stop": 5,
     "kill": 2,
     "interrupt": 7,
-    "strike": 4,
+    "remove": 4,
     "expire": 6,
     "reap": 2,
     "number": 1,
@@ -119,7 +119,7 @@ LEASE_KINDS = {
     "stall": 2,
     "late": 1,
     "turn": 2,
-    "strike": 1,
+    "remove": 1,
 }
 
 

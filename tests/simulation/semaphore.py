@@ -171,7 +171,7 @@ class PermitChecks(Checks):
             if self.world.now < ticket.lease.end
             and ticket.state is State.HELD
             and ticket.path == LEASES
-            and CHROOT + ticket.node not in self.struck
+            and CHROOT + ticket.node not in self.removed
         ]
         if len(out) > VALUE and len(out) > self._value():
             raise Violation(f"{len(out)} permits are out, of {self._value()}: {out}")
@@ -240,7 +240,7 @@ def random_uses(seed: int) -> Schedule:
         [(start, [_use(random, visit, alone=len(process) == 1) for visit in visits]) for start, visits in process]
         for process in threads
     ]
-    kinds = (random.choices((None, "lose", "strike"), (8, 2, 1))[0] for _ in deviations)
+    kinds = (random.choices((None, "lose", "remove"), (8, 2, 1))[0] for _ in deviations)
     chosen = [kind or NOT_HERE.get(each.kind, each.kind) for kind, each in zip(kinds, deviations, strict=True)]
     return Schedule(uses, [each._replace(kind=kind) for kind, each in zip(chosen, deviations, strict=True)])
 

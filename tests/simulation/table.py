@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterator
 from itertools import groupby
 from typing import NamedTuple
 
+from tests.helpers.places import PLACES
 from tests.simulation.ensemble import Transport
+from tests.simulation.injection import InjectedRun, Injection, Situation, Way
 from tests.simulation.schedule import LAST
-from tests.simulation.struck import Situation, Strike, StruckRun, Way
 from tests.simulation.workload import Visit
 
 LOCK, RLOCK = "/app/l", "/app/r"
@@ -25,36 +26,36 @@ LOCK, RLOCK = "/app/l", "/app/r"
 # -- the faults ------------------------------------------------------------------------------------------------------
 
 
-def expire(run: StruckRun) -> bool:
+def expire(run: InjectedRun) -> bool:
     """The connection is cut until the session is over."""
     return run.cut(6.6)
 
 
-def expire_and_linger(run: StruckRun) -> bool:
+def expire_and_linger(run: InjectedRun) -> bool:
     """The same; the next session begins at a server that still has the nodes of the old one."""
     run.lag(14)
     return run.cut(6.6, follower=True)
 
 
-def lose_by_clock(run: StruckRun) -> None:
+def lose_by_clock(run: InjectedRun) -> None:
     """The process is stopped until the lease has run out, which is before the session is over."""
     left = run.target.process.session.registry.lease.end - run.world.now
     run.stop(max(left, 2.0) + 0.02)
 
 
-def expire_and_starve(run: StruckRun) -> None:
+def expire_and_starve(run: InjectedRun) -> None:
     """The session is over, and another thread of the process holds anew, before the target goes on."""
     run.cut(6.6)
     run.starve(8)
 
 
-def isolate(run: StruckRun) -> None:
+def isolate(run: InjectedRun) -> None:
     """The server of the target's client is cut off from the leader until the session is over."""
     run.isolate(7)
     run.starve(8)
 
 
-def answer_late(run: StruckRun) -> None:
+def answer_late(run: InjectedRun) -> None:
     """The answer to a heartbeat comes late, and nothing after it: the connection is cut until the session is over."""
 
     def cut() -> None:
@@ -68,7 +69,7 @@ def answer_late(run: StruckRun) -> None:
     run.starve(12)
 
 
-def close_session(run: StruckRun) -> bool:
+def close_session(run: InjectedRun) -> bool:
     """An operator closes the session."""
     wire = run.target.process.connection.wire
     if wire is None or not wire.open:
@@ -76,29 +77,29 @@ def close_session(run: StruckRun) -> bool:
     nodes = list(run.ensemble.leader.ephemerals.get(wire.session.number, ()))
     run.ensemble.end_session(wire.session)
     for node in nodes:
-        run.checks.strike(node)
+        run.checks.remove(node)
     run.starve(5)
     return True
 
 
-def interrupt(run: StruckRun) -> None:
+def interrupt(run: InjectedRun) -> None:
     """It is interrupted."""
     run.interrupt()
 
 
-def between_sessions(run: StruckRun) -> None:
+def between_sessions(run: InjectedRun) -> None:
     """It gets no turn until its session is over and the next has not begun."""
     run.cut(6.6)
     run.starve(6.65)
 
 
-def into_next_session(run: StruckRun) -> None:
+def into_next_session(run: InjectedRun) -> None:
     """It gets no turn until the next session has begun."""
     run.cut(6.6)
     run.starve(7)
 
 
-def into_next_session_and_cut(run: StruckRun) -> None:
+def into_next_session_and_cut(run: InjectedRun) -> None:
     """The same, and there the answer to its next request is lost."""
 
     def lose(_: Transport) -> None:
@@ -112,7 +113,7 @@ def into_next_session_and_cut(run: StruckRun) -> None:
     run.starve(7)
 
 
-def predecessor_gives_up(run: StruckRun) -> bool:
+def predecessor_gives_up(run: InjectedRun) -> bool:
     """Somebody ahead in the queue, not the holder, gives up."""
     ahead = [worker for worker in run.workers[1:] if not worker.done and worker.visits[0].wait != -1]
     if ahead:
@@ -120,7 +121,7 @@ def predecessor_gives_up(run: StruckRun) -> bool:
     return bool(ahead)
 
 
-def hold_answers(run: StruckRun) -> bool:
+def hold_answers(run: InjectedRun) -> bool:
     """Nothing is heard until the very moment at which the target's time is up."""
     wire = run.target.process.connection.wire
     deadline = run.deadline()
@@ -130,7 +131,7 @@ def hold_answers(run: StruckRun) -> bool:
     return True
 
 
-def hear_nothing(run: StruckRun) -> bool:
+def hear_nothing(run: InjectedRun) -> bool:
     """Nothing is heard for longer than the target has time."""
     wire = run.target.process.connection.wire
     if wire is None or not wire.open:
@@ -142,7 +143,7 @@ def hear_nothing(run: StruckRun) -> bool:
 def count_from(number: int, wraps: bool = False) -> Way:
     """The queue's sequence numbers are near their end."""
 
-    def count(run: StruckRun) -> bool:
+    def count(run: InjectedRun) -> bool:
         path = run.queue
         if path not in run.ensemble.leader.nodes:
             return False
@@ -165,7 +166,7 @@ class Fault(NamedTuple):
 
 
 EVERYWHERE = (interrupt, between_sessions, into_next_session, into_next_session_and_cut)
-"""What strikes at every point at which the target's turn can end, not only at its operations."""
+"""Faults for every point at which the target's turn can end, not only at its operations."""
 
 FAULTS = (
     Fault(1, ((lambda run: run.cut(0.3), (SENT, SERVED)),)),
@@ -226,8 +227,8 @@ def impossible(recipe: str, operation: str, fault: int) -> str | None:
 # -- the situations --------------------------------------------------------------------------------------------------
 
 
-def _first(index: int, way: Way, moment: str) -> Strike:
-    return Strike(index, 0, way, moment)
+def _first(index: int, way: Way, moment: str) -> Injection:
+    return Injection(index, 0, way, moment)
 
 
 def _others(*starts: float, stay: float = 0.0) -> list[tuple[float, list[Visit]]]:
@@ -313,7 +314,7 @@ SITUATIONS = (
 
 
 class Cell(NamedTuple):
-    """Where a strike is counted."""
+    """Where a injection is counted."""
 
     recipe: str
     operation: str
@@ -325,22 +326,22 @@ class Table(NamedTuple):
 
     Attributes:
         name: the primitives'.
-        run: the runs in which their operations are struck.
+        run: the runs in which faults are injected at their operations.
         situations: what the targets do in these.
         faults: the columns.
         impossible: returns why a fault can't befall an operation of a recipe; None if it can.
-        most: in how many of the places where there is such an operation it is struck so.
+        most: at how many of the places with such an operation a fault is injected.
     """
 
     name: str
-    run: type[StruckRun]
+    run: type[InjectedRun]
     situations: tuple[Situation, ...]
     faults: tuple[Fault, ...]
     impossible: Callable[[str, str, int], str | None]
-    most: int = 1_000_000
+    most: int = PLACES
 
-    def strikes(self) -> Iterator[tuple[Situation, Strike, Cell]]:
-        """Yield every strike of every situation."""
+    def injections(self) -> Iterator[tuple[Situation, Injection, Cell]]:
+        """Yield every injection of every situation."""
         calm = [self.run(situation) for situation in self.situations]
         for run in calm:
             run.to_the_end()
@@ -353,7 +354,7 @@ class Table(NamedTuple):
                 n = min(there, self.most)
                 for turn, (fault, way, moment) in enumerate(self._ways(*row)):
                     if here in {(turn + k * there // n) % there for k in range(n)}:  # another place each time
-                        yield run.situation, Strike(index, fault, way, moment), Cell(*row, fault)
+                        yield run.situation, Injection(index, fault, way, moment), Cell(*row, fault)
 
     def _ways(self, recipe: str, operation: str) -> Iterator[tuple[int, Way, str]]:
         for fault in self.faults:
@@ -363,7 +364,7 @@ class Table(NamedTuple):
                         yield fault.number, way, moment
 
     def render(self, cells: Counter[Cell]) -> str:
-        """Return the table as text: how often each fault struck each operation; a dash where it can't."""
+        """Return the table as text: how often each fault was injected at each operation; a dash where it can't."""
         rows = sorted({(cell.recipe, cell.operation) for cell in cells})
         names = [f"{recipe}: {_shorten(operation)}" for recipe, operation in rows]
         width = max(map(len, names))
@@ -395,4 +396,4 @@ def _shorten(operation: str) -> str:
     return "+".join(kind if n == 1 else f"{n} {kind}" for kind, n in runs)
 
 
-LOCKS = Table("Lock, RLock", StruckRun, SITUATIONS, FAULTS, impossible)
+LOCKS = Table("Lock, RLock", InjectedRun, SITUATIONS, FAULTS, impossible)

@@ -7,9 +7,9 @@ from collections import Counter
 
 import pytest
 
-from tests.simulation.explore import struck, tell
+from tests.simulation.explore import injected, tell
+from tests.simulation.injection import InjectedRun
 from tests.simulation.recipes import TABLES
-from tests.simulation.struck import StruckRun
 from tests.simulation.table import Cell, Table
 
 pytestmark = pytest.mark.long
@@ -22,17 +22,17 @@ def test_whatever_strikes_wherever(table: Table, simulated: list[str]) -> None:
     cells: Counter[Cell] = Counter()
     runs = steps = 0
     began = time.perf_counter()
-    for case in struck(table):
+    for case in injected(table):
         run = case.make()
-        assert isinstance(run, StruckRun)
+        assert isinstance(run, InjectedRun)
         assert case.cell is not None
         try:
             run.to_the_end()
         except Exception as error:
             pytest.fail(tell(case, error))
         runs, steps = runs + 1, steps + run.world.steps
-        cells[case.cell] += run.strikes[-1] in run.happened
+        cells[case.cell] += run.injections[-1] in run.happened
     seconds = time.perf_counter() - began
-    simulated.append(f"{table.name}: {runs:,} struck runs, {steps:,} steps, {seconds:.0f} s; operations x faults:")
+    simulated.append(f"{table.name}: {runs:,} injected runs, {steps:,} steps, {seconds:.0f} s; operations x faults:")
     simulated.append(table.render(cells))
     assert not table.holes(cells)

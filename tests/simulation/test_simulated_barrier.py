@@ -6,19 +6,19 @@ import pytest
 
 from tests.simulation.barrier import BarrierRun, random_meetings
 from tests.simulation.mutants import Edit, Mutant, find
-from tests.simulation.run import STRIKES, runs
+from tests.simulation.run import COMMON_FAULTS, runs
 
 
 def test_whatever_strikes() -> None:
     """All living parties of a generation pass or none does; nobody is forgotten; nothing is left."""
-    struck: set[str] = set()
+    injected: set[str] = set()
     trips = failures = actions = meetings = 0
     for run in runs(BarrierRun, random_meetings, 220):
-        struck.update(run.struck)
+        injected.update(run.injected)
         meetings += 1
         trips, failures = trips + len(run.checks.trips), failures + len(run.checks.failed)
         actions += len(run.checks.acted)
-    assert struck >= STRIKES | {"strike", "close", "slow"}
+    assert injected >= COMMON_FAULTS | {"remove", "close", "slow"}
     assert min(trips, failures) > meetings
     assert actions > meetings / 4  # in three of ten schedules a trip has one
 

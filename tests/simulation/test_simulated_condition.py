@@ -6,13 +6,13 @@ import pytest
 
 from tests.simulation.condition import CondRun, random_turns
 from tests.simulation.mutants import Edit, Mutant, find
-from tests.simulation.run import STRIKES, runs
+from tests.simulation.run import COMMON_FAULTS, runs
 
 
 def test_whatever_strikes() -> None:
     """No two hold together; who is notified wakes and says so; who waited has all its levels; nothing is left."""
-    struck = {kind for run in runs(CondRun, random_turns, 150) for kind in run.struck}
-    assert struck >= STRIKES | {"lose"}
+    injected = {kind for run in runs(CondRun, random_turns, 150) for kind in run.injected}
+    assert injected >= COMMON_FAULTS | {"lose"}
 
 
 QUEUE = "_recipes.condition:release_and_queue"

@@ -6,13 +6,13 @@ import pytest
 
 from tests.simulation.event import EventRun, random_steps
 from tests.simulation.mutants import Edit, Mutant, find
-from tests.simulation.run import STRIKES, runs
+from tests.simulation.run import COMMON_FAULTS, runs
 
 
 def test_whatever_strikes() -> None:
     """No set is missed, none is doubled, nobody who is entitled to go on sleeps, and nothing is left."""
-    struck = {kind for run in runs(EventRun, random_steps, 150) for kind in run.struck}
-    assert struck >= STRIKES | {"strike"}
+    injected = {kind for run in runs(EventRun, random_steps, 150) for kind in run.injected}
+    assert injected >= COMMON_FAULTS | {"remove"}
 
 
 TURN, WAIT = "_recipes.event:turn", "_recipes.event:wait"

@@ -6,13 +6,13 @@ import pytest
 
 from tests.simulation.latch import LatchRun, random_steps
 from tests.simulation.mutants import Edit, Mutant, find
-from tests.simulation.run import STRIKES, runs
+from tests.simulation.run import COMMON_FAULTS, runs
 
 
 def test_whatever_strikes() -> None:
     """Each count is counted once, nobody who is entitled to go on sleeps, and nothing is left."""
-    struck = {kind for run in runs(LatchRun, random_steps, 150) for kind in run.struck}
-    assert struck >= STRIKES
+    injected = {kind for run in runs(LatchRun, random_steps, 150) for kind in run.injected}
+    assert injected >= COMMON_FAULTS
 
 
 DOWN, WAIT, LOOK = (f"_recipes.latch:{name}" for name in ("count_down", "wait", "look"))

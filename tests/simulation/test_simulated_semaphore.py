@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.mutants import Mutant, find, one
-from tests.simulation.run import STRIKES, runs
+from tests.simulation.run import COMMON_FAULTS, runs
 from tests.simulation.semaphore import SemaphoreRun, random_uses
 
 
 def test_whatever_strikes() -> None:
     """No more permits are out than there are; nobody is forgotten; nothing is left, and nothing added twice."""
-    struck = {kind for run in runs(SemaphoreRun, random_uses, 150) for kind in run.struck}
-    assert struck >= STRIKES | {"strike", "reap", "lose"}
+    injected = {kind for run in runs(SemaphoreRun, random_uses, 150) for kind in run.injected}
+    assert injected >= COMMON_FAULTS | {"remove", "reap", "lose"}
 
 
 ACQUIRE, TAKE = "_recipes.semaphore:acquire", "_recipes.semaphore:take"

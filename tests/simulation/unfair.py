@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 from tests.simulation.checks import Checks
 from tests.simulation.run import Run
-from tests.simulation.schedule import Schedule, random_schedule
+from tests.simulation.schedule import Deviation, Schedule, random_schedule
 from tests.simulation.workload import Section, Visit, Worker
 from tests.simulation.world import Violation
 from zkconcurrent._engine.driver import Call
@@ -113,6 +113,32 @@ class UnfairRun(Run):
 
         with patch.object(Call, "__init__", begun):
             return super().to_the_end()
+
+
+class ClosedRun(UnfairRun):
+    """A run in which an operator closes the session while a ticket is kept for the next thread, which comes late.
+
+    Args:
+        at: at which of the steps at which something is kept.
+    """
+
+    def __init__(self, at: int) -> None:
+        visits = [Visit("/app/l", stay=0.0)] * 3
+        super().__init__(Schedule([[(0.0, visits)] * 4, [(0.3, visits[:1])]], []))
+        self.kept_for = 0
+        self._at = at
+        self.world.check = self._check_and_close
+
+    def _check_and_close(self) -> None:
+        self.checks.step()
+        process = self.processes[0]
+        if any(place.handoff is not None and place.handoff._kept for place in process.session.directory.values()):
+            if self.kept_for == self._at:
+                self._close(Deviation(1, "close", 0, 0))
+                for worker in self.workers:
+                    if worker.process is process:
+                        process.starve(worker.actor, self.world.now + 1e-3)
+            self.kept_for += 1
 
 
 def random_unfair(seed: int) -> Schedule:

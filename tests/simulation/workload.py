@@ -289,7 +289,7 @@ class Worker:
 
     def _is_lost(self, section: Section) -> bool:
         ticket = section.ticket
-        struck = self.checks.chroot + ticket.node in self.checks.struck
+        removed = self.checks.chroot + ticket.node in self.checks.removed
         # The release itself has found that another had deleted the node, or had ended its session.
-        taken = struck or self.process.ensemble.sessions[ticket.lease.session].closed
+        taken = removed or self.process.ensemble.sessions[ticket.lease.session].closed
         return ticket.state is State.LOST or (isinstance(ticket.refusal, NoNode) and taken)

@@ -18,7 +18,7 @@ from random import SystemRandom
 from tests.soak.picture import picture
 from tests.soak.report import summary, violations
 from tests.soak.run import KINDS, Plan, run
-from tests.soak.stage import SoakError
+from tests.soak.testbed import SoakError
 from zkconcurrent.testing import NoServerError, find_installation
 
 

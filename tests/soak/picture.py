@@ -33,7 +33,7 @@ def picture(verdict: Verdict) -> str:
 
     upper = Panel(100, start, end, kinds, 1, left=WIDE)
     lower = Panel(upper.bottom + 50, start, end, paths, len(rows), NARROW, WIDE)
-    strikes = [Box(kinds.index(each.kind) + 1, 1, each.at, each.until, FAULT) for each in history.faults]
+    faults = [Box(kinds.index(each.kind) + 1, 1, each.at, each.until, FAULT) for each in history.faults]
     title = f"Who held which lock when, and what failed (seed {plan.seed})"
     subtitle = (
         f"{len(holds):,} holds of {plan.places} processes in {plan.duration:g} s; {len(history.faults)} faults;"
@@ -45,7 +45,7 @@ def picture(verdict: Verdict) -> str:
         *upper.lanes(),
         *lower.lanes(),
         *(line(upper.x(each.at), upper.top, upper.x(each.at), lower.bottom, RULE, 0.6) for each in history.faults),
-        *upper.marks(strikes, 2.0),
+        *upper.marks(faults, 2.0),
         *lower.axis(round_step(end - start, 18), "s"),
         *lower.marks(_boxes(holds, paths, rows, NEAR * (end - start)), 0.5),
         *(shape for each in verdict.violations for shape in _flag(lower, each.at, each.rule)),

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.soak.broken_locks import WORKLOADS
 from tests.soak.events import Event, Fault, Logs, clock
 from tests.soak.faults import Networks, People, Processes, Servers, Track
 from tests.soak.history import History, Violation, check
-from tests.soak.lies import WORKLOADS
-from tests.soak.stage import SoakError, Stage
+from tests.soak.testbed import SoakError, Testbed
 from tests.soak.workers import Workers
 
 if TYPE_CHECKING:
@@ -74,8 +74,8 @@ class Quorum:
         share: of the time in which there was one.
     """
 
-    def __init__(self, stage: Stage) -> None:
-        self._stage = stage
+    def __init__(self, testbed: Testbed) -> None:
+        self._testbed = testbed
         self._over = threading.Event()
         self._with = self._all = 0.0
         self._thread = threading.Thread(target=self._look)
@@ -96,7 +96,7 @@ class Quorum:
     def _look(self) -> None:
         before = clock()
         while not self._over.wait(0.25):
-            there = self._stage.has_quorum()
+            there = self._testbed.has_quorum()
             now = clock()
             self._with += (now - before) * there
             self._all += now - before
@@ -134,11 +134,11 @@ def run(plan: Plan, folder: Path) -> Verdict:
         NoServerError: there is no ZooKeeper.
     """
     leftovers: list[str] = []
-    with Stage(plan.places, alone=not plan.faults) as stage, Quorum(stage) as quorum:
-        with Workers(stage, folder, plan.seed, plan.session, plan.workload, plan.places) as workers:
+    with Testbed(plan.places, alone=not plan.faults) as testbed, Quorum(testbed) as quorum:
+        with Workers(testbed, folder, plan.seed, plan.session, plan.workload, plan.places) as workers:
             workers.wait_until_connected()
             start = clock()
-            tracks: list[Track] = [kind(plan.seed, stage, workers, plan.without) for kind in TRACKS]
+            tracks: list[Track] = [kind(plan.seed, testbed, workers, plan.without) for kind in TRACKS]
             with striking(tracks if plan.faults else []) as errors:
                 until = time.monotonic() + plan.duration
                 while time.monotonic() < until and not errors:
@@ -148,20 +148,20 @@ def run(plan: Plan, folder: Path) -> Verdict:
             healed = clock()
             done = workers.finish()
             if done:
-                leftovers = _left(stage, plan.session)
+                leftovers = _left(testbed, plan.session)
                 workers.end()
             else:
-                (folder / "nodes").write_text(stage.views(), encoding="utf-8")
-                for number, server in enumerate(stage.servers, 1):
+                (folder / "nodes").write_text(testbed.views(), encoding="utf-8")
+                for number, server in enumerate(testbed.servers, 1):
                     (folder / f"server-{number}.log").write_text(server.log, encoding="utf-8")
         faults = sorted((fault for track in tracks for fault in track.faults), key=lambda fault: fault.at)
     return judge(plan, Logs(folder).news(), faults, start, healed, leftovers, quorum.share)
 
 
-def _left(stage: Stage, session: float) -> list[str]:
+def _left(testbed: Testbed, session: float) -> list[str]:
     """Return the ephemeral nodes that stay: those of processes that were killed go with their sessions."""
     until = time.monotonic() + 2 * session + 2
-    while (left := stage.ephemerals()) and time.monotonic() < until:
+    while (left := testbed.ephemerals()) and time.monotonic() < until:
         time.sleep(0.1)
     return left
 

@@ -20,7 +20,7 @@ from tests.soak.history import GRACE, check
 from tests.soak.picture import picture
 from tests.soak.report import summary, violations
 from tests.soak.run import Plan, Verdict, judge, run
-from tests.soak.stage import Stage
+from tests.soak.testbed import Testbed
 from tests.soak.workers import Workers
 from zkconcurrent.testing import Server
 
@@ -37,9 +37,9 @@ def test_a_run_under_faults(tmp_path: Path) -> None:
     """Whatever fails, nobody is inside who must not be, everybody is told, and everybody goes on."""
     verdict = run(Plan(seed=7, duration=45), tmp_path)
     assert verdict.violations == [], told(verdict)
-    struck = Counter(fault.kind for fault in verdict.history.faults)
+    injected = Counter(fault.kind for fault in verdict.history.faults)
     for track, least in ((Networks, 3), (Processes, 2), (Servers, 3), (People, 3)):
-        assert len(struck.keys() & set(track(0, None, None).kinds)) >= least, told(verdict)  # type: ignore[arg-type]
+        assert len(injected.keys() & set(track(0, None, None).kinds)) >= least, told(verdict)  # type: ignore[arg-type]
     by_path = Counter(hold.path for hold in verdict.history.holds)
     assert set(by_path) == set(verdict.history.models), told(verdict)
     assert len(verdict.history.holds) > 200, told(verdict)
@@ -85,7 +85,7 @@ def test_a_calm_run(tmp_path: Path) -> None:
 def test_a_loss_that_is_not_told(workload: str, tmp_path: Path, eventually: Eventually) -> None:
     """Holders that can't reach the server are told before others are let in; one that is not told is found."""
     plan = Plan(seed=1, places=2, session=6, workload=workload, faults=False)
-    with Stage(2, alone=True) as stage, Workers(stage, tmp_path, 1, plan.session, workload, 2) as workers:
+    with Testbed(2, alone=True) as testbed, Workers(testbed, tmp_path, 1, plan.session, workload, 2) as workers:
         workers.wait_until_connected()
         start = clock()
         logs, last = Logs(tmp_path), {place: Event(0, "", 0, What.LEFT) for place in workers.places}
@@ -102,13 +102,13 @@ def test_a_loss_that_is_not_told(workload: str, tmp_path: Path, eventually: Even
 
         eventually(stays, "a holder that stays")
         cut = clock()
-        for proxy in stage.proxies[0]:
+        for proxy in testbed.proxies[0]:
             proxy.refuse()
             proxy.cut()
         eventually(lambda: look(2).at > cut, "a grant to the other process")
         both = clock()
         eventually(lambda: clock() - both > GRACE + 3, "a pause longer than any that excuses a process")
-        for proxy in stage.proxies[0]:
+        for proxy in testbed.proxies[0]:
             proxy.resume()
         eventually(lambda: Logs(tmp_path).news(What.TOLD), "the loss of a hold, at last")
         healed = clock()
@@ -121,14 +121,14 @@ def test_a_loss_that_is_not_told(workload: str, tmp_path: Path, eventually: Even
 
 def test_what_each_server_has() -> None:
     """A node that only one of them has, as after a server's fault, is told from those that all have."""
-    stage = Stage(1)
+    testbed = Testbed(1)
     with Server() as one, Server() as other, one.client() as mine, other.client() as theirs:
-        stage.servers = (one, other)
+        testbed.servers = (one, other)
         for client in (mine, theirs):
             client.create("/at/all", b"me", ephemeral=True, makepath=True)
         theirs.create("/at/one", ephemeral=True)
         mine_is, theirs_is = (f"0x{client.client_id[0]:x}" for client in (mine, theirs))
-        assert stage.views() == f"all servers: /at/all {mine_is} me\nONLY server 2: /at/one {theirs_is} \n"
+        assert testbed.views() == f"all servers: /at/all {mine_is} me\nONLY server 2: /at/one {theirs_is} \n"
 
 
 @pytest.mark.parametrize("kind", [Networks, Processes, Servers, People])

@@ -30,9 +30,9 @@ from typing import Any
 
 from kazoo.client import KazooClient, KazooState
 
+from tests.soak.broken_locks import WORKLOADS
 from tests.soak.caller import Caller, Mood, handler
 from tests.soak.events import Log, What, clock
-from tests.soak.lies import WORKLOADS
 from tests.soak.mischief import Signals, attack, spawn
 from tests.soak.workload import Entry
 

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from tests.soak.events import KILLED, Fault, Logs, What, clock
-from tests.soak.stage import SoakError, Stage
+from tests.soak.testbed import SoakError, Testbed
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -28,7 +28,7 @@ class Workers:
     """One process in each place, and those that were there before.
 
     Args:
-        stage: where they connect.
+        testbed: where they connect.
         folder: for what they write.
         seed: of what they do.
         session: their session timeout, in seconds.
@@ -36,10 +36,10 @@ class Workers:
         places: how many there are at a time; from 1.
     """
 
-    def __init__(self, stage: Stage, folder: Path, seed: int, session: float, workload: str, places: int) -> None:
+    def __init__(self, testbed: Testbed, folder: Path, seed: int, session: float, workload: str, places: int) -> None:
         self.session = session
         self.places = list(range(1, places + 1))
-        self._stage, self._folder = stage, folder
+        self._testbed, self._folder = testbed, folder
         self._arguments = [f"--seed={seed}", f"--session={session}", f"--workload={workload}"]
         self._logs = Logs(folder)
         self._lock = threading.RLock()  # faults of several kinds strike at once
@@ -173,7 +173,7 @@ class Workers:
         self._generations[place] = self._generations.get(place, 0) + 1
         name = self.name(place)
         command = [sys.executable, "-W", "ignore", "-m", "tests.soak.worker", name, str(self._folder)]
-        command += [f"--hosts={self._stage.hosts(place)}", f"--threads={self.threads(place)}", *self._arguments]
+        command += [f"--hosts={self._testbed.hosts(place)}", f"--threads={self.threads(place)}", *self._arguments]
         with (self._folder / f"{name}.log").open("w") as log:
             self._processes[place] = subprocess.Popen(
                 command, cwd=Path(__file__).parents[2], stdin=subprocess.PIPE, stderr=log, text=True

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from tests.testing.processes import line_from, processes_of, python
+from tests.helpers.processes import line_from, processes_of, python
 from zkconcurrent.testing import Server
 
 COMMAND = ["-m", "zkconcurrent.testing"]
@@ -20,7 +20,7 @@ COMMAND = ["-m", "zkconcurrent.testing"]
 def test_runs_until_it_is_told_to_end(options: list[str], how: signal.Signals, count: int, tmp_path: Path) -> None:
     """The command prints its hosts once they serve, and ends cleanly by Ctrl-C or SIGTERM."""
     with python(*COMMAND, *options, folder=tmp_path) as process:
-        hosts = line_from(process).strip()
+        hosts = line_from(process)
         assert len(hosts.split(",")) == count
         client = KazooClient(hosts)
         client.start()

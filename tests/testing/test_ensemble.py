@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Eventually
-from tests.tools.forwarder import Forwarder
+from tests.helpers.forwarder import Forwarder
 from zkconcurrent.testing import Ensemble, Peer
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.testing.processes import line_from, processes_of, python, wait_until_gone
+from tests.helpers.processes import line_from, processes_of, python, wait_until_gone
 
 START = """
 import os, signal, subprocess, sys
@@ -85,7 +85,7 @@ signal.pause()
 def test_forked_child(tmp_path: Path) -> None:
     """A forked child neither stops its parent's server when it ends, nor keeps it running when it lives on."""
     with python("-c", START + FORK, folder=tmp_path) as process:
-        assert line_from(process) == "0 imok\n"
+        assert line_from(process) == "0 imok"
         line_from(process)
         process.kill()
         process.wait(60)

@@ -16,7 +16,7 @@ from kazoo.client import KazooClient, KazooState
 from kazoo.handlers.threading import KazooTimeoutError
 
 from tests.conftest import Eventually
-from tests.testing.processes import processes_of
+from tests.helpers.processes import processes_of
 from zkconcurrent.testing import Server
 from zkconcurrent.testing import _server as server_module
 from zkconcurrent.testing._ports import free_ports, try_ports

@@ -17,11 +17,11 @@ def test_a_ticket_that_goes_as_it_is_discarded() -> None:
     ticket = registry.begin("/path", [])
     ticket.sent = True
 
-    class Struck(dict[str, Any]):
+    class Interrupting(dict[str, Any]):
         def __setitem__(self, prefix: str, discarded: Any) -> None:
             super().__setitem__(prefix, discarded)
             registry.gone(discarded)
 
-    registry.deletes = Struck()
+    registry.deletes = Interrupting()
     registry.discard(ticket)
     assert ticket.prefix not in registry.tickets

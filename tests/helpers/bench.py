@@ -13,10 +13,10 @@ from typing import Any, Protocol, TypeVar
 from kazoo.client import KazooClient
 from kazoo.protocol.serialization import Create, Create2, Delete, SetData, Transaction
 
+from tests.helpers.proxy import Proxy
 from tests.simulation.client import Process
 from tests.simulation.ensemble import Ensemble
 from tests.simulation.world import World
-from tests.tools.proxy import Proxy
 from zkconcurrent._engine.driver import Call
 from zkconcurrent._engine.session import Session
 from zkconcurrent._kazoo.link import Reply
@@ -131,8 +131,8 @@ class Real:
     def lose(self, session: Session, request: str, *, applied: bool) -> None:
         """Have the proxy lose it."""
         proxy = self._proxies[id(session)]
-        strike = proxy.lose_answer if applied else proxy.lose_request
-        strike(request)
+        lose = proxy.lose_answer if applied else proxy.lose_request
+        lose(request)
 
     @contextmanager
     def unanswered(self, session: Session) -> Iterator[None]:
@@ -212,7 +212,7 @@ class Simulated:
             wire = connection.wire
             return wire is not None and bool(wire.requests) and type(wire.requests[0][1]) is REQUESTS[request]
 
-        def strike(served: int) -> bool:
+        def lose_it(served: int) -> bool:
             if not is_next():
                 return False
             assert connection.wire is not None
@@ -220,7 +220,7 @@ class Simulated:
             ensemble.close(connection.wire, served=served)
             return True
 
-        ensemble.on_request = lambda _: strike(1 if applied else 0)
+        ensemble.on_request = lambda _: lose_it(1 if applied else 0)
 
     def unanswered(self, _session: Session) -> AbstractContextManager[None]:
         """Nothing comes while the one actor runs."""

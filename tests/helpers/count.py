@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
-from tests.tools.wire import Message
+from tests.helpers.wire import Message
 
 __all__ = ["Count"]
 

@@ -1,4 +1,4 @@
-"""Python programs that use a server, and what is left of it, seen from outside."""
+"""Python programs that a test starts, and what they leave, seen from outside."""
 
 from __future__ import annotations
 
@@ -7,8 +7,40 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+Spawn = Callable[..., "subprocess.Popen[str]"]
+
+
+@contextlib.contextmanager
+def parties(module: str, hosts: str, path: str, session: float) -> Iterator[Spawn]:
+    """Start processes that do a job at a path: `python -m module HOSTS SESSION_TIMEOUT PATH JOB [ARGUMENTS]`."""
+    with contextlib.ExitStack() as running:
+
+        def spawn(job: str, *arguments: object, session: float = session) -> subprocess.Popen[str]:
+            words = [hosts, session, path, job, *arguments]
+            process = subprocess.Popen(
+                [sys.executable, "-W", "ignore::DeprecationWarning", "-m", module, *map(str, words)],
+                cwd=ROOT,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            running.enter_context(process)  # closes its pipes and waits for it
+            running.callback(process.kill)
+            return process
+
+        yield spawn
+
+
+def tell(process: subprocess.Popen[str]) -> None:
+    """Let the process go on."""
+    assert process.stdin is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
 
 
 @contextlib.contextmanager
@@ -29,9 +61,9 @@ def python(*arguments: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def line_from(process: subprocess.Popen[str]) -> str:
-    """The next line that a process prints."""
+    """Return the next line that a process prints."""
     assert process.stdout is not None
-    return process.stdout.readline()
+    return process.stdout.readline().rstrip("\n")
 
 
 def processes_of(folder: Path) -> list[str]:

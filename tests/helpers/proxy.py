@@ -23,24 +23,24 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Literal, NamedTuple, TypeVar, final
 
-from tests.tools.count import Count
-from tests.tools.wire import REQUESTS, Dialogue, Message
+from tests.helpers.count import Count
+from tests.helpers.wire import REQUESTS, Dialogue, Message
 
-__all__ = ["Count", "Message", "Proxy", "Strike"]
+__all__ = ["Count", "Fault", "Message", "Proxy"]
 
 T = TypeVar("T")
 Effect = Literal["pass", "hold", "lose answer", "lose request"]
 
 
 @final
-class Strike:
+class Fault:
     """An appointment with one request that is still to come: what shall befall it, and whether it has.
 
     As a context manager it is called off, and what it holds released, at the end of the block.
 
     Attributes:
-        struck: set once it happened: the connection is cut, the answer is held, or (`expect`) passed on.
-        message: the request that was struck.
+        injected: set once it happened: the connection is cut, the answer is held, or (`expect`) passed on.
+        message: the request that met it.
     """
 
     def __init__(
@@ -48,21 +48,26 @@ class Strike:
     ) -> None:
         if not names or not REQUESTS.issuperset(names):
             raise ValueError(f"no names of requests: {names}; there are {sorted(REQUESTS)}")
-        self.struck = threading.Event()
+        self.injected = threading.Event()
         self.message: Message | None = None
         self.released = False
         self._proxy, self.effect, self._names, self._left, self._where = proxy, effect, names, nth, where
 
     def wait(self, timeout: float = 10) -> Message:
-        """Wait until it has struck, and return the request.
+        """Wait until it has happened, and return the request.
 
         Raises:
             TimeoutError: it has not within `timeout` seconds.
         """
-        if not self.struck.wait(timeout):
+        if not self.injected.wait(timeout):
             raise TimeoutError(f"no request to {self.effect}, named {self._names}, within {timeout} s")
         assert self.message is not None
         return self.message
+
+    @property
+    def struck(self) -> threading.Event:  # until tests/soak/faults.py uses the new name
+        """`injected`."""
+        return self.injected
 
     def release(self) -> None:
         """Let the held answer, and all that waits behind it, go."""
@@ -70,7 +75,7 @@ class Strike:
         self._proxy._call(lambda: None)  # the loop flushes after each step
 
     def cancel(self) -> None:
-        """Call it off, if it has not struck."""
+        """Call it off, if it has not happened."""
         self._proxy._call(lambda: self._proxy._withdraw(self))
 
     def meets(self, message: Message) -> bool:
@@ -80,12 +85,12 @@ class Strike:
             return self._left == 0
         return False
 
-    def strike(self, message: Message) -> None:
+    def inject(self, message: Message) -> None:
         """Note that it has happened."""
         self.message = message
-        self.struck.set()
+        self.injected.set()
 
-    def __enter__(self) -> Strike:
+    def __enter__(self) -> Fault:
         return self
 
     def __exit__(
@@ -123,7 +128,7 @@ class Proxy:
         self._accepted = 0
         self._stalled: set[str] = set()
         self._delay = 0.0
-        self._strikes: list[Strike] = []  # the oldest first; each request is offered to them in this order
+        self._faults: list[Fault] = []  # the oldest first; each request is offered to them in this order
         self._counts: list[Count] = []
 
     def __enter__(self) -> Proxy:
@@ -170,36 +175,36 @@ class Proxy:
         return self._call(lambda: sum(link.open for link in self._links))
 
     # What befalls single requests. Each is named as in `wire.OPCODES`; several names mean whichever comes first.
-    # A request that one strike takes is not counted by those made after it.
+    # A request that one fault takes is not counted by those made after it.
 
-    def lose_answer(self, *names: str, nth: int = 1, where: Callable[[Message], bool] | None = None) -> Strike:
+    def lose_answer(self, *names: str, nth: int = 1, where: Callable[[Message], bool] | None = None) -> Fault:
         """Let the nth such request be applied, swallow its answer, and cut its connection.
 
         All answers before it are delivered; no answer and no event after it is.
         """
-        return self._strike("lose answer", names, nth, where)
+        return self._inject("lose answer", names, nth, where)
 
-    def lose_request(self, *names: str, nth: int = 1, where: Callable[[Message], bool] | None = None) -> Strike:
+    def lose_request(self, *names: str, nth: int = 1, where: Callable[[Message], bool] | None = None) -> Fault:
         """Swallow the nth such request and all that follow on its connection, and cut that.
 
         All requests before it are applied and answered first; it and those after it are not applied.
         """
-        return self._strike("lose request", names, nth, where)
+        return self._inject("lose request", names, nth, where)
 
-    def hold(self, *names: str, nth: int = 1, where: Callable[[Message], bool] | None = None) -> Strike:
+    def hold(self, *names: str, nth: int = 1, where: Callable[[Message], bool] | None = None) -> Fault:
         """Hold back the answer of the nth such request, and what comes after it, until it is released."""
-        return self._strike("hold", names, nth, where)
+        return self._inject("hold", names, nth, where)
 
-    def expect(self, *names: str, nth: int = 1, where: Callable[[Message], bool] | None = None) -> Strike:
+    def expect(self, *names: str, nth: int = 1, where: Callable[[Message], bool] | None = None) -> Fault:
         """Do no harm; only tell when the answer of the nth such request has been passed on."""
-        return self._strike("pass", names, nth, where)
+        return self._inject("pass", names, nth, where)
 
-    def _strike(
+    def _inject(
         self, effect: Effect, names: tuple[str, ...], nth: int, where: Callable[[Message], bool] | None
-    ) -> Strike:
-        strike = Strike(self, effect, names, nth, where)
-        self._call(lambda: self._strikes.append(strike))
-        return strike
+    ) -> Fault:
+        fault = Fault(self, effect, names, nth, where)
+        self._call(lambda: self._faults.append(fault))
+        return fault
 
     # What passed.
 
@@ -286,16 +291,16 @@ class Proxy:
         for count in self._counts:
             count.trace.append(message)
 
-    def _struck_by(self, message: Message) -> Strike | None:
-        for strike in self._strikes:
-            if strike.meets(message):
-                self._strikes.remove(strike)
-                return strike
+    def _fault_for(self, message: Message) -> Fault | None:
+        for fault in self._faults:
+            if fault.meets(message):
+                self._faults.remove(fault)
+                return fault
         return None
 
-    def _withdraw(self, strike: Strike) -> None:
-        with suppress(ValueError):  # it has struck
-            self._strikes.remove(strike)
+    def _withdraw(self, fault: Fault) -> None:
+        with suppress(ValueError):  # it has happened
+            self._faults.remove(fault)
 
 
 class _Parcel(NamedTuple):
@@ -304,7 +309,7 @@ class _Parcel(NamedTuple):
     due: float
     data: bytes | None
     message: Message | None = None
-    strike: Strike | None = None
+    fault: Fault | None = None
 
 
 class _Half:
@@ -327,8 +332,8 @@ class _Link:
         self.client: socket.socket | None = client  # None: cut; the server's side is read to its end
         self.server = socket.socket()
         self.to_server, self.to_client = _Half("server"), _Half("client")
-        self.strikes: dict[Message, Strike] = {}
-        self.lost: tuple[Message, Strike] | None = None  # the request that was swallowed: to be cut
+        self.faults: dict[Message, Fault] = {}
+        self.lost: tuple[Message, Fault] | None = None  # the request that was swallowed: to be cut
         self._masks: dict[socket.socket, int] = {}
         for each in (client, self.server):
             each.setblocking(False)
@@ -404,23 +409,23 @@ class _Link:
         for frame, message in self.dialogue.requests(data, now):
             if message is not None:
                 self.proxy._record(message)
-                strike = self.proxy._struck_by(message)
-                if strike is not None and strike.effect == "lose request":
+                fault = self.proxy._fault_for(message)
+                if fault is not None and fault.effect == "lose request":
                     self.dialogue.outstanding.remove(message)
-                    self.lost = message, strike
+                    self.lost = message, fault
                     self.to_server.ended = True
                     self._cut_when_answered(now)
                     return
-                if strike is not None:
-                    self.strikes[message] = strike
+                if fault is not None:
+                    self.faults[message] = fault
             self.to_server.queue.append(_Parcel(now + self.proxy._delay, frame, message))
 
     def _take_answers(self, data: bytes, now: float) -> None:
         for frame, message in self.dialogue.answers(data, now):
-            strike = None
+            fault = None
             if message is not None and message.request is not None:
-                strike = self.strikes.pop(message.request, None)
-            self.to_client.queue.append(_Parcel(now + self.proxy._delay, frame, message, strike))
+                fault = self.faults.pop(message.request, None)
+            self.to_client.queue.append(_Parcel(now + self.proxy._delay, frame, message, fault))
             self._cut_when_answered(now)
 
     def _cut_when_answered(self, now: float) -> None:
@@ -433,18 +438,18 @@ class _Link:
         if half.shut:
             half.queue.clear()
         while half.queue and not half.out:
-            due, data, message, strike = half.queue[0]
+            due, data, message, fault = half.queue[0]
             if half.towards in self.proxy._stalled:
                 return None
             if due > now:
                 return due
-            if strike is not None and message is not None:
-                if strike.effect.startswith("lose"):
-                    strike.strike(message.request or message)  # first, so that a client that knows finds it told
+            if fault is not None and message is not None:
+                if fault.effect.startswith("lose"):
+                    fault.inject(message.request or message)  # first, so that a client that knows finds it told
                     self.cut(reset=True)
                     return None
-                if strike.effect == "hold" and not strike.released:
-                    strike.strike(message.request or message)
+                if fault.effect == "hold" and not fault.released:
+                    fault.inject(message.request or message)
                     return None
             half.queue.popleft()
             if data is None:
@@ -455,8 +460,8 @@ class _Link:
                 self.proxy._record(message)
             half.out += data
             self._send(half)
-            if strike is not None and message is not None and strike.effect == "pass":
-                strike.strike(message.request or message)
+            if fault is not None and message is not None and fault.effect == "pass":
+                fault.inject(message.request or message)
         return None
 
     def _sink(self, half: _Half) -> socket.socket | None:

@@ -1,24 +1,30 @@
-"""Runs in which a fault strikes one certain operation of one thread, instead of at random.
+"""Runs in which a fault is injected at one operation of one thread, instead of at random.
 
-`StruckRun` does so with locks; mixed into the run of another primitive, with that one's threads and checks.
+`InjectedRun` does so with locks; mixed into the run of another primitive, with that one's threads and checks.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
 from typing import Any, NamedTuple, TypeAlias
 
+import zkconcurrent
 from tests.simulation.ensemble import Transport
 from tests.simulation.run import CHROOT, Run
 from tests.simulation.schedule import Schedule
 from tests.simulation.workload import Worker
 
-Way: TypeAlias = "Callable[[StruckRun], bool | None]"
+Way: TypeAlias = "Callable[[InjectedRun], bool | None]"
+Lines: TypeAlias = tuple[tuple[str, int], ...]
+PACKAGE = str(Path(zkconcurrent.__file__).parent)
 
 
-class Strike(NamedTuple):
+class Injection(NamedTuple):
     """A fault at one operation of the target.
 
     Attributes:
@@ -40,41 +46,42 @@ class Situation(NamedTuple):
 
     Attributes:
         recipe: what the target's operations belong to until it holds; then they belong to `then`.
-        first: a strike that makes the situation.
+        first: a injection that makes the situation.
     """
 
     recipe: str
     then: str
     threads: list[Any]
-    first: Strike | None = None
+    first: Injection | None = None
 
 
-class StruckRun(Run):
-    """A run of a situation with strikes.
+class InjectedRun(Run):
+    """A run of a situation with injections.
 
     Attributes:
         operations: those that the target has performed, as (recipe, operation).
-        happened: the strikes that have taken place.
-        points: how often the target's turn could have ended, if it was to be struck `at` one of these points.
+        happened: the injections that have taken place.
+        points: the lines of the library at which the target's turn could have ended, if a fault was to be injected
+            `at` one of these points.
         before_next_request: called instead of serving what comes next on the target's connection, which it cuts.
         after_next_answer: called when the server has answered something on the target's connection.
     """
 
     def __init__(
-        self, situation: Situation, *strikes: Strike, at: tuple[int, Way] | None = None, trace: bool = False
+        self, situation: Situation, *injections: Injection, at: tuple[int, Way] | None = None, trace: bool = False
     ) -> None:
         super().__init__(Schedule(situation.threads, []), trace=trace)
         self.situation = situation
-        self.strikes = [each for each in (situation.first, *strikes) if each is not None]
+        self.injections = [each for each in (situation.first, *injections) if each is not None]
         self.operations: list[tuple[str, str]] = []
-        self.happened: list[Strike] = []
+        self.happened: list[Injection] = []
         self.target: Worker = self.workers[0]
-        self._armed: list[Strike] = []
+        self._armed: list[Injection] = []
         self._answers: list[object] = []
-        self.points = 0
+        self.points: list[Lines] = []
         self._at = at
         if at is not None:
-            self.world.check = self._check_and_strike
+            self.world.check = self._check_and_inject
         self.after_next_answer: Callable[[Transport], None] | None = None
         self.before_next_request: Callable[[], None] | None = None
         self.target.process.connection.server = self.ensemble.follower
@@ -82,15 +89,15 @@ class StruckRun(Run):
         # What a primitive's own run or checks want to know of requests, they are told still.
         self._hooks = self.world.requested, self.ensemble.on_request, self.ensemble.on_answer
         self.world.requested = self._note_request
-        self.ensemble.on_request = self._strike_request
-        self.ensemble.on_answer = self._strike_answer
+        self.ensemble.on_request = self._inject_at_request
+        self.ensemble.on_answer = self._inject_at_reply
 
-    def _check_and_strike(self) -> None:
+    def _check_and_inject(self) -> None:
         self.checks.step()
         if self._acting and self._at is not None:
-            self.points += 1
-            if self.points == self._at[0]:
-                self.world.say("is struck here")
+            self.points.append(_lines_of_the_library(sys._getframe()))
+            if len(self.points) == self._at[0]:
+                self.world.say("has a fault injected here")
                 self._at[1](self)
 
     # -- moments -------------------------------------------------------------------------------------------------
@@ -100,20 +107,20 @@ class StruckRun(Run):
             return
         armed, self._armed = self._armed, []
         if not operation:
-            for strike in armed:
-                if strike.moment == "after":
-                    self._befall(strike)
+            for injection in armed:
+                if injection.moment == "after":
+                    self._befall(injection)
             return
         index = len(self.operations)
         self.operations.append((self.doing(operation), operation))
         self._answers.clear()
-        for strike in self.strikes:
-            if strike.operation != index:
+        for injection in self.injections:
+            if injection.operation != index:
                 continue
-            if strike.moment == "before":
-                self._befall(strike)
+            if injection.moment == "before":
+                self._befall(injection)
             else:
-                self._armed.append(strike)
+                self._armed.append(injection)
 
     def doing(self, operation: str) -> str:
         """Return the recipe that the target's operation belongs to."""
@@ -126,44 +133,44 @@ class StruckRun(Run):
         if self.world.current is self.target.actor:
             self._answers.append(answer)
 
-    def _strike_request(self, answer: object) -> bool:
+    def _inject_at_request(self, answer: object) -> bool:
         wire, act = self.target.process.connection.wire, self.before_next_request
         if act is not None and wire is not None and wire.requests and wire.requests[0][2] is answer:
             self.before_next_request = None
             act()
             return True
-        strike = self._take("sent", answer, 0)
-        if strike is not None:
-            self._befall(strike)
+        injection = self._take("sent", answer, 0)
+        if injection is not None:
+            self._befall(injection)
             if wire is None or not wire.open or not self.ensemble.can_serve(wire):
                 return True
         return self._hooks[1](answer)
 
-    def _strike_answer(self, wire: Transport, answer: object) -> None:
+    def _inject_at_reply(self, wire: Transport, answer: object) -> None:
         self._hooks[2](wire, answer)
         act = self.after_next_answer
         if act is not None and wire is self.target.process.connection.wire:
             self.after_next_answer = None
             act(wire)
-        strike = (self._take("between", answer, 0) if len(self._answers) > 1 else None) or self._take(
+        injection = (self._take("between", answer, 0) if len(self._answers) > 1 else None) or self._take(
             "served", answer, -1
         )
-        if strike is not None:
-            self._befall(strike)
+        if injection is not None:
+            self._befall(injection)
 
-    def _take(self, moment: str, answer: object, which: int) -> Strike | None:
+    def _take(self, moment: str, answer: object, which: int) -> Injection | None:
         if not self._answers or self._answers[which] is not answer:
             return None
-        strike = next((strike for strike in self._armed if strike.moment == moment), None)
-        if strike is not None:
-            self._armed.remove(strike)
-        return strike
+        injection = next((injection for injection in self._armed if injection.moment == moment), None)
+        if injection is not None:
+            self._armed.remove(injection)
+        return injection
 
-    def _befall(self, strike: Strike) -> None:
-        self.struck["strike"] = self.struck.get("strike", 0) + 1
-        self.happened.append(strike)  # it may not come back
-        if strike.way(self) is False:
-            self.happened.remove(strike)
+    def _befall(self, injection: Injection) -> None:
+        self.injected["remove"] = self.injected.get("remove", 0) + 1
+        self.happened.append(injection)  # it may not come back
+        if injection.way(self) is False:
+            self.happened.remove(injection)
 
     # -- what the ways are made of -------------------------------------------------------------------------------
 
@@ -239,5 +246,14 @@ class StruckRun(Run):
         if ours:
             node = max(ours, key=lambda path: nodes[path].czxid)
             self.ensemble.delete(node)
-            self.checks.strike(node)
+            self.checks.remove(node)
         return bool(ours)
+
+
+def _lines_of_the_library(frame: FrameType | None) -> Lines:
+    lines = []
+    while frame is not None:
+        if frame.f_code.co_filename.startswith(PACKAGE):
+            lines.append((frame.f_code.co_filename, frame.f_lineno))
+        frame = frame.f_back
+    return tuple(lines)

@@ -1,0 +1,64 @@
+"""A forwarder of TCP connections: for what lies between two servers of an ensemble, and may be cut there."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import socketserver
+import threading
+import time
+
+
+class Forwarder(socketserver.ThreadingTCPServer):
+    """Passes connections on to a port, and counts them.
+
+    Attributes:
+        count: how many connections there were.
+        passes: cleared, it holds back all that comes, and closes nothing: a black hole.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, target: int) -> None:
+        super().__init__(("127.0.0.1", 0), Connection)
+        self.target = target
+        self.count = 0
+        self.passes = threading.Event()
+        self.passes.set()
+        threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
+
+
+class Connection(socketserver.BaseRequestHandler):
+    """One connection that is passed on."""
+
+    server: Forwarder
+
+    def handle(self) -> None:
+        """Copy both ways until either side ends."""
+        self.server.count += 1
+        with self.connect() as far:
+            back = threading.Thread(target=copy, args=(far, self.request, self.server.passes), daemon=True)
+            back.start()
+            copy(self.request, far, self.server.passes)
+            back.join()
+
+    def connect(self) -> socket.socket:
+        """Reach the target, which may not listen yet: were that hidden, a server would take it for one that is gone."""
+        deadline = time.monotonic() + 10
+        while True:
+            try:
+                return socket.create_connection(("127.0.0.1", self.server.target))
+            except ConnectionRefusedError:
+                assert time.monotonic() < deadline, "nobody listens"
+                time.sleep(0.02)
+
+
+def copy(source: socket.socket, sink: socket.socket, passes: threading.Event) -> None:
+    """Pass on what comes, and the end too."""
+    with contextlib.suppress(OSError):
+        while data := source.recv(65536):
+            passes.wait()
+            sink.sendall(data)
+    for end in (source, sink):
+        with contextlib.suppress(OSError):
+            end.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,71 @@
+"""A KeyboardInterrupt at any line of the library: a trace function raises it."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import linecache
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import zkconcurrent
+
+PACKAGE = str(Path(zkconcurrent.__file__).parent)
+
+
+@functools.cache
+def _signals_come_here(file: str, line: int) -> bool:
+    """Return whether CPython may deliver a signal at the line; a trace function can raise at any.
+
+    A `with` line is visited again on the way out, before `__exit__` is called, and no signal is delivered between the
+    two (bpo-29988); nor before the return of a constant, nor at a `try:`, which does nothing.
+    """
+    return (
+        not linecache.getline(file, line)
+        .lstrip()
+        .startswith(("with ", "try:", "return True", "return None", "return False"))
+    )
+
+
+class InterruptAt:
+    """Raise KeyboardInterrupt at the n-th line run below the first frame of the library; count the lines.
+
+    With `files`, only their lines count. An interrupt that is swallowed is an error.
+    """
+
+    def __init__(self, line: int, *files: str) -> None:
+        self.left = line
+        self.files = files or ("",)
+        self.where = ""
+
+    def __enter__(self) -> None:
+        gc.disable()  # an interrupt in a generator of the call before, which is being collected, is ignored
+        self._before = sys.gettrace()  # that of coverage
+        sys.settrace(self._trace)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        sys.settrace(self._before)
+        gc.enable()
+        assert not self.where or kind is not None, f"the interrupt at {self.where} was swallowed"
+
+    def _trace(self, frame: FrameType, event: str, _arg: Any) -> Any:
+        if not frame.f_code.co_filename.startswith(PACKAGE):
+            return None
+        counts = frame.f_code.co_filename.endswith(self.files)
+        if event == "line" and counts and _signals_come_here(frame.f_code.co_filename, frame.f_lineno):
+            self.left -= 1
+            if self.left == 0:
+                self.where = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} {frame.f_code.co_name}"
+                raise KeyboardInterrupt
+        return self._trace
+
+
+def lines_of(call: Callable[[], object], *files: str) -> int:
+    """Return how many lines of the library, or of some files of it, a call runs."""
+    counter = InterruptAt(-1, *files)
+    with counter:
+        call()
+    return -1 - counter.left

@@ -1,0 +1,44 @@
+"""The ways in which a client loses a hold."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.helpers.lock_types import AnyLock
+from zkconcurrent import Semaphore
+from zkconcurrent.testing import Server
+
+
+def expire(server: Server, lock: AnyLock | Semaphore) -> None:
+    """Expire the session of the lock's client, and wait until the loss is told."""
+    lost = lock.lost
+    server.expire(lock.client)
+    assert lost.wait(20)
+
+
+def run_out(_server: Server, lock: AnyLock | Semaphore) -> None:
+    """Let the lease run out on our own clock, as if the machine had slept, while the session lives on.
+
+    A hold survives that where the keeper was at work: what it sends right after the sleep is answered, which proves
+    that the session lives, and renews the lease before anybody has looked. Then the machine sleeps again.
+    """
+    session, lost, awake, slept = lock._session, lock.lost, lock._session.clock, 0.0
+    for _ in range(10):
+        slept += session.timeout
+        session.clock = lambda slept=slept: awake() + slept
+        session._wake.set()
+        if lost.wait(2):
+            return
+    pytest.fail("the lease does not run out")
+
+
+def operate(server: Server, lock: AnyLock) -> None:
+    """Have an operator delete the holder's node."""
+    lost, owner = lock.lost, lock.owner()
+    assert owner is not None
+    with server.client() as operator:
+        operator.delete(owner.node)
+    assert lost.wait(20)
+
+
+ways = pytest.mark.parametrize("lose", [expire, run_out, operate])

@@ -1,0 +1,42 @@
+"""A clock that a test moves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zkconcurrent._engine.session import Session
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class ManualClock:
+    """The clock by which a session's deadlines pass, moved by hand within the block.
+
+    Attributes:
+        seen: what it showed whoever looked, in seconds since the block began.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session, self._now = session, session.now
+        self._began, self._passed = session.now(), 0.0
+        self.seen: list[float] = []
+
+    def now(self) -> float:
+        """Show the time."""
+        passed = self._passed
+        self.seen.append(passed)
+        return self._began + passed
+
+    def move(self, passed: float, *, wake: bool = True) -> None:
+        """Have so many seconds passed, and every call that waits look, unless they are to sleep on."""
+        self._passed = passed
+        if wake:
+            self._session.unpark()
+
+    def __enter__(self) -> Self:
+        self._session.now = self.now
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._session.now = self._now

@@ -1,0 +1,7 @@
+"""How often the same is tried where it shows the same: twice as a rule, everywhere in `make soak`."""
+
+from __future__ import annotations
+
+import os
+
+PLACES = int(os.environ.get("SIM_PLACES", "2"))
