@@ -24,7 +24,7 @@ from ._engine.lease import MARGIN
 from ._engine.process_exit import at_exit
 from ._engine.session import Session
 from ._kazoo.link import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, KazooClient, failure, kazoo_errors, make_acl
-from ._kazoo.transport import MAX_REQUEST, hang_up
+from ._kazoo.transport import MAX_REQUEST, request_close
 from ._paths import check_path
 from ._recipes.operations import ConnectionLost, SessionExpired
 
@@ -444,7 +444,7 @@ _OPTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
 def _close_all(until: float) -> None:
     """Close, at the interpreter's exit, what nobody has closed: its session ends, and the server need not wait."""
     ours = [client for client in _clients if client._pid == os.getpid()]
-    for stopped in [hang_up(client) for client in ours]:
+    for stopped in [request_close(client) for client in ours]:
         stopped.wait(max(0.0, until - time.monotonic()))
 
 

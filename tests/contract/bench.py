@@ -124,7 +124,7 @@ class Real:
         """Cut the connection as the library itself does with one that is dead."""
         states: list[str] = []
         session.link.client.add_listener(states.append)
-        session.link.wire.drop()
+        session.link.transport.drop()
         wait(session, lambda: "CONNECTED" in states)
         assert states[:2] == ["SUSPENDED", "CONNECTED"]
 
@@ -201,7 +201,7 @@ class Simulated:
     def cut(self, session: Session) -> None:
         """Cut the connection."""
         wire = self._process(session).connection.wire
-        session.link.wire.drop()
+        session.link.transport.drop()
         wait(session, lambda: session.link.connected and self._process(session).connection.wire is not wire)
 
     def lose(self, session: Session, request: str, *, applied: bool) -> None:

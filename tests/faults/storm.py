@@ -115,7 +115,7 @@ def ask(zk: KazooClient, path: str, then: Callable[[Any], None]) -> None:
     from zkconcurrent._engine.session import Session
     from zkconcurrent._kazoo.link import HandledReply
 
-    Session.of(zk).link.wire.send(GetData(path, None), HandledReply(then))
+    Session.of(zk).link.transport.send(GetData(path, None), HandledReply(then))
 
 
 def connection_thread(zk: KazooClient) -> Any:

@@ -125,23 +125,23 @@ MUTANTS = [
     ),
     one(
         "a create that slips into the next session is taken for one of its own",
-        "_engine.session:Session.made",
+        "_engine.session:Session.note_create_reply",
         "if created_in != ticket.session:",
         "if False:",
     ),
     one(
-        "a create that created_in_wrong_session into the next session is not undone",
+        "a create that slipped into the next session is not undone",
         "_engine.registry:Registry.created_in_wrong_session",
         "self.deletes[ticket.prefix] = ticket",
         "pass",
     ),
     one(
-        "found: a create that may have created_in_wrong_session into the next session is not looked for there",
-        "_engine.session:Session.made",
+        "found: a create that may have slipped into the next session is not looked for there",
+        "_engine.session:Session.note_create_reply",
         "created_in = self.registry.session  # if at all",
         "created_in = ticket.session",
         # Either of the two finds it.
-        ("_engine.session:Session.made", "self.heartbeat.doubt(ticket.path)", "pass"),
+        ("_engine.session:Session.note_create_reply", "self.heartbeat.doubt(ticket.path)", "pass"),
     ),
     one(
         "no clean-up on timeout",
@@ -192,7 +192,7 @@ MUTANTS = [
     one(
         "the answer to a watching read is not looked at: the node ahead may be gone already",
         "_engine.driver:Call._wait_gone",
-        "if answer.error is not None:",
+        "if reply.error is not None:",
         "if False:",
     ),
     one(
@@ -206,7 +206,7 @@ MUTANTS = [
     ),
     one(
         "a queued node that is deleted is not missed",
-        "_engine.registry:Registry.missing",
+        "_engine.registry:Registry.mark_missing",
         "ticket.note_change()  # its",
         "pass  # its",
     ),
@@ -264,7 +264,7 @@ MUTANTS = [
     ),
     one(
         "a held node that is deleted is not missed",
-        "_engine.registry:Registry.missing",
+        "_engine.registry:Registry.mark_missing",
         "self._lose(ticket)  # an operator",
         "pass  # an operator",
     ),
@@ -304,7 +304,7 @@ MUTANTS = [
         "a release while disconnected is forgotten",
         "_engine.deletes:Deletes.send",
         "self._client.wake_keeper()",
-        "self._client.registry.gone(ticket)",
+        "self._client.registry.mark_deleted(ticket)",
     ),
     # Bugs that this simulation has found.
     one(
@@ -315,7 +315,7 @@ MUTANTS = [
     ),
     one(
         "found: a session that ends just before NewTicket",
-        "_engine.driver:Call._begin",
+        "_engine.driver:Call._new_ticket",
         ", contextlib.suppress(SessionExpired):",
         ":",
     ),

@@ -82,15 +82,15 @@ class Heartbeat:
 
     def _look_at_link(self, now: float) -> None:
         client = self._client
-        before, self._next = self._next, client.link.wire.next_answer
+        before, self._next = self._next, client.link.transport.next_xid
         if self._next is None or before not in (None, self._next):
             self._silent_since = now
             if now - self._last > client.timeout:
                 self._unanswered.clear()  # they were lost inside kazoo
         elif now - self._silent_since > client.timeout / 3:
-            client.say("nothing was answered for %.1f s; connecting anew", now - self._silent_since)
+            client.warn_later("nothing was answered for %.1f s; connecting anew", now - self._silent_since)
             self._unanswered.clear()
-            client.link.wire.drop()
+            client.link.transport.drop()
 
     def _send(self, now: float) -> None:
         client, link = self._client, self._client.link
@@ -106,29 +106,29 @@ class Heartbeat:
         self._in_doubt = {path: until for path, until in self._in_doubt.items() if now < until}
         for path in self._in_doubt:
             self._look_after(path)
-        self._next = link.wire.next_answer
+        self._next = link.transport.next_xid
 
     def _expected(self, then: Callable[[HandledReply], None]) -> HandledReply:
-        def answered(answer: HandledReply) -> None:
-            if answer in self._unanswered:
-                self._unanswered.discard(answer)
-                then(answer)
+        def on_reply(reply: HandledReply) -> None:
+            if reply in self._unanswered:
+                self._unanswered.discard(reply)
+                then(reply)
             if self._is_wanted():
-                self._client.unpark()
+                self._client.wake_calls()
                 self._client.wake_keeper()  # what is sent behind this one may prove the lease
 
-        answer = HandledReply(answered, post=self._client.post)
-        self._unanswered.add(answer)
-        return answer
+        reply = HandledReply(on_reply, post=self._client.post)
+        self._unanswered.add(reply)
+        return reply
 
     def _check(self, known: list[Ticket]) -> None:
         """Ask for nodes. Where one fails, nothing is said of those behind it, and nothing is proved."""
         asked_in = self._client.registry.session
 
-        def checked(answer: HandledReply) -> None:
-            if answer.error is not None or self._client.registry.session != asked_in:
+        def checked(reply: HandledReply) -> None:
+            if reply.error is not None or self._client.registry.session != asked_in:
                 return
-            failed = [n for n, result in enumerate(answer.value) if self._take(known[n], result)]
+            failed = [n for n, result in enumerate(reply.value) if self._take(known[n], result)]
             if failed:
                 link = self._client.link
                 link.check_root(self._expected(lambda _: None))  # proves in the place of it: the others are not to wait
@@ -141,12 +141,12 @@ class Heartbeat:
 
     def _look_at(self, ticket: Ticket) -> None:
         client = self._client
-        client.link.get(ticket.node, HandledReply(lambda answer: self._take(ticket, answer.error), post=client.post))
+        client.link.get(ticket.node, HandledReply(lambda reply: self._take(ticket, reply.error), post=client.post))
 
     def _take(self, ticket: Ticket, result: object) -> bool:
         """Take what was answered of a node; return whether it is missing, or may not be asked for."""
         if isinstance(result, kazoo_errors.NoNodeError):
-            self._client.registry.missing(ticket)
+            self._client.registry.mark_missing(ticket)
             self._client.wake_keeper()
         elif not isinstance(result, kazoo_errors.NoAuthError):
             return False
@@ -157,9 +157,9 @@ class Heartbeat:
         """Delete nodes of ours that no recipe knows."""
         client, link = self._client, self._client.link
 
-        def listed(answer: HandledReply) -> None:
-            for node in client.registry.strays(path, answer.value or ()):
-                client.say("deleting a node of ours that nobody waits or holds with: %s", node)
+        def listed(reply: HandledReply) -> None:
+            for node in client.registry.strays(path, reply.value or ()):
+                client.warn_later("deleting a node of ours that nobody waits or holds with: %s", node)
                 link.delete(node, HandledReply(lambda _: None))
 
         link.sync(path, HandledReply(lambda _: None))
