@@ -23,7 +23,8 @@ from ._engine.interpreter import check_interpreter
 from ._engine.lease import MARGIN
 from ._engine.process_exit import at_exit
 from ._engine.session import Session
-from ._kazoo.link import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, KazooClient, failure, kazoo_errors, make_acl
+from ._kazoo.link import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, KazooClient, make_acl
+from ._kazoo.replies import failure, kazoo_errors
 from ._kazoo.transport import MAX_REQUEST, request_close
 from ._paths import check_path
 from ._recipes.operations import ConnectionLost, SessionExpired

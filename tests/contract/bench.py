@@ -19,7 +19,7 @@ from tests.simulation.world import World
 from tests.tools.proxy import Proxy
 from zkconcurrent._engine.driver import Call
 from zkconcurrent._engine.session import Session
-from zkconcurrent._kazoo.link import Reply
+from zkconcurrent._kazoo.replies import Reply
 from zkconcurrent._recipes.operations import Recipe
 from zkconcurrent.testing import Server
 

@@ -22,7 +22,7 @@ from tests.conftest import Eventually, InThread
 from tests.contract.bench import ask
 from tests.faults.test_interrupts import InterruptAt, lines_of
 from zkconcurrent._engine.session import Session
-from zkconcurrent._kazoo.link import Reply
+from zkconcurrent._kazoo.replies import Reply
 from zkconcurrent._kazoo.transport import XIDS, Transport, on_connection_thread, wait_for_files
 from zkconcurrent.testing import Server
 

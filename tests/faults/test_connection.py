@@ -19,7 +19,8 @@ from tests.kinds import Kind, every
 from tests.tools.proxy import Proxy
 from zkconcurrent import Lock, LockLostError, ReadWriteLock, Semaphore
 from zkconcurrent._engine.lease import NEVER
-from zkconcurrent._kazoo.link import Link, Reply
+from zkconcurrent._kazoo.link import Link
+from zkconcurrent._kazoo.replies import Reply
 from zkconcurrent.testing import Server
 
 FAST = {"connection_retry": {"max_tries": -1, "delay": 0.05, "max_delay": 0.2}}

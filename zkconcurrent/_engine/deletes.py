@@ -7,7 +7,7 @@ a lost connection. Where the answer to a create was lost, the node's name is not
 from __future__ import annotations
 
 from .._errors import RefusedError
-from .._kazoo.link import HandledReply, failure, kazoo_errors
+from .._kazoo.replies import HandledReply, failure, kazoo_errors
 from .._recipes.operations import ConnectionLost, NoNode
 from .._recipes.ticket import Ticket
 from .client_state import ClientState

@@ -23,7 +23,7 @@ from types import FrameType
 from typing import Any, Protocol, TypeVar
 
 from .._errors import ClientError, RefusedError
-from .._kazoo.link import HandledReply, Reply, failure, kazoo_errors, no_wakeup
+from .._kazoo.replies import HandledReply, Reply, failure, kazoo_errors, no_wakeup
 from .._recipes.operations import (
     POLICIES,
     Children,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from .._kazoo.link import HandledReply, kazoo_errors
+from .._kazoo.replies import HandledReply, kazoo_errors
 from .._recipes.ticket import State, Ticket
 from .client_state import ClientState
 

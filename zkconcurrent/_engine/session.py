@@ -25,7 +25,8 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from .._errors import ClientError, RefusedError
-from .._kazoo.link import CreatedStat, KazooClient, KazooState, Link, ZnodeStat, boot_clock, failure
+from .._kazoo.link import CreatedStat, KazooClient, KazooState, Link, ZnodeStat, boot_clock
+from .._kazoo.replies import failure
 from .._kazoo.transport import on_connection_thread
 from .._recipes.operations import BadVersion, ConnectionLost, NoNode
 from .._recipes.ticket import State, Ticket

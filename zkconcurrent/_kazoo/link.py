@@ -6,19 +6,14 @@ here of what they prove of the lease. What is private of kazoo is checked when i
 
 from __future__ import annotations
 
-import gc
-import logging
 import os
-import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
-from types import FrameType
 from typing import Any, NamedTuple
 
-from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.serialization import (
@@ -37,22 +32,10 @@ from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_acl
 
 from .._engine.identity import ident, identity
 from .._engine.lease import MARGIN, NEVER, Lease
-from .._errors import RefusedError
-from .._recipes.operations import (
-    BadVersion,
-    Check,
-    ConnectionLost,
-    CreateEphemeral,
-    Delete,
-    NodeExists,
-    NoNode,
-    NotEmpty,
-    SessionExpired,
-    Set,
-)
-from .transport import TooLarge, Transport
-
-log = logging.getLogger("zkconcurrent")
+from .._recipes.operations import Check, CreateEphemeral, Delete, Set
+from .replies import NO_REPLY, NOT_THE_CAUSE, HandledReply, Reply, kazoo_errors
+from .session_timeout import negotiated
+from .transport import Transport
 
 # `time.monotonic` stands still while a machine sleeps, and the server does not wait for it. On Linux the clock of the
 # boot time goes on; on macOS the one that the system calls monotonic does.
@@ -71,17 +54,12 @@ __all__ = [
     "CREATOR_ALL_ACL",
     "OPEN_ACL_UNSAFE",
     "CreatedStat",
-    "HandledReply",
     "KazooClient",
     "KazooState",
     "Link",
-    "Reply",
     "ZnodeStat",
     "boot_clock",
-    "failure",
-    "kazoo_errors",
     "make_acl",
-    "no_wakeup",
 ]
 
 
@@ -96,84 +74,6 @@ class CreatedStat(NamedTuple):
 
     czxid: int
     ephemeralOwner: int  # noqa: N815
-
-
-def no_wakeup() -> None:
-    """Wake nobody."""
-
-
-class Reply:
-    """The answer to one request, for a thread that waits; has what kazoo uses of its `AsyncResult`.
-
-    Attributes:
-        on_success: takes note of what a success proves, before anybody else hears of it.
-        sent: when the request was handed over to be sent.
-    """
-
-    __slots__ = ("done", "error", "on_success", "sent", "value", "wake")
-
-    def __init__(self, wake: Callable[[], None]) -> None:
-        self.done = False
-        self.value: Any = None
-        self.error: Exception | None = None
-        self.on_success: Callable[[Reply], None] | None = None
-        self.sent = 0.0
-        self.wake = wake
-
-    def set(self, value: Any = None) -> None:
-        """Take the answer; on kazoo's connection thread."""
-        self.value = value
-        if self.on_success is not None:
-            self.on_success(self)
-        self._complete()
-
-    def set_exception(self, error: Exception) -> None:
-        """Take the failure; on kazoo's connection thread, or on that of a caller whose request is not sent."""
-        self.error = error
-        self._complete()
-
-    def _complete(self) -> None:
-        self.done = True
-        self.wake()
-
-
-class HandledReply(Reply):
-    """The answer to one request with which a function is called; done when that is over.
-
-    Not before: a thread that waits for it may look at any time, woken by something else.
-
-    Args:
-        then: what is called; it never raises into kazoo's thread.
-        wake: is called once it is done.
-        post: has the function called where nobody else is at work; if not given, it is called at once.
-    """
-
-    __slots__ = ("_post", "_then")
-
-    def __init__(
-        self,
-        then: Callable[[HandledReply], object],
-        wake: Callable[[], None] = no_wakeup,
-        post: Callable[[Callable[[], None]], None] | None = None,
-    ) -> None:
-        super().__init__(wake)
-        self._then = then
-        self._post = post
-
-    def _complete(self) -> None:
-        if self._post is None:
-            self._handle()
-        else:
-            self._post(self._handle)
-
-    def _handle(self) -> None:
-        try:
-            self._then(self)
-        except Exception:
-            log.exception("an answer was not taken")
-        finally:
-            self.done = True
-            self.wake()
 
 
 class AutoResetEvent:
@@ -290,15 +190,10 @@ class Link:
         return max(_started(routine), NEVER if routine in _alive_at_import else _imported)
 
     def _negotiated(self) -> float | None:
-        """Return the session timeout of a connection that was made before the wire was there, in seconds.
-
-        kazoo keeps it in local variables only: of `_connect`, which calls the state listeners, and, later, as two
-        thirds of it, of `_connect_attempt`, at the bottom of its connection thread.
-        """
+        """Return the session timeout of the present connection, in seconds; None if unknown."""
         if self.transport.handshake is not None:
             return self.transport.handshake.timeout
-        routine = self.client._connection._connection_routine
-        return _negotiated(getattr(routine, "gr_frame", None) or _frame_of(getattr(routine, "ident", None) or 0))
+        return negotiated(self.client._connection._connection_routine)
 
     def on_own_thread(self) -> bool:
         """Whether the caller runs on one of kazoo's threads, where waiting for an answer waits for ever."""
@@ -344,7 +239,7 @@ class Link:
 
         def on_reply(whole: HandledReply) -> None:
             why = (each for each in whole.value or () if isinstance(each, Exception))
-            error = whole.error or next((each for each in why if not isinstance(each, _NOT_THE_CAUSE)), None)
+            error = whole.error or next((each for each in why if not isinstance(each, NOT_THE_CAUSE)), None)
             if error is not None:
                 reply.set_exception(error)
                 return
@@ -426,7 +321,7 @@ class Link:
         def on_reply(reply: HandledReply) -> None:
             if isinstance(reply.error, kazoo_errors.UnimplementedError):
                 self.containers = False
-            elif reply.error is None or type(reply.error) not in _UNANSWERED:
+            elif reply.error is None or type(reply.error) not in NO_REPLY:
                 self.containers = True
             elif self._probes > 1:  # it hangs up each time
                 self.containers = False
@@ -461,30 +356,6 @@ class Link:
         self._write(DeleteRequest(self.full(path), version), reply)
 
 
-def _frame_of(thread: int) -> FrameType | None:
-    """Return the innermost frame of a thread."""
-    # CPython 3.11 holds a lock of its own here that every thread takes as it starts or ends: a finalizer that the
-    # garbage collector ran meanwhile would let them in, and all would stand still for ever (gh-106883).
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        return sys._current_frames().get(thread)
-    finally:
-        if collects:
-            gc.enable()
-
-
-def _negotiated(frame: FrameType | None) -> float | None:
-    """Return the session timeout that a stack of kazoo's knows; 0.0 while it is handed from the one to the other."""
-    while frame is not None:
-        if frame.f_code.co_name == "_connect" and "negotiated_session_timeout" in frame.f_locals:
-            return float(frame.f_locals["negotiated_session_timeout"]) / 1000.0
-        if frame.f_code.co_name == "_connect_attempt":
-            return float(frame.f_locals["read_timeout"]) * 1.5 if "last_send" in frame.f_locals else 0.0
-        frame = frame.f_back
-    return None
-
-
 def _started(thread: threading.Thread) -> float:
     """Return when a thread was started, by the clock of the boot time, or a moment before; `NEVER` if unknown."""
     try:
@@ -494,51 +365,3 @@ def _started(thread: threading.Thread) -> float:
     except (OSError, ValueError, IndexError):
         return NEVER
     return started if 0 < started <= boot_clock() else NEVER
-
-
-def failure(error: Exception, path: str) -> Exception:
-    """Translate kazoo's error into an operation's failure, or into the library's error where nothing can be done."""
-    if isinstance(error, kazoo_errors.NoNodeError):
-        return NoNode()
-    if isinstance(error, kazoo_errors.NodeExistsError):
-        return NodeExists()
-    if isinstance(error, kazoo_errors.BadVersionError):
-        return BadVersion()
-    if isinstance(error, kazoo_errors.NotEmptyError):
-        return NotEmpty()
-    if isinstance(error, kazoo_errors.SessionExpiredError):  # also ConnectionClosedError
-        return SessionExpired()
-    if isinstance(error, _CONNECTION_ERRORS):
-        return ConnectionLost()
-    if isinstance(error, TooLarge):
-        size, limit = error.args
-        return RefusedError(
-            path,
-            f"the request has {size:,} bytes and is not sent, as ZooKeeper would end the connection: the limit is "
-            f"{limit:,} (a client's `max_request`, below the servers' jute.maxbuffer)",
-        )
-    if isinstance(error, kazoo_errors.KazooException):
-        reason = _REASONS.get(type(error), "see the server's log")
-        return RefusedError(path, f"ZooKeeper refused the request ({type(error).__name__}): {reason}")
-    return error
-
-
-# What a failed multi answers for those of its operations that did not fail themselves.
-_NOT_THE_CAUSE = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
-_CONNECTION_ERRORS = (
-    kazoo_errors.ConnectionLoss,
-    kazoo_errors.OperationTimeoutError,
-    kazoo_errors.RequestTimeoutError,
-    kazoo_errors.SessionMovedError,
-    kazoo_errors.ThrottledOpError,
-)
-_UNANSWERED = (*_CONNECTION_ERRORS, kazoo_errors.SessionExpiredError, kazoo_errors.ConnectionClosedError)
-_REASONS = {
-    kazoo_errors.NoAuthError: "this client may not do that here; give it credentials (auth_data) or change the ACL",
-    kazoo_errors.AuthFailedError: "the client's credentials were not accepted; correct them and open a new client",
-    kazoo_errors.InvalidACLError: "the client's default_acl is not valid for its credentials",
-    kazoo_errors.NotReadOnlyCallError: "the server is read-only while it is cut off; try again once it has a quorum",
-    kazoo_errors.QuotaExceededError: "the quota of the path is used up",
-    kazoo_errors.NoChildrenForEphemeralsError: "a node above the path is ephemeral and can't have children",
-    kazoo_errors.SessionClosedRequireSaslError: "the server demands SASL authentication (sasl_options)",
-}
