@@ -160,7 +160,7 @@ MUTANTS = [
         "a node whose name was never learned is not looked for",
         "_engine.deletes:Deletes._find",
         "client.link.sync(ticket.path, HandledReply(lambda _: None))",
-        "return self._gone(ticket)",
+        "return self._deleted(ticket)",
     ),
     # Waiting.
     one(
@@ -292,7 +292,7 @@ MUTANTS = [
         "a delete whose answer was lost is forgotten",
         "_engine.deletes:Deletes._try_again",
         "self.in_flight.pop(ticket.prefix, None)",
-        "self._gone(ticket)",
+        "self._deleted(ticket)",
     ),
     one(
         "a delete is sent once",
@@ -316,8 +316,8 @@ MUTANTS = [
     one(
         "found: a session that ends just before NewTicket",
         "_engine.driver:Call._new_ticket",
-        ", contextlib.suppress(SessionExpired):",
-        ":",
+        "with contextlib.suppress(SessionExpired):",
+        "if True:",
     ),
     one(
         "found: an interrupted settling is counted twice",

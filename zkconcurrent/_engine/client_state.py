@@ -24,7 +24,9 @@ class ClientState:
 
     Attributes:
         link: the way to ZooKeeper.
-        registry: what we have there. Invariant: touched only with `lock` held.
+        registry: what we have there. Invariant: only the session and its parts (heartbeat, deletes) change it, with
+            `lock` held. Read without the lock: `session`, `lease`, whether `lost` is empty, whether `deletes` has a
+            ticket, and copies of `tickets`.
         now: what deadlines are measured by, as leases are by `clock`. A test, or the simulation, injects its own.
         identity: says who calls: a number for each thread, or greenlet.
         lock: re-entrant, as kazoo may answer a request in the thread that makes it; never held while waiting, and

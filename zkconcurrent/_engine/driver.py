@@ -179,9 +179,8 @@ class Call:
     def _new_ticket(self, step: NewTicket) -> Steps[Ticket]:
         while True:
             yield from self._connected(None)
-            with self.session.lock, contextlib.suppress(SessionExpired):  # just now: wait for the next
-                self.session.check_not_exiting(step.path)
-                return self.session.registry.begin(step.path, self.tickets)
+            with contextlib.suppress(SessionExpired):  # it ended just now: wait for the next
+                return self.session.new_ticket(step.path, self.tickets)
 
     def _request(
         self,
@@ -229,14 +228,17 @@ class Call:
         # Answers come in the order of the requests: whoever waits for the last one has them all.
         wake = self.wake if last else no_wakeup
         if type(step) is CreateEphemeral:
-            return self._create(step, wake)
-        if type(step) is Multi:
-            return self._multi(step, wake)
-        reply = Reply(wake)
-        _REQUESTS[type(step)](self.session, step, reply, watcher)
+            reply: Reply = self._create_reply(step, wake)
+            self.session.link.create(step.path, step.data, reply)
+        elif type(step) is Multi:
+            reply = self._multi_reply(step, wake)
+            self.session.link.multi(step.operations, reply)
+        else:
+            reply = Reply(wake)
+            _REQUESTS[type(step)](self.session, step, reply, watcher)
         return reply
 
-    def _create(self, step: CreateEphemeral, wake: Callable[[], None]) -> Reply:
+    def _create_reply(self, step: CreateEphemeral, wake: Callable[[], None]) -> HandledReply:
         # All that an answer may keep alive.
         session, ticket, before = self.session, step.ticket, step.ticket.sent
 
@@ -244,11 +246,9 @@ class Call:
             session.note_create_reply(ticket, reply.value, reply.error, before)
 
         ticket.sent = True
-        reply = HandledReply(made, wake, session.post)
-        session.link.create(step.path, step.data, reply)
-        return reply
+        return HandledReply(made, wake, session.post)
 
-    def _multi(self, step: Multi, wake: Callable[[], None]) -> Reply:
+    def _multi_reply(self, step: Multi, wake: Callable[[], None]) -> HandledReply:
         session, operations = self.session, step.operations
         made = [part.ticket if type(part) is CreateEphemeral else None for part in operations]
         ended = [part.ticket if type(part) is Delete else None for part in operations]
@@ -266,9 +266,7 @@ class Call:
         for ticket in made:
             if ticket is not None:
                 ticket.sent = True
-        reply = HandledReply(done, wake, session.post)
-        session.link.multi(operations, reply)
-        return reply
+        return HandledReply(done, wake, session.post)
 
     def _result(self, step: Any, reply: Reply) -> Any:
         """Return what the recipe is told, or raise it."""
@@ -337,9 +335,7 @@ class Call:
                     session.link.check([ticket.node], HandledReply(lambda _: None))
                 early.extend([self._send(read, None, last=read is step.reads[-1]) for read in step.reads])
 
-        with session.lock:  # both: what is read before the wait has begun would be taken for what was read after it
-            session.registry.start_waiting(ticket, ahead)
-            ticket.wake = gone
+        session.start_waiting(ticket, gone, ahead)
         try:
             yield from self._connected(ticket)
             reply = Reply(self.wake)
@@ -357,9 +353,9 @@ class Call:
         except GeneratorExit:
             raise
         except BaseException:
-            self._stop_waiting(ticket)
+            session.stop_waiting(ticket, self.wake)
             raise
-        self._stop_waiting(ticket)
+        session.stop_waiting(ticket, self.wake)
         if ticket.handed_over:
             return None
         return (yield from self._request(step.reads, replies=early))
@@ -381,11 +377,8 @@ class Call:
 
     def _watch(self, step: Watch) -> Steps[list[Any]]:
         self._begin_wait()
-        session = self.session
-        step.ticket.wake = self.wake
-        with session.lock:
-            session.registry.start_waiting(step.ticket, *(read.path for read in step.reads))
-        return (yield from self._request(step.reads, session.on_event))
+        self.session.start_waiting(step.ticket, self.wake, *(read.path for read in step.reads))
+        return (yield from self._request(step.reads, self.session.on_event))
 
     def _wait(self, step: Wait) -> Steps[None]:
         try:
@@ -394,9 +387,9 @@ class Call:
         except GeneratorExit:
             raise
         except BaseException:
-            self._stop_waiting(step.ticket)
+            self.session.stop_waiting(step.ticket, self.wake)
             raise
-        self._stop_waiting(step.ticket)
+        self.session.stop_waiting(step.ticket, self.wake)
 
     def _discard_one(self, step: Discard) -> Steps[None]:
         yield from self._discard([step.ticket])
@@ -489,11 +482,6 @@ class Call:
                         "another thread",
                     )
             frame = frame.f_back
-
-    def _stop_waiting(self, ticket: Ticket) -> None:
-        with self.session.lock:
-            self.session.registry.stop_waiting(ticket)
-            ticket.wake = self.wake
 
     def _begin_wait(self) -> None:
         """Have the deadline count: what the run asks from here on, it asks to wait."""

@@ -238,6 +238,29 @@ class Session(ClientState):
 
     # -- what the driver calls ----------------------------------------------------------------------------------------
 
+    def new_ticket(self, path: str, begun: list[Ticket]) -> Ticket:
+        """Return a new ticket of the present session, and add it to `begun`; see `Registry.begin`.
+
+        Raises:
+            ClientError: the interpreter exits.
+            SessionExpired: there is no session.
+        """
+        with self.lock:
+            self.check_not_exiting(path)
+            return self.registry.begin(path, begun)
+
+    def start_waiting(self, ticket: Ticket, wake: Callable[[], None], *nodes: str) -> None:
+        """Have `wake` called at a change of the nodes; see `Registry.start_waiting`."""
+        with self.lock:  # both: a read from before the wait would pass for one made after it
+            self.registry.start_waiting(ticket, *nodes)
+            ticket.wake = wake
+
+    def stop_waiting(self, ticket: Ticket, wake: Callable[[], None]) -> None:
+        """End what `start_waiting` began; `wake` is called from now on."""
+        with self.lock:
+            self.registry.stop_waiting(ticket)
+            ticket.wake = wake
+
     def grant(self, ticket: Ticket) -> bool:
         """Take the ticket for a hold; see `Registry.grant`."""
         with self.lock:
