@@ -201,8 +201,8 @@ MUTANTS = [
         "woken = yield None if until == math.inf else max(0.0, until - session.now())",
         "began = session.now()\n"
         "    woken = yield None if until == math.inf else max(0.0, until - session.now())\n"
-        "    if woken and self._until is not None:\n"
-        "        self._until += session.now() - began",
+        "    if woken and self._cutoff is not None:\n"
+        "        self._cutoff += session.now() - began",
     ),
     one(
         "a queued node that is deleted is not missed",
