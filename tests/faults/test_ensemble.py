@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
@@ -12,8 +14,8 @@ from kazoo.client import KazooClient
 from tests.conftest import Eventually, InThread
 from tests.integration.test_locks import queued
 from tests.tools.forwarder import Forwarder
-from zkconcurrent import Lock, LockLostError
-from zkconcurrent.testing import Ensemble, Peer
+from zkconcurrent import Lock, LockLostError, Semaphore
+from zkconcurrent.testing import Ensemble, Peer, Server
 
 RETRY = {"max_tries": -1, "delay": 0.05, "max_delay": 0.2}
 SESSION = 6.0
@@ -28,9 +30,9 @@ def ensemble() -> Iterator[Ensemble]:
 
 
 @contextlib.contextmanager
-def connected(hosts: str, timeout: float = SESSION) -> Iterator[KazooClient]:
+def connected(hosts: str, timeout: float = SESSION, **options: Any) -> Iterator[KazooClient]:
     """Open a client that goes on connecting."""
-    client = KazooClient(hosts, timeout=timeout, connection_retry=dict(RETRY))
+    client = KazooClient(hosts, timeout=timeout, connection_retry=dict(RETRY), **options)
     client.start(timeout=30)
     try:
         yield client
@@ -148,3 +150,47 @@ def test_a_follower_cut_off_from_its_leader(in_thread: InThread, eventually: Eve
         with pytest.raises(LockLostError):
             mine.release()
         theirs.release()
+
+
+def diverge(follower: Server, leader: Server, node: str) -> None:
+    """Start a server that was killed, with a copy of the data that differs from its leader's by one node more.
+
+    As after a crash that has lost a part of the log: what it has is of the same zxid as the leader's copy.
+    """
+    with Server() as other:
+        folder = other._leash.folder / "version-2"  # type: ignore[union-attr]
+        other.kill()
+        zxid = leader.status()["Zxid"].removeprefix("0x")
+        shutil.copytree(leader._leash.folder / "version-2", folder, dirs_exist_ok=True)  # type: ignore[union-attr]
+        other.start()
+        with connected(other.hosts) as zk:
+            zk.create(node, b"")
+        other.restart()  # which writes a snapshot
+        snapshot = max(folder.glob("snapshot.*"), key=lambda file: int(file.suffix[1:], 16))
+        theirs = follower._leash.folder / "version-2"  # type: ignore[union-attr]
+        for file in (*theirs.glob("log.*"), *theirs.glob("snapshot.*")):
+            file.unlink()
+        shutil.copy(snapshot, theirs / f"snapshot.{zxid}")
+    follower.start()
+
+
+@pytest.mark.parametrize(("kind", "nodes"), [(Lock, "/diverged"), (Semaphore, "/diverged/leases")])
+def test_a_server_whose_copy_has_diverged(
+    kind: type[Lock | Semaphore], nodes: str, ensemble: Ensemble, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Fault 79: a server goes on showing a node that its leader has deleted: a waiter for its end leaves the server."""
+    leader, follower = ensemble.leader(), ensemble.followers()[0]
+    with connected(leader.hosts) as zk:
+        with kind(zk, "/diverged"):
+            (name,) = zk.get_children(nodes)
+        follower.kill()
+        with kind(zk, "/diverged"):
+            pass
+    diverge(follower, leader, f"{nodes}/{name}")
+    with connected(f"{follower.hosts},{leader.hosts}", randomize_hosts=False) as zk:
+        zk.sync(nodes)
+        assert zk.get_children(nodes) == [name]
+        lock = kind(zk, "/diverged")
+        assert lock.acquire(timeout=10 * SESSION)
+        lock.release()
+    assert "copy has diverged" in caplog.text

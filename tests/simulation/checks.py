@@ -171,6 +171,8 @@ class Checks:
         for process in self.processes:
             wire, until = process.connection.wire, process.connection.pipe.full_until
             if wire is not None:
+                if wire.server.diverged:
+                    return True
                 until = max(until, wire.stalled_until, wire.silent_until)
                 until = max(until, *(message[3] for message in (*wire.requests, *wire.answers)), 0.0)
             if process.alive and (until > now or not process.runs):

@@ -184,10 +184,12 @@ class Connection:
                 self.world.at(due)
 
     def shutdown(self, _how: int) -> None:
-        """Cut the connection from this side."""
+        """Cut the connection from this side; kazoo goes on with the next server that it knows."""
         if self.wire is None or not self.wire.open:
             raise OSError("not connected")
         self.world.say("cuts its connection")
+        if self.world.now >= self.bound_until:
+            self.server = next(server for server in self.ensemble.servers if server is not self.server)
         self.wire.stalled_until = self.wire.silent_until = 0.0
         self.ensemble.close(self.wire)
 

@@ -145,6 +145,8 @@ class Server:
         alone_since: when that began last.
         stands_until: stands still before that time.
         late_until: hears nothing of its leader before that time, but is heard.
+        forgets: loses the next delete of an ephemeral node, as in a crash that loses a part of the log.
+        diverged: its copy has a node that its leader's has not.
         limit: the longest timeout that it grants.
     """
 
@@ -152,6 +154,7 @@ class Server:
         self.name = name
         self.alone_until = self.alone_since = self.stands_until = self.late_until = 0.0
         self.knows: set[int] = set()  # the sessions that lived when it was left alone
+        self.forgets = self.diverged = False
         self.limit = 1e9
         self.nodes: dict[str, Znode] = {"/": Znode(b"", 0, 0.0, 0, False, None)}
         self.ephemerals: dict[int, dict[str, None]] = {}
@@ -621,11 +624,15 @@ class Ensemble:
             node.data, node.version = change[2], node.version + 1
             self._tell(server.watches, change[1], EventType.CHANGED)
         elif change[0] == "delete":
-            self._remove(server, change[1])
+            if server.forgets and server.nodes[change[1]].owner:
+                self.world.say(f"the {server.name} loses the delete of {change[1]}")
+                server.forgets, server.diverged = False, True
+            else:
+                self._remove(server, change[1])
         elif change[0] == "count":
             server.nodes[change[1]].created = change[2]
         else:
-            for path in change[2]:
+            for path in list(server.ephemerals.get(change[1], ())) if server.diverged else change[2]:
                 self._remove(server, path)
 
     def _remove(self, server: Server, path: str) -> None:

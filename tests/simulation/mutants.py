@@ -141,7 +141,7 @@ MUTANTS = [
         "created_in = self.registry.session  # if at all",
         "created_in = ticket.session",
         # Either of the two finds it.
-        ("_engine.session:Session.note_create_reply", "self.heartbeat.doubt(ticket.path)", "pass"),
+        ("_engine.session:Session.note_create_reply", "self.heartbeat.watch_for_late_create(ticket.path)", "pass"),
     ),
     one(
         "no clean-up on timeout",

@@ -336,6 +336,7 @@ class Call:
                 early.extend([self._send(read, None, last=read is step.reads[-1]) for read in step.reads])
 
         session.start_waiting(ticket, gone, ahead)
+        ticket.shown = (ahead,)
         try:
             yield from self._connected(ticket)
             reply = Reply(self.wake)
@@ -378,7 +379,12 @@ class Call:
     def _watch(self, step: Watch) -> Steps[list[Any]]:
         self._begin_wait()
         self.session.start_waiting(step.ticket, self.wake, *(read.path for read in step.reads))
-        return (yield from self._request(step.reads, self.session.on_event))
+        replies = yield from self._request(step.reads, self.session.on_event)
+        listings = [
+            (read.path, names) for read, names in zip(step.reads, replies, strict=True) if type(read) is Children
+        ]
+        step.ticket.shown = tuple(f"{path}/{name}" for path, names in listings for name in names)
+        return replies
 
     def _wait(self, step: Wait) -> Steps[None]:
         try:

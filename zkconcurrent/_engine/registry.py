@@ -161,7 +161,7 @@ class Registry:
             tickets.discard(ticket)
             if not tickets:
                 self._awaiting.pop(node, None)
-        ticket.awaits = ()
+        ticket.awaits = ticket.shown = ()
 
     def note_change(self, node: str | None) -> None:
         """Wake who waits for a node that changed; everybody who waits, for None (all watches were dropped)."""
@@ -187,6 +187,11 @@ class Registry:
     def known(self) -> list[Ticket]:
         """Return the tickets whose nodes must be on the server."""
         return [ticket for ticket in self.tickets.values() if ticket.name and ticket.session == self.session]
+
+    def shown(self) -> list[str]:
+        """Return the nodes whose end our waiters wait for."""
+        waiters = {waiter for waiters in self._awaiting.values() for waiter in waiters}
+        return list({node: None for waiter in waiters for node in waiter.shown})
 
     def strays(self, path: str, names: Collection[str]) -> list[str]:
         """Return the nodes of ours among the children of `path` that no ticket has: to be deleted."""

@@ -223,7 +223,7 @@ class Session(ClientState):
         if self.link.session() not in (None, lease.session):
             return  # one that was adopted just as it ended
         self.registry.opened(lease)
-        self.heartbeat.begin()
+        self.heartbeat.reset()
         self.deletes.in_flight.clear()
 
     def _ended(self) -> None:
@@ -289,7 +289,7 @@ class Session(ClientState):
             created_in = stat.ephemeralOwner
         elif isinstance(failed, ConnectionLost):
             created_in = self.registry.session  # if at all
-            self.heartbeat.doubt(ticket.path)
+            self.heartbeat.watch_for_late_create(ticket.path)
         else:
             if isinstance(failed, NoNode | BadVersion | RefusedError):
                 ticket.sent = before  # it was answered that there is none

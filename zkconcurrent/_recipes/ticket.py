@@ -51,6 +51,7 @@ class Ticket:
         token: the node's creation zxid, the fencing token, once it is known.
         sent: a request that makes its node was sent, and may have made it.
         awaits: what is watched, while it is waited for.
+        shown: the nodes whose end it waits for, as the server in use shows them.
         changed: what was awaited may be gone, or changed: look again.
         handed_over: the thread of ours that held what was awaited has given it up, so our turn has come.
         proving: it waits for its lease to be proved.
@@ -78,6 +79,7 @@ class Ticket:
         "refusal",
         "sent",
         "session",
+        "shown",
         "token",
         "unreadable",
         "wake",
@@ -93,6 +95,7 @@ class Ticket:
         self.state = State.QUEUED
         self.sent = False
         self.awaits: tuple[str, ...] = ()
+        self.shown: tuple[str, ...] = ()
         self.changed = False
         self.handed_over = False
         self.proving = False
