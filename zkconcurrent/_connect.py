@@ -22,8 +22,9 @@ from ._engine.interpreter import check_interpreter
 from ._engine.lease import MARGIN
 from ._engine.process_exit import at_exit
 from ._engine.session import Session
-from ._kazoo.link import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, KazooClient, failure, kazoo_errors, make_acl
-from ._kazoo.transport import MAX_REQUEST, hang_up
+from ._kazoo.link import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, KazooClient, make_acl
+from ._kazoo.replies import failure, kazoo_errors
+from ._kazoo.transport import MAX_REQUEST, request_close
 from ._paths import check_path
 from ._recipes.operations import ConnectionLost, SessionExpired
 
@@ -444,7 +445,7 @@ _OPTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
 def _close_all(until: float) -> None:
     """Close the open clients at the interpreter's exit, so that their sessions end without waiting for expiry."""
     ours = [client for client in _clients if client._pid == os.getpid()]
-    for stopped in [hang_up(client) for client in ours]:
+    for stopped in [request_close(client) for client in ours]:
         stopped.wait(max(0.0, until - time.monotonic()))
 
 

@@ -130,7 +130,7 @@ def test_what_is_made_goes_on_in_the_next_session(bench: Bench, path: str, kind:
     """Fault 1: that the session ended before the reply is no error of a node that is bound to none."""
 
     def recipe(session: Any) -> Steps:
-        name = "make" if kind is CreatePersistent else "make_container"
+        name = "create_persistent" if kind is CreatePersistent else "make_container"
         send, asked = getattr(session.link, name), []
 
         def expired_once(*arguments: Any, **options: Any) -> None:
@@ -386,8 +386,8 @@ def test_an_interrupt_on_the_way_into_a_wait(bench: Bench, path: str, kind: type
     def test() -> list[str]:
         nonlocal opened
         opened = bench.session()
-        made = opened.link.signal
-        opened.link.signal = lambda: Late(made())
+        made = opened.link.sleep_event
+        opened.link.sleep_event = lambda: Late(made())
         return perform(opened, path, recipe())[0]
 
     assert len(bench.run(test)) == 2
@@ -441,7 +441,7 @@ def test_a_thread_that_looks_before_its_node_is_known(
         post, known = session.post, list[str]()
 
         def has_looked() -> bool:
-            session.unpark()
+            session.wake_calls()
             return len(parked) > 1 or bool(known)
 
         def slowly(act: Callable[[], None]) -> None:
@@ -622,10 +622,10 @@ def test_watching_what_changes(bench: Bench, path: str) -> None:
         reads = (Get(path, me), Children(f"{path}/x", me))
         node, names = yield Watch(me, reads)
         assert (node.data, names) == (b"", [])
-        other.link.handler.spawn(ask, other, ("set", path, b"new", 0))
+        other.link.handler.spawn(ask, other, ("set_data", path, b"new", 0))
         yield Wait(me)
         assert (yield Watch(me, reads))[0].data == b"new"
-        other.link.handler.spawn(ask, other, ("make", f"{path}/x/y", b""))
+        other.link.handler.spawn(ask, other, ("create_persistent", f"{path}/x/y", b""))
         yield Wait(me)
         assert (yield Watch(me, reads))[1] == ["y"]
         in_background(bench.cut)

@@ -35,7 +35,7 @@ from tests.helpers.old_server import Manner, OldServer
 from tests.helpers.proxy import Proxy
 from zkconcurrent import Lock
 from zkconcurrent._engine.session import Session
-from zkconcurrent._kazoo.link import HandledReply
+from zkconcurrent._kazoo.replies import HandledReply
 from zkconcurrent.testing import Server
 
 REQUESTED, GRANTED = 30.0, 4.0

@@ -177,8 +177,8 @@ def test_what_the_lease_is_told(bench: Bench, path: str) -> None:
         ticket = Ticket(f"{path}/queue", "one-", lease)
         succeed = [
             ("create", f"{path}/x-", b""),
-            ("make", f"{path}/state", b""),
-            ("set", f"{path}/state", b"new", 0),
+            ("create_persistent", f"{path}/state", b""),
+            ("set_data", f"{path}/state", b"new", 0),
             ("check", [path, f"{path}/state"]),
             ("multi", (Check(path), CreateEphemeral(ticket, "x-", b""))),
             ("delete", f"{path}/state"),
@@ -187,8 +187,8 @@ def test_what_the_lease_is_told(bench: Bench, path: str) -> None:
         fail = [
             ("create", f"{path}/none/x-", b""),
             ("make_container", path),
-            ("make", path, b""),
-            ("set", path, b"", 7),
+            ("create_persistent", path, b""),
+            ("set_data", path, b"", 7),
             ("check", [path, f"{path}/none"]),
             ("multi", (Check(path), Delete(f"{path}/none"))),
             ("delete", path),
@@ -248,7 +248,7 @@ def test_the_negotiated_timeout(bench: Bench) -> None:
         assert anew(bench, session) == 6.0
         if not isinstance(bench, Simulated):
             session.link.client._session_timeout = 1  # what would be said if nothing was found
-            session.link.wire.handshake = None  # as for a client that was connected before the library saw it
+            session.link.transport.handshake = None  # as for a client that was connected before the library saw it
             assert session.link._negotiated() == 6.0
 
     bench.run(test)
@@ -262,7 +262,7 @@ def test_the_clamped_timeout() -> None:
             session = bench.session(timeout=30.0)
             assert session.timeout == session.registry.lease.timeout == 4.0
             assert anew(bench, session) == 4.0
-            session.link.wire.handshake = None
+            session.link.transport.handshake = None
             assert session.link._negotiated() == 4.0
         finally:
             bench.close()
@@ -336,19 +336,19 @@ def test_a_persistent_node(bench: Bench, path: str) -> None:
 
     def test() -> None:
         session = bench.session()
-        made, again = ask(session, ("make", path, b"one"), ("make", path, b"two"))
+        made, again = ask(session, ("create_persistent", path, b"one"), ("create_persistent", path, b"two"))
         assert made == f"/root{path}"
         assert isinstance(again, kazoo_errors.NodeExistsError)
         data, stat = ask(session, ("get", path))[0]
         assert (data, stat.version, stat.ephemeralOwner) == (b"one", 0, 0)
-        written, late = ask(session, ("set", path, b"two", 0), ("set", path, b"three", 0))
+        written, late = ask(session, ("set_data", path, b"two", 0), ("set_data", path, b"three", 0))
         assert written.version == 1
         assert isinstance(late, kazoo_errors.BadVersionError)
         data, stat = ask(session, ("get", path))[0]
         assert (data, stat.version) == (b"two", 1)
-        assert isinstance(ask(session, ("set", f"{path}/none", b"", 0))[0], kazoo_errors.NoNodeError)
-        assert isinstance(ask(session, ("make", f"{path}/none/x", b""))[0], kazoo_errors.NoNodeError)
-        ask(session, ("make", f"{path}/child", b""))
+        assert isinstance(ask(session, ("set_data", f"{path}/none", b"", 0))[0], kazoo_errors.NoNodeError)
+        assert isinstance(ask(session, ("create_persistent", f"{path}/none/x", b""))[0], kazoo_errors.NoNodeError)
+        ask(session, ("create_persistent", f"{path}/child", b""))
         assert isinstance(ask(session, ("delete", path))[0], kazoo_errors.NotEmptyError)
 
     bench.run(test)
@@ -361,12 +361,12 @@ def test_watches_on_data_and_on_children(bench: Bench, path: str) -> None:
         session, other = bench.session(), bench.session()
         data: list[Any] = []
         names: list[Any] = []
-        ask(session, ("make", path, b""))
+        ask(session, ("create_persistent", path, b""))
         ask(session, ("get", path, data.append), ("children", path, names.append))
-        ask(other, ("set", path, b"new", 0))
+        ask(other, ("set_data", path, b"new", 0))
         wait(session, lambda: data)
         assert (data[0].type, data[0].path, names) == ("CHANGED", path, [])
-        ask(other, ("make", f"{path}/child", b""))
+        ask(other, ("create_persistent", f"{path}/child", b""))
         wait(session, lambda: names)
         assert (names[0].type, names[0].path) == ("CHILD", path)
         ask(session, ("get", path, data.append), ("children", path, names.append))
@@ -387,7 +387,7 @@ def test_what_a_multi_can_do(bench: Bench, path: str) -> None:
         session = bench.session()
         ticket = Ticket(path, "one-", session.registry.lease)
         container(session, path)
-        ask(session, ("make", f"{path}/state", b""), ("make", f"{path}/state/x", b""))
+        ask(session, ("create_persistent", f"{path}/state", b""), ("create_persistent", f"{path}/state/x", b""))
         write = Set(f"{path}/state", b"new", 0)
         parts = (CreateEphemeral(ticket, "x-", b""), write, Check(path), Delete(f"{path}/state/x"))
         (done,) = ask(session, ("multi", parts))

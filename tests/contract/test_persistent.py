@@ -78,7 +78,11 @@ def test_a_wait_ends_with_a_change(bench: Bench, path: str, change: str) -> None
         node, names = yield Watch(ticket, (Get(path, ticket), Children(path, ticket)))
         assert (node.data, names) == (b"", [])
         assert not ticket.changed
-        requests = {"set": ("set", path, b"new", 0), "delete": ("delete", path), "make": ("make", f"{path}/x", b"")}
+        requests = {
+            "set": ("set_data", path, b"new", 0),
+            "delete": ("delete", path),
+            "make": ("create_persistent", f"{path}/x", b""),
+        }
         session.link.handler.spawn(ask, other, requests[change])
         yield Wait(ticket)
         yield Discard(ticket)

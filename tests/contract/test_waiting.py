@@ -133,7 +133,7 @@ def test_a_loop_that_is_closed(zk: KazooClient, zk_path: str, eventually: Eventu
         loop.run_until_complete(until_queued(zk, zk_path, 2))
         loop.run_until_complete(loop.shutdown_default_executor())
         loop.close()
-        lock._session.unpark()
+        lock._session.wake_calls()
         waiting.close()
         task._log_destroy_pending = False  # type: ignore[attr-defined]
         del task, waiting

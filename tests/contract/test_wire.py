@@ -22,8 +22,8 @@ from tests.conftest import Eventually, InThread
 from tests.helpers.bench import ask
 from tests.helpers.interrupts import InterruptAt, lines_of
 from zkconcurrent._engine.session import Session
-from zkconcurrent._kazoo.link import Reply
-from zkconcurrent._kazoo.transport import NUMBERS, Transport, at_once, wait_for_files
+from zkconcurrent._kazoo.replies import Reply
+from zkconcurrent._kazoo.transport import XIDS, Transport, on_connection_thread, wait_for_files
 from zkconcurrent.testing import Server
 
 
@@ -115,13 +115,13 @@ def test_a_request_is_sent_by_its_caller(
 
         monkeypatch.setattr(wire._kazoo, "read_header", noted)
         for connection in (1, 2):
-            wire._numbers = itertools.count(1000)
+            wire._xids = itertools.count(1000)
             assert [read(client, zk_path) for _ in range(10)] == [b"data"] * 10
             assert queued.count == connection
             assert answered == list(range(1001, 1011))
-            wire._numbers = itertools.count(NUMBERS - 5)  # they begin again, and do not end
+            wire._xids = itertools.count(XIDS - 5)  # they begin again, and do not end
             assert [read(client, zk_path) for _ in range(10)] == [b"data"] * 10
-            assert answered[10:] == [*range(NUMBERS - 4, NUMBERS + 1), *range(1, 6)]
+            assert answered[10:] == [*range(XIDS - 4, XIDS + 1), *range(1, 6)]
             cut(client, eventually)
             answered.clear()
 
@@ -302,7 +302,7 @@ def test_no_room_for_the_rest(lost: bool, monkeypatch: pytest.MonkeyPatch) -> No
         assert turn is not None
         server.freeze()
         sent: list[Asked] = []
-        while not turn.rest:
+        while not turn.unsent:
             sent.append(Asked(client, SetData("/node", b"%d " % len(sent) * 50_000, -1)))
         if lost:
             wire.drop()
@@ -543,7 +543,9 @@ def test_a_watcher_is_called_at_once(
         session = Session.of(client)
         client.create(zk_path)
         client.get(zk_path, watcher("theirs", client))
-        assert not isinstance(ask(session, ("get", zk_path, at_once(watcher("ours", client))))[0], Exception)
+        assert not isinstance(
+            ask(session, ("get", zk_path, on_connection_thread(watcher("ours", client))))[0], Exception
+        )
         client.set(zk_path, b"changed")
         eventually(lambda: len(called) == 2)
         assert sorted(called) == [("ours", True), ("theirs", False)]

@@ -508,7 +508,7 @@ def test_unfair_hand_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Between threads of one process: no request to release, none to acquire."""
-    monkeypatch.setattr(local_handoff, "LONGEST", 1000.0)
+    monkeypatch.setattr(local_handoff, "LONGEST_TURN", 1000.0)
     lock, handoff = kind(counted, zk_path), kind(counted, zk_path)._path_state.handoff
     assert handoff is not None
     go_on = threading.Event()

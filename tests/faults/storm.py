@@ -113,9 +113,9 @@ def is_the_library_s(frame: FrameType | None) -> bool:
 def ask(zk: KazooClient, path: str, then: Callable[[Any], None]) -> None:
     """Read a node through the library's own link; `then` is called with the answer, on whatever thread takes it."""
     from zkconcurrent._engine.session import Session
-    from zkconcurrent._kazoo.link import HandledReply
+    from zkconcurrent._kazoo.replies import HandledReply
 
-    Session.of(zk).link.wire.send(GetData(path, None), HandledReply(then))
+    Session.of(zk).link.transport.send(GetData(path, None), HandledReply(then))
 
 
 def connection_thread(zk: KazooClient) -> Any:

@@ -19,7 +19,8 @@ from tests.helpers.manual_clock import ManualClock
 from tests.helpers.proxy import Proxy
 from zkconcurrent import Lock, LockLostError, ReadWriteLock, Semaphore
 from zkconcurrent._engine.lease import NEVER
-from zkconcurrent._kazoo.link import Link, Reply
+from zkconcurrent._kazoo.link import Link
+from zkconcurrent._kazoo.replies import Reply
 from zkconcurrent.testing import Server
 
 

@@ -313,7 +313,7 @@ def test_a_waiter_for_an_event_interrupted_at_every_line(
             except KeyboardInterrupt:
                 pass
             eventually(lambda: not session.registry.tickets and not session.registry._awaiting, hook.where)
-            assert not session.parked, hook.where
+            assert not session.calls, hook.where
         assert total > 40
         assert event.is_set() is expected
         event.clear()

@@ -30,7 +30,7 @@ def test_stopped_while_there_is_no_session(zk_path: str, in_thread: InThread, ev
         lock = Lock(client, zk_path)
         client.start_async()
         waiting = in_thread(lock.acquire)
-        eventually(lambda: lock._session.parked)
+        eventually(lambda: lock._session.calls)
         client.stop()
         client.close()
         assert isinstance(waiting.exception(20), ClientError)
@@ -45,7 +45,7 @@ def test_kazoo_gives_up(
     lock.acquire()
     lost = lock.lost
     waiting = in_thread(lock.acquire)
-    eventually(lambda: lock._session.parked)
+    eventually(lambda: lock._session.calls)
     proxy.refuse()
     proxy.cut()
     assert isinstance(waiting.exception(20), ClientError)

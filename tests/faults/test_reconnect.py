@@ -26,7 +26,7 @@ def test_a_client_that_was_cut_off_for_long_goes_on_trying(zookeeper: Server, ev
             listener.bind((host, int(port)))
             listener.listen()
 
-            def hang_up() -> None:
+            def request_close() -> None:
                 while True:
                     connection, _ = listener.accept()
                     connection.close()
@@ -34,7 +34,7 @@ def test_a_client_that_was_cut_off_for_long_goes_on_trying(zookeeper: Server, ev
 
             def run() -> None:
                 try:
-                    hang_up()
+                    request_close()
                 except OSError:
                     return  # the end
 

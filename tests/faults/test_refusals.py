@@ -162,7 +162,7 @@ def outcome_of(function: Callable[[], object]) -> object:
 
 def largest_request(client: KazooClient) -> int:
     """Return how many bytes a request of the client may have."""
-    return Session.of(client).link.wire.max_request
+    return Session.of(client).link.transport.max_request
 
 
 @pytest.mark.parametrize("size", [None, 1500], ids=["the default", "a smaller one"])

@@ -19,7 +19,7 @@ from tests.simulation.ensemble import Ensemble
 from tests.simulation.world import World
 from zkconcurrent._engine.driver import Call
 from zkconcurrent._engine.session import Session
-from zkconcurrent._kazoo.link import Reply
+from zkconcurrent._kazoo.replies import Reply
 from zkconcurrent._recipes.operations import Recipe
 from zkconcurrent.testing import Server
 
@@ -124,7 +124,7 @@ class Real:
         """Cut the connection as the library itself does with one that is dead."""
         states: list[str] = []
         session.link.client.add_listener(states.append)
-        session.link.wire.drop()
+        session.link.transport.drop()
         wait(session, lambda: "CONNECTED" in states)
         assert states[:2] == ["SUSPENDED", "CONNECTED"]
 
@@ -201,7 +201,7 @@ class Simulated:
     def cut(self, session: Session) -> None:
         """Cut the connection."""
         wire = self._process(session).connection.wire
-        session.link.wire.drop()
+        session.link.transport.drop()
         wait(session, lambda: session.link.connected and self._process(session).connection.wire is not wire)
 
     def lose(self, session: Session, request: str, *, applied: bool) -> None:

@@ -32,7 +32,7 @@ class ManualClock:
         """Have so many seconds passed, and every call that waits look, unless they are to sleep on."""
         self._passed = passed
         if wake:
-            self._session.unpark()
+            self._session.wake_calls()
 
     def __enter__(self) -> Self:
         self._session.now = self.now

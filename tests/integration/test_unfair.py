@@ -40,7 +40,7 @@ def test_one_thread_of_a_process_queues(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """However many threads wait, the process has one node, and they share it and its token."""
-    monkeypatch.setattr(local_handoff, "LONGEST", 1000.0)
+    monkeypatch.setattr(local_handoff, "LONGEST_TURN", 1000.0)
     lock = kind(zk, zk_path)
     with lock:
         token = lock.fencing_token
@@ -62,9 +62,9 @@ def test_other_processes_get_their_turn_by_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The lock is handed on as often as it may be, 1,000 times, and not once more, before another process gets it."""
-    assert local_handoff.MOST == 1000
-    monkeypatch.setattr(local_handoff, "MOST", 4)
-    monkeypatch.setattr(local_handoff, "LONGEST", 1000.0)
+    assert local_handoff.MOST_HANDOVERS == 1000
+    monkeypatch.setattr(local_handoff, "MOST_HANDOVERS", 4)
+    monkeypatch.setattr(local_handoff, "LONGEST_TURN", 1000.0)
     lock, other = kind(zk, zk_path), kind(connect(), zk_path)
     with lock:
         token = lock.fencing_token
@@ -88,7 +88,7 @@ def test_other_processes_get_their_turn_by_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """After 50 ms the lock is not handed on any more: another process that waits gets it."""
-    monkeypatch.setattr(local_handoff, "LOOK_AGAIN", 1000.0)  # who looks by itself may be quicker than who is woken
+    monkeypatch.setattr(local_handoff, "POLL_INTERVAL", 1000.0)  # who looks by itself may be quicker than who is woken
     lock, other = kind(zk, zk_path), kind(connect(), zk_path)
     releases = [threading.Event() for _ in range(3)]
     with ManualClock(lock._session) as clock:
@@ -162,7 +162,7 @@ def test_it_is_handed_on_while_the_service_is_out_of_reach(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Fault 9: to hand it on needs nobody's answer, for as long as the lease runs."""
-    monkeypatch.setattr(local_handoff, "LONGEST", 1000.0)
+    monkeypatch.setattr(local_handoff, "LONGEST_TURN", 1000.0)
     lock = kind(connect(hosts=proxy.hosts, timeout=10), zk_path)
     lock.acquire()
     token = lock.fencing_token
@@ -185,7 +185,7 @@ def test_what_is_kept_is_not_taken_from_an_older_session(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Fault 13: what was left for the next thread by a session that is over is worth nothing."""
-    monkeypatch.setattr(local_handoff, "LONGEST", 1000.0)
+    monkeypatch.setattr(local_handoff, "LONGEST_TURN", 1000.0)
     lock = kind(connect(timeout=4), zk_path)
     handoff = lock._path_state.handoff
     assert handoff is not None
@@ -224,7 +224,7 @@ def test_the_client_is_stopped(
 
 @unfair
 def test_a_child_is_told(kind: Kind, zk: KazooClient, zk_path: str) -> None:
-    """Fault 23: a forked child is refused at once, although the gate looks closed to it."""
+    """Fault 23: a forked child is refused at once, although the hand-off looks closed to it."""
     lock = kind(zk, zk_path)
 
     def child() -> None:
@@ -280,7 +280,7 @@ def test_a_hold_put_back_while_another_thread_asks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A wait that was refused has its hold again, and others have entered: they get in when it is released."""
-    monkeypatch.setattr(local_handoff, "LONGEST", 1000.0)
+    monkeypatch.setattr(local_handoff, "LONGEST_TURN", 1000.0)
     lock = kind(zk, zk_path)
     lock.acquire()
     hold = lock._own()

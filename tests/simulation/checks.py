@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.ensemble import Ensemble, SessionState, Transport
 from tests.simulation.world import Violation, World
-from zkconcurrent._engine.holds import every
+from zkconcurrent._engine.holds import all_holds
 from zkconcurrent._recipes.rules import MUTEX, READ, WRITE, blockers
 from zkconcurrent._recipes.ticket import State, Ticket
 
@@ -222,7 +222,7 @@ class Checks:
                 "deletes": registry.deletes,
                 "losses untold": registry.lost,
                 "waiting": registry._awaiting,
-                "parked": session.parked,
+                "parked": session.calls,
                 "dropped": session.dropped,
                 # One is left at a node that outlives who watched it, until that changes; on the same path, no second.
                 "watchers": [
@@ -241,7 +241,7 @@ class Checks:
                     continue
                 if not section.hold.loss.told:
                     raise Violation(f"{section.worker.name}: `lost` of {ticket} was never set")
-            for place in list(session.directory.values()):
-                for hold in every(place.holds):
+            for state in list(session.directory.values()):
+                for hold in all_holds(state.holds):
                     if hold.ticket.state is not State.DISCARDED:
                         raise Violation(f"left in {process.name}: a hold with {hold.ticket}")

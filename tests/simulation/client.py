@@ -234,8 +234,8 @@ class Connection:
             return False
         self.wire = wire
         wire.delay = self.delay
-        assert client._zkconcurrent_wire is not None
-        client._zkconcurrent_wire.handshake = Handshake(asked, wire.session.timeout)
+        assert client._zkconcurrent_transport is not None
+        client._zkconcurrent_transport.handshake = Handshake(asked, wire.session.timeout)
         client._session_id = wire.session.number
         world.say(f"is connected to the {self.server.name}, session {client._session_id & 0xFFFF}")
         client._session_callback(KeeperState.CONNECTED)

@@ -125,7 +125,7 @@ MUTANTS = [
     ),
     one(
         "a create that slips into the next session is taken for one of its own",
-        "_engine.session:Session.made",
+        "_engine.session:Session.note_create_reply",
         "if created_in != ticket.session:",
         "if False:",
     ),
@@ -137,11 +137,11 @@ MUTANTS = [
     ),
     one(
         "found: a create that may have slipped into the next session is not looked for there",
-        "_engine.session:Session.made",
+        "_engine.session:Session.note_create_reply",
         "created_in = self.registry.session  # if at all",
         "created_in = ticket.session",
         # Either of the two finds it.
-        ("_engine.session:Session.made", "self.heartbeat.doubt(ticket.path)", "pass"),
+        ("_engine.session:Session.note_create_reply", "self.heartbeat.watch_for_late_create(ticket.path)", "pass"),
     ),
     one(
         "no clean-up on timeout",
@@ -160,7 +160,7 @@ MUTANTS = [
         "a node whose name was never learned is not looked for",
         "_engine.deletes:Deletes._find",
         "client.link.sync(ticket.path, HandledReply(lambda _: None))",
-        "return self._gone(ticket)",
+        "return self._deleted(ticket)",
     ),
     # Waiting.
     one(
@@ -192,7 +192,7 @@ MUTANTS = [
     one(
         "the answer to a watching read is not looked at: the node ahead may be gone already",
         "_engine.driver:Call._wait_gone",
-        "if answer.error is not None:",
+        "if reply.error is not None:",
         "if False:",
     ),
     one(
@@ -201,12 +201,12 @@ MUTANTS = [
         "woken = yield None if until == math.inf else max(0.0, until - session.now())",
         "began = session.now()\n"
         "    woken = yield None if until == math.inf else max(0.0, until - session.now())\n"
-        "    if woken and self._until is not None:\n"
-        "        self._until += session.now() - began",
+        "    if woken and self._cutoff is not None:\n"
+        "        self._cutoff += session.now() - began",
     ),
     one(
         "a queued node that is deleted is not missed",
-        "_engine.registry:Registry.missing",
+        "_engine.registry:Registry.mark_missing",
         "ticket.note_change()  # its",
         "pass  # its",
     ),
@@ -264,7 +264,7 @@ MUTANTS = [
     ),
     one(
         "a held node that is deleted is not missed",
-        "_engine.registry:Registry.missing",
+        "_engine.registry:Registry.mark_missing",
         "self._lose(ticket)  # an operator",
         "pass  # an operator",
     ),
@@ -292,7 +292,7 @@ MUTANTS = [
         "a delete whose answer was lost is forgotten",
         "_engine.deletes:Deletes._try_again",
         "self.in_flight.pop(ticket.prefix, None)",
-        "self._gone(ticket)",
+        "self._deleted(ticket)",
     ),
     one(
         "a delete is sent once",
@@ -304,7 +304,7 @@ MUTANTS = [
         "a release while disconnected is forgotten",
         "_engine.deletes:Deletes.send",
         "self._client.wake_keeper()",
-        "self._client.registry.gone(ticket)",
+        "self._client.registry.mark_deleted(ticket)",
     ),
     # Bugs that this simulation has found.
     one(
@@ -315,9 +315,9 @@ MUTANTS = [
     ),
     one(
         "found: a session that ends just before NewTicket",
-        "_engine.driver:Call._begin",
-        ", contextlib.suppress(SessionExpired):",
-        ":",
+        "_engine.driver:Call._new_ticket",
+        "with contextlib.suppress(SessionExpired):",
+        "if True:",
     ),
     one(
         "found: an interrupted settling is counted twice",

@@ -104,7 +104,7 @@ class Run:
             yield
         finally:
             for process in self.processes:
-                process.session.leave_to_parent()
+                process.session.forget_after_fork()
 
     @contextmanager
     def _stopped(self) -> Iterator[None]:

@@ -46,8 +46,8 @@ ASK, DOUBT = "_engine.heartbeat:Heartbeat._ask_leader", "_engine.heartbeat:Heart
 @pytest.mark.parametrize(
     "mutant",
     [
-        one("the leader is not asked", ASK, "registry.shown()[:MOST]", "[]"),
-        one("a waiter only looks again", DOUBT, "client.link.wire.drop()", "pass"),
+        one("the leader is not asked", ASK, "registry.shown()[:MOST_ASKED]", "[]"),
+        one("a waiter only looks again", DOUBT, "client.link.transport.drop()", "pass"),
     ],
     ids=lambda mutant: mutant.name,
 )

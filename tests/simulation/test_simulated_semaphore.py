@@ -118,8 +118,8 @@ MUTANTS = [
     one(
         "a release adds twice after a lost answer",
         "_engine.driver:Call._send",
-        "answer = Reply(wake)",
-        "answer = Reply(wake)\n"
+        "reply = Reply(wake)",
+        "reply = Reply(wake)\n"
         "    if type(step) is CreatePersistent:\n"
         "        anew = f'permits/{next(self.session.registry._numbers):08x}'\n"
         "        step = step._replace(path=__import__('re').sub('permits/.{8}', anew, step.path))",

@@ -20,10 +20,10 @@ def test_whatever_strikes() -> None:
     assert sum(handed_over) > len(handed_over) / 2
 
 
-TAKE_KEPT, LEAVE, LOOK = (
-    "_engine.local_handoff:LocalHandoff._take",
+TAKE_KEPT, LEAVE, WAKE_NEXT = (
+    "_engine.local_handoff:LocalHandoff._take_kept",
     "_engine.local_handoff:LocalHandoff.leave",
-    "_engine.local_handoff:LocalHandoff.look",
+    "_engine.local_handoff:LocalHandoff.wake_next",
 )
 
 
@@ -36,10 +36,10 @@ def _mutant(name: str, *edits: tuple[str, str, str]) -> Mutant:
 
 KEPT = _mutant(
     "what was kept counts, whatever became of it",
-    (TAKE_KEPT, "self._is_early() and session.grant", "bool"),
+    (TAKE_KEPT, "self._turn_lasts() and session.grant", "bool"),
     (
         "_engine.local_handoff:LocalHandoff.end_turn",
-        "not self._is_early()",
+        "not self._turn_lasts()",
         "False",
     ),  # the keeper gives it up in time, too
 )
@@ -49,21 +49,23 @@ MUTANTS = [
         (TAKE_KEPT, "session.discard(ticket)", "pass"),
         (END_TURN, "self._session.discard(ticket)", "pass"),
     ),
-    _mutant("a waiter that gave up is waited for", (LEAVE, "call.over = True", "pass")),
-    _mutant("no waiter is let in", (LOOK, "call.wake()", "pass")),
-    _mutant("it is left in there when nobody wants it any more", (LOOK, "self._session.discard(self._kept)", "pass")),
-    _mutant("a lost hold keeps the gate closed", ("_engine.local_handoff:LocalHandoff._open", "hold.alive", "True")),
+    _mutant("a waiter that gave up is waited for", (LEAVE, "call.finished = True", "pass")),
+    _mutant("no waiter is let in", (WAKE_NEXT, "call.wake()", "pass")),
+    _mutant(
+        "it is left in there when nobody wants it any more", (WAKE_NEXT, "self._session.discard(self._kept)", "pass")
+    ),
+    _mutant("a lost hold keeps the gate closed", ("_engine.local_handoff:LocalHandoff._is_open", "hold.alive", "True")),
     _mutant(
         "an interrupted waiter is waited for",
-        ("_engine.driver:Call.abandon", "self.over = self.settled = True", "pass"),
+        ("_engine.driver:Call.abandon", "self.finished = self.settled = True", "pass"),
     ),
     _mutant(
         "a releaser that has handed it over gives it up",
         ("_lock_base:LockBase._end_hold_steps", " and self._path_state.has(hold)", ""),
     ),
     _mutant(
-        "the gate is open while somebody holds",
-        ("_engine.local_handoff:LocalHandoff._open", "not any(hold.alive", "any(True"),
+        "the hand-off is open while a thread holds",
+        ("_engine.local_handoff:LocalHandoff._is_open", "not any(hold.alive", "any(True"),
     ),
 ]
 

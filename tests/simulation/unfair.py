@@ -19,10 +19,10 @@ from zkconcurrent._rlock import RLock
 
 
 class UnfairChecks(Checks):
-    """The invariants of the gate, on top of those of locks.
+    """The invariants of the hand-off, on top of those of locks.
 
     Attributes:
-        handed: how often a thread came in by the ticket of another.
+        handed_over: how often a thread came in by the ticket of another.
         stale: what was lost while it was kept for the next thread.
     """
 
@@ -36,8 +36,8 @@ class UnfairChecks(Checks):
         """No two threads are in by one ticket."""
         super().step()
         for process in self.processes:
-            for place in process.session.directory.values():
-                if place.handoff is not None and (kept := place.handoff._kept) is not None and kept.state is State.LOST:
+            for state in process.session.directory.values():
+                if state.handoff is not None and (kept := state.handoff._kept) is not None and kept.state is State.LOST:
                     self.stale.add(kept)
         inside: dict[object, Section] = {}
         for section in self.sections:
@@ -47,18 +47,18 @@ class UnfairChecks(Checks):
                     raise Violation(f"{section.worker.name} and {other.worker.name} are in by {section.ticket}")
 
     def end(self) -> None:
-        """Nobody is at a gate, and nothing in it."""
+        """Nobody waits for a hand-off, and nothing is kept."""
         for section in self.past:
             # Handed on by a release that was interrupted after that: a loss is told to whoever has it then.
             section.left = section.left or (
                 section.hold.claimant is not None
-                and not any(place.has(section.hold) for place in section.worker.process.session.directory.values())
+                and not any(state.has(section.hold) for state in section.worker.process.session.directory.values())
             )
         super().end()
         for process in self.processes:
-            for place in list(process.session.directory.values()) if process.alive else ():
-                if place.handoff is not None and (place.handoff._next() or not place.handoff._open()):
-                    raise Violation(f"left in {process.name}: the gate of {place.path} is closed")
+            for state in list(process.session.directory.values()) if process.alive else ():
+                if state.handoff is not None and (state.handoff._next_waiter() or not state.handoff._is_open()):
+                    raise Violation(f"left in {process.name}: the hand-off of {state.path} is closed")
 
     def quiet(self) -> None:
         """Nobody waits to enter where nobody asks or holds, and nothing is kept for nobody; when nothing is amiss."""
@@ -68,11 +68,11 @@ class UnfairChecks(Checks):
         for process in self.processes:
             if not process.alive or process.client._queue:
                 continue
-            for place in list(process.session.directory.values()):
+            for state in list(process.session.directory.values()):
                 tickets = process.session.registry.tickets.values()
-                handoff, there = place.handoff, any(ticket.path == place.path for ticket in tickets)
-                if handoff is not None and handoff._next() and not there and process.client.connected:
-                    raise Violation(f"{process.name}: threads wait for each other at {place.path}, and nobody asks")
+                handoff, there = state.handoff, any(ticket.path == state.path for ticket in tickets)
+                if handoff is not None and handoff._next_waiter() and not there and process.client.connected:
+                    raise Violation(f"{process.name}: threads wait for each other at {state.path}, and nobody asks")
                 if handoff is not None and handoff._kept is not None and handoff._kept.state is State.HELD:
                     raise Violation(f"{process.name}: {handoff._kept} is kept, and nobody takes it")
 

@@ -19,13 +19,13 @@ class Line:
     """A link whose answers never come, of which the test says what waits for one."""
 
     def __init__(self, waiting: list[int | None]) -> None:
-        self.wire = self
+        self.transport = self
         self.waiting = waiting
         self.sent = 0
         self.cut = False
 
     @property
-    def next_answer(self) -> int | None:
+    def next_xid(self) -> int | None:
         """The number of the next answer: one at each look."""
         return self.waiting.pop(0)
 
@@ -46,7 +46,7 @@ def beating(line: Line) -> Heartbeat:
     registry.opened(lease)
     registry.begin("/path", [])
     session = SimpleNamespace(
-        link=line, registry=registry, timeout=TIMEOUT, post=None, say=lambda *_: None, wake_keeper=int
+        link=line, registry=registry, timeout=TIMEOUT, post=None, warn_later=lambda *_: None, wake_keeper=int
     )
     return Heartbeat(session)  # type: ignore[arg-type]
 

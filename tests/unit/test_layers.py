@@ -24,6 +24,7 @@ LAYERS = [
     # What waits, sends and keeps.
     {"_engine.identity", "_engine.event_loop", "_engine.interpreter", "_engine.waiting", "_engine.process_exit"},
     {"_kazoo.transport", "_engine.path_directory"},
+    {"_kazoo.replies", "_kazoo.session_timeout"},
     {"_kazoo.link"},
     {"_engine.client_state"},
     {"_engine.heartbeat", "_engine.deletes"},
@@ -44,7 +45,7 @@ LAYERS = [
 ]
 PURE = sorted(set[str]().union(*LAYERS[1:5]))
 IMPURE = {"kazoo", "threading", "time", "socket", "os", "logging", "gevent", "eventlet"}
-MAY_IMPORT_KAZOO = {"_kazoo.transport", "_kazoo.link"}
+MAY_IMPORT_KAZOO = {"_kazoo.transport", "_kazoo.replies", "_kazoo.link"}
 
 
 def imports(module: str) -> set[str]:

@@ -20,7 +20,7 @@ def test_a_ticket_that_goes_as_it_is_discarded() -> None:
     class Interrupting(dict[str, Any]):
         def __setitem__(self, prefix: str, discarded: Any) -> None:
             super().__setitem__(prefix, discarded)
-            registry.gone(discarded)
+            registry.mark_deleted(discarded)
 
     registry.deletes = Interrupting()
     registry.discard(ticket)

@@ -16,7 +16,7 @@ from typing import Any
 from .._kazoo.link import Link, boot_clock
 from .registry import Registry
 
-POSTS_PATIENCE = 0.002
+POST_PATIENCE = 0.002
 
 
 class ClientState:
@@ -24,7 +24,9 @@ class ClientState:
 
     Attributes:
         link: the way to ZooKeeper.
-        registry: what we have there. Invariant: touched only with `lock` held.
+        registry: what we have there. Invariant: only the session and its parts (heartbeat, deletes) change it, with
+            `lock` held. Read without the lock: `session`, `lease`, whether `lost` is empty, whether `deletes` has a
+            ticket, and copies of `tickets`.
         now: what deadlines are measured by, as leases are by `clock`. A test, or the simulation, injects its own.
         identity: says who calls: a number for each thread, or greenlet.
         lock: re-entrant, as kazoo may answer a request in the thread that makes it; never held while waiting, and
@@ -44,9 +46,9 @@ class ClientState:
         self.registry = Registry(str(uuid.uuid4())[:-13])
         self.timeout = 0.0
         self.posted: deque[Callable[[], None]] = deque()
-        self.parked: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
-        self._doing: list[Callable[[], None]] = []
-        self._said: deque[tuple[Any, ...]] = deque()
+        self.calls: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+        self._running: list[Callable[[], None]] = []
+        self._warnings: deque[tuple[Any, ...]] = deque()
         self._wake = link.handler.event_object()
 
     @property
@@ -62,15 +64,15 @@ class ClientState:
         """Have the keeper look what is due."""
         self._wake.set()
 
-    def unpark(self) -> None:
+    def wake_calls(self) -> None:
         """Wake every call that waits."""
-        for ref in self.parked.valuerefs():
+        for ref in self.calls.valuerefs():
             if (call := ref()) is not None:
                 call.wake()
 
-    def say(self, text: str, *args: object) -> None:
+    def warn_later(self, text: str, *args: object) -> None:
         """Have a warning logged, by the keeper: a log handler may do anything, and here the lock may be held."""
-        self._said.append((text, *args))
+        self._warnings.append((text, *args))
         self._wake.set()
 
     def post(self, act: Callable[[], None]) -> None:
@@ -83,46 +85,46 @@ class ClientState:
         if not self.posted and lock.acquire(False):  # most of the time
             try:
                 if not self.posted:
-                    self._do(act)
+                    self._run(act)
                     return
             finally:
                 lock.release()
         self.posted.append(act)
         while self.posted:
-            if not lock.acquire(True, POSTS_PATIENCE):
+            if not lock.acquire(True, POST_PATIENCE):
                 self._wake.set()
-                self.unpark()
+                self.wake_calls()
                 return
             try:
-                self._do_posted()
+                self._run_posted_locked()
             finally:
                 lock.release()
 
-    def serve(self) -> None:
+    def run_posted(self) -> None:
         """Do what was posted and not done."""
         if self.posted:
             with self.lock:
-                self._do_posted()
+                self._run_posted_locked()
 
-    def _do(self, act: Callable[[], None]) -> None:
+    def _run(self, act: Callable[[], None]) -> None:
         try:
             act()
         except Exception as error:
-            self.say("what kazoo's thread had to say was not done: %r", error)
+            self.warn_later("what kazoo's thread had to say was not done: %r", error)
 
-    def _do_posted(self) -> None:
-        posted, doing = self.posted, self._doing
+    def _run_posted_locked(self) -> None:
+        posted, running = self.posted, self._running
         while posted:
             # In the middle of one, more may be posted, or an interrupt may bring us here again.
             try:
-                act = posted[0] if not doing else next(each for each in list(posted) if each not in doing)
+                act = posted[0] if not running else next(each for each in list(posted) if each not in running)
             except (IndexError, StopIteration):
                 return
-            doing.append(act)
+            running.append(act)
             try:
-                self._do(act)
+                self._run(act)
             finally:
-                doing.remove(act)
+                running.remove(act)
             try:  # noqa: SIM105 - on every answer
                 posted.remove(act)  # only now: what is interrupted before is done again
             except ValueError:

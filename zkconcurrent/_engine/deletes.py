@@ -7,7 +7,7 @@ a lost connection. Where the answer to a create was lost, the node's name is not
 from __future__ import annotations
 
 from .._errors import RefusedError
-from .._kazoo.link import HandledReply, failure, kazoo_errors
+from .._kazoo.replies import HandledReply, failure, kazoo_errors
 from .._recipes.operations import ConnectionLost, NoNode
 from .._recipes.ticket import Ticket
 from .client_state import ClientState
@@ -44,7 +44,7 @@ class Deletes:
                 continue
             first = self._first_try.setdefault(prefix, now)
             if now - first > SLOW_DELETE:
-                client.say("%s could not be deleted in %.0f s; still trying", ticket.node, now - first)
+                client.warn_later("%s could not be deleted in %.0f s; still trying", ticket.node, now - first)
             if ticket.name is None:
                 self._find(ticket)
             else:
@@ -55,45 +55,45 @@ class Deletes:
         client = self._client
         sent = client.clock()
 
-        def answered(answer: HandledReply) -> None:
-            if answer.error is None or isinstance(answer.error, kazoo_errors.NoNodeError):
+        def on_reply(reply: HandledReply) -> None:
+            if reply.error is None or isinstance(reply.error, kazoo_errors.NoNodeError):
                 # Of a delete that was never repeated: it was somebody else that deleted the node.
-                if answer.error is not None and ticket.deletes == 1:
+                if reply.error is not None and ticket.deletes == 1:
                     ticket.refusal = NoNode()
-                self._gone(ticket)
+                self._deleted(ticket)
             else:
-                self._try_again(ticket, answer.error)
+                self._try_again(ticket, reply.error)
 
         ticket.deletes += 1
-        answer = HandledReply(answered, post=client.post)
-        client.link.delete(ticket.node, answer)
+        reply = HandledReply(on_reply, post=client.post)
+        client.link.delete(ticket.node, reply)
         # Not before: an interrupt in between must not look like a delete sent. Nor if it has failed already.
-        if not answer.done:
+        if not reply.done:
             self.in_flight[ticket.prefix] = sent
 
     def _find(self, ticket: Ticket) -> None:
         """Delete a node that may have been made: its create was sent before, so a listing behind a sync tells."""
         client = self._client
 
-        def answered(answer: HandledReply) -> None:
-            if answer.error is not None and not isinstance(answer.error, kazoo_errors.NoNodeError):
-                self._try_again(ticket, answer.error)
+        def on_reply(reply: HandledReply) -> None:
+            if reply.error is not None and not isinstance(reply.error, kazoo_errors.NoNodeError):
+                self._try_again(ticket, reply.error)
                 return
-            ticket.name = next((name for name in answer.value or () if name.startswith(ticket.prefix)), None)
+            ticket.name = next((name for name in reply.value or () if name.startswith(ticket.prefix)), None)
             if ticket.name is None:
-                self._gone(ticket)
+                self._deleted(ticket)
             else:
                 self._delete(ticket)
 
         client.link.sync(ticket.path, HandledReply(lambda _: None))
-        answer = HandledReply(answered, post=client.post)
-        client.link.children(ticket.path, answer)
-        if not answer.done:
+        reply = HandledReply(on_reply, post=client.post)
+        client.link.children(ticket.path, reply)
+        if not reply.done:
             self.in_flight[ticket.prefix] = client.clock()
 
-    def _gone(self, ticket: Ticket) -> None:
+    def _deleted(self, ticket: Ticket) -> None:
         self.in_flight.pop(ticket.prefix, None)
-        self._client.registry.gone(ticket)
+        self._client.registry.mark_deleted(ticket)
         ticket.wake()
 
     def _try_again(self, ticket: Ticket, error: Exception) -> None:
@@ -109,6 +109,6 @@ class Deletes:
                     f"the client the right DELETE (d) on {ticket.path}; it goes on trying",
                 )
             ticket.refusal = failed
-            self._client.say("not deleted: %s", failed)
+            self._client.warn_later("not deleted: %s", failed)
         self._client.wake_keeper()
         ticket.wake()  # whoever releases need not wait for a connection that is lost

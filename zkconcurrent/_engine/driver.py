@@ -23,7 +23,7 @@ from types import FrameType
 from typing import Any, Protocol, TypeVar
 
 from .._errors import ClientError, RefusedError
-from .._kazoo.link import HandledReply, Reply, failure, kazoo_errors, nobody
+from .._kazoo.replies import HandledReply, Reply, failure, kazoo_errors, no_wakeup
 from .._recipes.operations import (
     POLICIES,
     Children,
@@ -57,16 +57,16 @@ from .._recipes.operations import (
 )
 from .._recipes.ticket import State, Ticket
 from .lease import NEVER
-from .session import STUCK, Session
+from .session import STUCK_AFTER, Session
 from .waiting import Steps, wait
 
 T = TypeVar("T")
 CLEAN_UP_PATIENCE = 0.1  # seconds
 UNANSWERED = 10.0
-LOOK_AGAIN = 0.5
+POLL_INTERVAL = 0.5
 
 
-class Holder(Protocol):
+class HoldStore(Protocol):
     """Where holds are kept."""
 
     def drop_tickets(self, tickets: Sequence[Ticket]) -> None:
@@ -85,34 +85,36 @@ class Call:
         fragile: its recipe ends once the service is out of reach, for a third of the session's timeout.
     """
 
-    def __init__(self, session: Session, path: str, path_state: Holder | None = None, *, fragile: bool = False) -> None:
+    def __init__(
+        self, session: Session, path: str, path_state: HoldStore | None = None, *, fragile: bool = False
+    ) -> None:
         self.session = session
         self.path = path
         self.path_state = path_state
         self.settled = False
         self.fragile = fragile
         self.tickets: list[Ticket] = []
-        self.over = False
-        self.wake: Callable[[], None] = nobody
+        self.finished = False
+        self.wake: Callable[[], None] = no_wakeup
         self._down_since: float | None = None
         self._deadline: float | None = None
-        self._until: float | None = None  # the deadline, and a moment more once it has passed
-        self._asks = False
-        self._answered_by = 0.0
+        self._cutoff: float | None = None  # the deadline, and a moment more once it has passed
+        self._before_wait = False
+        self._first_replies_by = 0.0
         self._refused: str | None = None
 
     def wait(self, steps: Steps[T]) -> T:
         """Run the call to its end, on the calling thread."""
-        return wait(self, steps, self.session.link.signal())
+        return wait(self, steps, self.session.link.sleep_event())
 
     def begin(self, wake: Callable[[], None]) -> None:
         """Begin; `wake` ends its sleep, as does each change of the connection."""
         self.wake = wake
-        self.session.parked[id(self)] = self
+        self.session.calls[id(self)] = self
 
     def end(self) -> None:
         """Take note that its steps have come to their end."""
-        self.session.parked.pop(id(self), None)
+        self.session.calls.pop(id(self), None)
 
     def run(self, recipe: Recipe[T], deadline: float | None = None, since: float | None = None) -> Steps[T | None]:
         """Run a recipe; return its result, or None when the deadline passed before.
@@ -124,26 +126,26 @@ class Call:
         """
         session = self.session
         session.check_usable(self.path)
-        self._deadline = self._until = deadline
+        self._deadline = self._cutoff = deadline
         # Before it first waits: no longer than it takes to see that a link is dead.
-        self._asks = deadline is not None
-        patience = (session.timeout or UNANSWERED) / 3 if self._asks and session.link.connected else 0.0
-        self._answered_by = (session.now() if since is None else since) + patience
+        self._before_wait = deadline is not None
+        patience = (session.timeout or UNANSWERED) / 3 if self._before_wait and session.link.connected else 0.0
+        self._first_replies_by = (session.now() if since is None else since) + patience
         begun = len(self.tickets)
         try:
             step = next(recipe)
             while True:
                 try:
-                    answer = yield from self._perform(step)
+                    reply = yield from self._perform(step)
                 except GeneratorExit:
                     raise
                 except BaseException as error:
                     if isinstance(error, DeadlinePassed):
-                        self._asks = False
-                        self._until = session.now() + CLEAN_UP_PATIENCE
+                        self._before_wait = False
+                        self._cutoff = session.now() + CLEAN_UP_PATIENCE
                     step = recipe.throw(error)
                 else:
-                    step = recipe.send(answer)
+                    step = recipe.send(reply)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
         except GeneratorExit:
@@ -156,8 +158,8 @@ class Call:
 
     def abandon(self) -> None:
         """Give up whatever the call has begun, or been granted, without waiting."""
-        self.over = self.settled = True  # first: the next interrupt may be on its way
-        self.session.parked.pop(id(self), None)
+        self.finished = self.settled = True  # first: the next interrupt may be on its way
+        self.session.calls.pop(id(self), None)
         self.session.drop(self.tickets)
         if self.path_state is not None:
             self.path_state.drop_tickets(self.tickets)
@@ -166,53 +168,52 @@ class Call:
 
     def _perform(self, step: Operation | tuple[Operation, ...]) -> Steps[Any]:
         kind = type(step)
-        if kind in _AT_ONCE:
-            return getattr(self.session, _AT_ONCE[kind])(step.ticket)  # type: ignore[union-attr]
-        if kind in _TAKES_TIME:
-            return (yield from getattr(self, _TAKES_TIME[kind])(step))
+        if kind in _SESSION_METHODS:
+            return getattr(self.session, _SESSION_METHODS[kind])(step.ticket)  # type: ignore[union-attr]
+        if kind in _CALL_METHODS:
+            return (yield from getattr(self, _CALL_METHODS[kind])(step))
         if kind is tuple:
             return (yield from self._request(step))  # type: ignore[arg-type]
         return (yield from self._request((step,)))[0]  # type: ignore[arg-type]
 
-    def _begin(self, step: NewTicket) -> Steps[Ticket]:
+    def _new_ticket(self, step: NewTicket) -> Steps[Ticket]:
         while True:
             yield from self._connected(None)
-            with self.session.lock, contextlib.suppress(SessionExpired):  # just now: wait for the next
-                self.session.check_not_exiting(step.path)
-                return self.session.registry.begin(step.path, self.tickets)
+            with contextlib.suppress(SessionExpired):  # it ended just now: wait for the next
+                return self.session.new_ticket(step.path, self.tickets)
 
     def _request(
         self,
         steps: tuple[Operation, ...],
         watcher: Callable[[Any], None] | None = None,
-        answers: list[Reply] | None = None,
+        replies: list[Reply] | None = None,
     ) -> Steps[list[Any]]:
         """Send requests together and wait for all answers; what met a lost connection is sent again, if it may be.
 
         Args:
             steps: the requests.
             watcher: is left on what they read.
-            answers: to them, if they were sent already.
+            replies: to them, if they were sent already.
         """
         results: list[Any] = [None] * len(steps)
         left = list(range(len(steps)))
         again: list[int] = []
         while left:
-            if not answers:
+            if not replies:
                 ticket: Ticket | None = getattr(steps[left[0]], "ticket", None)
                 yield from self._connected(ticket)
-                answers = [self._send(steps[i], watcher, last=i == left[-1]) for i in left]
-            last = answers[-1]
-            bound = None if last.done else self._bound()
+                replies = [self._send(steps[i], watcher, last=i == left[-1]) for i in left]
+            last = replies[-1]
+            bound = None if last.done else self._reply_limit()
             while not last.done:
                 if not (yield from self._park(bound)):
                     last.set_exception(kazoo_errors.ConnectionLoss())  # the request was lost inside kazoo
-            if not all(answer.done for answer in answers):
-                self.session.serve()  # they were answered before the last, and posted
+            if not all(reply.done for reply in replies):
+                self.session.run_posted()  # they were answered before the last, and posted
             in_doubt, again = again, []
-            for i, answer in zip(left, answers, strict=True):
+            for i, reply in zip(left, replies, strict=True):
                 try:
-                    results[i] = self._result(steps[i], answer)
+                    results[i] = self._result(steps[i], reply)
                 except ConnectionLost:
                     if not POLICIES[type(steps[i])].repeats:
                         raise
@@ -220,59 +221,58 @@ class Call:
                 else:
                     if i in in_doubt and results[i] is False:
                         results[i] = None
-            left, answers = again, None
+            left, replies = again, None
         return results
 
     def _send(self, step: Operation, watcher: Callable[[Any], None] | None, *, last: bool) -> Reply:
         # Answers come in the order of the requests: whoever waits for the last one has them all.
-        wake = self.wake if last else nobody
+        wake = self.wake if last else no_wakeup
         if type(step) is CreateEphemeral:
-            return self._create(step, wake)
-        if type(step) is Multi:
-            return self._multi(step, wake)
-        answer = Reply(wake)
-        _SEND[type(step)](self.session, step, answer, watcher)
-        return answer
+            reply: Reply = self._create_reply(step, wake)
+            self.session.link.create(step.path, step.data, reply)
+        elif type(step) is Multi:
+            reply = self._multi_reply(step, wake)
+            self.session.link.multi(step.operations, reply)
+        else:
+            reply = Reply(wake)
+            _REQUESTS[type(step)](self.session, step, reply, watcher)
+        return reply
 
-    def _create(self, step: CreateEphemeral, wake: Callable[[], None]) -> Reply:
+    def _create_reply(self, step: CreateEphemeral, wake: Callable[[], None]) -> HandledReply:
         # All that an answer may keep alive.
         session, ticket, before = self.session, step.ticket, step.ticket.sent
 
-        def made(answer: HandledReply) -> None:
-            session.made(ticket, answer.value, answer.error, before)
+        def made(reply: HandledReply) -> None:
+            session.note_create_reply(ticket, reply.value, reply.error, before)
 
         ticket.sent = True
-        answer = HandledReply(made, wake, session.post)
-        session.link.create(step.path, step.data, answer)
-        return answer
+        return HandledReply(made, wake, session.post)
 
-    def _multi(self, step: Multi, wake: Callable[[], None]) -> Reply:
+    def _multi_reply(self, step: Multi, wake: Callable[[], None]) -> HandledReply:
         session, operations = self.session, step.operations
         made = [part.ticket if type(part) is CreateEphemeral else None for part in operations]
         ended = [part.ticket if type(part) is Delete else None for part in operations]
         before = [ticket is not None and ticket.sent for ticket in made]
 
-        def done(answer: HandledReply) -> None:
-            nodes = answer.value or [None] * len(operations)
+        def done(reply: HandledReply) -> None:
+            nodes = reply.value or [None] * len(operations)
             for ticket, node, sent in zip(made, nodes, before, strict=True):
                 if ticket is not None:
-                    session.made(ticket, node, answer.error, sent)
+                    session.note_create_reply(ticket, node, reply.error, sent)
             for ticket in ended:
-                if ticket is not None and answer.error is None:
-                    session.gone(ticket)
+                if ticket is not None and reply.error is None:
+                    session.mark_deleted(ticket)
 
         for ticket in made:
             if ticket is not None:
                 ticket.sent = True
-        answer = HandledReply(done, wake, session.post)
-        session.link.multi(operations, answer)
-        return answer
+        return HandledReply(done, wake, session.post)
 
-    def _result(self, step: Any, answer: Reply) -> Any:
+    def _result(self, step: Any, reply: Reply) -> Any:
         """Return what the recipe is told, or raise it."""
-        if answer.error is not None:
-            return self._failed(step, answer.error)
-        if not answer.done:
+        if reply.error is not None:
+            return self._failure_result(step, reply.error)
+        if not reply.done:
             raise ConnectionLost
         kind = type(step)
         if kind in (CreateEphemeral, Multi) and step.ticket.state is State.DISCARDED:
@@ -281,32 +281,32 @@ class Call:
         if kind is CreateEphemeral:
             return step.ticket.name
         if kind is Get:
-            data, stat = answer.value
+            data, stat = reply.value
             created = (stat.cversion + stat.numChildren) // 2  # cversion counts the deletes too
             return Node(data or b"", stat.czxid, stat.ctime / 1000.0, stat.ephemeralOwner, stat.version, created)
         if kind is Delete and step.ticket is not None:
-            self.session.gone(step.ticket)
-        return True if kind in (CreatePersistent, Set, Delete) else answer.value
+            self.session.mark_deleted(step.ticket)
+        return True if kind in (CreatePersistent, Set, Delete) else reply.value
 
-    def _failed(self, step: Any, error: Exception) -> Any:
+    def _failure_result(self, step: Any, error: Exception) -> Any:
         kind, failed = type(step), failure(error, self.path)
         if kind is EnsureContainer:
-            failed = self._not_made(step, error, failed)
+            failed = self._container_failure(step, error, failed)
         elif kind is CreatePersistent and isinstance(failed, NoNode) and step.path.count("/") == 1:
             failed = self._no_chroot()
         if isinstance(failed, SessionExpired) and getattr(step, "ticket", None) is None:
             failed = ConnectionLost()  # what is bound to no session goes on in the next
-        answers = POLICIES[kind].answers
-        if type(failed) in answers:
+        replies = POLICIES[kind].answers
+        if type(failed) in replies:
             if kind is Delete and step.ticket is not None:
-                self.session.gone(step.ticket)
-            return answers[type(failed)]
+                self.session.mark_deleted(step.ticket)
+            return replies[type(failed)]
         try:
             raise failed
         finally:
             del failed  # else the traceback and this frame keep each other alive, and with them the caller's lock
 
-    def _not_made(self, step: EnsureContainer, error: Exception, failed: Exception) -> Exception:
+    def _container_failure(self, step: EnsureContainer, error: Exception, failed: Exception) -> Exception:
         """Return why a container was not made, or NodeExists where that does not matter."""
         if isinstance(error, kazoo_errors.NoAuthError) and step.path != self.path:
             self._refused = step.path  # said also of one that is there, made by somebody else: the next will tell
@@ -323,7 +323,7 @@ class Call:
 
     def _wait_gone(self, step: WaitGone) -> Steps[list[Any] | None]:
         if not step.asks:
-            self._waits()
+            self._begin_wait()
         session, ticket, ahead = self.session, step.ticket, f"{step.ticket.path}/{step.ahead}"
         early: list[Reply] = []
 
@@ -335,72 +335,67 @@ class Call:
                     session.link.check([ticket.node], HandledReply(lambda _: None))
                 early.extend([self._send(read, None, last=read is step.reads[-1]) for read in step.reads])
 
-        with session.lock:  # both: what is read before the wait has begun would be taken for what was read after it
-            session.registry.wait(ticket, ahead)
-            ticket.shown = (ahead,)
-            ticket.wake = gone
+        session.start_waiting(ticket, gone, ahead)
+        ticket.shown = (ahead,)
         try:
             yield from self._connected(ticket)
-            answer = Reply(self.wake)
-            session.link.get(ahead, answer, session.on_event)
-            bound = self._bound()
-            while not (answer.done or ticket.changed):
+            reply = Reply(self.wake)
+            session.link.get(ahead, reply, session.on_event)
+            bound = self._reply_limit()
+            while not (reply.done or ticket.changed):
                 if not (yield from self._park(bound)):
                     break  # the request was lost inside kazoo: look again
-            if answer.error is not None:
-                failed = failure(answer.error, self.path)
+            if reply.error is not None:
+                failed = failure(reply.error, self.path)
                 if not isinstance(failed, NoNode | ConnectionLost | SessionExpired):
                     raise failed
-            elif answer.done and not ticket.changed:
-                yield from self._stirred(ticket)
+            elif reply.done and not ticket.changed:
+                yield from self._await_change(ticket)
         except GeneratorExit:
             raise
         except BaseException:
-            self._stop_waiting(ticket)
+            session.stop_waiting(ticket, self.wake)
             raise
-        self._stop_waiting(ticket)
+        session.stop_waiting(ticket, self.wake)
         if ticket.handed_over:
             return None
-        return (yield from self._request(step.reads, answers=early))
+        return (yield from self._request(step.reads, replies=early))
 
     def _prove(self, step: Prove) -> Steps[None]:
         session, ticket = self.session, step.ticket
         if ticket.lease.heard == NEVER:
             # Of an old connection that we have only begun to use, nothing is known yet; what is ours to take is not
             # refused for that.
-            self._answered_by = max(self._answered_by, session.now() + ticket.lease.gap + session.timeout / 3)
+            self._first_replies_by = max(self._first_replies_by, session.now() + ticket.lease.gap + session.timeout / 3)
         try:
             ticket.proving = True
             session.wake_keeper()
             while not ticket.lease.believed(session.clock()):
                 yield from self._connected(ticket)
-                yield from self._park(session.now() + LOOK_AGAIN)
+                yield from self._park(session.now() + POLL_INTERVAL)
         finally:
             ticket.proving = False
 
     def _watch(self, step: Watch) -> Steps[list[Any]]:
-        self._waits()
-        session = self.session
-        step.ticket.wake = self.wake
-        with session.lock:
-            session.registry.wait(step.ticket, *(read.path for read in step.reads))
-        answers = yield from self._request(step.reads, session.on_event)
+        self._begin_wait()
+        self.session.start_waiting(step.ticket, self.wake, *(read.path for read in step.reads))
+        replies = yield from self._request(step.reads, self.session.on_event)
         listings = [
-            (read.path, names) for read, names in zip(step.reads, answers, strict=True) if type(read) is Children
+            (read.path, names) for read, names in zip(step.reads, replies, strict=True) if type(read) is Children
         ]
         step.ticket.shown = tuple(f"{path}/{name}" for path, names in listings for name in names)
-        return answers
+        return replies
 
     def _wait(self, step: Wait) -> Steps[None]:
         try:
             if not step.ticket.changed:
-                yield from self._stirred(step.ticket)
+                yield from self._await_change(step.ticket)
         except GeneratorExit:
             raise
         except BaseException:
-            self._stop_waiting(step.ticket)
+            self.session.stop_waiting(step.ticket, self.wake)
             raise
-        self._stop_waiting(step.ticket)
+        self.session.stop_waiting(step.ticket, self.wake)
 
     def _discard_one(self, step: Discard) -> Steps[None]:
         yield from self._discard([step.ticket])
@@ -432,7 +427,7 @@ class Call:
             if left <= 0:
                 return
             yield left
-            session.serve()
+            session.run_posted()
 
     # -- waiting -------------------------------------------------------------------------------------------------
 
@@ -447,9 +442,9 @@ class Call:
                 return
             session.check_usable(self.path)
             # kazoo does not tell that it gives up, or stops, while it is down.
-            yield from self._park(session.now() + LOOK_AGAIN)
+            yield from self._park(session.now() + POLL_INTERVAL)
 
-    def _stirred(self, ticket: Ticket) -> Steps[None]:
+    def _await_change(self, ticket: Ticket) -> Steps[None]:
         """Wait until what the ticket awaits may be gone, or changed."""
         self.check_not_interrupted()
         while not ticket.changed:
@@ -467,16 +462,16 @@ class Call:
         if self.path_state is None or self.settled:
             return
         frame: FrameType | None = sys._getframe(1)
-        while frame is not None and not (_is_ours(frame) and frame.f_locals.get("call") is self):
+        while frame is not None and not (_is_library_frame(frame) and frame.f_locals.get("call") is self):
             frame = frame.f_back
-        while frame is not None and _is_ours(frame):
+        while frame is not None and _is_library_frame(frame):
             frame = frame.f_back  # this is where our own call began
         calls_out, settled = True, False
         while frame is not None:
-            known = frame.f_locals if _is_ours(frame) else {}
+            known = frame.f_locals if _is_library_frame(frame) else {}
             if not known:
                 calls_out, settled = True, False
-            elif calls_out and frame.f_code.co_name in _CALL_OUT and "call" not in known:
+            elif calls_out and frame.f_code.co_name in _CALL_OVERRIDABLE and "call" not in known:
                 pass  # not interrupted: it has called a subclass's method, from which we are called
             else:
                 calls_out = False
@@ -494,46 +489,41 @@ class Call:
                     )
             frame = frame.f_back
 
-    def _stop_waiting(self, ticket: Ticket) -> None:
-        with self.session.lock:
-            self.session.registry.stop_waiting(ticket)
-            ticket.wake = self.wake
-
-    def _waits(self) -> None:
+    def _begin_wait(self) -> None:
         """Have the deadline count: what the run asks from here on, it asks to wait."""
-        self._asks = False
-        if self._until is not None and self.session.now() >= self._until:
+        self._before_wait = False
+        if self._cutoff is not None and self.session.now() >= self._cutoff:
             raise DeadlinePassed
 
-    def _limit(self) -> float | None:
+    def _time_limit(self) -> float | None:
         """Return when the run's time is up."""
-        if self._asks and self._until is not None:
-            return max(self._until, self._answered_by)
-        return self._until
+        if self._before_wait and self._cutoff is not None:
+            return max(self._cutoff, self._first_replies_by)
+        return self._cutoff
 
-    def _bound(self) -> float:
+    def _reply_limit(self) -> float:
         """Return until when an answer can come: after that, kazoo has dropped the connection, or the request."""
         return self.session.now() + (self.session.timeout or UNANSWERED)
 
     def _park(self, bound: float | None = None) -> Steps[bool]:
-        """Sleep until woken; False when that did not happen before `bound`, which is `_bound()` unless given.
+        """Sleep until woken; False when that did not happen before `bound`, which is `_reply_limit()` unless given.
 
         Raises:
             DeadlinePassed: the run's time is up.
             OutOfReach: the service is, and the run is to end with that.
         """
         session = self.session
-        until = bound = self._bound() if bound is None else bound
-        limit = self._limit()
+        until = bound = self._reply_limit() if bound is None else bound
+        limit = self._time_limit()
         if limit is not None:
             until = min(until, limit)
         if self.fragile:
             until = min(until, self._reachable_until())
         if session.stuck:
-            until = min(until, session.now() + STUCK)
+            until = min(until, session.now() + STUCK_AFTER)
         woken = yield None if until == math.inf else max(0.0, until - session.now())
-        session.serve()
-        session.help()
+        session.run_posted()
+        session.stand_in_for_keeper()
         if not woken and limit is not None and session.now() >= limit:
             raise DeadlinePassed
         return woken or session.now() < bound
@@ -548,37 +538,42 @@ class Call:
             self._down_since = now
         elif now - self._down_since > patience:
             raise OutOfReach
-        return self._down_since + patience + LOOK_AGAIN / 10
+        return self._down_since + patience + POLL_INTERVAL / 10
 
 
 # Methods that call others which a subclass may have overridden.
-_CALL_OUT = ("__enter__", "__exit__", "acquire")
+_CALL_OVERRIDABLE = ("__enter__", "__exit__", "acquire")
 
 
-def _is_ours(frame: FrameType) -> bool:
+def _is_library_frame(frame: FrameType) -> bool:
     return str(frame.f_globals.get("__name__")).startswith("zkconcurrent._")
 
 
-def _make_container(session: Session, step: EnsureContainer, answer: Reply) -> None:
-    session.link.make_container(step.path, answer, directory=session.directory.is_directory(step.path))
+def _make_container(session: Session, step: EnsureContainer, reply: Reply) -> None:
+    session.link.make_container(step.path, reply, directory=session.directory.is_directory(step.path))
 
 
 # How each operation is done: by a method of the session, at once; by one of the driver, as steps; or by a request.
-_AT_ONCE = {Grant: "grant", SuspendHold: "leave", MarkDeleted: "gone", MarkMissing: "missing"}
-_TAKES_TIME = {
-    NewTicket: "_begin",
+_SESSION_METHODS = {
+    Grant: "grant",
+    SuspendHold: "suspend_hold",
+    MarkDeleted: "mark_deleted",
+    MarkMissing: "mark_missing",
+}
+_CALL_METHODS = {
+    NewTicket: "_new_ticket",
     Prove: "_prove",
     Discard: "_discard_one",
     WaitGone: "_wait_gone",
     Watch: "_watch",
     Wait: "_wait",
 }
-_SEND: dict[type, Callable[[Session, Any, Reply, Any], None]] = {
-    Children: lambda session, step, answer, watcher: session.link.children(step.path, answer, watcher),
-    Get: lambda session, step, answer, watcher: session.link.get(step.path, answer, watcher),
-    Sync: lambda session, step, answer, _: session.link.sync(step.path, answer),
-    CreatePersistent: lambda session, step, answer, _: session.link.make(step.path, step.data, answer),
-    Set: lambda session, step, answer, _: session.link.set(step.path, step.data, step.version, answer),
-    Delete: lambda session, step, answer, _: session.link.delete(step.path, answer, step.version),
-    EnsureContainer: lambda session, step, answer, _: _make_container(session, step, answer),
+_REQUESTS: dict[type, Callable[[Session, Any, Reply, Any], None]] = {
+    Children: lambda session, step, reply, watcher: session.link.children(step.path, reply, watcher),
+    Get: lambda session, step, reply, watcher: session.link.get(step.path, reply, watcher),
+    Sync: lambda session, step, reply, _: session.link.sync(step.path, reply),
+    CreatePersistent: lambda session, step, reply, _: session.link.create_persistent(step.path, step.data, reply),
+    Set: lambda session, step, reply, _: session.link.set_data(step.path, step.data, step.version, reply),
+    Delete: lambda session, step, reply, _: session.link.delete(step.path, reply, step.version),
+    EnsureContainer: lambda session, step, reply, _: _make_container(session, step, reply),
 }

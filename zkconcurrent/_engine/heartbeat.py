@@ -16,14 +16,14 @@ import math
 from collections.abc import Callable
 from functools import partial
 
-from .._kazoo.link import HandledReply, kazoo_errors
+from .._kazoo.replies import HandledReply, kazoo_errors
 from .._recipes.ticket import State, Ticket
 from .client_state import ClientState
 
-LINGER = 10  # session timeouts
-LEAST = 0.01  # seconds between two looks of the keeper
-MOST = 1000  # nodes that the leader is asked for at a time
-PIECE = 100  # nodes in one multi: it takes about twice as long as one with a single node
+LATE_CREATE_WATCH = 10  # session timeouts
+SHORTEST_PAUSE = 0.01  # seconds between two looks of the keeper
+MOST_ASKED = 1000  # nodes that the leader is asked for at a time
+NODES_PER_MULTI = 100  # nodes in one multi: it takes about twice as long as one with a single node
 
 
 class Heartbeat:
@@ -39,7 +39,7 @@ class Heartbeat:
         self._asked_leader = -math.inf  # when it was last asked for the nodes that are waited for
         self._unknown: set[str] = set()  # of these, the ones that it did not have then
 
-    def begin(self) -> None:
+    def reset(self) -> None:
         """Wait for no answer, and send the next at once: the connection is another."""
         self._unanswered.clear()
         self._last = -math.inf
@@ -51,9 +51,9 @@ class Heartbeat:
         self._last = -math.inf
         self._client.wake_keeper()
 
-    def doubt(self, path: str) -> None:
+    def watch_for_late_create(self, path: str) -> None:
         """Look after a path for a while: a create may be applied after its recipe has looked for its node there."""
-        self._in_doubt[path] = self._client.clock() + LINGER * self._client.timeout
+        self._in_doubt[path] = self._client.clock() + LATE_CREATE_WATCH * self._client.timeout
 
     def overdue(self, now: float) -> bool:
         """Return whether an answer is late."""
@@ -69,97 +69,99 @@ class Heartbeat:
         """
         client = self._client
         if self._unanswered:
-            self._look_at_link(now)
-        elif self._due(now) <= now:
+            self._check_link(now)
+        elif self._next_beat(now) <= now:
             self._send(now)
         most = client.registry.lease.beat
-        return most if self._unanswered else max(LEAST, min(most, self._due(now) - now))
+        return most if self._unanswered else max(SHORTEST_PAUSE, min(most, self._next_beat(now) - now))
 
-    def _due(self, now: float) -> float:
+    def _next_beat(self, now: float) -> float:
         """Return when the next is to be sent."""
         client, lease = self._client, self._client.registry.lease
         if any(ticket.state is State.HELD for ticket in client.registry.tickets.values()):
             return self._last + lease.beat
-        if not self._is_wanted():
+        if not self._proof_is_wanted():
             return self._last + client.timeout / 3
         # Two prove a lease: one that has another before it that is old enough, and one behind that.
         soon = self._last + lease.beat / 10
         return soon if now >= lease.renewable else min(self._last + lease.beat, lease.renewable)
 
-    def _is_wanted(self) -> bool:
+    def _proof_is_wanted(self) -> bool:
         """Whether a proof is waited for, to be granted by it."""
         return any(ticket.proving for ticket in self._client.registry.tickets.values())
 
-    def _look_at_link(self, now: float) -> None:
+    def _check_link(self, now: float) -> None:
         client = self._client
-        before, self._next = self._next, client.link.wire.next_answer
+        before, self._next = self._next, client.link.transport.next_xid
         if self._next is None or before not in (None, self._next):
             self._silent_since = now
             if now - self._last > client.timeout:
                 self._unanswered.clear()  # they were lost inside kazoo
         elif now - self._silent_since > client.timeout / 3:
-            client.say("nothing was answered for %.1f s; connecting anew", now - self._silent_since)
+            client.warn_later("nothing was answered for %.1f s; connecting anew", now - self._silent_since)
             self._unanswered.clear()
-            client.link.wire.drop()
+            client.link.transport.drop()
 
     def _send(self, now: float) -> None:
         client, link = self._client, self._client.link
         self._last = self._silent_since = now
         known = client.registry.known()
         readable = [ticket for ticket in known if not ticket.unreadable]
-        for first in range(0, len(readable), PIECE):
-            self._check(readable[first : first + PIECE])
+        for first in range(0, len(readable), NODES_PER_MULTI):
+            self._check_nodes(readable[first : first + NODES_PER_MULTI])
         if not known:
             link.sync("/", self._expected(lambda _: None))
         elif not readable:
             link.check_root(self._expected(lambda _: None))  # proves as much, and misses none
         self._in_doubt = {path: until for path, until in self._in_doubt.items() if now < until}
         for path in self._in_doubt:
-            self._look_after(path)
+            self._delete_strays(path)
         if now - self._asked_leader >= client.timeout:
             self._asked_leader = now
             self._ask_leader()
-        self._next = link.wire.next_answer
+        self._next = link.transport.next_xid
 
     def _expected(self, then: Callable[[HandledReply], None]) -> HandledReply:
-        def answered(answer: HandledReply) -> None:
-            if answer in self._unanswered:
-                self._unanswered.discard(answer)
-                then(answer)
-            if self._is_wanted():
-                self._client.unpark()
+        def on_reply(reply: HandledReply) -> None:
+            if reply in self._unanswered:
+                self._unanswered.discard(reply)
+                then(reply)
+            if self._proof_is_wanted():
+                self._client.wake_calls()
                 self._client.wake_keeper()  # what is sent behind this one may prove the lease
 
-        answer = HandledReply(answered, post=self._client.post)
-        self._unanswered.add(answer)
-        return answer
+        reply = HandledReply(on_reply, post=self._client.post)
+        self._unanswered.add(reply)
+        return reply
 
-    def _check(self, known: list[Ticket]) -> None:
+    def _check_nodes(self, known: list[Ticket]) -> None:
         """Ask for nodes. Where one fails, nothing is said of those behind it, and nothing is proved."""
         asked_in = self._client.registry.session
 
-        def checked(answer: HandledReply) -> None:
-            if answer.error is not None or self._client.registry.session != asked_in:
+        def checked(reply: HandledReply) -> None:
+            if reply.error is not None or self._client.registry.session != asked_in:
                 return
-            failed = [n for n, result in enumerate(answer.value) if self._take(known[n], result)]
+            failed = [n for n, result in enumerate(reply.value) if self._note_result(known[n], result)]
             if failed:
                 link = self._client.link
                 link.check_root(self._expected(lambda _: None))  # proves in the place of it: the others are not to wait
                 link.sync("/", HandledReply(lambda _: None))
                 for ticket in known[failed[0] + 1 :]:  # and which others are missing, all at once
-                    self._look_at(ticket)
+                    self._read_node(ticket)
                 self.hurry()
 
         self._client.link.check([ticket.node for ticket in known], self._expected(checked))
 
-    def _look_at(self, ticket: Ticket) -> None:
+    def _read_node(self, ticket: Ticket) -> None:
         client = self._client
-        client.link.get(ticket.node, HandledReply(lambda answer: self._take(ticket, answer.error), post=client.post))
+        client.link.get(
+            ticket.node, HandledReply(lambda reply: self._note_result(ticket, reply.error), post=client.post)
+        )
 
-    def _take(self, ticket: Ticket, result: object) -> bool:
+    def _note_result(self, ticket: Ticket, result: object) -> bool:
         """Take what was answered of a node; return whether it is missing, or may not be asked for."""
         if isinstance(result, kazoo_errors.NoNodeError):
-            self._client.registry.missing(ticket)
+            self._client.registry.mark_missing(ticket)
             self._client.wake_keeper()
         elif not isinstance(result, kazoo_errors.NoAuthError):
             return False
@@ -169,17 +171,17 @@ class Heartbeat:
     def _ask_leader(self) -> None:
         """Look whether the leader has the nodes whose end a waiter waits for."""
         registry = self._client.registry
-        shown = registry.shown()[:MOST]
+        shown = registry.shown()[:MOST_ASKED]
         self._unknown.intersection_update(shown)
 
-        def answered(answer: HandledReply, asked: list[str]) -> None:
-            for node, result in zip(asked, answer.value or (), strict=False):
+        def on_reply(reply: HandledReply, asked: list[str]) -> None:
+            for node, result in zip(asked, reply.value or (), strict=False):
                 if isinstance(result, kazoo_errors.NoNodeError) and node in registry.shown():
                     self._doubt_server(node)
 
-        for first in range(0, len(shown), PIECE):
-            asked = shown[first : first + PIECE]
-            self._client.link.check(asked, HandledReply(partial(answered, asked=asked), post=self._client.post))
+        for first in range(0, len(shown), NODES_PER_MULTI):
+            asked = shown[first : first + NODES_PER_MULTI]
+            self._client.link.check(asked, HandledReply(partial(on_reply, asked=asked), post=self._client.post))
 
     def _doubt_server(self, node: str) -> None:
         """Have a waiter look again for a node that the leader does not have; the second time, leave the server."""
@@ -189,17 +191,19 @@ class Heartbeat:
             client.registry.note_change(node)
             client.registry.note_change(node.rpartition("/")[0])
             return
-        client.say("the server's copy has diverged: it shows %s, and its leader does not; connecting to another", node)
+        client.warn_later(
+            "the server's copy has diverged: it shows %s, and its leader does not; connecting to another", node
+        )
         self._unknown.clear()
-        client.link.wire.drop()
+        client.link.transport.drop()
 
-    def _look_after(self, path: str) -> None:
+    def _delete_strays(self, path: str) -> None:
         """Delete nodes of ours that no recipe knows."""
         client, link = self._client, self._client.link
 
-        def listed(answer: HandledReply) -> None:
-            for node in client.registry.strays(path, answer.value or ()):
-                client.say("deleting a node of ours that nobody waits or holds with: %s", node)
+        def listed(reply: HandledReply) -> None:
+            for node in client.registry.strays(path, reply.value or ()):
+                client.warn_later("deleting a node of ours that nobody waits or holds with: %s", node)
                 link.delete(node, HandledReply(lambda _: None))
 
         link.sync(path, HandledReply(lambda _: None))

@@ -195,7 +195,7 @@ class PathState:
         self.observers: defaultdict[str, weakref.WeakSet[LossObserver]] = defaultdict(weakref.WeakSet)
         make_event = session.link.handler.event_object
         self.next_loss: defaultdict[str, Loss] = defaultdict(lambda: Loss(make_event))
-        weakref.finalize(self, _drop, session.dropped, path, self.holds).atexit = False
+        weakref.finalize(self, _drop_collected, session.dropped, path, self.holds).atexit = False
 
     def own(self, role: str, owner: int) -> Hold | None:
         """Return the hold of `owner`, alive or lost."""
@@ -268,7 +268,7 @@ class PathState:
         if handoff is None:
             return False
         with self.session.lock:
-            if not handoff.keep(hold.ticket):
+            if not handoff.keep_for_next(hold.ticket):
                 return False
             self.drop(hold)
             return True
@@ -285,18 +285,18 @@ class PathState:
                 if holds.get(key) is hold and (dropped := holds.pop(key, hold)) is not hold:
                     holds.setdefault(key, dropped)  # a signal handler has acquired in between
             if self.handoff is not None:
-                self.handoff.look()
+                self.handoff.wake_next()
 
     def drop_tickets(self, tickets: Sequence[Ticket]) -> None:
         """Forget the holds of a call that was abandoned, lost or not, and those of which only the release remained."""
         with self.session.lock:
-            for hold in every(self.holds):
+            for hold in all_holds(self.holds):
                 if hold.ticket in tickets or hold.ticket.state is State.DISCARDED:
                     self.drop(hold)
 
     def tell_lost(self, ticket: Ticket) -> None:
         """Tell whoever wants to know that the ticket's hold is lost; once, and on no thread of kazoo's."""
-        hold = next((hold for hold in every(self.holds) if hold.ticket is ticket), None)
+        hold = next((hold for hold in all_holds(self.holds) if hold.ticket is ticket), None)
         if hold is not None:
             self._tell(hold)
 
@@ -320,7 +320,7 @@ class PathState:
                 return
             hold.loss.tell()
             if self.handoff is not None:
-                self.handoff.look()
+                self.handoff.wake_next()
             observers = list(self.observers[hold.role])
             wholes = hold.loss.wholes
         for face in observers:
@@ -334,14 +334,14 @@ class PathState:
             holds.clear()
 
 
-def every(holds: Holds) -> list[Hold]:
+def all_holds(holds: Holds) -> list[Hold]:
     """Return all holds of a place."""
     return [hold for of_role in list(holds.values()) for hold in list(of_role.values())]
 
 
-def _drop(dropped: Any, path: str, holds: Holds) -> None:
+def _drop_collected(dropped: Any, path: str, holds: Holds) -> None:
     """Finalize a place: only queue the work, as this may run anywhere."""
-    held = [hold.ticket for hold in every(holds) if hold.alive]
+    held = [hold.ticket for hold in all_holds(holds) if hold.alive]
     dropped.append(Dropped([path], held))
     if held:
         warnings.warn(f"the last object of {path!r} was garbage collected while held", ResourceWarning, stacklevel=2)

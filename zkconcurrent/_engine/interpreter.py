@@ -11,7 +11,7 @@ def check_interpreter() -> None:
     Raises:
         RuntimeError: this is one.
     """
-    allowed = getattr(_thread, "daemon_threads_allowed", _starts_threads)  # since Python 3.12
+    allowed = getattr(_thread, "daemon_threads_allowed", _can_start_daemon_threads)  # since Python 3.12
     if not allowed():
         raise RuntimeError(
             "zkconcurrent can't be used in an isolated subinterpreter, which has no daemon threads: use it in the main "
@@ -19,7 +19,7 @@ def check_interpreter() -> None:
         )
 
 
-def _starts_threads() -> bool:
+def _can_start_daemon_threads() -> bool:
     try:
         _thread.start_new_thread(_nothing, ())
     except RuntimeError as error:

@@ -13,20 +13,21 @@ from typing import Any
 
 from .._recipes.operations import Recipe, SessionExpired
 from .._recipes.ticket import Ticket
-from .driver import LOOK_AGAIN, Call
+from .driver import POLL_INTERVAL, Call
 from .holds import Hold
 from .session import Session
 from .waiting import Steps
 
-LONGEST = 0.05  # seconds
-MOST = 1000
+LONGEST_TURN = 0.05  # seconds
+MOST_HANDOVERS = 1000
 
 
 class LocalHandoff:
     """What the threads of this process that want one unfair lock pass one after the other.
 
     It is closed while one of them asks, or holds. Whoever comes while it is open goes ahead of those that wait, as with
-    `threading.Lock`; they get their turn when the one that leaves has to wait for ZooKeeper, after `LONGEST` or `MOST`.
+    `threading.Lock`; they get their turn when the one that leaves has to wait for ZooKeeper, after `LONGEST_TURN` or
+    `MOST_HANDOVERS`.
 
     Invariants, with the session's lock held:
         * what is kept, once the hold that it was of is dropped, is nobody's;
@@ -37,12 +38,12 @@ class LocalHandoff:
         self._session = session
         self._holds = holds
         # Weak, and over when it is abandoned: an interrupt in the wrong place must not leave the gate closed.
-        self._asks: weakref.ref[Call] | None = None
+        self._asking: weakref.ref[Call] | None = None
         # Keys only, in the order in which they came.
         self._waiting: weakref.WeakKeyDictionary[Call, None] = weakref.WeakKeyDictionary()
         self._kept: Ticket | None = None
-        self._since = 0.0  # when ZooKeeper granted it
-        self._times = 0  # how often it was handed on since
+        self._turn_began = 0.0  # when ZooKeeper granted it
+        self._handovers = 0  # how often it was handed on since
         session.handoffs.add(self)
 
     def run(
@@ -57,18 +58,18 @@ class LocalHandoff:
         began = self._session.now()
         if not (yield from self._enter(call, deadline, wait)):
             return None
-        ticket = self._take(call)
+        ticket = self._take_kept(call)
         if ticket is None:
             ticket = yield from call.run(recipe(), deadline, began)
-            self._since, self._times = self._session.now(), 0
+            self._turn_began, self._handovers = self._session.now(), 0
         return ticket
 
     def _enter(self, call: Call, deadline: float | None, wait: bool) -> Steps[bool]:
         session = self._session
         while True:
             with session.lock:
-                if self._open():
-                    self._asks = weakref.ref(call)
+                if self._is_open():
+                    self._asking = weakref.ref(call)
                     self._waiting.pop(call, None)
                     return True
                 if not wait:
@@ -76,22 +77,22 @@ class LocalHandoff:
                 if call not in self._waiting:
                     call.check_not_interrupted()
                     self._waiting[call] = None
-            left = LOOK_AGAIN if deadline is None else min(deadline - session.now(), LOOK_AGAIN)
+            left = POLL_INTERVAL if deadline is None else min(deadline - session.now(), POLL_INTERVAL)
             if left <= 0:
                 return False
             yield left
 
-    def _open(self) -> bool:
-        return not self._asked() and not any(hold.alive for hold in self._holds.values())
+    def _is_open(self) -> bool:
+        return not self._is_asking() and not any(hold.alive for hold in self._holds.values())
 
-    def _asked(self) -> bool:
-        call = None if self._asks is None else self._asks()
-        return call is not None and not call.over
+    def _is_asking(self) -> bool:
+        call = None if self._asking is None else self._asking()
+        return call is not None and not call.finished
 
-    def _next(self) -> Call | None:
-        return next((call for call in list(self._waiting) if not call.over), None)
+    def _next_waiter(self) -> Call | None:
+        return next((call for call in list(self._waiting) if not call.finished), None)
 
-    def _take(self, call: Call) -> Ticket | None:
+    def _take_kept(self, call: Call) -> Ticket | None:
         """Return what was left inside, if it is good still."""
         session = self._session
         with session.lock:
@@ -101,24 +102,24 @@ class LocalHandoff:
             call.tickets.append(ticket)  # first: who is interrupted here must be able to give it up
             self._kept = None
             try:
-                if self._is_early() and session.grant(ticket):
+                if self._turn_lasts() and session.grant(ticket):
                     return ticket
             except SessionExpired:
                 pass
         session.discard(ticket)
         return None
 
-    def _is_early(self) -> bool:
+    def _turn_lasts(self) -> bool:
         """Whether other processes need not be let in yet."""
-        return self._session.now() < self._since + LONGEST
+        return self._session.now() < self._turn_began + LONGEST_TURN
 
-    def keep(self, ticket: Ticket) -> bool:
+    def keep_for_next(self, ticket: Ticket) -> bool:
         """Keep the ticket of a hold that ends for the next thread, if there is one; return whether it is kept."""
-        if self._asked():
+        if self._is_asking():
             return False  # it waits in the queue for just this node: the hold was put back while the gate was open
-        if self._next() is None or self._times >= MOST or not self._is_early():
+        if self._next_waiter() is None or self._handovers >= MOST_HANDOVERS or not self._turn_lasts():
             return False
-        self._times += 1
+        self._handovers += 1
         self._kept = ticket
         if not self._session.watches_handoffs:
             self._session.wake_keeper()
@@ -129,22 +130,22 @@ class LocalHandoff:
 
         That thread may be suspended, with a signal handler on top of it. For the keeper, with the session's lock held.
         """
-        if self._kept is not None and not self._is_early():
+        if self._kept is not None and not self._turn_lasts():
             ticket, self._kept = self._kept, None
             self._session.discard(ticket)
-        return math.inf if self._next() is None else LONGEST
+        return math.inf if self._next_waiter() is None else LONGEST_TURN
 
     def leave(self, call: Call) -> None:
         """Ask no more, and wait no more."""
-        call.over = True
+        call.finished = True
         with self._session.lock:
-            self.look()
+            self.wake_next()
 
-    def look(self) -> None:
+    def wake_next(self) -> None:
         """If it is open, let the first who waits in; if there is nobody, leave nothing inside."""
-        if not self._open():
+        if not self._is_open():
             return
-        if (call := self._next()) is not None:
+        if (call := self._next_waiter()) is not None:
             call.wake()
         elif self._kept is not None:
             self._session.discard(self._kept)

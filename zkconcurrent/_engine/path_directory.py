@@ -34,11 +34,11 @@ class PathDirectory(weakref.WeakValueDictionary[str, Any]):
         Raises:
             ValueError: another kind of primitive lives there, or above it, or below it.
         """
-        place = self.get(path)
-        if place is not None:
-            if place.kind != kind:
-                raise ValueError(f"{path!r} is a {place.kind} of this client already; a {kind} needs another path")
-            return place  # type: ignore[no-any-return]
+        state = self.get(path)
+        if state is not None:
+            if state.kind != kind:
+                raise ValueError(f"{path!r} is a {state.kind} of this client already; a {kind} needs another path")
+            return state  # type: ignore[no-any-return]
         own = f"{path}/{part}"
         if path in self._interior and any(each.startswith(f"{path}/") and each != own for each in list(self)):
             raise ValueError(f"a primitive of this client lives below {path!r}; paths must not nest")
@@ -46,14 +46,14 @@ class PathDirectory(weakref.WeakValueDictionary[str, Any]):
             other = self.get(above)
             if other is not None and path != f"{above}/{other.part}":
                 raise ValueError(f"{path!r} lies below {above!r}, which is a primitive; paths must not nest")
-        place = make()
-        place.part = part
-        made = self.setdefault(path, place)
-        if made is not place:  # a signal handler has made it meanwhile
+        state = make()
+        state.part = part
+        made = self.setdefault(path, state)
+        if made is not state:  # a signal handler has made it meanwhile
             return self.open(path, kind, make, part)
         for above in ancestors(path):
             self._interior[above] = self._interior.get(above, 0) + 1
-        return place  # type: ignore[no-any-return]
+        return state  # type: ignore[no-any-return]
 
     def closed(self, path: str) -> None:
         """Take note that the primitive of a path is gone."""

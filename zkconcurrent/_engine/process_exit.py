@@ -29,11 +29,11 @@ class Watched(Protocol):
     def abandon_all(self) -> Callable[[float], None]:
         """Delete every node of ours; return how to wait until then for that to be done."""
 
-    def leave_to_parent(self) -> None:
+    def forget_after_fork(self) -> None:
         """Forget everything, in a forked child."""
 
 
-def watch(client: int, session: Watched) -> None:
+def end_with_process(client: int, session: Watched) -> None:
     """Have a session end with the process.
 
     Args:
@@ -55,19 +55,19 @@ def _at_exit() -> None:
 
 def _exit_with_multiprocessing() -> None:
     """Have our nodes deleted also when a child of multiprocessing ends: by os._exit, which atexit never hears of."""
-    global _exits_in
-    if _exits_in != os.getpid() and (util := sys.modules.get("multiprocessing.util")):
+    global _multiprocessing_pid
+    if _multiprocessing_pid != os.getpid() and (util := sys.modules.get("multiprocessing.util")):
         util.Finalize(None, _at_exit, exitpriority=0)
-        _exits_in = os.getpid()
+        _multiprocessing_pid = os.getpid()
 
 
 def _after_fork_in_child() -> None:
     for session in list(_sessions.values()):
-        session.leave_to_parent()
+        session.forget_after_fork()
 
 
 _sessions: weakref.WeakValueDictionary[int, Watched] = weakref.WeakValueDictionary()
-_exits_in = 0
+_multiprocessing_pid = 0
 # What is done at the interpreter's exit when our nodes are deleted, each told until when, by the monotonic clock.
 at_exit: list[Callable[[float], None]] = []
 atexit.register(_at_exit)

@@ -116,7 +116,7 @@ class Registry:
         if session is not None and session == self.session:
             self.deletes[ticket.prefix] = ticket
 
-    def gone(self, ticket: Ticket) -> None:
+    def mark_deleted(self, ticket: Ticket) -> None:
         """Note that the server has nothing of a ticket any more."""
         self.stop_waiting(ticket)
         if ticket.state is State.QUEUED:
@@ -124,7 +124,7 @@ class Registry:
         self.deletes.pop(ticket.prefix, None)
         self.tickets.pop(ticket.prefix, None)
 
-    def leave(self, ticket: Ticket) -> bool:
+    def suspend_hold(self, ticket: Ticket) -> bool:
         """Make of a hold what only waits: its node is being deleted, which is no loss; see `SuspendHold`."""
         if ticket.state is not State.HELD:
             return False
@@ -136,7 +136,7 @@ class Registry:
         ticket.state = State.LOST
         self.lost.append(ticket)
 
-    def missing(self, ticket: Ticket) -> None:
+    def mark_missing(self, ticket: Ticket) -> None:
         """Note that the node of what waits or holds is not on the server."""
         if ticket.prefix not in self.tickets:
             return
@@ -147,7 +147,7 @@ class Registry:
 
     # -- waiting -------------------------------------------------------------------------------------------------
 
-    def wait(self, ticket: Ticket, *nodes: str) -> None:
+    def start_waiting(self, ticket: Ticket, *nodes: str) -> None:
         """Let events on the nodes, and the hand-over by the holder of one of them, reach the ticket."""
         self.stop_waiting(ticket)
         ticket.awaits, ticket.changed, ticket.handed_over = nodes, False, False

@@ -25,8 +25,9 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from .._errors import ClientError, RefusedError
-from .._kazoo.link import KazooClient, KazooState, Link, Made, ZnodeStat, boot_clock, failure
-from .._kazoo.transport import at_once
+from .._kazoo.link import CreatedStat, KazooClient, KazooState, Link, ZnodeStat, boot_clock
+from .._kazoo.replies import failure
+from .._kazoo.transport import on_connection_thread
 from .._recipes.operations import BadVersion, ConnectionLost, NoNode
 from .._recipes.ticket import State, Ticket
 from .client_state import ClientState
@@ -35,15 +36,15 @@ from .heartbeat import Heartbeat
 from .interpreter import check_interpreter
 from .lease import Lease
 from .path_directory import PathDirectory, PathStateT
-from .process_exit import watch
+from .process_exit import end_with_process
 from .registry import Registry
 
 log = logging.getLogger("zkconcurrent")
 
 IDLE_BEAT = 1.0
-ADOPTING = 0.01
-STUCK = 0.1
-EXIT_LOOKS = 0.005
+ADOPT_INTERVAL = 0.01
+STUCK_AFTER = 0.1
+EXIT_POLL_INTERVAL = 0.005
 
 
 class Dropped(NamedTuple):
@@ -58,14 +59,14 @@ class Dropped(NamedTuple):
     tickets: list[Ticket]
 
 
-class Turns(Protocol):
+class Handoff(Protocol):
     """Threads of this process that want one unfair lock."""
 
     def end_turn(self) -> float:
         """Give up what is kept for a thread that does not come for it in time; return in how many seconds to look."""
         ...
 
-    def look(self) -> None:
+    def wake_next(self) -> None:
         """Let the next in, if that may be."""
 
 
@@ -99,25 +100,25 @@ class Session(ClientState):
         self.deletes = Deletes(self)
         self.heartbeat = Heartbeat(self)
         self._suspect = False
-        self._suspect_said = -math.inf
-        self.handoffs: weakref.WeakSet[Turns] = weakref.WeakSet()
+        self._suspect_warned_at = -math.inf
+        self.handoffs: weakref.WeakSet[Handoff] = weakref.WeakSet()
         self.watches_handoffs = False
-        self._keepers = [_keep]  # taken by who starts it
+        self._keepers_to_start = [_keeper_loop]  # taken by who starts it
 
     def start(self) -> Session:
         """Watch over the client; to do so again changes nothing."""
         client = self.link.client
         client.add_listener(self._on_state)  # a set: there once
-        self.link.wire.on_close = self._over
+        self.link.transport.on_close = self._on_close
         if self.registry.session is None:
             self._adopt()
-        watch(id(client), self)
+        end_with_process(id(client), self)
         with suppress(IndexError):
-            keep = self._keepers.pop()
+            keep = self._keepers_to_start.pop()
             try:
                 self.link.handler.spawn(keep, weakref.ref(self), self._wake)
             except BaseException:
-                self._keepers.append(keep)
+                self._keepers_to_start.append(keep)
                 raise
         return self
 
@@ -132,7 +133,7 @@ class Session(ClientState):
         if not isinstance(client, KazooClient):
             raise TypeError(f"client must be a kazoo.client.KazooClient, not {type(client).__name__}")
         session: Session | None = vars(client).get("_zkconcurrent_session")
-        if session is not None and not session._keepers:
+        if session is not None and not session._keepers_to_start:
             return session
         if session is None:
             check_interpreter()
@@ -194,12 +195,12 @@ class Session(ClientState):
         if state == KazooState.CONNECTED:
             self._opened(self.link.opened())
         elif state == KazooState.LOST:
-            self._over()
-        self.unpark()
+            self._on_close()
+        self.wake_calls()
         self._wake.set()
         return None
 
-    def _over(self) -> None:
+    def _on_close(self) -> None:
         """Take note that the session is over, or will be in a moment, as it is being closed."""
         self.link.ended()  # at once, for whoever looks at it without the lock
         self.post(self._ended)
@@ -208,7 +209,7 @@ class Session(ClientState):
         """Go on with a connection that was there first, if its timeout can be told by now."""
         if self.link.connected and self.registry.session is None:
             self._opened(self.link.adopt())
-            self.unpark()
+            self.wake_calls()
 
     def _opened(self, lease: Lease | None) -> None:
         if lease is None:
@@ -222,7 +223,7 @@ class Session(ClientState):
         if self.link.session() not in (None, lease.session):
             return  # one that was adopted just as it ended
         self.registry.opened(lease)
-        self.heartbeat.begin()
+        self.heartbeat.reset()
         self.deletes.in_flight.clear()
 
     def _ended(self) -> None:
@@ -230,12 +231,35 @@ class Session(ClientState):
         self.deletes.in_flight.clear()
         self._tell_losses()
 
-    @at_once
+    @on_connection_thread
     def on_event(self, event: Any) -> None:
         """Take a watch event; this one watcher, left on any node, is left there once."""
         self.post(partial(self.registry.note_change, event.path))
 
     # -- what the driver calls ----------------------------------------------------------------------------------------
+
+    def new_ticket(self, path: str, begun: list[Ticket]) -> Ticket:
+        """Return a new ticket of the present session, and add it to `begun`; see `Registry.begin`.
+
+        Raises:
+            ClientError: the interpreter exits.
+            SessionExpired: there is no session.
+        """
+        with self.lock:
+            self.check_not_exiting(path)
+            return self.registry.begin(path, begun)
+
+    def start_waiting(self, ticket: Ticket, wake: Callable[[], None], *nodes: str) -> None:
+        """Have `wake` called at a change of the nodes; see `Registry.start_waiting`."""
+        with self.lock:  # both: a read from before the wait would pass for one made after it
+            self.registry.start_waiting(ticket, *nodes)
+            ticket.wake = wake
+
+    def stop_waiting(self, ticket: Ticket, wake: Callable[[], None]) -> None:
+        """End what `start_waiting` began; `wake` is called from now on."""
+        with self.lock:
+            self.registry.stop_waiting(ticket)
+            ticket.wake = wake
 
     def grant(self, ticket: Ticket) -> bool:
         """Take the ticket for a hold; see `Registry.grant`."""
@@ -247,8 +271,8 @@ class Session(ClientState):
             self.heartbeat.hurry()  # what it was granted on is rather old
         return True
 
-    def made(
-        self, ticket: Ticket, node: tuple[str, ZnodeStat | Made] | None, error: Exception | None, before: bool
+    def note_create_reply(
+        self, ticket: Ticket, node: tuple[str, ZnodeStat | CreatedStat] | None, error: Exception | None, before: bool
     ) -> None:
         """Take what became of a create, whether or not its recipe still waits for it; with the lock held.
 
@@ -265,7 +289,7 @@ class Session(ClientState):
             created_in = stat.ephemeralOwner
         elif isinstance(failed, ConnectionLost):
             created_in = self.registry.session  # if at all
-            self.heartbeat.doubt(ticket.path)
+            self.heartbeat.watch_for_late_create(ticket.path)
         else:
             if isinstance(failed, NoNode | BadVersion | RefusedError):
                 ticket.sent = before  # it was answered that there is none
@@ -274,21 +298,21 @@ class Session(ClientState):
             self.registry.created_in_wrong_session(ticket, created_in)
             self._wake.set()
 
-    def missing(self, ticket: Ticket) -> None:
+    def mark_missing(self, ticket: Ticket) -> None:
         """Note that the node of what waits or holds is not on the server."""
         with self.lock:
-            self.registry.missing(ticket)
+            self.registry.mark_missing(ticket)
         self._wake.set()
 
-    def leave(self, ticket: Ticket) -> bool:
+    def suspend_hold(self, ticket: Ticket) -> bool:
         """Count on a hold no more; see `Registry.leave`."""
         with self.lock:
-            return self.registry.leave(ticket)
+            return self.registry.suspend_hold(ticket)
 
-    def gone(self, ticket: Ticket) -> None:
+    def mark_deleted(self, ticket: Ticket) -> None:
         """Note that the server has nothing of a ticket any more."""
         with self.lock:
-            self.registry.gone(ticket)
+            self.registry.mark_deleted(ticket)
 
     def check_lease(self) -> None:
         """Lose what our own clock says is lost, before anybody builds on it, and tell of every loss."""
@@ -311,7 +335,7 @@ class Session(ClientState):
                     observe(ticket)
                 with suppress(ValueError):  # what interrupted us has told it too
                     self.registry.lost.remove(ticket)  # only now: an interrupt before leaves it to the next
-            self.say("lost: %s (fencing token %d)", ticket.node, ticket.token)
+            self.warn_later("lost: %s (fencing token %d)", ticket.node, ticket.token)
 
     def discard(self, ticket: Ticket) -> bool:
         """Give the ticket up and delete its node, for as long as it takes; return whether there is any to wait for.
@@ -332,42 +356,42 @@ class Session(ClientState):
 
     # -- the keeper ---------------------------------------------------------------------------------------------------
 
-    def attend(self) -> float:
+    def do_due_work(self) -> float:
         """Do what is due, and log; return the seconds until there is more. On the keeper's thread."""
-        if not self.lock.acquire(True, STUCK):
+        if not self.lock.acquire(True, STUCK_AFTER):
             self.stuck = True
-            self.unpark()
-            return STUCK
+            self.wake_calls()
+            return STUCK_AFTER
         try:
             self.stuck = False
-            pause = self._tick()
+            pause = self._do_due_work()
         finally:
             self.lock.release()
         with suppress(IndexError):
             while True:
-                log.warning(*self._said.popleft())
+                log.warning(*self._warnings.popleft())
         return pause
 
-    def help(self) -> None:
+    def stand_in_for_keeper(self) -> None:
         """Do what is due in the place of a keeper that is stuck, if it is the calling thread that has the lock."""
         if self.stuck and self.lock.acquire(False):
             try:
-                self._tick()
+                self._do_due_work()
             finally:
                 self.lock.release()
 
-    def _tick(self) -> float:
+    def _do_due_work(self) -> float:
         """Do what is due, with the lock held."""
-        self.link.wire.nudge()
+        self.link.transport.nudge()
         self._adopt()
-        self.serve()
+        self.run_posted()
         self.sweep()
         self.check_lease()
         now = self.clock()
         held = any(ticket.state is State.HELD for ticket in self.registry.tickets.values())
         pause = IDLE_BEAT
         if self.link.connected and self.registry.session is None:
-            pause = ADOPTING
+            pause = ADOPT_INTERVAL
         elif self.link.connected:
             if self.registry.deletes:
                 self.deletes.repeat(now)
@@ -378,9 +402,9 @@ class Session(ClientState):
         suspect, self._suspect = self._suspect, held and (self.heartbeat.overdue(now) or not self.link.connected)
         if held:
             pause = max(0.0, min(pause, self.registry.lease.end - now))
-        if self._suspect and not suspect and now >= self._suspect_said + self.timeout:
-            self._suspect_said = now
-            self.say("ZooKeeper is out of reach; what is held is suspect until it answers or the lease runs out")
+        if self._suspect and not suspect and now >= self._suspect_warned_at + self.timeout:
+            self._suspect_warned_at = now
+            self.warn_later("ZooKeeper is out of reach; what is held is suspect until it answers or the lease runs out")
         return pause
 
     # -- objects that come and go -------------------------------------------------------------------------------------
@@ -407,7 +431,7 @@ class Session(ClientState):
                     self.discard(ticket)
                 # What an interrupted driver left may be what others of its process wait for.
                 for handoff in list(self.handoffs) if not left.paths else ():
-                    handoff.look()
+                    handoff.wake_next()
                 with suppress(IndexError):
                     self.directory.closed(left.paths.pop())
                 with suppress(ValueError):  # what interrupted us has done it too
@@ -425,31 +449,31 @@ class Session(ClientState):
         def wait(until: float) -> None:
             # Not by what a delete wakes: a thread that releases just now may be the one.
             while self.registry.deletes and self.link.connected and self.now() < until:
-                self.serve()
-                self.link.handler.sleep_func(EXIT_LOOKS)
+                self.run_posted()
+                self.link.handler.sleep_func(EXIT_POLL_INTERVAL)
 
         return wait
 
-    def leave_to_parent(self) -> None:
+    def forget_after_fork(self) -> None:
         """Forget everything, in a forked child."""
         self.forked = True
         self.lock = self.link.handler.rlock_object()
         self.registry = Registry("")
         self.dropped.clear()
         self.posted.clear()
-        self.parked.clear()
+        self.calls.clear()
         for place in list(self.directory.values()):
             place.forget()
 
 
-def _keep(session_ref: weakref.ref[Session], wake: Any) -> None:
+def _keeper_loop(session_ref: weakref.ref[Session], wake: Any) -> None:
     """Attend to the session for as long as it is there; holds no reference to it while it waits."""
     while True:
         session = session_ref()
         if session is None or session.forked:
             return
         try:
-            pause = session.attend()
+            pause = session.do_due_work()
         except Exception:
             log.exception("the keeper goes on after an error")
             pause = IDLE_BEAT

@@ -6,19 +6,14 @@ here of what they prove of the lease. What is private of kazoo is checked when i
 
 from __future__ import annotations
 
-import gc
-import logging
 import os
-import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
-from types import FrameType
 from typing import Any, NamedTuple
 
-from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.serialization import (
@@ -37,22 +32,10 @@ from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_acl
 
 from .._engine.identity import ident, identity
 from .._engine.lease import MARGIN, NEVER, Lease
-from .._errors import RefusedError
-from .._recipes.operations import (
-    BadVersion,
-    Check,
-    ConnectionLost,
-    CreateEphemeral,
-    Delete,
-    NodeExists,
-    NoNode,
-    NotEmpty,
-    SessionExpired,
-    Set,
-)
-from .transport import TooLarge, Transport
-
-log = logging.getLogger("zkconcurrent")
+from .._recipes.operations import Check, CreateEphemeral, Delete, Set
+from .replies import NO_REPLY, NOT_THE_CAUSE, HandledReply, Reply, kazoo_errors
+from .session_timeout import negotiated
+from .transport import Transport
 
 # `time.monotonic` stands still while a machine sleeps, and the server does not wait for it. On Linux the clock of the
 # boot time goes on; on macOS the one that the system calls monotonic does.
@@ -70,18 +53,13 @@ CONTAINER = 4
 __all__ = [
     "CREATOR_ALL_ACL",
     "OPEN_ACL_UNSAFE",
-    "HandledReply",
+    "CreatedStat",
     "KazooClient",
     "KazooState",
     "Link",
-    "Made",
-    "Reply",
     "ZnodeStat",
     "boot_clock",
-    "failure",
-    "kazoo_errors",
     "make_acl",
-    "nobody",
 ]
 
 
@@ -91,89 +69,11 @@ class CreateContainer(Create2):  # type: ignore[misc]
     type = 19
 
 
-class Made(NamedTuple):
+class CreatedStat(NamedTuple):
     """What is known of a node made in a multi, by the names of its stat, which the server does not tell there."""
 
     czxid: int
     ephemeralOwner: int  # noqa: N815
-
-
-def nobody() -> None:
-    """Wake nobody."""
-
-
-class Reply:
-    """The answer to one request, for a thread that waits; has what kazoo uses of its `AsyncResult`.
-
-    Attributes:
-        heard: takes note of what a success proves, before anybody else hears of it.
-        sent: when the request was handed over to be sent.
-    """
-
-    __slots__ = ("done", "error", "heard", "sent", "value", "wake")
-
-    def __init__(self, wake: Callable[[], None]) -> None:
-        self.done = False
-        self.value: Any = None
-        self.error: Exception | None = None
-        self.heard: Callable[[Reply], None] | None = None
-        self.sent = 0.0
-        self.wake = wake
-
-    def set(self, value: Any = None) -> None:
-        """Take the answer; on kazoo's connection thread."""
-        self.value = value
-        if self.heard is not None:
-            self.heard(self)
-        self._taken()
-
-    def set_exception(self, error: Exception) -> None:
-        """Take the failure; on kazoo's connection thread, or on that of a caller whose request is not sent."""
-        self.error = error
-        self._taken()
-
-    def _taken(self) -> None:
-        self.done = True
-        self.wake()
-
-
-class HandledReply(Reply):
-    """The answer to one request with which a function is called; done when that is over.
-
-    Not before: a thread that waits for it may look at any time, woken by something else.
-
-    Args:
-        then: what is called; it never raises into kazoo's thread.
-        wake: is called once it is done.
-        post: has the function called where nobody else is at work; if not given, it is called at once.
-    """
-
-    __slots__ = ("_post", "_then")
-
-    def __init__(
-        self,
-        then: Callable[[HandledReply], object],
-        wake: Callable[[], None] = nobody,
-        post: Callable[[Callable[[], None]], None] | None = None,
-    ) -> None:
-        super().__init__(wake)
-        self._then = then
-        self._post = post
-
-    def _taken(self) -> None:
-        if self._post is None:
-            self._call()
-        else:
-            self._post(self._call)
-
-    def _call(self) -> None:
-        try:
-            self._then(self)
-        except Exception:
-            log.exception("an answer was not taken")
-        finally:
-            self.done = True
-            self.wake()
 
 
 class AutoResetEvent:
@@ -210,12 +110,12 @@ class Link:
     def __init__(self, client: KazooClient) -> None:
         self.client = client
         self.handler = client.handler
-        self.wire = Transport.of(client)
+        self.transport = Transport.of(client)
         self.clock = boot_clock
         self._leases: dict[int, Lease] = {}  # by session; written to on kazoo's connection thread
         self.identity = identity(client.handler.name)
         # What one thread waits with, often: half the work of kazoo's.
-        self.signal = (
+        self.sleep_event = (
             AutoResetEvent if type(client.handler) is SequentialThreadingHandler else client.handler.event_object
         )
         self.containers: bool | None = None  # whether the servers know them, once that was asked
@@ -250,14 +150,14 @@ class Link:
 
     @clock.setter
     def clock(self, clock: Callable[[], float]) -> None:
-        self._clock = self.wire.clock = clock
+        self._clock = self.transport.clock = clock
 
     def opened(self) -> Lease | None:
         """Begin a connection, on kazoo's connection thread, which has just made it; return the session's lease.
 
         None where the wire was not there when the connection was asked for: see `adopt`.
         """
-        session, handshake = self.session(), self.wire.handshake
+        session, handshake = self.session(), self.transport.handshake
         if session is None or handshake is None:
             return None
         lease = self._leases.setdefault(session, self._new_lease(session))
@@ -290,15 +190,10 @@ class Link:
         return max(_started(routine), NEVER if routine in _alive_at_import else _imported)
 
     def _negotiated(self) -> float | None:
-        """Return the session timeout of a connection that was made before the wire was there, in seconds.
-
-        kazoo keeps it in local variables only: of `_connect`, which calls the state listeners, and, later, as two
-        thirds of it, of `_connect_attempt`, at the bottom of its connection thread.
-        """
-        if self.wire.handshake is not None:
-            return self.wire.handshake.timeout
-        routine = self.client._connection._connection_routine
-        return _negotiated(getattr(routine, "gr_frame", None) or _frame_of(getattr(routine, "ident", None) or 0))
+        """Return the session timeout of the present connection, in seconds; None if unknown."""
+        if self.transport.handshake is not None:
+            return self.transport.handshake.timeout
+        return negotiated(self.client._connection._connection_routine)
 
     def on_own_thread(self) -> bool:
         """Whether the caller runs on one of kazoo's threads, where waiting for an answer waits for ever."""
@@ -321,69 +216,69 @@ class Link:
     def _acl(self) -> Sequence[Any]:
         return self.client.default_acl or OPEN_ACL_UNSAFE  # type: ignore[no-any-return]
 
-    def _write(self, request: Any, answer: Reply) -> None:
+    def _write(self, request: Any, reply: Reply) -> None:
         """Send what a majority must agree to."""
-        answer.heard = self._heard_write
-        answer.sent = self._clock()
-        self.wire.send(request, answer)
+        reply.on_success = self._note_write
+        reply.sent = self._clock()
+        self.transport.send(request, reply)
 
-    def _heard_write(self, answer: Reply) -> None:
+    def _note_write(self, reply: Reply) -> None:
         if (lease := self._leases.get(self.client._session_id)) is not None:
-            lease.answered(answer.sent, self._clock(), write=True)
+            lease.answered(reply.sent, self._clock(), write=True)
 
-    def _heard_sync(self, answer: Reply) -> None:
+    def _note_sync(self, reply: Reply) -> None:
         if (lease := self._leases.get(self.client._session_id)) is not None:
-            lease.answered(answer.sent, self._clock(), write=False)
+            lease.answered(reply.sent, self._clock(), write=False)
 
-    def create(self, prefix: str, data: bytes, answer: Reply) -> None:
+    def create(self, prefix: str, data: bytes, reply: Reply) -> None:
         """Make an EPHEMERAL_SEQUENTIAL node; the answer is its full path and its stat."""
-        self._write(Create2(self.full(prefix), data, self._acl(), EPHEMERAL_SEQUENTIAL), answer)
+        self._write(Create2(self.full(prefix), data, self._acl(), EPHEMERAL_SEQUENTIAL), reply)
 
-    def multi(self, operations: Sequence[CreateEphemeral | Delete | Set | Check], answer: Reply) -> None:
+    def multi(self, operations: Sequence[CreateEphemeral | Delete | Set | Check], reply: Reply) -> None:
         """Do all or nothing; the answer is each operation's, as if it came alone, or why nothing was done."""
 
-        def answered(whole: HandledReply) -> None:
+        def on_reply(whole: HandledReply) -> None:
             why = (each for each in whole.value or () if isinstance(each, Exception))
-            error = whole.error or next((each for each in why if not isinstance(each, _NOT_THE_CAUSE)), None)
+            error = whole.error or next((each for each in why if not isinstance(each, NOT_THE_CAUSE)), None)
             if error is not None:
-                answer.set_exception(error)
+                reply.set_exception(error)
                 return
-            self._heard_write(whole)
+            self._note_write(whole)
             # On the connection's thread, these two are of the answer that is being read.
-            made = Made(self.client.last_zxid, self.session() or 0)
-            answer.set([(each, made) if isinstance(each, str) else each for each in whole.value])
+            made = CreatedStat(self.client.last_zxid, self.session() or 0)
+            reply.set([(each, made) if isinstance(each, str) else each for each in whole.value])
 
-        self._transact([self._part(each) for each in operations], HandledReply(answered))
+        self._transact([self._part_request(each) for each in operations], HandledReply(on_reply))
 
-    def check(self, paths: Sequence[str], answer: Reply) -> None:
+    def check(self, paths: Sequence[str], reply: Reply) -> None:
         """Ask a majority whether the nodes are there; the answer is, for each, True or why that is not known.
 
         Up to the first that fails all are there; of those behind it nothing is said.
         """
-        self._check([self.full(path) for path in paths], answer)
+        self._check([self.full(path) for path in paths], reply)
 
-    def check_root(self, answer: Reply) -> None:
+    def check_root(self, reply: Reply) -> None:
         """Ask a majority, of what is always there."""
-        self._check(["/"], answer)
+        self._check(["/"], reply)
 
-    def _check(self, paths: Sequence[str], answer: Reply) -> None:
+    def _check(self, paths: Sequence[str], reply: Reply) -> None:
 
-        def answered(whole: HandledReply) -> None:
+        def on_reply(whole: HandledReply) -> None:
             if whole.error is not None:
-                answer.set_exception(whole.error)
+                reply.set_exception(whole.error)
                 return
             if all(each is True for each in whole.value):
-                self._heard_write(whole)
-            answer.set(whole.value)
+                self._note_write(whole)
+            reply.set(whole.value)
 
-        self._transact([CheckVersion(path, -1) for path in paths], HandledReply(answered))
+        self._transact([CheckVersion(path, -1) for path in paths], HandledReply(on_reply))
 
-    def _transact(self, parts: list[Any], answer: HandledReply) -> None:
+    def _transact(self, parts: list[Any], reply: HandledReply) -> None:
         """Send a multi, which is answered as a success also where its parts failed."""
-        answer.sent = self._clock()
-        self.wire.send(Transaction(parts), answer)
+        reply.sent = self._clock()
+        self.transport.send(Transaction(parts), reply)
 
-    def _part(self, step: CreateEphemeral | Delete | Set | Check) -> Any:
+    def _part_request(self, step: CreateEphemeral | Delete | Set | Check) -> Any:
         if isinstance(step, Check):
             return CheckVersion(self.full(step.path), step.version)
         if isinstance(step, Delete):
@@ -393,29 +288,29 @@ class Link:
         flags = EPHEMERAL if step.number else EPHEMERAL_SEQUENTIAL
         return CreateRequest(self.full(step.path), step.data, self._acl(), flags)
 
-    def make_container(self, path: str, answer: Reply, *, directory: bool = False) -> None:
+    def make_container(self, path: str, reply: Reply, *, directory: bool = False) -> None:
         """Make a container, or a persistent node where the server has no containers.
 
         Args:
             path: where.
-            answer: to it.
+            reply: to it.
             directory: others may have primitives of their own below it.
         """
         acl = (getattr(self.client, "directory_acl", None) if directory else None) or self._acl()
         if self.containers is False:
-            self._write(Create2(self.full(path), b"", acl, 0), answer)
+            self._write(Create2(self.full(path), b"", acl, 0), reply)
             return
 
-        def answered(first: HandledReply) -> None:
+        def on_reply(first: HandledReply) -> None:
             if isinstance(first.error, kazoo_errors.UnimplementedError):
                 self.containers = False
-                answer.set_exception(kazoo_errors.ConnectionLoss())  # again, the old way
+                reply.set_exception(kazoo_errors.ConnectionLoss())  # again, the old way
             elif first.error is not None:
-                answer.set_exception(first.error)
+                reply.set_exception(first.error)
             else:
-                answer.set(first.value)
+                reply.set(first.value)
 
-        self._write(CreateContainer(self.full(path), b"", acl, CONTAINER), HandledReply(answered))
+        self._write(CreateContainer(self.full(path), b"", acl, CONTAINER), HandledReply(on_reply))
 
     def probe(self) -> None:
         """Ask whether the servers know containers, ahead of everything else: one that does not may hang up.
@@ -423,66 +318,42 @@ class Link:
         So nothing is held when that happens. The node that is to be made is ZooKeeper's own, and is there.
         """
 
-        def answered(answer: HandledReply) -> None:
-            if isinstance(answer.error, kazoo_errors.UnimplementedError):
+        def on_reply(reply: HandledReply) -> None:
+            if isinstance(reply.error, kazoo_errors.UnimplementedError):
                 self.containers = False
-            elif answer.error is None or type(answer.error) not in _NOT_ANSWERED:
+            elif reply.error is None or type(reply.error) not in NO_REPLY:
                 self.containers = True
             elif self._probes > 1:  # it hangs up each time
                 self.containers = False
 
         self._probes += 1
-        self.wire.send(CreateContainer("/zookeeper", b"", OPEN_ACL_UNSAFE, CONTAINER), HandledReply(answered))
+        self.transport.send(CreateContainer("/zookeeper", b"", OPEN_ACL_UNSAFE, CONTAINER), HandledReply(on_reply))
 
-    def make(self, path: str, data: bytes, answer: Reply) -> None:
+    def create_persistent(self, path: str, data: bytes, reply: Reply) -> None:
         """Make a PERSISTENT node."""
-        self._write(CreateRequest(self.full(path), data, self._acl(), 0), answer)
+        self._write(CreateRequest(self.full(path), data, self._acl(), 0), reply)
 
-    def set(self, path: str, data: bytes, version: int, answer: Reply) -> None:
+    def set_data(self, path: str, data: bytes, version: int, reply: Reply) -> None:
         """Write a node's data, if it has that version."""
-        self._write(SetData(self.full(path), data, version), answer)
+        self._write(SetData(self.full(path), data, version), reply)
 
-    def children(self, path: str, answer: Reply, watcher: Callable[[Any], None] | None = None) -> None:
+    def children(self, path: str, reply: Reply, watcher: Callable[[Any], None] | None = None) -> None:
         """List the children's names, and leave a watch there if the node exists."""
-        self.wire.send(GetChildren(self.full(path), watcher), answer)
+        self.transport.send(GetChildren(self.full(path), watcher), reply)
 
-    def sync(self, path: str, answer: Reply) -> None:
+    def sync(self, path: str, reply: Reply) -> None:
         """Have the server catch up with its leader."""
-        answer.heard = self._heard_sync
-        answer.sent = self._clock()
-        self.wire.send(Sync(self.full(path)), answer)
+        reply.on_success = self._note_sync
+        reply.sent = self._clock()
+        self.transport.send(Sync(self.full(path)), reply)
 
-    def get(self, path: str, answer: Reply, watcher: Callable[[Any], None] | None = None) -> None:
+    def get(self, path: str, reply: Reply, watcher: Callable[[Any], None] | None = None) -> None:
         """Read a node's data and stat, and leave a watch there if it exists."""
-        self.wire.send(GetData(self.full(path), watcher), answer)
+        self.transport.send(GetData(self.full(path), watcher), reply)
 
-    def delete(self, path: str, answer: Reply, version: int = -1) -> None:
+    def delete(self, path: str, reply: Reply, version: int = -1) -> None:
         """Delete a node, if it has that version; -1 is any."""
-        self._write(DeleteRequest(self.full(path), version), answer)
-
-
-def _frame_of(thread: int) -> FrameType | None:
-    """Return the innermost frame of a thread."""
-    # CPython 3.11 holds a lock of its own here that every thread takes as it starts or ends: a finalizer that the
-    # garbage collector ran meanwhile would let them in, and all would stand still for ever (gh-106883).
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        return sys._current_frames().get(thread)
-    finally:
-        if collects:
-            gc.enable()
-
-
-def _negotiated(frame: FrameType | None) -> float | None:
-    """Return the session timeout that a stack of kazoo's knows; 0.0 while it is handed from the one to the other."""
-    while frame is not None:
-        if frame.f_code.co_name == "_connect" and "negotiated_session_timeout" in frame.f_locals:
-            return float(frame.f_locals["negotiated_session_timeout"]) / 1000.0
-        if frame.f_code.co_name == "_connect_attempt":
-            return float(frame.f_locals["read_timeout"]) * 1.5 if "last_send" in frame.f_locals else 0.0
-        frame = frame.f_back
-    return None
+        self._write(DeleteRequest(self.full(path), version), reply)
 
 
 def _started(thread: threading.Thread) -> float:
@@ -494,51 +365,3 @@ def _started(thread: threading.Thread) -> float:
     except (OSError, ValueError, IndexError):
         return NEVER
     return started if 0 < started <= boot_clock() else NEVER
-
-
-def failure(error: Exception, path: str) -> Exception:
-    """Translate kazoo's error into an operation's failure, or into the library's error where nothing can be done."""
-    if isinstance(error, kazoo_errors.NoNodeError):
-        return NoNode()
-    if isinstance(error, kazoo_errors.NodeExistsError):
-        return NodeExists()
-    if isinstance(error, kazoo_errors.BadVersionError):
-        return BadVersion()
-    if isinstance(error, kazoo_errors.NotEmptyError):
-        return NotEmpty()
-    if isinstance(error, kazoo_errors.SessionExpiredError):  # also ConnectionClosedError
-        return SessionExpired()
-    if isinstance(error, _TRY_AGAIN):
-        return ConnectionLost()
-    if isinstance(error, TooLarge):
-        size, limit = error.args
-        return RefusedError(
-            path,
-            f"the request has {size:,} bytes and is not sent, as ZooKeeper would end the connection: the limit is "
-            f"{limit:,} (a client's `max_request`, below the servers' jute.maxbuffer)",
-        )
-    if isinstance(error, kazoo_errors.KazooException):
-        reason = _REASONS.get(type(error), "see the server's log")
-        return RefusedError(path, f"ZooKeeper refused the request ({type(error).__name__}): {reason}")
-    return error
-
-
-# What a failed multi answers for those of its operations that did not fail themselves.
-_NOT_THE_CAUSE = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
-_TRY_AGAIN = (
-    kazoo_errors.ConnectionLoss,
-    kazoo_errors.OperationTimeoutError,
-    kazoo_errors.RequestTimeoutError,
-    kazoo_errors.SessionMovedError,
-    kazoo_errors.ThrottledOpError,
-)
-_NOT_ANSWERED = (*_TRY_AGAIN, kazoo_errors.SessionExpiredError, kazoo_errors.ConnectionClosedError)
-_REASONS = {
-    kazoo_errors.NoAuthError: "this client may not do that here; give it credentials (auth_data) or change the ACL",
-    kazoo_errors.AuthFailedError: "the client's credentials were not accepted; correct them and open a new client",
-    kazoo_errors.InvalidACLError: "the client's default_acl is not valid for its credentials",
-    kazoo_errors.NotReadOnlyCallError: "the server is read-only while it is cut off; try again once it has a quorum",
-    kazoo_errors.QuotaExceededError: "the quota of the path is used up",
-    kazoo_errors.NoChildrenForEphemeralsError: "a node above the path is ephemeral and can't have children",
-    kazoo_errors.SessionClosedRequireSaslError: "the server demands SASL authentication (sasl_options)",
-}

@@ -43,13 +43,13 @@ log = logging.getLogger("zkconcurrent")
 
 F = TypeVar("F", bound=Callable[..., Any])
 DONT_WAIT = getattr(socket, "MSG_DONTWAIT", 0)
-READ_AHEAD = 65536
-HEAD = struct.Struct("!iii")  # the length of what follows, the request's number, its type
-NUMBERS = 2**31 - 1
+READ_SIZE = 65536
+REQUEST_HEADER = struct.Struct("!iii")  # the length of what follows, the request's number, its type
+XIDS = 2**31 - 1
 AUTH_XID = -4
 MAX_REQUEST = 1_000_000  # bytes; a server closes the connection at a request above its jute.maxbuffer, 1,048,575
-CALLERS_PATIENCE = 0.005  # seconds
-LOOKS, LOOK = 10, 0.02  # how often, and how long each time, the connection thread waits for a turn
+CALLER_PATIENCE = 0.005  # seconds
+TURN_TRIES, TURN_TRY = 10, 0.02  # how often, and how long each time, the connection thread waits for a turn
 
 
 class TooLarge(Exception):
@@ -74,14 +74,14 @@ class Turn:
         rest: of a caller's request, for which there was no room.
     """
 
-    __slots__ = ("lock", "owner", "rest", "sending", "socket")
+    __slots__ = ("lock", "owner", "sending", "socket", "unsent")
 
     def __init__(self, sock: socket.socket) -> None:
         self.socket = sock
         self.lock = threading.Lock()
         self.owner: int | None = None
         self.sending = False
-        self.rest = b""
+        self.unsent = b""
 
     def take(self) -> bool:
         """Take it for kazoo's connection thread; return False if a caller keeps it.
@@ -90,7 +90,7 @@ class Turn:
             ConnectionDropped: what the last caller sent is unknown.
         """
         # In many short waits: a process that was stopped goes on with its callers before it gives up on them.
-        if not any(self.lock.acquire(True, LOOK) for _ in range(LOOKS)):
+        if not any(self.lock.acquire(True, TURN_TRY) for _ in range(TURN_TRIES)):
             return False
         if self.sending:
             self.lock.release()
@@ -98,7 +98,7 @@ class Turn:
         return True
 
 
-def _dropping(method: F) -> F:
+def _drop_on_error(method: F) -> F:
     """Have an error of ours drop the connection: kazoo's thread ends with what it does not know, for good."""
 
     @functools.wraps(method)
@@ -132,34 +132,34 @@ class Transport:
         self._connection = client._connection
         self._kazoo: Any = SimpleNamespace()  # kazoo's own methods, in whose places are ours
         self._turn: Turn | None = None
-        self._ahead = bytearray()  # what was read of the next answers
-        self._ahead_of: socket.socket | None = None  # and from where
-        self._auths: deque[Any] = deque()  # requests to authenticate, which are answered out of order
+        self._received = bytearray()  # what was read of the next answers
+        self._received_from: socket.socket | None = None  # and from where
+        self._pending_auths: deque[Any] = deque()  # requests to authenticate, which are answered out of order
         self._sent_lately = False  # a caller sent since kazoo last wanted to ping
-        self._quick = type(self._handler) is SequentialThreadingHandler
+        self._direct = type(self._handler) is SequentialThreadingHandler
         self.clock: Callable[[], float] = lambda: 0.0
         self.on_close: Callable[[], None] = lambda: None
         self.handshake: Handshake | None = None
         self.max_request: int = getattr(client, "max_request", MAX_REQUEST)
-        self._numbers = itertools.count(self._connection._xid or 0)  # the client may have been in use before
+        self._xids = itertools.count(self._connection._xid or 0)  # the client may have been in use before
 
     @staticmethod
     def of(client: KazooClient) -> Transport:
         """Return the client's wire; there is one, as it changes the client."""
-        found: Transport | None = vars(client).get("_zkconcurrent_wire")
+        found: Transport | None = vars(client).get("_zkconcurrent_transport")
         # In one step: of two threads, or of a thread and its signal handler, one makes it, and either connects it.
-        wire = found or vars(client).setdefault("_zkconcurrent_wire", Transport(client))
+        transport = found or vars(client).setdefault("_zkconcurrent_transport", Transport(client))
         if not found:
-            wire._take_over()
-        return wire
+            transport._install()
+        return transport
 
-    def send(self, request: Any, answer: Any) -> None:
+    def send(self, request: Any, reply: Any) -> None:
         """Send a request, or have it sent; never waits. The answer's `set` or `set_exception` is called once."""
         body = request.serialize()
         if len(body) > self.max_request:
-            answer.set_exception(TooLarge(len(body), self.max_request))
-        elif self._turn is None or not self._send_now(request, body, answer):
-            self._queue(request, answer)
+            reply.set_exception(TooLarge(len(body), self.max_request))
+        elif self._turn is None or not self._send_directly(request, body, reply):
+            self._queue(request, reply)
 
     def nudge(self) -> None:
         """Wake kazoo's connection thread if requests wait.
@@ -168,12 +168,12 @@ class Transport:
         request would wait for the next one. A byte too many does no harm.
         """
         pipe, turn = self._connection._write_sock, self._turn
-        if (self._client._queue or (turn is not None and turn.rest)) and pipe is not None:
+        if (self._client._queue or (turn is not None and turn.unsent)) and pipe is not None:
             with contextlib.suppress(OSError):  # the client is being closed, or the pipe is full
                 pipe.send(b"\0")
 
     @property
-    def next_answer(self) -> int | None:
+    def next_xid(self) -> int | None:
         """The number of the request to be answered next, which is the oldest; None if all were answered."""
         try:
             return self._client._pending[0][2]  # type: ignore[no-any-return]
@@ -187,20 +187,20 @@ class Transport:
 
     # -- by kazoo's queue ----------------------------------------------------------------------------------------
 
-    def _queue(self, request: Any, answer: Any) -> None:
+    def _queue(self, request: Any, reply: Any) -> None:
         """Queue a request as kazoo's `_call` does, whose bare `except` would take a Ctrl-C for a closed connection."""
-        pipe = self._pipe()
+        pipe = self._wakeup_socket()
         refusal = _REFUSALS.get(self._client._state)
         if refusal is not None or pipe is None:
-            answer.set_exception((refusal or kazoo_errors.ConnectionClosedError)())
+            reply.set_exception((refusal or kazoo_errors.ConnectionClosedError)())
             return
-        self._client._queue.append((request, answer))
+        self._client._queue.append((request, reply))
         try:
             pipe.send(b"\0")
         except OSError:  # the client is being closed
-            answer.set_exception(kazoo_errors.ConnectionClosedError())
+            reply.set_exception(kazoo_errors.ConnectionClosedError())
 
-    def _pipe(self) -> WakeupSocket | None:
+    def _wakeup_socket(self) -> WakeupSocket | None:
         """Return what wakes kazoo's connection thread; None where the client is closed."""
         pipe = self._connection._write_sock
         if pipe is not None and not isinstance(pipe, WakeupSocket):
@@ -209,7 +209,7 @@ class Transport:
 
     # -- what kazoo's connection thread calls ----------------------------------------------------------------------
 
-    def _take_over(self) -> None:
+    def _install(self) -> None:
         """Take the place of what kazoo's connection thread calls; to do so again changes nothing."""
         client, connection, handler = self._client, self._connection, self._handler
         if not isinstance(connection, ConnectionHandler):
@@ -217,7 +217,7 @@ class Transport:
         for name in ("_invoke", "_send_request", "_send_ping", "_read_header", "_read_response"):
             self._replace(connection, name)
         self._replace(client, "_notify_pending")
-        if self._quick:
+        if self._direct:
             self._replace(connection, "_read")
             self._replace(handler, "dispatch_callback")
             if vars(handler).get("select") != self._select:
@@ -238,7 +238,7 @@ class Transport:
             self.handshake = Handshake(sent, result[0].time_out / 1000.0)
         return result
 
-    @_dropping
+    @_drop_on_error
     def _send_request(self, read_timeout: float, connect_timeout: float) -> None:
         """Send the next request of the queue: the handshake is over.
 
@@ -255,24 +255,24 @@ class Transport:
                 raise kazoo_errors.ConnectionDropped("a caller was interrupted as it sent")
             turn = None  # the last request of all: it may go out beside the caller's
         try:
-            self._send_rest(turn, connect_timeout)
-            connection._xid = next(self._numbers) % NUMBERS
+            self._send_unsent(turn, connect_timeout)
+            connection._xid = next(self._xids) % XIDS
             self._kazoo.send_request(read_timeout, connect_timeout)
             pending = client._pending
             if pending and pending[-1][2] == AUTH_XID:
-                self._auths.append(pending.pop())
+                self._pending_auths.append(pending.pop())
         finally:
             if turn is not None:
                 turn.lock.release()
         pipe = connection._write_sock
         if isinstance(pipe, WakeupSocket):
-            pipe.repay(bool(client._queue))
-        if self._turn is None and self._quick and client._state in _CONNECTED:
+            pipe.send_owed(bool(client._queue))
+        if self._turn is None and self._direct and client._state in _CONNECTED:
             sock = connection._socket
             if type(sock) is socket.socket:  # TLS has one state for both directions
                 self._turn = Turn(sock)
 
-    @_dropping
+    @_drop_on_error
     def _send_ping(self, connect_timeout: float) -> None:
         """Send a ping, unless callers have sent anything since the last: any request tells as much."""
         turn = self._turn
@@ -283,23 +283,23 @@ class Transport:
             if not turn.take():
                 raise kazoo_errors.ConnectionDropped("a caller was interrupted as it sent")
         try:
-            self._send_rest(turn, connect_timeout)
+            self._send_unsent(turn, connect_timeout)
             self._kazoo.send_ping(connect_timeout)
         finally:
             if turn is not None:
                 turn.lock.release()
 
-    def _send_rest(self, turn: Turn | None, timeout: float) -> None:
+    def _send_unsent(self, turn: Turn | None, timeout: float) -> None:
         """Send what a caller had no room for."""
-        if turn is not None and turn.rest:
-            self._connection._write(turn.rest, timeout)
-            turn.rest = b""
+        if turn is not None and turn.unsent:
+            self._connection._write(turn.unsent, timeout)
+            turn.unsent = b""
 
     def _notify_pending(self, state: str) -> None:
         """Fail all requests: the connection is lost, or the session is over."""
         self._turn = None
-        self._client._pending.extend(self._auths)
-        self._auths.clear()
+        self._client._pending.extend(self._pending_auths)
+        self._pending_auths.clear()
         self._kazoo.notify_pending(state)
 
     def _read_header(self, timeout: float) -> Any:
@@ -307,11 +307,11 @@ class Transport:
         if self._client._state == KeeperState.AUTH_FAILED:
             raise kazoo_errors.AuthFailedError  # kazoo reads on, and what comes is nobody's
         header, buffer, offset = self._kazoo.read_header(timeout)
-        if header.xid == AUTH_XID and self._auths:
-            self._client._pending.appendleft(self._auths.popleft())
+        if header.xid == AUTH_XID and self._pending_auths:
+            self._client._pending.appendleft(self._pending_auths.popleft())
         return header, buffer, offset
 
-    @_dropping
+    @_drop_on_error
     def _read_response(self, header: Any, buffer: bytes, offset: int) -> Any:
         """Take an answer; one that was not expected would end kazoo's thread."""
         pending = self._client._pending
@@ -321,31 +321,31 @@ class Transport:
 
     # -- the quick way -------------------------------------------------------------------------------------------
 
-    def _send_now(self, request: Any, body: bytes, answer: Any) -> bool:
+    def _send_directly(self, request: Any, body: bytes, reply: Any) -> bool:
         """Send a request on the calling thread; return False, and nothing was done, where kazoo must."""
         client, turn, me = self._client, self._turn, threading.get_ident()
-        if turn is None or client._queue or turn.owner == me or not turn.lock.acquire(True, CALLERS_PATIENCE):
+        if turn is None or client._queue or turn.owner == me or not turn.lock.acquire(True, CALLER_PATIENCE):
             return False
         try:
             turn.owner = me
-            if self._turn is not turn or client._queue or turn.sending or turn.rest:
+            if self._turn is not turn or client._queue or turn.sending or turn.unsent:
                 return False
             turn.sending = self._sent_lately = True
-            xid = next(self._numbers) % NUMBERS + 1
-            pending, entry = client._pending, (request, answer, xid)
+            xid = next(self._xids) % XIDS + 1
+            pending, entry = client._pending, (request, reply, xid)
             pending.append(entry)  # first: the answer may be there before `send` returns
             if lost := self._turn is not turn:  # just now: it may have been too late to be failed with the others
                 turn.sending = False
             else:
-                self._transmit(turn, HEAD.pack(len(body) + 8, xid, request.type) + body)
+                self._transmit(turn, REQUEST_HEADER.pack(len(body) + 8, xid, request.type) + body)
         finally:
             turn.owner = None
             turn.lock.release()
         if lost:
             with contextlib.suppress(ValueError, IndexError):  # it was failed
                 pending.remove(entry)
-                answer.set_exception(kazoo_errors.ConnectionLoss())
-        elif turn.rest or client._queue:
+                reply.set_exception(kazoo_errors.ConnectionLoss())
+        elif turn.unsent or client._queue:
             self.nudge()
         return True
 
@@ -357,20 +357,20 @@ class Transport:
         except OSError:  # it is broken: kazoo is to find that, and tells all that wait
             return
         if sent < len(message):
-            turn.rest = message[sent:]
+            turn.unsent = message[sent:]
         turn.sending = False
 
     def _read(self, length: int, timeout: float) -> bytes:
         """Read so many bytes; kazoo waits and reads for the length of each answer, and then again for the rest."""
-        sock, ahead = self._connection._socket, self._ahead
+        sock, ahead = self._connection._socket, self._received
         if type(sock) is not socket.socket:
             return self._kazoo.read(length, timeout)  # type: ignore[no-any-return]
-        if sock is not self._ahead_of:
-            self._ahead_of = sock
+        if sock is not self._received_from:
+            self._received_from = sock
             ahead.clear()
         while len(ahead) < length:
             try:
-                more = sock.recv(READ_AHEAD)
+                more = sock.recv(READ_SIZE)
             except BlockingIOError:
                 if not wait_for_files([sock], [], [], timeout)[0]:
                     raise self._handler.timeout_exception("socket time-out during read") from None
@@ -387,23 +387,23 @@ class Transport:
                     raise kazoo_errors.ConnectionDropped("a request was not sent, or it is unknown whether it was")
             finally:
                 turn.lock.release()
-        answer = bytes(ahead[:length])
+        reply = bytes(ahead[:length])
         del ahead[:length]
-        return answer
+        return reply
 
     def _select(
         self, readers: Sequence[Any], writers: Sequence[Any], others: Sequence[Any], timeout: float | None = None
     ) -> tuple[list[Any], list[Any], list[Any]]:
         """Wait for files, one of which is ready if something was read ahead from it; the others get their turn too."""
-        if not self._ahead or self._ahead_of not in readers:
+        if not self._received or self._received_from not in readers:
             return self._kazoo.select(readers, writers, others, timeout)  # type: ignore[no-any-return]
-        rest = [file for file in readers if file is not self._ahead_of]
+        rest = [file for file in readers if file is not self._received_from]
         readable, writable, other = self._kazoo.select(rest, writers, others, 0)
-        return [self._ahead_of, *readable], writable, other
+        return [self._received_from, *readable], writable, other
 
     def _dispatch_callback(self, callback: Any) -> None:
         """Call a watcher of ours; kazoo has a thread of its own for them, as any may take its time."""
-        if callback.args[0].path is None or not getattr(callback.func, "at_once", False):
+        if callback.args[0].path is None or not getattr(callback.func, "on_connection_thread", False):
             self._kazoo.dispatch_callback(callback)
             return
         try:
@@ -421,8 +421,8 @@ class WakeupSocket:
 
     def __init__(self, sock: Any) -> None:
         self._sock = sock
-        self._direct = getattr(sock, "_sock", sock)  # gevent's own would wait
-        self._owes = False  # a byte had no room
+        self._raw = getattr(sock, "_sock", sock)  # gevent's own would wait
+        self._owes_byte = False  # a byte had no room
 
     def close(self) -> None:
         """Close the socket."""
@@ -431,14 +431,14 @@ class WakeupSocket:
     def send(self, byte: bytes) -> None:
         """Send a byte; one that has no room is owed."""
         try:
-            self._direct.send(byte, DONT_WAIT)
+            self._raw.send(byte, DONT_WAIT)
         except BlockingIOError:
-            self._owes = True
+            self._owes_byte = True
 
-    def repay(self, more: bool) -> None:
+    def send_owed(self, more: bool) -> None:
         """Send a byte in the place of the one that was just taken, if any is owed and more requests wait."""
-        if self._owes:
-            self._owes = more
+        if self._owes_byte:
+            self._owes_byte = more
             if more:
                 self.send(b"\0")
 
@@ -479,13 +479,13 @@ def wait_for_files(
     return readable, writable, []
 
 
-def at_once(watcher: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
+def on_connection_thread(watcher: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
     """Have a watcher, which must not wait, called on the connection thread itself."""
-    watcher.at_once = True  # type: ignore[attr-defined]
+    watcher.on_connection_thread = True  # type: ignore[attr-defined]
     return watcher
 
 
-def hang_up(client: KazooClient) -> Any:
+def request_close(client: KazooClient) -> Any:
     """Ask for the end of the session, as `client.stop()` does, which waits ten seconds for it; return the event."""
     stopped = client._connection.connection_stopped
     if not client._stopped.is_set():

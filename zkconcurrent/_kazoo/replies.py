@@ -1,0 +1,143 @@
+"""Replies: the reply to one request, waited for or handled, and kazoo's errors in the library's terms."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from kazoo import exceptions as kazoo_errors
+
+from .._errors import RefusedError
+from .._recipes.operations import BadVersion, ConnectionLost, NodeExists, NoNode, NotEmpty, SessionExpired
+from .transport import TooLarge
+
+log = logging.getLogger("zkconcurrent")
+
+__all__ = ["NOT_THE_CAUSE", "NO_REPLY", "HandledReply", "Reply", "failure", "kazoo_errors", "no_wakeup"]
+
+
+def no_wakeup() -> None:
+    """Wake nobody."""
+
+
+class Reply:
+    """The answer to one request, for a thread that waits; has what kazoo uses of its `AsyncResult`.
+
+    Attributes:
+        on_success: takes note of what a success proves, before anybody else hears of it.
+        sent: when the request was handed over to be sent.
+    """
+
+    __slots__ = ("done", "error", "on_success", "sent", "value", "wake")
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self.done = False
+        self.value: Any = None
+        self.error: Exception | None = None
+        self.on_success: Callable[[Reply], None] | None = None
+        self.sent = 0.0
+        self.wake = wake
+
+    def set(self, value: Any = None) -> None:
+        """Take the answer; on kazoo's connection thread."""
+        self.value = value
+        if self.on_success is not None:
+            self.on_success(self)
+        self._complete()
+
+    def set_exception(self, error: Exception) -> None:
+        """Take the failure; on kazoo's connection thread, or on that of a caller whose request is not sent."""
+        self.error = error
+        self._complete()
+
+    def _complete(self) -> None:
+        self.done = True
+        self.wake()
+
+
+class HandledReply(Reply):
+    """The answer to one request with which a function is called; done when that is over.
+
+    Not before: a thread that waits for it may look at any time, woken by something else.
+
+    Args:
+        then: what is called; it never raises into kazoo's thread.
+        wake: is called once it is done.
+        post: has the function called where nobody else is at work; if not given, it is called at once.
+    """
+
+    __slots__ = ("_post", "_then")
+
+    def __init__(
+        self,
+        then: Callable[[HandledReply], object],
+        wake: Callable[[], None] = no_wakeup,
+        post: Callable[[Callable[[], None]], None] | None = None,
+    ) -> None:
+        super().__init__(wake)
+        self._then = then
+        self._post = post
+
+    def _complete(self) -> None:
+        if self._post is None:
+            self._handle()
+        else:
+            self._post(self._handle)
+
+    def _handle(self) -> None:
+        try:
+            self._then(self)
+        except Exception:
+            log.exception("an answer was not taken")
+        finally:
+            self.done = True
+            self.wake()
+
+
+def failure(error: Exception, path: str) -> Exception:
+    """Translate kazoo's error into an operation's failure, or into the library's error where nothing can be done."""
+    if isinstance(error, kazoo_errors.NoNodeError):
+        return NoNode()
+    if isinstance(error, kazoo_errors.NodeExistsError):
+        return NodeExists()
+    if isinstance(error, kazoo_errors.BadVersionError):
+        return BadVersion()
+    if isinstance(error, kazoo_errors.NotEmptyError):
+        return NotEmpty()
+    if isinstance(error, kazoo_errors.SessionExpiredError):  # also ConnectionClosedError
+        return SessionExpired()
+    if isinstance(error, _CONNECTION_ERRORS):
+        return ConnectionLost()
+    if isinstance(error, TooLarge):
+        size, limit = error.args
+        return RefusedError(
+            path,
+            f"the request has {size:,} bytes and is not sent, as ZooKeeper would end the connection: the limit is "
+            f"{limit:,} (a client's `max_request`, below the servers' jute.maxbuffer)",
+        )
+    if isinstance(error, kazoo_errors.KazooException):
+        reason = _REASONS.get(type(error), "see the server's log")
+        return RefusedError(path, f"ZooKeeper refused the request ({type(error).__name__}): {reason}")
+    return error
+
+
+# What a failed multi answers for those of its operations that did not fail themselves.
+NOT_THE_CAUSE = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
+_CONNECTION_ERRORS = (
+    kazoo_errors.ConnectionLoss,
+    kazoo_errors.OperationTimeoutError,
+    kazoo_errors.RequestTimeoutError,
+    kazoo_errors.SessionMovedError,
+    kazoo_errors.ThrottledOpError,
+)
+NO_REPLY = (*_CONNECTION_ERRORS, kazoo_errors.SessionExpiredError, kazoo_errors.ConnectionClosedError)
+_REASONS = {
+    kazoo_errors.NoAuthError: "this client may not do that here; give it credentials (auth_data) or change the ACL",
+    kazoo_errors.AuthFailedError: "the client's credentials were not accepted; correct them and open a new client",
+    kazoo_errors.InvalidACLError: "the client's default_acl is not valid for its credentials",
+    kazoo_errors.NotReadOnlyCallError: "the server is read-only while it is cut off; try again once it has a quorum",
+    kazoo_errors.QuotaExceededError: "the quota of the path is used up",
+    kazoo_errors.NoChildrenForEphemeralsError: "a node above the path is ephemeral and can't have children",
+    kazoo_errors.SessionClosedRequireSaslError: "the server demands SASL authentication (sasl_options)",
+}
