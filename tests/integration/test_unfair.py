@@ -261,7 +261,7 @@ def test_a_condition_of_it(zk: KazooClient, zk_path: str, in_thread: InThread, e
 def test_a_path_is_one_or_the_other(zk: KazooClient, zk_path: str) -> None:
     """A lock that is fair to one object and not to another is neither: ValueError, in both orders."""
     lock = Lock(zk, zk_path, fair=False)
-    with pytest.raises(ValueError, match=r"is a Lock\(fair=False\) of this client already"):
+    with pytest.raises(ValueError, match=r"is already a Lock\(fair=False\) of this client"):
         Lock(zk, zk_path)
     fair = Lock(zk, f"{zk_path}-fair")
     with pytest.raises(ValueError, match=r"a Lock\(fair=False\) needs another path"):

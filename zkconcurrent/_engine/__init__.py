@@ -1,1 +1,1 @@
-"""The engine: one session for each client, the calls that run recipes on it, and what this process holds."""
+"""The engine: one session for each client, the calls that run recipes in it, and the holds of this process."""

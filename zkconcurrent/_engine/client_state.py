@@ -1,7 +1,7 @@
-"""What all parts of the engine share for one client: its link, clock and lock, and how kazoo's threads get work done.
+"""The state that all parts of one client's engine share: link, clock, lock, and the work posted by kazoo's threads.
 
-kazoo's threads post what they have to say, and never wait for the lock: whoever has it does what was posted. A thread
-that keeps it may be suspended, with a signal handler on top of it that waits for kazoo's thread.
+kazoo's threads post their work and never wait for the lock; the thread that has the lock does the posted work. A thread
+may keep the lock while it is suspended, with a signal handler on top of it that waits for kazoo's thread.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ POST_PATIENCE = 0.002
 
 
 class ClientState:
-    """What one client has, and the lock that guards it.
+    """The shared state of one client, and the lock that guards it.
 
     Attributes:
         link: the way to ZooKeeper.
-        registry: what we have there. Invariant: only the session and its parts (heartbeat, deletes) change it, with
-            `lock` held. Read without the lock: `session`, `lease`, whether `lost` is empty, whether `deletes` has a
-            ticket, and copies of `tickets`.
-        now: what deadlines are measured by, as leases are by `clock`. A test, or the simulation, injects its own.
-        identity: says who calls: a number for each thread, or greenlet.
-        lock: re-entrant, as kazoo may answer a request in the thread that makes it; never held while waiting, and
-            kazoo's threads do not wait for it.
+        registry: what this client has there. Invariant: only the session and its parts (heartbeat, deletes) change it,
+            with `lock` held. Read without the lock: `session`, `lease`, whether `lost` is empty, whether `deletes` has
+            a ticket, and copies of `tickets`.
+        now: the clock of deadlines, as `clock` is that of leases. Tests and the simulation inject their own.
+        identity: returns the number of the calling thread, or greenlet.
+        lock: re-entrant, as kazoo may reply to a request in the thread that makes it. No thread waits while it has the
+            lock, and kazoo's threads do not wait for it.
         timeout: the shortest session timeout negotiated in the session, in seconds; 0 before the first connection.
-        posted: what kazoo's threads have to say, in order; done by whoever has the lock.
-        parked: the calls that are under way, by id; a change of the connection wakes them. Weak: an interrupt may keep
-            a call from being abandoned, and then it must not stay.
+        posted: the work of kazoo's threads, in order; the thread that has the lock does it.
+        calls: the calls in progress, by id; a change of the connection wakes them. Weak: an interrupt may keep a call
+            from being abandoned, and such a call must not stay here.
     """
 
     def __init__(self, link: Link, clock: Callable[[], float] = boot_clock, now: Callable[[], float] = time.monotonic):
@@ -53,7 +53,7 @@ class ClientState:
 
     @property
     def clock(self) -> Callable[[], float]:
-        """What leases are measured by."""
+        """The clock of leases."""
         return self.time
 
     @clock.setter
@@ -61,28 +61,29 @@ class ClientState:
         self.time = self.link.clock = clock
 
     def wake_keeper(self) -> None:
-        """Have the keeper look what is due."""
+        """Have the keeper check for due work."""
         self._wake.set()
 
     def wake_calls(self) -> None:
-        """Wake every call that waits."""
+        """Wake every call in progress."""
         for ref in self.calls.valuerefs():
             if (call := ref()) is not None:
                 call.wake()
 
     def warn_later(self, text: str, *args: object) -> None:
-        """Have a warning logged, by the keeper: a log handler may do anything, and here the lock may be held."""
+        """Have the keeper log a warning: a log handler may do anything, and the caller may have the lock."""
         self._warnings.append((text, *args))
         self._wake.set()
 
     def post(self, act: Callable[[], None]) -> None:
-        """Have something done with the lock held, in the order of posts, at once if that can be.
+        """Have `act` called with the lock held, in the order of posts, at once if possible.
 
-        A thread that keeps the lock may be suspended, with a signal handler on top of it that waits for us: then all
-        that wait are woken, and do what was posted themselves, of which one is that very thread.
+        A thread that keeps the lock may be suspended, with a signal handler on top of it that waits for this one. So
+        after a short wait, this wakes all calls: they do the posted work themselves, and one of them is that very
+        thread.
         """
         lock = self.lock
-        if not self.posted and lock.acquire(False):  # most of the time
+        if not self.posted and lock.acquire(False):  # the usual case
             try:
                 if not self.posted:
                     self._run(act)
@@ -101,7 +102,7 @@ class ClientState:
                 lock.release()
 
     def run_posted(self) -> None:
-        """Do what was posted and not done."""
+        """Do the posted work that is not done yet."""
         if self.posted:
             with self.lock:
                 self._run_posted_locked()
@@ -110,12 +111,12 @@ class ClientState:
         try:
             act()
         except Exception as error:
-            self.warn_later("what kazoo's thread had to say was not done: %r", error)
+            self.warn_later("work posted by kazoo's thread failed: %r", error)
 
     def _run_posted_locked(self) -> None:
         posted, running = self.posted, self._running
         while posted:
-            # In the middle of one, more may be posted, or an interrupt may bring us here again.
+            # While one runs, more may be posted, or an interrupt may call this again.
             try:
                 act = posted[0] if not running else next(each for each in list(posted) if each not in running)
             except (IndexError, StopIteration):
@@ -125,7 +126,7 @@ class ClientState:
                 self._run(act)
             finally:
                 running.remove(act)
-            try:  # noqa: SIM105 - on every answer
-                posted.remove(act)  # only now: what is interrupted before is done again
+            try:  # noqa: SIM105 - on every reply
+                posted.remove(act)  # only now: work that is interrupted before is done again
             except ValueError:
                 pass

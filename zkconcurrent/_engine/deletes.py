@@ -1,7 +1,7 @@
-"""Background deletes: what was given up is deleted, for as long as that takes, whoever gave it up.
+"""Background deletes: the nodes of discarded tickets are deleted, however long that takes.
 
-A delete is sent at once if that is possible, and by the keeper otherwise, and again if its answer is late or tells of
-a lost connection. Where the answer to a create was lost, the node's name is not known: a listing behind a sync tells.
+A delete is sent at once if possible, otherwise by the keeper; it is sent again if its reply is late or lost. If the
+reply to a create was lost, the name of the node is unknown: a listing behind a `sync` shows it.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ SLOW_DELETE = 5.0
 
 
 class Deletes:
-    """The deletes of one session, of what is in `Registry.deletes`. All methods are called with its lock held.
+    """The deletes of one session. All methods are called with its lock held.
 
     Attributes:
-        in_flight: when those that are not answered were sent, by prefix.
+        in_flight: when each delete without a reply was sent, by prefix.
     """
 
     def __init__(self, client: ClientState) -> None:
@@ -36,7 +36,7 @@ class Deletes:
         return True
 
     def repeat(self, now: float) -> None:
-        """Send every delete that is due; one whose answer is overdue is sent again. For the keeper."""
+        """Send every delete that is due, and again each whose reply is overdue. For the keeper."""
         client = self._client
         self._first_try = {prefix: at for prefix, at in self._first_try.items() if prefix in client.registry.deletes}
         for prefix, ticket in list(client.registry.deletes.items()):
@@ -57,7 +57,7 @@ class Deletes:
 
         def on_reply(reply: HandledReply) -> None:
             if reply.error is None or isinstance(reply.error, kazoo_errors.NoNodeError):
-                # Of a delete that was never repeated: it was somebody else that deleted the node.
+                # A delete that was sent only once: another client deleted the node.
                 if reply.error is not None and ticket.deletes == 1:
                     ticket.refusal = NoNode()
                 self._deleted(ticket)
@@ -67,12 +67,12 @@ class Deletes:
         ticket.deletes += 1
         reply = HandledReply(on_reply, post=client.post)
         client.link.delete(ticket.node, reply)
-        # Not before: an interrupt in between must not look like a delete sent. Nor if it has failed already.
+        # Not before: an interrupt in between must not look like a sent delete. Nor if it has already failed.
         if not reply.done:
             self.in_flight[ticket.prefix] = sent
 
     def _find(self, ticket: Ticket) -> None:
-        """Delete a node that may have been made: its create was sent before, so a listing behind a sync tells."""
+        """Delete a node that may exist. Its create was sent before, so a listing behind a sync shows it."""
         client = self._client
 
         def on_reply(reply: HandledReply) -> None:
@@ -97,7 +97,7 @@ class Deletes:
         ticket.wake()
 
     def _try_again(self, ticket: Ticket, error: Exception) -> None:
-        """Leave a delete that failed to the keeper; one that was refused waits a while."""
+        """Leave a failed delete to the keeper; a refused one waits for a while."""
         failed = failure(error, ticket.path)
         if isinstance(failed, ConnectionLost):
             self.in_flight.pop(ticket.prefix, None)
@@ -105,10 +105,10 @@ class Deletes:
             if isinstance(error, kazoo_errors.NoAuthError):
                 failed = RefusedError(
                     ticket.path,
-                    f"this client may not delete its own node {ticket.node}, so that it stays in the others' way: give "
-                    f"the client the right DELETE (d) on {ticket.path}; it goes on trying",
+                    f"this client may not delete its own node {ticket.node}, which blocks other clients: grant the "
+                    f"client DELETE (d) on {ticket.path}; it keeps trying",
                 )
             ticket.refusal = failed
             self._client.warn_later("not deleted: %s", failed)
         self._client.wake_keeper()
-        ticket.wake()  # whoever releases need not wait for a connection that is lost
+        ticket.wake()  # the releasing thread need not wait for a lost connection

@@ -1,15 +1,16 @@
-"""The driver: runs the recipes of one call against ZooKeeper, as steps that `_waiting` resumes.
+"""The driver: runs the recipes of one call against ZooKeeper, as steps that `waiting` resumes.
 
-What it promises, and the contract tests check:
+Its promises, which the contract tests check:
 
-1. operations run in the order they are yielded, on one session; those yielded together are sent back to back;
-2. an operation whose session is over fails with `SessionExpired`; a create that slipped into the next is undone;
-3. an operation that `repeats` is sent again after a reconnect; of any other the recipe is told `ConnectionLost`;
+1. operations run in the order they are yielded, in one session; those yielded together are sent back to back;
+2. an operation whose session is over fails with `SessionExpired`; a create that slipped into the next session is
+undone;
+3. an operation that `repeats` is sent again after a reconnect; for any other the recipe gets `ConnectionLost`;
 4. a wait may end early, never late;
-5. a deadline and an interrupt enter the recipe only as exceptions at the yield. The deadline bounds the waiting: what a
-   recipe asks before it first waits is answered, for up to a third of the session timeout while connected. What it asks
-   after its deadline is given a moment, then it is told again;
-6. a recipe that ends with an exception, or that its deadline ended, leaves nothing: what it has begun is discarded;
+5. deadlines and interrupts enter the recipe only as exceptions at the yield. The deadline bounds the waiting: requests
+   before the first wait get their replies, for up to a third of the session timeout while connected. After its
+   deadline, a recipe has a moment to clean up; then the deadline is raised again;
+6. a recipe that ends with an exception, or by its deadline, leaves nothing: the tickets it began are discarded;
 7. no recipe runs on kazoo's own threads.
 """
 
@@ -67,22 +68,22 @@ POLL_INTERVAL = 0.5
 
 
 class HoldStore(Protocol):
-    """Where holds are kept."""
+    """Keeps holds."""
 
     def drop_tickets(self, tickets: Sequence[Ticket]) -> None:
         """Forget the holds of a call that was abandoned."""
 
 
 class Call:
-    """One call of a primitive: one recipe after the other, and what they have begun.
+    """One call of a primitive: one recipe after the other, and the tickets that they began.
 
     Attributes:
         tickets: those begun in this call; `abandon` discards them.
-        wake: ends its sleep; see `_waiting`.
-        over: it was abandoned, or wants nothing of a gate any more.
-        path_state: where this call takes or gives up a hold, if it does.
-        settled: all that there is to be sent for that was sent, or given up, so that nobody waits for this call.
-        fragile: its recipe ends once the service is out of reach, for a third of the session's timeout.
+        wake: ends its sleep; see `waiting`.
+        finished: it was abandoned, or has left its hand-off.
+        path_state: where this call takes or ends a hold, if it does.
+        settled: all its requests were sent, or given up, so that no thread waits for this call.
+        fragile: its recipe ends once the service is out of reach for a third of the session timeout.
     """
 
     def __init__(
@@ -98,7 +99,7 @@ class Call:
         self.wake: Callable[[], None] = no_wakeup
         self._down_since: float | None = None
         self._deadline: float | None = None
-        self._cutoff: float | None = None  # the deadline, and a moment more once it has passed
+        self._cutoff: float | None = None  # the deadline; once it has passed, a moment later
         self._before_wait = False
         self._first_replies_by = 0.0
         self._refused: str | None = None
@@ -108,26 +109,26 @@ class Call:
         return wait(self, steps, self.session.link.sleep_event())
 
     def begin(self, wake: Callable[[], None]) -> None:
-        """Begin; `wake` ends its sleep, as does each change of the connection."""
+        """Begin; `wake` ends the call's sleep, and so does each change of the connection."""
         self.wake = wake
         self.session.calls[id(self)] = self
 
     def end(self) -> None:
-        """Take note that its steps have come to their end."""
+        """Note that the steps have ended."""
         self.session.calls.pop(id(self), None)
 
     def run(self, recipe: Recipe[T], deadline: float | None = None, since: float | None = None) -> Steps[T | None]:
-        """Run a recipe; return its result, or None when the deadline passed before.
+        """Run a recipe; return its result, or None if the deadline passed before.
 
         Args:
             recipe: the recipe.
             deadline: when its waiting ends.
-            since: from when the patience for its first answer counts; from now, if not given.
+            since: when the patience for its first replies began; now, if not given.
         """
         session = self.session
         session.check_usable(self.path)
         self._deadline = self._cutoff = deadline
-        # Before it first waits: no longer than it takes to see that a link is dead.
+        # Before the first wait: no longer than it takes to detect a dead link.
         self._before_wait = deadline is not None
         patience = (session.timeout or UNANSWERED) / 3 if self._before_wait and session.link.connected else 0.0
         self._first_replies_by = (session.now() if since is None else since) + patience
@@ -157,8 +158,8 @@ class Call:
             raise
 
     def abandon(self) -> None:
-        """Give up whatever the call has begun, or been granted, without waiting."""
-        self.finished = self.settled = True  # first: the next interrupt may be on its way
+        """Discard all tickets that the call has begun or been granted, without waiting."""
+        self.finished = self.settled = True  # first: another interrupt may follow
         self.session.calls.pop(id(self), None)
         self.session.drop(self.tickets)
         if self.path_state is not None:
@@ -188,12 +189,12 @@ class Call:
         watcher: Callable[[Any], None] | None = None,
         replies: list[Reply] | None = None,
     ) -> Steps[list[Any]]:
-        """Send requests together and wait for all answers; what met a lost connection is sent again, if it may be.
+        """Send requests together and wait for all replies; after a lost connection, repeat those that may be.
 
         Args:
             steps: the requests.
-            watcher: is left on what they read.
-            replies: to them, if they were sent already.
+            watcher: is left on the nodes that they read.
+            replies: theirs, if they were sent already.
         """
         results: list[Any] = [None] * len(steps)
         left = list(range(len(steps)))
@@ -209,7 +210,7 @@ class Call:
                 if not (yield from self._park(bound)):
                     last.set_exception(kazoo_errors.ConnectionLoss())  # the request was lost inside kazoo
             if not all(reply.done for reply in replies):
-                self.session.run_posted()  # they were answered before the last, and posted
+                self.session.run_posted()  # their replies came before the last one, and were posted
             in_doubt, again = again, []
             for i, reply in zip(left, replies, strict=True):
                 try:
@@ -225,7 +226,7 @@ class Call:
         return results
 
     def _send(self, step: Operation, watcher: Callable[[Any], None] | None, *, last: bool) -> Reply:
-        # Answers come in the order of the requests: whoever waits for the last one has them all.
+        # Replies come in the order of the requests: after the last one, all are there.
         wake = self.wake if last else no_wakeup
         if type(step) is CreateEphemeral:
             reply: Reply = self._create_reply(step, wake)
@@ -239,7 +240,7 @@ class Call:
         return reply
 
     def _create_reply(self, step: CreateEphemeral, wake: Callable[[], None]) -> HandledReply:
-        # All that an answer may keep alive.
+        # A reply may keep only these alive.
         session, ticket, before = self.session, step.ticket, step.ticket.sent
 
         def made(reply: HandledReply) -> None:
@@ -269,7 +270,7 @@ class Call:
         return HandledReply(done, wake, session.post)
 
     def _result(self, step: Any, reply: Reply) -> Any:
-        """Return what the recipe is told, or raise it."""
+        """Return what the recipe is sent, or raise what is thrown into it."""
         if reply.error is not None:
             return self._failure_result(step, reply.error)
         if not reply.done:
@@ -295,7 +296,7 @@ class Call:
         elif kind is CreatePersistent and isinstance(failed, NoNode) and step.path.count("/") == 1:
             failed = self._no_chroot()
         if isinstance(failed, SessionExpired) and getattr(step, "ticket", None) is None:
-            failed = ConnectionLost()  # what is bound to no session goes on in the next
+            failed = ConnectionLost()  # a request bound to no session continues in the next
         replies = POLICIES[kind].answers
         if type(failed) in replies:
             if kind is Delete and step.ticket is not None:
@@ -304,17 +305,17 @@ class Call:
         try:
             raise failed
         finally:
-            del failed  # else the traceback and this frame keep each other alive, and with them the caller's lock
+            del failed  # otherwise the traceback and this frame keep each other alive, and the caller's lock with them
 
     def _container_failure(self, step: EnsureContainer, error: Exception, failed: Exception) -> Exception:
-        """Return why a container was not made, or NodeExists where that does not matter."""
+        """Return why a container was not made, or NodeExists if that does not matter."""
         if isinstance(error, kazoo_errors.NoAuthError) and step.path != self.path:
-            self._refused = step.path  # said also of one that is there, made by somebody else: the next will tell
+            self._refused = step.path  # refused even if the node exists: the next create tells
             return NodeExists()
         if isinstance(failed, NoNode):
             if step.path.rpartition("/")[0] == self._refused:
                 return failure(kazoo_errors.NoAuthError(), self.path)
-            # What is above was reaped just now: the create will tell, and we come again.
+            # The parent was reaped just now: the create fails, and the recipe makes it again.
             return NodeExists() if step.path.count("/") > 1 else self._no_chroot()
         return failed
 
@@ -327,11 +328,11 @@ class Call:
         session, ticket, ahead = self.session, step.ticket, f"{step.ticket.path}/{step.ahead}"
         early: list[Reply] = []
 
-        def gone() -> None:  # with the session's lock held, on a thread of kazoo's, or that of the holder before us
+        def gone() -> None:  # with the session's lock held, on kazoo's thread or that of the holder ahead
             if early or ticket.handed_over or not session.link.connected:
                 self.wake()
             else:
-                if not ticket.lease.believed(session.clock() + session.timeout / 20):  # it was a long wait
+                if not ticket.lease.believed(session.clock() + session.timeout / 20):  # after a long wait
                     session.link.check([ticket.node], HandledReply(lambda _: None))
                 early.extend([self._send(read, None, last=read is step.reads[-1]) for read in step.reads])
 
@@ -364,8 +365,8 @@ class Call:
     def _prove(self, step: Prove) -> Steps[None]:
         session, ticket = self.session, step.ticket
         if ticket.lease.heard == NEVER:
-            # Of an old connection that we have only begun to use, nothing is known yet; what is ours to take is not
-            # refused for that.
+            # An old connection that the library has just begun to use has proved nothing yet. A free lock or
+            # permit is not refused for that.
             self._first_replies_by = max(self._first_replies_by, session.now() + ticket.lease.gap + session.timeout / 3)
         try:
             ticket.proving = True
@@ -401,23 +402,24 @@ class Call:
         yield from self._discard([step.ticket])
 
     def _discard(self, tickets: list[Ticket]) -> Steps[None]:
-        """Delete the tickets' nodes, so that the next in line is woken; not for long, as the keeper goes on."""
+        """Delete the tickets' nodes, which wakes the next waiters; not for long, as the keeper continues."""
         for ticket in tickets:
             held = ticket.state is State.HELD
             if self.session.discard(ticket):
                 yield from self.gone(ticket, held=held)
 
     def gone(self, ticket: Ticket, *, held: bool = True) -> Steps[None]:
-        """Wait until the node of a ticket that was given up is gone; not for long, as the keeper goes on.
+        """Wait until the node of a discarded ticket is gone; not for long, as the keeper continues.
 
         Args:
-            ticket: what held, or waited.
-            held: whether it held; if it only waited, or the deadline has passed, that takes no more than a moment.
+            ticket: the ticket.
+            held: whether it held. If so, the wait takes a sixth of the session timeout at most, otherwise also no more
+                than `CLEAN_UP_PATIENCE`. Both count from the deadline, if that has passed.
         """
         session = self.session
         if session.link.on_own_thread():
             return
-        # Only now, once the delete is sent, as somebody waits for that.
+        # Only now, after the delete is sent: another thread may wait for that.
         ticket.wake = self.wake
         now = session.now()
         until = now if self._deadline is None else min(now, self._deadline)
@@ -441,11 +443,11 @@ class Call:
             if present is not None and session.link.connected:
                 return
             session.check_usable(self.path)
-            # kazoo does not tell that it gives up, or stops, while it is down.
+            # kazoo does not report that it gives up, or stops, while disconnected.
             yield from self._park(session.now() + POLL_INTERVAL)
 
     def _await_change(self, ticket: Ticket) -> Steps[None]:
-        """Wait until what the ticket awaits may be gone, or changed."""
+        """Wait until the nodes that the ticket awaits may be gone, or changed."""
         self.check_not_interrupted()
         while not ticket.changed:
             yield from self._park(math.inf)
@@ -453,11 +455,11 @@ class Call:
     def check_not_interrupted(self) -> None:
         """Refuse to wait, in a signal handler or a finalizer, for the very call that it has interrupted.
 
-        That call is on the stack of the calling thread, and ends only when we return. Its frames have it in a local
-        variable of that name, or the primitive, as `self`.
+        That call is on the stack of the calling thread, and ends only when this one returns. Its frames have it in a
+        local variable named `call`, or the primitive in `self`.
 
         Raises:
-            ClientError: the thread was interrupted as it acquired or released at this place.
+            ClientError: the thread was interrupted while it acquired or released at this path.
         """
         if self.path_state is None or self.settled:
             return
@@ -465,14 +467,14 @@ class Call:
         while frame is not None and not (_is_library_frame(frame) and frame.f_locals.get("call") is self):
             frame = frame.f_back
         while frame is not None and _is_library_frame(frame):
-            frame = frame.f_back  # this is where our own call began
+            frame = frame.f_back  # the frame that made this call
         calls_out, settled = True, False
         while frame is not None:
             known = frame.f_locals if _is_library_frame(frame) else {}
             if not known:
                 calls_out, settled = True, False
             elif calls_out and frame.f_code.co_name in _CALL_OVERRIDABLE and "call" not in known:
-                pass  # not interrupted: it has called a subclass's method, from which we are called
+                pass  # not interrupted: it has called a subclass's method, which made this call
             else:
                 calls_out = False
                 call, primitive = known.get("call"), known.get("self")
@@ -483,34 +485,34 @@ class Call:
                 ):
                     raise ClientError(
                         self.path,
-                        "this thread was interrupted as it acquired or released here, and goes on only when the signal "
-                        "handler or finalizer that calls returns: acquire with blocking=False there, or leave it to "
+                        "this thread was interrupted while it acquired or released here, and continues only when the "
+                        "calling signal handler or finalizer returns: acquire with blocking=False there, or use "
                         "another thread",
                     )
             frame = frame.f_back
 
     def _begin_wait(self) -> None:
-        """Have the deadline count: what the run asks from here on, it asks to wait."""
+        """Apply the deadline from here on: the recipe's next requests belong to its waiting."""
         self._before_wait = False
         if self._cutoff is not None and self.session.now() >= self._cutoff:
             raise DeadlinePassed
 
     def _time_limit(self) -> float | None:
-        """Return when the run's time is up."""
+        """Return when the recipe's time is up."""
         if self._before_wait and self._cutoff is not None:
             return max(self._cutoff, self._first_replies_by)
         return self._cutoff
 
     def _reply_limit(self) -> float:
-        """Return until when an answer can come: after that, kazoo has dropped the connection, or the request."""
+        """Return until when a reply can come: after that, kazoo has dropped the connection, or the request."""
         return self.session.now() + (self.session.timeout or UNANSWERED)
 
     def _park(self, bound: float | None = None) -> Steps[bool]:
-        """Sleep until woken; False when that did not happen before `bound`, which is `_reply_limit()` unless given.
+        """Sleep until woken; False if that did not happen before `bound`, which is `_reply_limit()` unless given.
 
         Raises:
-            DeadlinePassed: the run's time is up.
-            OutOfReach: the service is, and the run is to end with that.
+            DeadlinePassed: the recipe's time is up.
+            OutOfReach: the service is out of reach, and the call is fragile.
         """
         session = self.session
         until = bound = self._reply_limit() if bound is None else bound
@@ -529,7 +531,7 @@ class Call:
         return woken or session.now() < bound
 
     def _reachable_until(self) -> float:
-        """Return until when to wait for the service to come back; that it goes wakes us."""
+        """Return until when to wait for the service to come back; its loss wakes the call."""
         now, patience = self.session.now(), self.session.timeout / 3
         if self.session.link.connected:
             self._down_since = None
@@ -541,7 +543,7 @@ class Call:
         return self._down_since + patience + POLL_INTERVAL / 10
 
 
-# Methods that call others which a subclass may have overridden.
+# Methods that call other methods, which a subclass may override.
 _CALL_OVERRIDABLE = ("__enter__", "__exit__", "acquire")
 
 
@@ -553,7 +555,7 @@ def _make_container(session: Session, step: EnsureContainer, reply: Reply) -> No
     session.link.make_container(step.path, reply, directory=session.directory.is_directory(step.path))
 
 
-# How each operation is done: by a method of the session, at once; by one of the driver, as steps; or by a request.
+# How each operation is done: at once, by a method of the session; in steps, by one of the call; or by a request.
 _SESSION_METHODS = {
     Grant: "grant",
     SuspendHold: "suspend_hold",

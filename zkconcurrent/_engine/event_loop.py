@@ -1,7 +1,7 @@
-"""Warnings for programs that block the event loop of asyncio, or enter a lock in two of its tasks.
+"""Warnings for programs that block asyncio's event loop, or enter a lock in two of its tasks.
 
-The library blocks the thread that calls it, and a hold is its thread's. An event loop runs all its tasks in one thread:
-while one of them waits for a lock, all stand still; and a lock that is re-entrant lets them all in.
+The library blocks the calling thread, and a hold belongs to its thread. An event loop runs all its tasks in one thread:
+while one of them waits for a lock, all stand still; and a re-entrant lock lets them all in.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ def running_task() -> Any:
 
 
 def check_may_block() -> None:
-    """Warn, once for each place in the code, where a call that waits would stop an event loop."""
+    """Warn, once for each line of the program, about a call that would stop an event loop while it waits."""
     if _running_loop() is not None:
         warn(
-            "this call waits in the thread of a running event loop, where all tasks stand still meanwhile: call it by "
+            "this call waits in the thread of a running event loop and stops all its tasks: call it by "
             "asyncio.to_thread()"
         )
 
 
 def _running_loop() -> Any:
-    asyncio = sys.modules.get("asyncio")  # none runs if nobody has imported it
+    asyncio = sys.modules.get("asyncio")  # if it was never imported, no loop runs
     return None if asyncio is None else getattr(asyncio, "_get_running_loop", _nothing)()
 
 
-def _nothing() -> None:  # while it is being imported
+def _nothing() -> None:  # asyncio is being imported
     return None
 
 
 def warn(text: str) -> None:
-    """Warn with the line of the program that called the library."""
+    """Warn, with the line of the program that called the library."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in (
         "zkconcurrent",

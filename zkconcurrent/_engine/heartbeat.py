@@ -1,13 +1,13 @@
 """The heartbeat: it renews the lease, and finds dead links, missing nodes, and servers whose copy has diverged.
 
-While anything is known to be on the server, it is one `multi` with a check of every node that holds or waits: a write,
-which proves the lease, and tells which node is missing. It is sent each `Lease.beat` while anything is held, or is to
-be, and each third of the session's timeout while we only wait. Where there is no node, it is a `sync` as often, in the
-place of kazoo's ping: from then on a request is there that is old enough to prove the first lease.
+While the client has nodes on the server, the heartbeat is one `multi` with a check of every node that holds or waits: a
+write, which proves the lease and shows which node is missing. It is sent every `Lease.beat` while the client holds, or
+waits for a proof to hold by, and every third of the session timeout while it only waits. Without nodes, it is a `sync`
+every third, in the place of kazoo's ping: from then on a request is there that is old enough to prove the first lease.
 
-A server may have lost a part of its log in a crash, and go on showing a node that its leader has deleted. Whoever waits
-for the end of that node would wait for ever. So, once in each session timeout, the keeper asks the leader for the nodes
-that are waited for.
+A server may lose a part of its log in a crash, and go on showing a node that its leader has deleted. A waiter for the
+end of that node would wait forever. So, once in each session timeout, the keeper asks the leader for the nodes that are
+waited for.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .._recipes.ticket import State, Ticket
 from .client_state import ClientState
 
 LATE_CREATE_WATCH = 10  # session timeouts
-SHORTEST_PAUSE = 0.01  # seconds between two looks of the keeper
+SHORTEST_PAUSE = 0.01  # seconds between two passes of the keeper
 MOST_ASKED = 1000  # nodes that the leader is asked for at a time
 NODES_PER_MULTI = 100  # nodes in one multi: it takes about twice as long as one with a single node
 
@@ -32,37 +32,38 @@ class Heartbeat:
     def __init__(self, client: ClientState) -> None:
         self._client = client
         self._unanswered: set[HandledReply] = set()
-        self._next: int | None = None  # the number of the request to be answered next, when last looked at
-        self._silent_since = 0.0  # nothing was answered, as far as the looks tell
+        self._next: int | None = None  # the number of the next request to get a reply, when last looked at
+        self._silent_since = 0.0  # no reply since then, as far as the keeper saw
         self._last = -math.inf  # when the last was sent
-        self._in_doubt: dict[str, float] = {}  # where a create may linger on its way, and until when
-        self._asked_leader = -math.inf  # when it was last asked for the nodes that are waited for
-        self._unknown: set[str] = set()  # of these, the ones that it did not have then
+        self._in_doubt: dict[str, float] = {}  # the paths where a create may still arrive, and until when
+        self._asked_leader = -math.inf  # when it was last asked for the awaited nodes
+        self._unknown: set[str] = set()  # of these, the ones that it did not have
 
     def reset(self) -> None:
-        """Wait for no answer, and send the next at once: the connection is another."""
+        """Forget the outstanding replies, and send the next heartbeat at once: the connection is a new one."""
         self._unanswered.clear()
         self._last = -math.inf
         self._asked_leader = self._client.clock()
         self._unknown.clear()
 
     def hurry(self) -> None:
-        """Send the next at once."""
+        """Send the next heartbeat at once."""
         self._last = -math.inf
         self._client.wake_keeper()
 
     def watch_for_late_create(self, path: str) -> None:
-        """Look after a path for a while: a create may be applied after its recipe has looked for its node there."""
+        """Watch a path for a while: a create may be applied after its recipe has looked for its node there."""
         self._in_doubt[path] = self._client.clock() + LATE_CREATE_WATCH * self._client.timeout
 
     def overdue(self, now: float) -> bool:
-        """Return whether an answer is late."""
+        """Return whether a reply is late."""
         return bool(self._unanswered) and now - self._last > self._client.timeout / 6
 
     def beat(self, now: float) -> float:
-        """Send what is due; cut a connection on which an answer is due and none comes. For the keeper, connected.
+        """Send what is due; cut a connection on which a reply is due and none comes. For the keeper, while connected.
 
-        One that is slow, or has many answers to give, is kept: on the next one, all would have to be asked again.
+        A connection that is slow, or has many replies to give, is kept: a new one would have to ask for all of them
+        again.
 
         Returns:
             After how many seconds, at most, to call again.
@@ -76,18 +77,18 @@ class Heartbeat:
         return most if self._unanswered else max(SHORTEST_PAUSE, min(most, self._next_beat(now) - now))
 
     def _next_beat(self, now: float) -> float:
-        """Return when the next is to be sent."""
+        """Return when the next heartbeat is to be sent."""
         client, lease = self._client, self._client.registry.lease
         if any(ticket.state is State.HELD for ticket in client.registry.tickets.values()):
             return self._last + lease.beat
         if not self._proof_is_wanted():
             return self._last + client.timeout / 3
-        # Two prove a lease: one that has another before it that is old enough, and one behind that.
+        # Two requests prove a lease: one with another before it that is old enough, and one after it.
         soon = self._last + lease.beat / 10
         return soon if now >= lease.renewable else min(self._last + lease.beat, lease.renewable)
 
     def _proof_is_wanted(self) -> bool:
-        """Whether a proof is waited for, to be granted by it."""
+        """Return whether a waiter needs a proof of the lease to be granted."""
         return any(ticket.proving for ticket in self._client.registry.tickets.values())
 
     def _check_link(self, now: float) -> None:
@@ -98,7 +99,7 @@ class Heartbeat:
             if now - self._last > client.timeout:
                 self._unanswered.clear()  # they were lost inside kazoo
         elif now - self._silent_since > client.timeout / 3:
-            client.warn_later("nothing was answered for %.1f s; connecting anew", now - self._silent_since)
+            client.warn_later("no reply for %.1f s; reconnecting", now - self._silent_since)
             self._unanswered.clear()
             client.link.transport.drop()
 
@@ -112,7 +113,7 @@ class Heartbeat:
         if not known:
             link.sync("/", self._expected(lambda _: None))
         elif not readable:
-            link.check_root(self._expected(lambda _: None))  # proves as much, and misses none
+            link.check_root(self._expected(lambda _: None))  # proves as much, and no node can be missing
         self._in_doubt = {path: until for path, until in self._in_doubt.items() if now < until}
         for path in self._in_doubt:
             self._delete_strays(path)
@@ -128,14 +129,14 @@ class Heartbeat:
                 then(reply)
             if self._proof_is_wanted():
                 self._client.wake_calls()
-                self._client.wake_keeper()  # what is sent behind this one may prove the lease
+                self._client.wake_keeper()  # the next request may prove the lease
 
         reply = HandledReply(on_reply, post=self._client.post)
         self._unanswered.add(reply)
         return reply
 
     def _check_nodes(self, known: list[Ticket]) -> None:
-        """Ask for nodes. Where one fails, nothing is said of those behind it, and nothing is proved."""
+        """Ask for nodes. If a check fails, those behind it say nothing, and nothing is proved."""
         asked_in = self._client.registry.session
 
         def checked(reply: HandledReply) -> None:
@@ -144,7 +145,7 @@ class Heartbeat:
             failed = [n for n, result in enumerate(reply.value) if self._note_result(known[n], result)]
             if failed:
                 link = self._client.link
-                link.check_root(self._expected(lambda _: None))  # proves in the place of it: the others are not to wait
+                link.check_root(self._expected(lambda _: None))  # proves the lease in the place of it
                 link.sync("/", HandledReply(lambda _: None))
                 for ticket in known[failed[0] + 1 :]:  # and which others are missing, all at once
                     self._read_node(ticket)
@@ -159,17 +160,17 @@ class Heartbeat:
         )
 
     def _note_result(self, ticket: Ticket, result: object) -> bool:
-        """Take what was answered of a node; return whether it is missing, or may not be asked for."""
+        """Note the result for a node; return whether the node is missing, or may not be read."""
         if isinstance(result, kazoo_errors.NoNodeError):
             self._client.registry.mark_missing(ticket)
             self._client.wake_keeper()
         elif not isinstance(result, kazoo_errors.NoAuthError):
             return False
-        ticket.unreadable = True  # asked for again, it would let that proof fail too
+        ticket.unreadable = True  # checked again, it would make that proof fail too
         return True
 
     def _ask_leader(self) -> None:
-        """Look whether the leader has the nodes whose end a waiter waits for."""
+        """Ask whether the leader has the nodes whose end waiters wait for."""
         registry = self._client.registry
         shown = registry.shown()[:MOST_ASKED]
         self._unknown.intersection_update(shown)
@@ -184,7 +185,7 @@ class Heartbeat:
             self._client.link.check(asked, HandledReply(partial(on_reply, asked=asked), post=self._client.post))
 
     def _doubt_server(self, node: str) -> None:
-        """Have a waiter look again for a node that the leader does not have; the second time, leave the server."""
+        """Have waiters look again for a node that the leader does not have; the second time, leave the server."""
         client = self._client
         if node not in self._unknown:
             self._unknown.add(node)
@@ -198,12 +199,12 @@ class Heartbeat:
         client.link.transport.drop()
 
     def _delete_strays(self, path: str) -> None:
-        """Delete nodes of ours that no recipe knows."""
+        """Delete nodes of this client that no recipe knows."""
         client, link = self._client, self._client.link
 
         def listed(reply: HandledReply) -> None:
             for node in client.registry.strays(path, reply.value or ()):
-                client.warn_later("deleting a node of ours that nobody waits or holds with: %s", node)
+                client.warn_later("deleting a node of this client that belongs to no holder or waiter: %s", node)
                 link.delete(node, HandledReply(lambda _: None))
 
         link.sync(path, HandledReply(lambda _: None))

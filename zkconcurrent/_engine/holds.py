@@ -1,8 +1,8 @@
-"""What this process holds at a path: granted tickets, whose they are, and who must settle the lost ones.
+"""The holds of this process at a path: granted tickets, their owners, and the lost ones that are not settled.
 
 A granted ticket becomes a `Hold` of the thread that asked for it. A lost hold stays with its thread until the thread
-has settled it, so that no `release()` can ever touch a newer hold. What a thread holds when it ends is no other's: the
-thread that is given its number later neither owns it nor has its loss to settle.
+settles it, so that no `release()` can ever touch a newer hold. The holds of a thread that has ended pass to no other: a
+thread that is given its `get_ident()` later neither owns them nor has their losses to settle.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from .session import Dropped, Session
 
 
 class LossObserver(Protocol):
-    """A primitive whose user may want to be told of a loss."""
+    """A primitive whose user may want to know of a loss."""
 
     def _start_on_lost(self) -> None:
         """Call `on_lost` on a thread of its own."""
 
 
 class Loss:
-    """Whether what was acquired in one call is lost, and the event that says so, made for whoever asks.
+    """Whether the holds of one acquire are lost, and the event that is set then, made on demand.
 
-    All is done with the session's lock held.
+    All methods are called with the session's lock held.
 
     Attributes:
-        told: it is lost.
-        wholes: what this is a part of, and is lost with it.
+        told: they are lost.
+        wholes: the joint holds that they are parts of; each is lost with them.
     """
 
     __slots__ = ("__weakref__", "_event", "_make_event", "told", "wholes")
@@ -49,7 +49,7 @@ class Loss:
 
     @property
     def event(self) -> threading.Event:
-        """Set when it is lost."""
+        """Set when they are lost."""
         if self._event is None:
             self._event = self._make_event()
             if self.told:
@@ -57,7 +57,7 @@ class Loss:
         return self._event
 
     def tell(self) -> None:
-        """Say so."""
+        """Set the loss, and its events."""
         self.told = True
         if self._event is not None:
             self._event.set()
@@ -66,13 +66,13 @@ class Loss:
 
 
 class Whole:
-    """What is held only together, by holds of several places and clients: it is lost when the first of them is.
+    """A joint hold, of several paths and clients: it is lost when its first part is.
 
     Attributes:
         event: set when it is lost.
-        parts: the losses of the holds, weakly: a loss lives as long as its hold, and this as long as one of them.
-        of: the object that holds it, weakly: else what that holds would never be garbage.
-        tickets: of the holds, once all are held.
+        parts: the losses of its holds, weakly: a loss lives as long as its hold, and this as long as one of them.
+        of: the object that holds it, weakly: otherwise that object would never be garbage.
+        tickets: those of the holds, once all are held.
     """
 
     def __init__(self, of: LossObserver, parts: Sequence[Loss], event: threading.Event) -> None:
@@ -83,19 +83,19 @@ class Whole:
         self._untold = [True]
 
     def is_of(self, parts: Sequence[Loss]) -> bool:
-        """Whether these are its parts."""
+        """Return whether these are its parts."""
         return all(part() is each for part, each in zip(self.parts, parts, strict=True))
 
     @property
     def over(self) -> bool:
-        """Whether nobody can hold it any more, as one of the parts ended, or as its object did."""
+        """Whether it is held no more, as one of its parts has ended, or its object."""
         return self.of() is None or any(part() is None for part in self.parts)
 
     def tell(self) -> None:
-        """Say that it is lost, once; if all of it was held, call `on_lost`."""
+        """Set the loss, once; if all parts were held, call `on_lost`."""
         self.event.set()
         try:
-            self._untold.pop()  # two sessions may come at once
+            self._untold.pop()  # two sessions may call at once
         except IndexError:
             return
         held = self.tickets and all(ticket.state is not State.DISCARDED for ticket in self.tickets)
@@ -105,16 +105,16 @@ class Whole:
 
 
 class Hold:
-    """A granted ticket, as its thread knows it.
+    """A granted ticket, and the thread that owns it.
 
     Attributes:
         ticket: the node; `State.HELD` for as long as it is held.
-        role: what it was acquired as, where a path has several roles.
+        role: the role it was acquired in, where a path has several.
         owner: the thread that acquired it.
         path: the path of the primitive.
-        depth: how often it was acquired and not released.
-        loss: whether it is lost, once that was told.
-        claimant: the thread that is giving it up.
+        depth: how many of its acquires are not released.
+        loss: whether it is lost, once reported.
+        claimant: the thread that ends it.
     """
 
     __slots__ = ("claimant", "depth", "loss", "owner", "path", "role", "ticket")
@@ -130,14 +130,15 @@ class Hold:
 
     @property
     def alive(self) -> bool:
-        """Whether it is held still, as far as this process knows."""
+        """Whether it is still held, as far as this process knows."""
         return self.ticket.state is State.HELD
 
 
 class TaskHold(Hold):
-    """The hold of a thread that runs an event loop: its other tasks get in too, and are warned.
+    """The hold of a thread that runs an event loop: its other tasks get in too, with a warning.
 
-    That is seen where its depth grows, so that to acquire again takes no longer where there is no event loop.
+    The check runs when the depth grows, so that a re-entrant acquire takes no longer in a program without an event
+    loop.
     """
 
     __slots__ = ("_depth", "_task")
@@ -146,14 +147,14 @@ class TaskHold(Hold):
         self._task: Callable[[], Any]
         try:
             self._task = weakref.ref(task)
-        except TypeError:  # of a loop that is not asyncio's own
+        except TypeError:  # a task of another loop than asyncio's
             self._task = lambda: task
         self._depth = depth
         super().__init__(path, ticket, role, owner, loss, depth)
 
     @property
     def depth(self) -> int:
-        """How often it was acquired and not released."""
+        """How many of its acquires are not released."""
         return self._depth
 
     @depth.setter
@@ -170,24 +171,24 @@ Holds: TypeAlias = "defaultdict[str, dict[int | str, Hold]]"
 
 
 class PathState:
-    """What this process holds at one path of one client: the state behind every object made for the two.
+    """The state of one path of one client, shared by every object made for the two.
 
     Attributes:
-        holds: held ones, and lost ones that their thread has not settled: for each role a dictionary by owner or, where
-            a thread may have several, by the tickets' prefixes.
-        next_loss: the loss of the hold to come, by role.
-        handoff: what threads of this process pass one after the other, if the lock is not fair.
-        part: what of it, below its path, is a primitive of its own.
+        holds: those held, and those lost that their threads have not settled: for each role a dictionary by owner or,
+            where a thread may have several, by the tickets' prefixes.
+        next_loss: the loss of the next hold, by role.
+        handoff: the hand-off between threads of this process, if the lock is not fair.
+        part: the name of a node below its path that may be a primitive of its own.
         lock: of a condition, its lock's path.
-        faces: the objects that want to be told of losses, by role.
-        last_seen: what was last seen of it that others change too, for the repr.
+        observers: the objects to tell of losses, by role.
+        last_seen: the last known value of state that other clients change too, for the repr.
     """
 
     def __init__(self, session: Session, path: str, kind: str) -> None:
         self.session = session
         self.path = path
         self.kind = kind
-        self.handoff: Any = None  # a `LocalHandoff`, which is made by those above
+        self.handoff: Any = None  # a `LocalHandoff`, made by the layers above
         self.part = ""
         self.lock = ""
         self.last_seen: Any = None
@@ -203,12 +204,12 @@ class PathState:
         return None if hold is None or hold.ticket.state is State.DISCARDED else hold
 
     def all(self, role: str) -> list[Hold]:
-        """Return the holds of the process in that role, alive or lost."""
+        """Return this process's holds in that role, alive or lost."""
         holds = list(self.holds[role].values())
         return [hold for hold in holds if hold.ticket.state is not State.DISCARDED]
 
     def newest(self, role: str) -> Hold | None:
-        """Return the newest hold of the process; one that lives before one that is lost."""
+        """Return this process's newest hold; one that lives before one that is lost."""
         return max(self.all(role), key=lambda hold: (hold.alive, hold.ticket.token), default=None)
 
     def take(self, ticket: Ticket, role: str, owner: int, depth: int = 1) -> Hold:
@@ -219,7 +220,7 @@ class PathState:
                 raise lost_error(before)
             for lost in self.all(role):
                 if lost.ticket.state is State.LOST and ended(lost.owner):
-                    self.drop(lost)  # there is nobody to settle it
+                    self.drop(lost)  # its thread has ended: no thread is left to settle it
             task = running_task()
             if task is None:
                 hold = Hold(self.path, ticket, role, owner, self.next_loss[role], depth)
@@ -233,7 +234,7 @@ class PathState:
         return hold
 
     def take_more(self, tickets: Sequence[Ticket], role: str, owner: int) -> None:
-        """Make the granted tickets holds of `owner`, besides those it has; they are lost together."""
+        """Make the granted tickets holds of `owner`, in addition to its others; they are lost together."""
         with self.session.lock:
             for before in self.all(role):
                 if before.owner == owner and before.ticket.state is State.LOST:
@@ -248,14 +249,14 @@ class PathState:
                 self.tell_lost(ticket)
 
     def claim(self, hold: Hold, claimant: int) -> bool:
-        """Let a thread be the one that gives the hold up; return whether it is."""
+        """Let one thread end the hold; return whether it is `claimant`."""
         with self.session.lock:
             if hold.claimant is None:
                 hold.claimant = claimant
             return hold.claimant == claimant
 
     def put_back(self, hold: Hold) -> None:
-        """Have a hold again that was claimed and, it turned out, was not given up."""
+        """Restore a hold that was claimed but, as it turned out, not ended."""
         with self.session.lock:
             hold.claimant = None
             self.holds[hold.role][hold.owner] = hold
@@ -263,7 +264,7 @@ class PathState:
             self.tell_lost(hold.ticket)
 
     def hand_on(self, hold: Hold) -> bool:
-        """Leave a hold that ends to the next thread of this process, if that may be; return whether it is."""
+        """Keep an ending hold's ticket for the next thread of this process, if allowed; return whether it is kept."""
         handoff = self.handoff
         if handoff is None:
             return False
@@ -274,7 +275,7 @@ class PathState:
             return True
 
     def has(self, hold: Hold) -> bool:
-        """Whether the hold was not dropped yet."""
+        """Return whether the hold was not dropped yet."""
         return hold in list(self.holds[hold.role].values())
 
     def drop(self, hold: Hold) -> None:
@@ -288,24 +289,24 @@ class PathState:
                 self.handoff.wake_next()
 
     def drop_tickets(self, tickets: Sequence[Ticket]) -> None:
-        """Forget the holds of a call that was abandoned, lost or not, and those of which only the release remained."""
+        """Forget the holds of an abandoned call, lost or not, and those of which only the release remained."""
         with self.session.lock:
             for hold in all_holds(self.holds):
                 if hold.ticket in tickets or hold.ticket.state is State.DISCARDED:
                     self.drop(hold)
 
     def tell_lost(self, ticket: Ticket) -> None:
-        """Tell whoever wants to know that the ticket's hold is lost; once, and on no thread of kazoo's."""
+        """Report the loss of the ticket's hold, once, and never on kazoo's threads."""
         hold = next((hold for hold in all_holds(self.holds) if hold.ticket is ticket), None)
         if hold is not None:
             self._tell(hold)
 
     def check_given_up(self, hold: Hold) -> None:
-        """Tell of a hold that, as the server answered to its release, was not ours to give up.
+        """Report a hold that, by the server's reply to its release, this client could not give up.
 
         Raises:
-            LockLostError: its node had been deleted by somebody else.
-            RefusedError: we may not delete the node.
+            LockLostError: another client had deleted its node.
+            RefusedError: this client may not delete the node.
         """
         refusal = hold.ticket.refusal
         if isinstance(refusal, NoNode):
@@ -335,12 +336,12 @@ class PathState:
 
 
 def all_holds(holds: Holds) -> list[Hold]:
-    """Return all holds of a place."""
+    """Return all holds, in all roles."""
     return [hold for of_role in list(holds.values()) for hold in list(of_role.values())]
 
 
 def _drop_collected(dropped: Any, path: str, holds: Holds) -> None:
-    """Finalize a place: only queue the work, as this may run anywhere."""
+    """Finalize a path's state: only queue the work, as a finalizer may run anywhere."""
     held = [hold.ticket for hold in all_holds(holds) if hold.alive]
     dropped.append(Dropped([path], held))
     if held:
@@ -348,7 +349,7 @@ def _drop_collected(dropped: Any, path: str, holds: Holds) -> None:
 
 
 def lost_error(hold: Hold) -> LockLostError:
-    """Return the error of a thread whose hold is lost and not settled."""
+    """Return the error for a thread whose hold is lost and not settled."""
     return LockLostError(
         hold.path,
         "the hold was lost (its session expired, its lease ran out, or its node was deleted), and others may have "

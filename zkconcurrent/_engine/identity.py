@@ -1,7 +1,7 @@
-"""Whose a hold is: a number for each thread, or greenlet, that no other one has for as long as the process lives.
+"""The owner of a hold: a number for each thread, or greenlet, that is never used again in the life of the process.
 
-`threading.get_ident` is the number of whoever runs just now: the next thread to begin is given that of one that has
-ended, and with it, were holds told apart by it, what that one held or has lost.
+`threading.get_ident` numbers only the threads that run now. It gives a new thread the number of one that has ended, and
+with it, if holds were told apart by that number, the holds and losses of the ended thread.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
-_FIRST = 1 << 50  # above what `get_ident` returns, and small: it is looked up with each acquire
+_FIRST = 1 << 50  # above all results of `get_ident`, and small: each acquire looks it up
 
 
 class _Life:
-    """Goes when its thread ends."""
+    """Is garbage collected when its thread ends."""
 
     def __init__(self, number: int, ident: int) -> None:
         self.number = number
@@ -25,7 +25,7 @@ class _Life:
 
 
 def identity(handler: str = "") -> Callable[[], int]:
-    """Return the function that says who calls: the thread, or the greenlet where that handler of kazoo's uses them."""
+    """Return the function that identifies the caller: the thread, or the greenlet if kazoo's handler uses them."""
     local: type = threading.local
     get_ident: Callable[[], int] = threading.get_ident
     if "gevent" in handler:
@@ -37,14 +37,14 @@ def identity(handler: str = "") -> Callable[[], int]:
     return _identity(local, get_ident)
 
 
-@cache  # a thread is the same one for all clients
+@cache  # a thread has one number for all clients
 def _identity(local: type, get_ident: Callable[[], int]) -> Callable[[], int]:
     owner = type("Owner", (local,), {"number": _Number(get_ident)})()
-    return partial(getattr, owner, "number")  # no frame of Python, but the first time in each thread
+    return partial(getattr, owner, "number")  # runs no Python frame, except the first time in each thread
 
 
 class _Number:
-    """Is there, in the class, until a thread has a number of its own."""
+    """Stands in the class until a thread has a number of its own."""
 
     def __init__(self, get_ident: Callable[[], int]) -> None:
         self._get_ident = get_ident
@@ -53,20 +53,20 @@ class _Number:
         if owner is None:
             return self
         mine = owner.__dict__
-        # Each step is done once, also if a signal handler or a finalizer asks in between.
+        # Each step takes effect once, even if a signal handler or a finalizer calls in between.
         life = mine.setdefault("life", _Life(next(_numbers), self._get_ident()))
         _living[life.number] = life
         return mine.setdefault("number", life.number)
 
 
 def ident(owner: int) -> int:
-    """Return the owner's `get_ident()`, as logs and the repr of `threading` name it; 0 of one that has ended."""
+    """Return the owner's `get_ident()`, as logs and the repr of `threading` show it; 0 if the owner has ended."""
     life = _living.get(owner)
     return owner if owner < _FIRST else 0 if life is None else life.ident
 
 
 def ended(owner: int) -> bool:
-    """Return whether the owner has ended, so that it settles nothing any more."""
+    """Return whether the owner has ended, so that it can settle nothing any more."""
     return owner >= _FIRST and owner not in _living
 
 

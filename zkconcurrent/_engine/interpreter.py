@@ -1,4 +1,4 @@
-"""What the interpreter must allow: threads that end with it, of which kazoo and the library have several."""
+"""The interpreter must allow daemon threads: kazoo and the library have several."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ def check_interpreter() -> None:
     """Refuse to begin in an isolated subinterpreter, where no client could ever connect.
 
     Raises:
-        RuntimeError: this is one.
+        RuntimeError: this is an isolated subinterpreter.
     """
     allowed = getattr(_thread, "daemon_threads_allowed", _can_start_daemon_threads)  # since Python 3.12
     if not allowed():
@@ -23,7 +23,7 @@ def _can_start_daemon_threads() -> bool:
     try:
         _thread.start_new_thread(_nothing, ())
     except RuntimeError as error:
-        return "isolated" not in str(error)  # there are other reasons, which are told where a thread is needed
+        return "isolated" not in str(error)  # other failures are raised when a thread is needed
     return True
 
 

@@ -1,25 +1,25 @@
-"""The lease: until when a session surely lives, judged from the requests that were answered and our own clock.
+"""The lease: until when a session surely lives, judged from the requests that succeeded and the local clock.
 
-A hold is ours while its session lives, and a client that is cut off hears nothing of the session's end. So it must
-know a moment `r` at which the leader had surely heard of the session: the leader, or any that follows it, keeps the
-session until `r + T`, T being the session's timeout. Two observations give that moment, both on one connection:
+A client holds while its session lives, and a client that is cut off does not learn of the session's end. So it must
+know a moment `r` at which the leader had surely heard of the session: that leader, or any later one, keeps the session
+until `r + T`, where T is the session's timeout. Two observations on one connection give that moment:
 
-* W, a write that was answered without an error. A majority has logged it, so its leader was the leader, the session
-  lived, and any later leader began after W was sent, with all session clocks anew. An answered read, ping or `sync`
-  shows none of that: a leader that has lost its followers goes on answering them.
-* What W's leader knew. The leader hears of a session's requests from a follower only with the follower's answers to
-  its pings, every half tick. Let X be a request that goes by the leader and was answered before W was sent, and q one
+* W, a write that succeeded. A majority has logged it, so its leader was the leader, the session lived, and any later
+  leader began after W was sent, and started all session clocks anew. A reply to a read, ping or `sync` proves none of
+  that: a leader that has lost its followers still replies to them.
+* What W's leader knew. A leader hears of a session's requests to a follower only through the follower's replies to its
+  pings, every half tick. Let X be a request that goes by the leader and was answered before W was sent, and q one
   that was answered a gap, longer than half a tick, before X was sent. Then the leader has pinged the follower between
-  the answer to q and that to X; the ping was ahead of X's answer, the follower's answer to it ahead of W, and in it
-  was q. All three channels keep their order, so no bound on any delay is needed: when the leader handled W, it knew
-  that the session was heard of when q was sent, or later.
+  the reply to q and the reply to X; the ping came before X's reply, the follower's reply to it came before W, and it
+  reported q. All three channels keep their order, so no bound on any delay is needed: when the leader handled W, it
+  knew that the session was heard of when q was sent, or later.
 
-The request that opened the connection counts as such a q without more: it is the leader itself that answers it.
+The request that opened the connection is such a q by itself: the leader answers it.
 
-Layout of the argument in time:
+The argument in time:
     q sent ... q answered <- gap -> X sent ... X answered < W sent ... W answered: r = when q was sent
 
-A single thread, kazoo's connection thread, writes here; any may read `end`. Nothing is locked.
+Only kazoo's connection thread writes here; any thread may read `end`. Nothing is locked.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple
 
-MARGIN = 0.02  # of the timeout: how much slower than the server's clock ours may run
+MARGIN = 0.02  # of the timeout: how much slower than the server's clock the local one may run
 GAP = 0.3  # of the timeout, where the tick is unknown: servers grant no timeout below two ticks
 TICK_GAP = 0.6  # of the tick, where it is known
-THIN = 100  # a log keeps so many requests for each timeout
+THIN = 100  # requests that the log keeps for each timeout
 NEVER = -math.inf
 
 
 class Exchange(NamedTuple):
-    """A write or `sync` that succeeded: when it was handed over to be sent, and when its answer had been read."""
+    """A write or `sync` that succeeded: when it was passed on to be sent, and when its reply had been read."""
 
     sent: float
     answered: float
@@ -47,9 +47,9 @@ def proved(write_sent: float, log: Iterable[Exchange], connected: float, gap: fl
     """Return when the leader that handled a write had surely heard of the session.
 
     Args:
-        write_sent: when W was handed over to be sent; its answer was a success.
+        write_sent: when W, which succeeded, was passed on to be sent.
         log: the exchanges of the same connection, the newest first.
-        connected: when the request was sent that opened the connection, or earlier.
+        connected: when the request that opened the connection was sent, or earlier.
         gap: how long before X was sent q must have been answered; more than half a tick.
     """
     x: Exchange | None = None
@@ -76,7 +76,7 @@ class Lease:
         heard: when the leader had surely heard of the session: r.
         end: until when the session surely lives.
         gap: see `proved`, in seconds.
-        beat: how long a holder waits between two requests that prove, in seconds.
+        beat: how long a holder waits between two requests that prove the lease, in seconds.
     """
 
     def __init__(self, session: int, tick: float | None = None, margin: float = MARGIN) -> None:
@@ -89,54 +89,54 @@ class Lease:
         self._margin = margin
         self._connected = NEVER
         self._log: deque[Exchange] = deque()
-        self._judged = NEVER  # when the last write that was judged had been sent
+        self._judged = NEVER  # when the last judged write was sent
         self._ended = False
 
     def opened(self, connected: float, timeout: float) -> None:
-        """Begin a connection: what other connections carried proves nothing on it.
+        """Begin a connection: the requests of other connections prove nothing on it.
 
         Args:
-            connected: when the request was sent that opened it, or earlier; `NEVER` where that is unknown.
+            connected: when the request that opened it was sent, or earlier; `NEVER` if unknown.
             timeout: as negotiated on it, in seconds.
         """
         self._connected = connected
         self._judged = NEVER
-        self._log = deque()  # a new one: others may be reading the old
+        self._log = deque()  # a new one: other threads may be reading the old
         self.timeout = timeout = min(self.timeout, timeout)
         self.gap = GAP * timeout if self._tick is None else TICK_GAP * self._tick
         self.beat = timeout / (6 if self.gap <= GAP / 2 * timeout else 9)
         self._set_end()
 
     def ended(self) -> None:
-        """End with the session, for good."""
+        """End the lease with its session, for good."""
         self._ended = True
         self._set_end()
 
     def answered(self, sent: float, answered: float, *, write: bool) -> None:
-        """Take note of a write or `sync` that succeeded on the present connection, and judge it if it is a write."""
-        # What is proved grows by no more than the time that passed: a busy client judges but some of its writes.
+        """Note a write or `sync` that succeeded on the present connection; judge it if it is a write."""
+        # A proof grows by no more than the time that passed: a busy client judges only some of its writes.
         if write and (sent >= self._judged + self.timeout / THIN or self.end <= answered):
             self._judged = sent
             heard = proved(sent, reversed(self._log), self._connected, self.gap)
             if heard > self.heard:
                 self.heard = heard
                 self._set_end()
-        # Of two that are close the older is kept, which proves less.
+        # Of two close exchanges the older is kept, which proves less.
         if not self._log or sent >= self._log[-1].sent + self.timeout / THIN:
             self._log.append(Exchange(sent, answered))
             while len(self._log) > 2 and self._log[1].answered < answered - self.timeout:
                 self._log.popleft()
 
     def believed(self, now: float) -> bool:
-        """Return whether a hold may begin: the lease runs, and will until it can be renewed.
+        """Return whether a hold may begin: the lease runs, and will run until it can be renewed.
 
-        A connection's opening alone may prove a lease that ends before any request is old enough to be a q.
+        The opening of a connection may prove a lease that ends before any request is old enough to be a q.
         """
         return now < self.end and (self.heard > self._connected or self.end > self.renewable + self.beat)
 
     @property
     def renewable(self) -> float:
-        """When a request that is sent then has one before it that is old enough to prove something."""
+        """When a request must be sent to have one before it that is old enough to be a q."""
         log = self._log
         return log[0].answered + self.gap if log else math.inf
 

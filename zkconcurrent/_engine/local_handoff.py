@@ -1,7 +1,7 @@
-"""The gate of an unfair lock: one thread of the process at a time asks ZooKeeper, and leaves what it got to the next.
+"""The hand-off of an unfair lock: one thread of the process asks ZooKeeper, and leaves its ticket to the next.
 
-It decides who asks, never who holds: that is whose ticket it is. A gate that is opened too early costs a place in the
-queue, and no more.
+It decides which thread asks, never which thread holds: the owner of the ticket holds. A hand-off that opens too
+early costs a place in the queue, and no more.
 """
 
 from __future__ import annotations
@@ -23,36 +23,36 @@ MOST_HANDOVERS = 1000
 
 
 class LocalHandoff:
-    """What the threads of this process that want one unfair lock pass one after the other.
+    """The hand-off between the threads of this process that want one unfair lock.
 
-    It is closed while one of them asks, or holds. Whoever comes while it is open goes ahead of those that wait, as with
-    `threading.Lock`; they get their turn when the one that leaves has to wait for ZooKeeper, after `LONGEST_TURN` or
-    `MOST_HANDOVERS`.
+    It is closed while one of them asks, or holds. A thread that arrives while it is open goes ahead of the waiting
+    threads, as with `threading.Lock`; they get their turn when a thread has to wait for ZooKeeper, after `LONGEST_TURN`
+    or `MOST_HANDOVERS`.
 
     Invariants, with the session's lock held:
-        * what is kept, once the hold that it was of is dropped, is nobody's;
-        * it is kept only while somebody waits to enter.
+        * a kept ticket belongs to no thread, once its hold is dropped;
+        * a ticket is kept only while a thread waits to enter.
     """
 
     def __init__(self, session: Session, holds: dict[Any, Hold]) -> None:
         self._session = session
         self._holds = holds
-        # Weak, and over when it is abandoned: an interrupt in the wrong place must not leave the gate closed.
+        # Weak, and finished when it is abandoned: no interrupt, at any line, may leave the hand-off closed.
         self._asking: weakref.ref[Call] | None = None
-        # Keys only, in the order in which they came.
+        # Keys only, in the order of arrival.
         self._waiting: weakref.WeakKeyDictionary[Call, None] = weakref.WeakKeyDictionary()
         self._kept: Ticket | None = None
         self._turn_began = 0.0  # when ZooKeeper granted it
-        self._handovers = 0  # how often it was handed on since
+        self._handovers = 0  # how often it was handed over since
         session.handoffs.add(self)
 
     def run(
         self, call: Call, recipe: Callable[[], Recipe[Ticket | None]], deadline: float | None, wait: bool
     ) -> Steps[Ticket | None]:
-        """Enter, and take what was left there, or else run the recipe; None when the deadline passed before.
+        """Enter and take the kept ticket, or else run the recipe; None if the deadline passed before.
 
-        Whoever has it, or goes without, must `leave`, or abandon the call. Who does not want to wait enters only if
-        the handoff is open.
+        Afterwards the caller must `leave`, or abandon the call, with or without a ticket. With `wait` False it enters
+        only if the hand-off is open.
         """
         self._session.check_usable(call.path)
         began = self._session.now()
@@ -93,13 +93,13 @@ class LocalHandoff:
         return next((call for call in list(self._waiting) if not call.finished), None)
 
     def _take_kept(self, call: Call) -> Ticket | None:
-        """Return what was left inside, if it is good still."""
+        """Return the kept ticket, if it is still good."""
         session = self._session
         with session.lock:
             ticket = self._kept
             if ticket is None:
                 return None
-            call.tickets.append(ticket)  # first: who is interrupted here must be able to give it up
+            call.tickets.append(ticket)  # first: a call interrupted here must be able to discard it
             self._kept = None
             try:
                 if self._turn_lasts() and session.grant(ticket):
@@ -110,13 +110,13 @@ class LocalHandoff:
         return None
 
     def _turn_lasts(self) -> bool:
-        """Whether other processes need not be let in yet."""
+        """Return whether other processes need not be let in yet."""
         return self._session.now() < self._turn_began + LONGEST_TURN
 
     def keep_for_next(self, ticket: Ticket) -> bool:
-        """Keep the ticket of a hold that ends for the next thread, if there is one; return whether it is kept."""
+        """Keep the ticket of an ending hold for the next thread, if there is one; return whether it is kept."""
         if self._is_asking():
-            return False  # it waits in the queue for just this node: the hold was put back while the gate was open
+            return False  # it waits in the queue for just this node: the hold was put back while the hand-off was open
         if self._next_waiter() is None or self._handovers >= MOST_HANDOVERS or not self._turn_lasts():
             return False
         self._handovers += 1
@@ -126,7 +126,7 @@ class LocalHandoff:
         return True
 
     def end_turn(self) -> float:
-        """Give up what is kept for a thread that does not come for it in time; return in how many seconds to look.
+        """Discard a kept ticket that its thread does not take in time; return in how many seconds to call again.
 
         That thread may be suspended, with a signal handler on top of it. For the keeper, with the session's lock held.
         """
@@ -136,13 +136,13 @@ class LocalHandoff:
         return math.inf if self._next_waiter() is None else LONGEST_TURN
 
     def leave(self, call: Call) -> None:
-        """Ask no more, and wait no more."""
+        """End the call's asking and waiting."""
         call.finished = True
         with self._session.lock:
             self.wake_next()
 
     def wake_next(self) -> None:
-        """If it is open, let the first who waits in; if there is nobody, leave nothing inside."""
+        """If the hand-off is open, let the first waiting thread in; if there is none, discard the kept ticket."""
         if not self._is_open():
             return
         if (call := self._next_waiter()) is not None:

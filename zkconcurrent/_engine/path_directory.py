@@ -1,4 +1,4 @@
-"""Which primitives of one client live at which paths: one for each path, and none below another."""
+"""The paths of one client's primitives: one primitive for each path, and none below another."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ PathStateT = TypeVar("PathStateT", bound=Any)
 
 
 class PathDirectory(weakref.WeakValueDictionary[str, Any]):
-    """What this process knows of each path that has a live primitive, by path.
+    """The state of each path that has a live primitive, by path.
 
-    All is done with the session's lock held. A value has a `kind`, what the path is, and a `part`, the name of what
-    lies below it and may be a primitive of its own.
+    All methods are called with the session's lock held. A value has a `kind`, the kind of primitive, and a `part`, the
+    name of a node below it that may be a primitive of its own.
     """
 
     def __init__(self) -> None:
@@ -23,21 +23,21 @@ class PathDirectory(weakref.WeakValueDictionary[str, Any]):
         self._interior: dict[str, int] = {}  # how many primitives lie below a path
 
     def open(self, path: str, kind: str, make: Callable[[], PathStateT], part: str = "") -> PathStateT:
-        """Return what this process knows of `path`, the same for every object made for it.
+        """Return the state of `path`, the same for every object made for it.
 
         Args:
             path: the primitive's path.
-            kind: what it is.
-            make: makes what is returned, for the first object.
-            part: what may be a primitive of its own, although it lies below: it is a part of this one.
+            kind: the kind of primitive.
+            make: makes the state, for the first object.
+            part: the name of a node below the path that may be a primitive of its own.
 
         Raises:
-            ValueError: another kind of primitive lives there, or above it, or below it.
+            ValueError: another kind of primitive lives there, or a primitive lives above or below it.
         """
         state = self.get(path)
         if state is not None:
             if state.kind != kind:
-                raise ValueError(f"{path!r} is a {state.kind} of this client already; a {kind} needs another path")
+                raise ValueError(f"{path!r} is already a {state.kind} of this client; a {kind} needs another path")
             return state  # type: ignore[no-any-return]
         own = f"{path}/{part}"
         if path in self._interior and any(each.startswith(f"{path}/") and each != own for each in list(self)):
@@ -49,19 +49,19 @@ class PathDirectory(weakref.WeakValueDictionary[str, Any]):
         state = make()
         state.part = part
         made = self.setdefault(path, state)
-        if made is not state:  # a signal handler has made it meanwhile
+        if made is not state:  # a signal handler has made one meanwhile
             return self.open(path, kind, make, part)
         for above in ancestors(path):
             self._interior[above] = self._interior.get(above, 0) + 1
         return state  # type: ignore[no-any-return]
 
     def closed(self, path: str) -> None:
-        """Take note that the primitive of a path is gone."""
+        """Note that the primitive of a path is gone."""
         for above in ancestors(path):
             self._interior[above] = self._interior.get(above, 1) - 1
             if self._interior[above] <= 0:
                 self._interior.pop(above, None)
 
     def is_directory(self, path: str) -> bool:
-        """Return whether a path lies above primitives only, so that others may have theirs below it."""
+        """Return whether a path lies above primitives only, so that others may make theirs below it."""
         return not any(each in self for each in (path, *ancestors(path)))

@@ -1,7 +1,7 @@
-"""What happens at the end of the process, and in a forked child.
+"""The end of the process, and a forked child.
 
-The interpreter's exit deletes our nodes, also that of a child of multiprocessing. A forked child gets nothing of its
-parent's sessions.
+At the interpreter's exit the library deletes its nodes, also in a child of multiprocessing. A forked child inherits
+nothing of its parent's sessions.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ class Watched(Protocol):
     """A session.
 
     Attributes:
-        forked: this is a child's copy, of no use.
+        forked: this is a forked child's copy, of no use.
     """
 
     forked: bool
 
     def abandon_all(self) -> Callable[[float], None]:
-        """Delete every node of ours; return how to wait until then for that to be done."""
+        """Delete all nodes of this client; return a function that waits for that, until the given time."""
 
     def forget_after_fork(self) -> None:
         """Forget everything, in a forked child."""
@@ -37,7 +37,7 @@ def end_with_process(client: int, session: Watched) -> None:
     """Have a session end with the process.
 
     Args:
-        client: the id of the session's client: that lives as long, so an id is not found again for another one.
+        client: the id of the session's client. The client lives as long as the session, so no other has its id.
         session: the session, kept weakly.
     """
     _exit_with_multiprocessing()
@@ -54,7 +54,7 @@ def _at_exit() -> None:
 
 
 def _exit_with_multiprocessing() -> None:
-    """Have our nodes deleted also when a child of multiprocessing ends: by os._exit, which atexit never hears of."""
+    """Delete the nodes at the end of a multiprocessing child too: it ends by os._exit, which skips atexit."""
     global _multiprocessing_pid
     if _multiprocessing_pid != os.getpid() and (util := sys.modules.get("multiprocessing.util")):
         util.Finalize(None, _at_exit, exitpriority=0)
@@ -68,7 +68,7 @@ def _after_fork_in_child() -> None:
 
 _sessions: weakref.WeakValueDictionary[int, Watched] = weakref.WeakValueDictionary()
 _multiprocessing_pid = 0
-# What is done at the interpreter's exit when our nodes are deleted, each told until when, by the monotonic clock.
+# Called at the interpreter's exit after the nodes are deleted, with the time to end by on the monotonic clock.
 at_exit: list[Callable[[float], None]] = []
 atexit.register(_at_exit)
 if hasattr(os, "register_at_fork"):

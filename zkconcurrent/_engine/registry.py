@@ -1,4 +1,4 @@
-"""The registry: what one client has in ZooKeeper, as plain state and events, free of threads, clocks and I/O.
+"""The registry: the nodes of one client in ZooKeeper, as plain state and events, free of threads, clocks and I/O.
 
 The session calls the registry with its lock held; the simulation calls it from one thread.
 """
@@ -14,19 +14,19 @@ from .lease import Lease
 
 
 class Registry:
-    """What one client waits for, holds, and has still to delete.
+    """The tickets that one client waits with, holds, and has yet to delete.
 
     Invariants:
-        * every node that we may have on the server belongs to a ticket in `tickets` or in `deletes`;
+        * every node that this client may have on the server belongs to a ticket in `tickets` or in `deletes`;
         * a hold is in `tickets` with `State.HELD`, in the present session, and only while the lease runs;
-        * a ticket in `deletes` is never taken for a hold again.
+        * a ticket in `deletes` never becomes a hold again.
 
     Attributes:
-        lease: of the present session, or of the last; written on kazoo's connection thread, never here.
-        session: the present session, None between two.
-        tickets: what waits or holds, by prefix.
-        deletes: what must be removed from the server, by prefix.
-        lost: the holds lost whose threads were not told yet.
+        lease: of the present session, or of the last one; kazoo's connection thread writes it, the registry never does.
+        session: the present session, None between two sessions.
+        tickets: those that wait or hold, by prefix.
+        deletes: those whose nodes must be removed from the server, by prefix.
+        lost: the lost holds that were not reported yet.
     """
 
     def __init__(self, seed: str) -> None:
@@ -42,7 +42,7 @@ class Registry:
     # -- the session ---------------------------------------------------------------------------------------------
 
     def opened(self, lease: Lease) -> None:
-        """Begin a session, or go on with the one there was, after a reconnect: every watch was dropped."""
+        """Begin a session, or continue the present one after a reconnect, which dropped every watch."""
         if lease.session != self.session:
             self.ended()
             self.session = lease.session
@@ -50,7 +50,7 @@ class Registry:
         self.note_change(None)
 
     def ended(self) -> None:
-        """End the session: its nodes are the server's to remove, its holds are lost."""
+        """End the session: the server removes its nodes, and its holds are lost."""
         self.session = None
         self.deletes.clear()
         for ticket in list(self.tickets.values()):
@@ -60,7 +60,7 @@ class Registry:
                 ticket.note_change()
 
     def expire_lease(self, now: float) -> None:
-        """Lose what is held beyond the lease, and have its nodes removed should the session live on after all."""
+        """End the holds that outlived the lease; delete their nodes, in case the session lives on."""
         if now < self.lease.end:
             return
         for ticket in list(self.tickets.values()):
@@ -71,31 +71,31 @@ class Registry:
     # -- a ticket's life -----------------------------------------------------------------------------------------
 
     def begin(self, path: str, begun: list[Ticket]) -> Ticket:
-        """Return a new ticket of the present session; it is added to what its driver has begun."""
+        """Return a new ticket of the present session, and add it to the tickets of its call."""
         if self.session is None:
             raise SessionExpired
         ticket = Ticket(path, f"_c_{self.seed}-{next(self._numbers):012x}-", self.lease)
-        begun.append(ticket)  # first: who is interrupted here must be able to give it up
+        begun.append(ticket)  # first: a call interrupted here must be able to discard it
         self.tickets[ticket.prefix] = ticket
         return ticket
 
     def grant(self, ticket: Ticket, now: float) -> bool:
-        """Make a hold of a ticket that is first in its queue; False if a lease must be proved first.
+        """Make a hold of a ticket that is first in its queue; False if the lease must be proved first.
 
         Raises:
-            SessionExpired: its session is over.
+            SessionExpired: the ticket's session is over.
         """
         if ticket.session != self.session or ticket.prefix not in self.tickets:
             raise SessionExpired
         if not ticket.lease.believed(now):
             return False
         ticket.state = State.HELD
-        ticket.unreadable = False  # a hold whose node is gone is to be missed
+        ticket.unreadable = False  # the heartbeat must notice if a hold's node is gone
         return True
 
     def discard(self, ticket: Ticket) -> bool:
-        """Give a ticket up; return whether anything of it can be on the server still."""
-        self.stop_waiting(ticket)  # an interrupt may have kept its driver from that
+        """Discard a ticket; return whether anything of it may still be on the server."""
+        self.stop_waiting(ticket)  # an interrupt may have kept its call from that
         if ticket.prefix not in self.tickets:
             return ticket.prefix in self.deletes
         there = ticket.sent and ticket.session == self.session
@@ -103,16 +103,16 @@ class Registry:
         if there:
             self.deletes[ticket.prefix] = ticket
         ticket.state = State.DISCARDED
-        self.tickets.pop(ticket.prefix, None)  # a signal handler may have taken an answer that has done so
+        self.tickets.pop(ticket.prefix, None)  # a signal handler may have taken a reply that did so
         return there
 
     def created_in_wrong_session(self, ticket: Ticket, session: int | None) -> None:
-        """Give up a ticket whose node was made, or may have been, in a later session than its own; delete it there.
+        """Discard a ticket whose node was, or may have been, made in a later session than its own; delete it there.
 
-        A create goes out in whatever session there is: made just when its session ends, it may wait for the next.
+        A create is sent in the session that is open then: one made just as its session ends may wait for the next.
         """
         self.discard(ticket)
-        ticket.session = session or 0  # its lease was another's: it is never granted
+        ticket.session = session or 0  # its lease is of another session: it is never granted
         if session is not None and session == self.session:
             self.deletes[ticket.prefix] = ticket
 
@@ -125,7 +125,7 @@ class Registry:
         self.tickets.pop(ticket.prefix, None)
 
     def suspend_hold(self, ticket: Ticket) -> bool:
-        """Make of a hold what only waits: its node is being deleted, which is no loss; see `SuspendHold`."""
+        """Turn a hold into a waiter: its node is being deleted, which is no loss; see `SuspendHold`."""
         if ticket.state is not State.HELD:
             return False
         ticket.state = State.QUEUED
@@ -137,7 +137,7 @@ class Registry:
         self.lost.append(ticket)
 
     def mark_missing(self, ticket: Ticket) -> None:
-        """Note that the node of what waits or holds is not on the server."""
+        """Note that the node of a holder or waiter is not on the server."""
         if ticket.prefix not in self.tickets:
             return
         if ticket.state is State.HELD:
@@ -148,14 +148,14 @@ class Registry:
     # -- waiting -------------------------------------------------------------------------------------------------
 
     def start_waiting(self, ticket: Ticket, *nodes: str) -> None:
-        """Let events on the nodes, and the hand-over by the holder of one of them, reach the ticket."""
+        """Wake the ticket at events on the nodes, and when the holder of one of them hands over."""
         self.stop_waiting(ticket)
         ticket.awaits, ticket.changed, ticket.handed_over = nodes, False, False
         for node in nodes:
             self._awaiting.setdefault(node, set()).add(ticket)
 
     def stop_waiting(self, ticket: Ticket) -> None:
-        """End what `wait` began."""
+        """End what `start_waiting` began."""
         for node in ticket.awaits:
             tickets = self._awaiting.get(node, set())
             tickets.discard(ticket)
@@ -164,18 +164,18 @@ class Registry:
         ticket.awaits = ticket.shown = ()
 
     def note_change(self, node: str | None) -> None:
-        """Wake who waits for a node that changed; everybody who waits, for None (all watches were dropped)."""
+        """Wake the waiters for a node that changed; for None, all waiters, as all watches were dropped."""
         nodes = list(self._awaiting) if node is None else [node]
         for each in nodes:
             for ticket in list(self._awaiting.get(each, ())):
                 ticket.note_change()
 
     def hand_over(self, ticket: Ticket) -> None:
-        """Let the next waiter of ours go on: the holder's single delete was sent, on the session of both.
+        """Let this client's next waiter go on: the holder's single delete was sent, in the session of both.
 
-        It is for the waiter's recipe to say whether its rule lets it hold at once, or only look again. If it does,
-        the head of the queue stays ours whatever becomes of the delete: `ticket` held, so nobody was ahead of it, and
-        the waiter's last listing had nobody between the two. The grant checks the session and the lease again.
+        The waiter's recipe decides whether its rule lets it hold at once, or only look again. If it may hold, the head
+        of the queue stays this client's, whatever becomes of the delete: `ticket` held, so no node was ahead of it, and
+        the waiter's last listing had no node between the two. The grant checks the session and the lease again.
         """
         for waiter in list(self._awaiting.get(ticket.node, ())):
             if waiter.session == ticket.session == self.session:
@@ -189,12 +189,12 @@ class Registry:
         return [ticket for ticket in self.tickets.values() if ticket.name and ticket.session == self.session]
 
     def shown(self) -> list[str]:
-        """Return the nodes whose end our waiters wait for."""
+        """Return the nodes whose end this client's waiters wait for."""
         waiters = {waiter for waiters in self._awaiting.values() for waiter in waiters}
         return list({node: None for waiter in waiters for node in waiter.shown})
 
     def strays(self, path: str, names: Collection[str]) -> list[str]:
-        """Return the nodes of ours among the children of `path` that no ticket has: to be deleted."""
+        """Return this client's nodes among the children of `path` that belong to no ticket: to be deleted."""
         ours = f"_c_{self.seed}-"
         return [f"{path}/{name}" for name in names if name.startswith(ours) and not self._accounted_for(name)]
 

@@ -1,15 +1,15 @@
-"""The session: one per client, it watches over everything that the client holds, waits for, or has still to delete.
+"""The session: one for each client, it watches over everything that the client holds, waits for, or has yet to delete.
 
-The state is in the registry; here are the threads, the clock and the connection around it:
+The registry has the state. This module has the threads, the clock and the connection around it:
 
-* a listener takes kazoo's word on the connection, and one watcher serves all watches;
-* the keeper, a thread of our own, sends the heartbeat (`heartbeat.py`), ends holds whose lease ran out, repeats
-  deletes until they are done or their session is over (`deletes.py`), tells of losses, and logs;
-* a forked child gets nothing of it, and the interpreter's exit deletes our nodes.
+* a listener follows the state of kazoo's connection, and one watcher serves all watches;
+* the keeper, a thread of the library, sends the heartbeat (`heartbeat.py`), ends holds whose lease ran out, repeats
+  deletes until they are done or their session is over (`deletes.py`), reports losses, and logs;
+* a forked child inherits nothing, and the interpreter's exit deletes this client's nodes.
 
 A signal handler, or a finalizer that the garbage collector runs, may interrupt a thread at any line and call the
-library, or wait for kazoo's thread. So kazoo's threads post what they have to say, and never wait for the session's
-lock; nothing is logged with the lock held; and no step here is undone by another that comes in its middle.
+library, or wait for kazoo's thread. So kazoo's threads post their work and never wait for the session's lock; nothing
+is logged with the lock held; and no step here is undone by another step in its middle.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ EXIT_POLL_INTERVAL = 0.005
 
 
 class Dropped(NamedTuple):
-    """What a garbage collected primitive, or an interrupted driver, left.
+    """The tickets left by a garbage collected primitive, or by an interrupted call.
 
     Attributes:
-        paths: the primitive's path, until it was taken off.
-        tickets: what is to be given up.
+        paths: the primitive's path, until it is removed from the directory.
+        tickets: the tickets to discard.
     """
 
     paths: list[str]
@@ -60,26 +60,28 @@ class Dropped(NamedTuple):
 
 
 class Handoff(Protocol):
-    """Threads of this process that want one unfair lock."""
+    """The threads of this process that want one unfair lock."""
 
     def end_turn(self) -> float:
-        """Give up what is kept for a thread that does not come for it in time; return in how many seconds to look."""
+        """Discard a kept ticket that its thread does not take in time; return in how many seconds to call again."""
         ...
 
     def wake_next(self) -> None:
-        """Let the next in, if that may be."""
+        """Let the next thread in, if allowed."""
 
 
 class Session(ClientState):
-    """Everything that the library does with one client.
+    """One client's session with the library.
 
     Attributes:
-        places: the live primitives, by path.
-        deletes: what is being deleted in the background.
-        gates: of the unfair locks.
-        watches_handoffs: the keeper wakes soon, to end the turn of a thread that does not take what is kept for it.
-        stuck: a thread keeps the lock: it is suspended, with a signal handler on top of it, so the keeper can't work.
-        forked: this is a child's copy, of no use.
+        directory: the live primitives, by path.
+        dropped: the tickets to discard that were left by garbage collected primitives and interrupted calls.
+        deletes: the background deletes.
+        heartbeat: the heartbeat.
+        handoffs: those of the unfair locks.
+        watches_handoffs: the keeper wakes soon, to end the turn of a thread that does not take the kept ticket.
+        stuck: a suspended thread keeps the lock, with a signal handler on top of it, so the keeper cannot work.
+        forked: this is a forked child's copy, of no use.
         exiting: the interpreter exits; nothing is acquired any more.
     """
 
@@ -92,7 +94,7 @@ class Session(ClientState):
     ) -> None:
         super().__init__(link or Link(client), clock, now)
         self.directory = PathDirectory()
-        # A finalizer may run anywhere, also where the lock is held: it only appends here.
+        # A finalizer may run anywhere, even with the lock held: it only appends here.
         self.dropped: deque[Dropped] = deque()
         self.stuck = False
         self.forked = False
@@ -103,12 +105,12 @@ class Session(ClientState):
         self._suspect_warned_at = -math.inf
         self.handoffs: weakref.WeakSet[Handoff] = weakref.WeakSet()
         self.watches_handoffs = False
-        self._keepers_to_start = [_keeper_loop]  # taken by who starts it
+        self._keepers_to_start = [_keeper_loop]  # taken by the thread that starts it
 
     def start(self) -> Session:
-        """Watch over the client; to do so again changes nothing."""
+        """Begin to watch over the client. A second call changes nothing."""
         client = self.link.client
-        client.add_listener(self._on_state)  # a set: there once
+        client.add_listener(self._on_state)  # a set: added once
         self.link.transport.on_close = self._on_close
         if self.registry.session is None:
             self._adopt()
@@ -124,10 +126,10 @@ class Session(ClientState):
 
     @staticmethod
     def of(client: object) -> Session:
-        """Return the session of `client`, made with the first object.
+        """Return the session of `client`; the first call makes it.
 
         Raises:
-            TypeError: it is no kazoo client.
+            TypeError: `client` is not a kazoo client.
             RuntimeError: this is an isolated subinterpreter.
         """
         if not isinstance(client, KazooClient):
@@ -137,7 +139,7 @@ class Session(ClientState):
             return session
         if session is None:
             check_interpreter()
-        # In one step: of two threads, or of a thread and its signal handler, one makes it, and either starts it.
+        # In one step: of two threads, or a thread and its signal handler, one makes it and either starts it.
         found: Session = session or vars(client).setdefault("_zkconcurrent_session", Session(client))
         return found.start()
 
@@ -145,7 +147,8 @@ class Session(ClientState):
         """Refuse a call that could only hang.
 
         Raises:
-            ClientError: the client is not started, stopped, inherited through fork, or calls from its own threads.
+            ClientError: the client is not started, is stopped, was inherited through fork, or calls from its own
+                threads.
         """
         self.check_not_forked(path)
         self.check_not_exiting(path)
@@ -159,11 +162,11 @@ class Session(ClientState):
             raise ClientError(
                 path,
                 "called from one of kazoo's own threads (a watch, a listener or a completion), where waiting for "
-                "ZooKeeper would wait for ever; hand the work to another thread: client.handler.spawn(...)",
+                "ZooKeeper would hang; hand the work to another thread: client.handler.spawn(...)",
             )
 
     def check_not_forked(self, path: str) -> None:
-        """Refuse a call on what the parent process owns.
+        """Refuse to use a client that belongs to the parent process.
 
         Raises:
             ClientError: this is a forked child.
@@ -174,10 +177,10 @@ class Session(ClientState):
             )
 
     def check_not_exiting(self, path: str) -> None:
-        """Refuse what nobody would be there to release.
+        """Refuse to acquire a hold that no thread would be left to release.
 
         Raises:
-            ClientError: the interpreter has deleted our nodes on its way out.
+            ClientError: the interpreter exits, and has deleted this client's nodes.
         """
         if self.exiting:
             raise ClientError(path, "the interpreter is exiting; end the thread, or join it, before the main one ends")
@@ -187,7 +190,7 @@ class Session(ClientState):
         """Whether the service is out of reach at the moment."""
         return self._suspect or not self.link.connected
 
-    # -- kazoo's word, on kazoo's threads: never block ----------------------------------------------------------------
+    # -- called by kazoo's threads: never block ------------------------------------------------------------------------
 
     def _on_state(self, state: str) -> bool | None:
         if self.forked:
@@ -202,7 +205,7 @@ class Session(ClientState):
 
     def _on_close(self) -> None:
         """Take note that the session is over, or will be in a moment, as it is being closed."""
-        self.link.ended()  # at once, for whoever looks at it without the lock
+        self.link.ended()  # at once: other threads read it without the lock
         self.post(self._ended)
 
     def _adopt(self) -> None:
@@ -221,7 +224,7 @@ class Session(ClientState):
 
     def _begin(self, lease: Lease) -> None:
         if self.link.session() not in (None, lease.session):
-            return  # one that was adopted just as it ended
+            return  # it was adopted just as it ended
         self.registry.opened(lease)
         self.heartbeat.reset()
         self.deletes.in_flight.clear()
@@ -233,10 +236,10 @@ class Session(ClientState):
 
     @on_connection_thread
     def on_event(self, event: Any) -> None:
-        """Take a watch event; this one watcher, left on any node, is left there once."""
+        """Take a watch event. All watches share this one watcher, so a node has it once at most."""
         self.post(partial(self.registry.note_change, event.path))
 
-    # -- what the driver calls ----------------------------------------------------------------------------------------
+    # -- called by the driver ----------------------------------------------------------------------------------------
 
     def new_ticket(self, path: str, begun: list[Ticket]) -> Ticket:
         """Return a new ticket of the present session, and add it to `begun`; see `Registry.begin`.
@@ -262,25 +265,25 @@ class Session(ClientState):
             ticket.wake = wake
 
     def grant(self, ticket: Ticket) -> bool:
-        """Take the ticket for a hold; see `Registry.grant`."""
+        """Make the ticket a hold; see `Registry.grant`."""
         with self.lock:
             now = self.clock()
             if not self.registry.grant(ticket, now):
                 return False
         if ticket.lease.end < now + ticket.lease.timeout / 2:
-            self.heartbeat.hurry()  # what it was granted on is rather old
+            self.heartbeat.hurry()  # the proof of this grant is rather old
         return True
 
     def note_create_reply(
         self, ticket: Ticket, node: tuple[str, ZnodeStat | CreatedStat] | None, error: Exception | None, before: bool
     ) -> None:
-        """Take what became of a create, whether or not its recipe still waits for it; with the lock held.
+        """Note the outcome of a create, whether or not its recipe still waits for it; with the lock held.
 
         Args:
-            ticket: whose node it is.
-            node: its path and stat; None if it was not made, or if that is unknown.
+            ticket: the ticket of the node.
+            node: the node's path and stat; None if it was not made, or if that is unknown.
             error: why not.
-            before: whether another create of the same node was sent before.
+            before: whether an earlier create of the same node was sent.
         """
         failed = None if error is None else failure(error, ticket.path)
         if node is not None:
@@ -292,20 +295,20 @@ class Session(ClientState):
             self.heartbeat.watch_for_late_create(ticket.path)
         else:
             if isinstance(failed, NoNode | BadVersion | RefusedError):
-                ticket.sent = before  # it was answered that there is none
+                ticket.sent = before  # the reply says that there is none
             return
         if created_in != ticket.session:
             self.registry.created_in_wrong_session(ticket, created_in)
             self._wake.set()
 
     def mark_missing(self, ticket: Ticket) -> None:
-        """Note that the node of what waits or holds is not on the server."""
+        """Note that the node of a holder or waiter is not on the server."""
         with self.lock:
             self.registry.mark_missing(ticket)
         self._wake.set()
 
     def suspend_hold(self, ticket: Ticket) -> bool:
-        """Count on a hold no more; see `Registry.leave`."""
+        """Stop relying on a hold; see `Registry.suspend_hold`."""
         with self.lock:
             return self.registry.suspend_hold(ticket)
 
@@ -315,8 +318,8 @@ class Session(ClientState):
             self.registry.mark_deleted(ticket)
 
     def check_lease(self) -> None:
-        """Lose what our own clock says is lost, before anybody builds on it, and tell of every loss."""
-        # The common case takes no lock: the lease runs, and it was renewed for the session that everything held is of.
+        """End holds whose lease ran out by the local clock, before the caller relies on them; report all losses."""
+        # The common case takes no lock: the lease runs, and all holds are of its session.
         if not self.registry.lost and self.clock() < self.registry.lease.end:
             return
         with self.lock:
@@ -333,14 +336,14 @@ class Session(ClientState):
                 ticket = self.registry.lost[0]
                 if (observe := ticket.observer()) is not None:
                     observe(ticket)
-                with suppress(ValueError):  # what interrupted us has told it too
+                with suppress(ValueError):  # a handler that interrupted this thread has reported it
                     self.registry.lost.remove(ticket)  # only now: an interrupt before leaves it to the next
             self.warn_later("lost: %s (fencing token %d)", ticket.node, ticket.token)
 
     def discard(self, ticket: Ticket) -> bool:
-        """Give the ticket up and delete its node, for as long as it takes; return whether there is any to wait for.
+        """Discard the ticket and delete its node, however long that takes; return whether there is a node to wait for.
 
-        Its `wake` is called when the node is gone.
+        The ticket's `wake` is called when the node is gone.
         """
         with self.lock:
             held = ticket.state is State.HELD
@@ -351,13 +354,13 @@ class Session(ClientState):
             return True
 
     def is_discarded(self, ticket: Ticket) -> bool:
-        """Return whether nothing of a ticket given up is left on the server."""
+        """Return whether nothing of a discarded ticket is left on the server."""
         return ticket.prefix not in self.registry.deletes
 
     # -- the keeper ---------------------------------------------------------------------------------------------------
 
     def do_due_work(self) -> float:
-        """Do what is due, and log; return the seconds until there is more. On the keeper's thread."""
+        """Do the due work, and log; return the seconds until more is due. On the keeper's thread."""
         if not self.lock.acquire(True, STUCK_AFTER):
             self.stuck = True
             self.wake_calls()
@@ -373,7 +376,7 @@ class Session(ClientState):
         return pause
 
     def stand_in_for_keeper(self) -> None:
-        """Do what is due in the place of a keeper that is stuck, if it is the calling thread that has the lock."""
+        """Do the keeper's work while it is stuck, if the calling thread has the lock."""
         if self.stuck and self.lock.acquire(False):
             try:
                 self._do_due_work()
@@ -381,7 +384,7 @@ class Session(ClientState):
                 self.lock.release()
 
     def _do_due_work(self) -> float:
-        """Do what is due, with the lock held."""
+        """Do the due work, with the lock held."""
         self.link.transport.nudge()
         self._adopt()
         self.run_posted()
@@ -404,24 +407,24 @@ class Session(ClientState):
             pause = max(0.0, min(pause, self.registry.lease.end - now))
         if self._suspect and not suspect and now >= self._suspect_warned_at + self.timeout:
             self._suspect_warned_at = now
-            self.warn_later("ZooKeeper is out of reach; what is held is suspect until it answers or the lease runs out")
+            self.warn_later("ZooKeeper is out of reach; holds are suspect until it replies or the lease runs out")
         return pause
 
     # -- objects that come and go -------------------------------------------------------------------------------------
 
     def path_state(self, path: str, kind: str, make: Callable[[], PathStateT], part: str = "") -> PathStateT:
-        """Return what this process knows of `path`; see `PathDirectory.open`."""
+        """Return the state of `path`; see `PathDirectory.open`."""
         self.sweep()
         with self.lock:
             return self.directory.open(path, kind, make, part)
 
     def drop(self, tickets: list[Ticket]) -> None:
-        """Have tickets given up, now or, if that is interrupted, by the keeper."""
+        """Have tickets discarded: now or, if that is interrupted, by the keeper."""
         self.dropped.append(Dropped([], tickets))
         self.sweep()
 
     def sweep(self) -> None:
-        """Give up what garbage collected primitives still held, and what interrupted drivers left."""
+        """Discard the tickets that garbage collected primitives and interrupted calls have left."""
         while self.dropped:
             with self.lock:
                 if not self.dropped:
@@ -429,25 +432,25 @@ class Session(ClientState):
                 left = self.dropped[0]
                 for ticket in left.tickets:
                     self.discard(ticket)
-                # What an interrupted driver left may be what others of its process wait for.
+                # Threads of this process may wait for the tickets of an interrupted call.
                 for handoff in list(self.handoffs) if not left.paths else ():
                     handoff.wake_next()
                 with suppress(IndexError):
                     self.directory.closed(left.paths.pop())
-                with suppress(ValueError):  # what interrupted us has done it too
+                with suppress(ValueError):  # a handler that interrupted this thread has done it
                     self.dropped.remove(left)  # only now: an interrupt before leaves it to the next
 
     def abandon_all(self) -> Callable[[float], None]:
-        """Delete every node of ours, at the interpreter's exit; return how to wait until then for that to be done."""
+        """Delete all nodes of this client, at the interpreter's exit; return a function that waits for that."""
         self.sweep()
         with self.lock:
             self.exiting = True
-            # Who waits goes first: none of them shall be handed what is given up here.
+            # Waiters first: a hold discarded here must not be handed to one of them.
             for ticket in sorted(self.registry.tickets.values(), key=lambda ticket: ticket.state is State.HELD):
                 self.discard(ticket)
 
         def wait(until: float) -> None:
-            # Not by what a delete wakes: a thread that releases just now may be the one.
+            # Not by the wake of a delete: that may be for a thread that releases just now.
             while self.registry.deletes and self.link.connected and self.now() < until:
                 self.run_posted()
                 self.link.handler.sleep_func(EXIT_POLL_INTERVAL)
@@ -467,7 +470,7 @@ class Session(ClientState):
 
 
 def _keeper_loop(session_ref: weakref.ref[Session], wake: Any) -> None:
-    """Attend to the session for as long as it is there; holds no reference to it while it waits."""
+    """Do the session's due work while the session lives; keep no reference to it while waiting."""
     while True:
         session = session_ref()
         if session is None or session.forked:
@@ -475,7 +478,7 @@ def _keeper_loop(session_ref: weakref.ref[Session], wake: Any) -> None:
         try:
             pause = session.do_due_work()
         except Exception:
-            log.exception("the keeper goes on after an error")
+            log.exception("the keeper continues after an error")
             pause = IDLE_BEAT
         del session
         wake.wait(pause)

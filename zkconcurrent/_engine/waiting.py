@@ -1,11 +1,11 @@
 """The two loops that wait: `wait()` for threads and greenlets, `wait_async()` for tasks of an event loop.
 
-The control flow of a call (one acquire, release or wait of a primitive) is a generator of steps. It yields for how many
-seconds it would sleep, None until it is woken, and is sent whether it was woken. Whatever wakes it calls the call's
-`wake`, from any thread. Only the loops here resume it, so the same steps serve threads and tasks.
+The control flow of a call (one acquire, release or wait of a primitive) is a generator of steps. It yields how many
+seconds to sleep, or None to sleep until woken, and is sent whether it was woken. Any thread wakes it through the call's
+`wake`. Only the loops here resume it, so the same steps serve threads and tasks.
 
-What strikes a sleeping call (an interrupt, a cancellation) is raised in its steps, which end in good order. What
-strikes elsewhere, before the loop has returned, abandons the call: that undoes a grant, too, and never waits.
+An interrupt or a cancellation during the sleep is raised in the steps, which end in good order. One that strikes
+elsewhere, before the loop has returned, abandons the call: that also undoes a grant, and never waits.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Steps: TypeAlias = Generator["float | None", bool, T]
-# CPython sees an interrupt that comes just before the system call that waits only when that call ends.
+# CPython handles an interrupt that comes just before the waiting system call only when that call ends.
 LONGEST_SLEEP = 10.0
 
 
 class Waiting(Protocol):
-    """A call, as the loops know it."""
+    """A call, as the loops see it."""
 
     def begin(self, wake: Callable[[], None]) -> None:
-        """Begin; to call `wake`, on any thread, ends its sleep, or else the next."""
+        """Begin. `wake`, called on any thread, ends the call's sleep; if it does not sleep, the next one."""
 
     def end(self) -> None:
-        """Take note that its steps have come to their end."""
+        """Note that the steps have ended."""
 
     def abandon(self) -> None:
-        """Undo whatever the call has done, without waiting. To do so twice changes nothing."""
+        """Undo everything that the call has done, without waiting. A second call changes nothing."""
 
 
 def wait(call: Waiting, steps: Steps[T], event: Any) -> T:
@@ -42,7 +42,7 @@ def wait(call: Waiting, steps: Steps[T], event: Any) -> T:
     Args:
         call: the call.
         steps: its steps.
-        event: has `set`, `wait` and `clear`, and is nobody else's.
+        event: has `set`, `wait` and `clear`; used by this call alone.
     """
     try:
         call.begin(event.set)
@@ -66,7 +66,7 @@ def wait(call: Waiting, steps: Steps[T], event: Any) -> T:
 
 async def wait_async(call: Waiting, steps: Steps[T]) -> T:
     """Run a call to its end, in the running task."""
-    import asyncio  # programs of threads need none of it
+    import asyncio  # programs without an event loop never import it
 
     loop = asyncio.get_running_loop()
     sleep: asyncio.Future[None] | None = None
@@ -79,7 +79,7 @@ async def wait_async(call: Waiting, steps: Steps[T]) -> T:
             _end_sleep(sleep)
 
     def wake() -> None:  # on any thread
-        with suppress(RuntimeError):  # the loop is closed: nobody sleeps there any more
+        with suppress(RuntimeError):  # the loop is closed: no task sleeps there any more
             loop.call_soon_threadsafe(rouse)
 
     try:
@@ -99,7 +99,7 @@ async def wait_async(call: Waiting, steps: Steps[T]) -> T:
                                 timer.cancel()
                     woken, signalled = signalled, False
                 except BaseException as error:
-                    if isinstance(error, GeneratorExit):  # the loop is gone, and with it this task
+                    if isinstance(error, GeneratorExit):  # the loop is gone, and this task with it
                         raise
                     pause = steps.throw(error)
                 else:
@@ -113,9 +113,9 @@ async def wait_async(call: Waiting, steps: Steps[T]) -> T:
 
 
 def _end(call: Waiting, steps: Steps[Any]) -> None:
-    """End a call that did not come to its own end."""
+    """End a call that did not reach its own end."""
     try:
-        steps.close()  # now, and not when the last traceback goes
+        steps.close()  # now, not when the last traceback is collected
     finally:
         call.abandon()
 

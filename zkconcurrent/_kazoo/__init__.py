@@ -1,1 +1,1 @@
-"""The only part that imports kazoo: its connection, spoken to directly."""
+"""The only package that imports kazoo; it uses kazoo's connection directly."""

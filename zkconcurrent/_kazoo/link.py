@@ -1,7 +1,7 @@
-"""The link to kazoo: its requests, answers, states and errors in the library's own terms.
+"""The link to one kazoo client: requests, connection state and leases, in the library's own terms.
 
-Answers are completed on kazoo's connection thread: no hop through its completion thread. The same thread takes note
-here of what they prove of the lease. What is private of kazoo is checked when it is first used: see `transport.py`.
+Replies are completed on kazoo's connection thread, without a hop through its completion thread. The same thread records
+here what they prove of the lease. The private parts of kazoo are checked at first use: see `transport.py`.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from .replies import NO_REPLY, NOT_THE_CAUSE, HandledReply, Reply, kazoo_errors
 from .session_timeout import negotiated
 from .transport import Transport
 
-# `time.monotonic` stands still while a machine sleeps, and the server does not wait for it. On Linux the clock of the
-# boot time goes on; on macOS the one that the system calls monotonic does.
+# `time.monotonic` stops while the machine sleeps, and the server's clock does not. On Linux the boot-time clock goes
+# on; on macOS the system's monotonic clock does.
 boot_clock: Callable[[], float] = time.monotonic
 if hasattr(time, "clock_gettime"):
     boot_clock = partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
-# A thread that is not among these was started later than this.
+# A thread that is not among these started after this time.
 _imported = boot_clock()
 _alive_at_import: weakref.WeakSet[threading.Thread] = weakref.WeakSet(threading.enumerate())
 
@@ -64,20 +64,20 @@ __all__ = [
 
 
 class CreateContainer(Create2):  # type: ignore[misc]
-    """Create2's request with an opcode of its own; kazoo has no call for it."""
+    """Create2's request with an opcode of its own, for which kazoo has no call."""
 
     type = 19
 
 
 class CreatedStat(NamedTuple):
-    """What is known of a node made in a multi, by the names of its stat, which the server does not tell there."""
+    """The known fields of the stat of a node made in a multi, for which the server sends no stat."""
 
     czxid: int
     ephemeralOwner: int  # noqa: N815
 
 
 class AutoResetEvent:
-    """A `threading.Event` for one thread that waits, and looks again whenever it is woken; made of a single lock."""
+    """An event for one thread, which looks again at each wake-up; `threading.Event` made of a single lock."""
 
     __slots__ = ("_lock",)
 
@@ -86,25 +86,25 @@ class AutoResetEvent:
         self._lock.acquire()
 
     def set(self) -> None:
-        """Wake whoever waits, or else the next wait at once."""
-        try:  # noqa: SIM105 - who is woken waits for this
+        """Wake the waiting thread; if none waits, the next wait returns at once."""
+        try:  # noqa: SIM105 - the woken thread waits for this
             self._lock.release()
         except RuntimeError:  # it was set before
             pass
 
     def wait(self, timeout: float) -> bool:
-        """Wait until it is set; return whether it was in so many seconds. It is not any more."""
+        """Wait until it is set, and clear it; return whether it was set within `timeout` seconds."""
         return self._lock.acquire(True, timeout)
 
     def clear(self) -> None:
-        """Forget that it was set since."""
+        """Clear it."""
         self._lock.acquire(False)
 
 
 class Link:
-    """What the session and the driver need of one kazoo client, in the library's own terms.
+    """One kazoo client, as the session and the driver use it, in the library's own terms.
 
-    Paths here are as the user writes them; the client's chroot is added and taken off in this class.
+    Paths here are as the user writes them; only this class adds and removes the client's chroot.
     """
 
     def __init__(self, client: KazooClient) -> None:
@@ -112,13 +112,13 @@ class Link:
         self.handler = client.handler
         self.transport = Transport.of(client)
         self.clock = boot_clock
-        self._leases: dict[int, Lease] = {}  # by session; written to on kazoo's connection thread
+        self._leases: dict[int, Lease] = {}  # by session; kazoo's connection thread writes here
         self.identity = identity(client.handler.name)
-        # What one thread waits with, often: half the work of kazoo's.
+        # The event that a call sleeps on; it costs half the work of kazoo's.
         self.sleep_event = (
             AutoResetEvent if type(client.handler) is SequentialThreadingHandler else client.handler.event_object
         )
-        self.containers: bool | None = None  # whether the servers know them, once that was asked
+        self.containers: bool | None = None  # whether the servers know containers; None until asked
         self._probes = 0
 
     # -- state ---------------------------------------------------------------------------------------------------
@@ -133,7 +133,7 @@ class Link:
 
     @property
     def connected(self) -> bool:
-        """Whether a server is reached at the moment."""
+        """Whether a server is connected at the moment."""
         return bool(self.client.connected)
 
     def session(self) -> int | None:
@@ -145,7 +145,7 @@ class Link:
 
     @property
     def clock(self) -> Callable[[], float]:
-        """What leases are measured by."""
+        """The clock of leases."""
         return self._clock
 
     @clock.setter
@@ -153,9 +153,9 @@ class Link:
         self._clock = self.transport.clock = clock
 
     def opened(self) -> Lease | None:
-        """Begin a connection, on kazoo's connection thread, which has just made it; return the session's lease.
+        """Begin a connection that was just made, on kazoo's connection thread; return the session's lease.
 
-        None where the wire was not there when the connection was asked for: see `adopt`.
+        None if the connection was requested before the transport was there: see `adopt`.
         """
         session, handshake = self.session(), self.transport.handshake
         if session is None or handshake is None:
@@ -165,13 +165,13 @@ class Link:
         return lease
 
     def adopt(self) -> Lease | None:
-        """Return the lease of a connection that was there first; None while its session's timeout can't be told."""
+        """Return the lease of a connection older than the transport; None while its timeout is unknown."""
         session, timeout = self.session(), self._negotiated()
         if session is None or not timeout:
             return None
         lease = self._new_lease(session)
         lease.opened(self._connected_since(), timeout)
-        return self._leases.setdefault(session, lease)  # kazoo's thread may have been quicker
+        return self._leases.setdefault(session, lease)  # kazoo's thread may have made it first
 
     def ended(self) -> None:
         """End the lease with its session, on kazoo's connection thread."""
@@ -183,7 +183,7 @@ class Link:
         return Lease(session, getattr(self.client, "tick", None), getattr(self.client, "margin", MARGIN))
 
     def _connected_since(self) -> float:
-        """Return a moment before the connection was asked for, as late as is certain: its thread's start."""
+        """Return the latest moment surely before the connect request: the start of kazoo's thread."""
         routine = self.client._connection._connection_routine
         if not isinstance(routine, threading.Thread) or self.clock is not boot_clock:
             return NEVER
@@ -196,7 +196,7 @@ class Link:
         return negotiated(self.client._connection._connection_routine)
 
     def on_own_thread(self) -> bool:
-        """Whether the caller runs on one of kazoo's threads, where waiting for an answer waits for ever."""
+        """Return whether the caller runs on one of kazoo's threads, where a wait for a reply would never end."""
         me = ident(self.identity())
         for worker in (self.client._connection._connection_routine, *self.handler._workers):
             if getattr(worker, "ident", None) == me or id(worker) == me:
@@ -210,14 +210,14 @@ class Link:
         return f"{self.client.chroot}{path}"
 
     def location(self, path: str) -> tuple[str, tuple[tuple[str, int], ...]]:
-        """Return where a path is for everybody: its full name, and the servers, as far as the client knows them."""
+        """Return a path's full name and the servers, as far as the client knows them: the same for all clients."""
         return self.full(path), tuple(sorted(self.client.hosts))
 
     def _acl(self) -> Sequence[Any]:
         return self.client.default_acl or OPEN_ACL_UNSAFE  # type: ignore[no-any-return]
 
     def _write(self, request: Any, reply: Reply) -> None:
-        """Send what a majority must agree to."""
+        """Send a request that a majority must agree to."""
         reply.on_success = self._note_write
         reply.sent = self._clock()
         self.transport.send(request, reply)
@@ -231,11 +231,11 @@ class Link:
             lease.answered(reply.sent, self._clock(), write=False)
 
     def create(self, prefix: str, data: bytes, reply: Reply) -> None:
-        """Make an EPHEMERAL_SEQUENTIAL node; the answer is its full path and its stat."""
+        """Make an EPHEMERAL_SEQUENTIAL node; the reply is its full path and its stat."""
         self._write(Create2(self.full(prefix), data, self._acl(), EPHEMERAL_SEQUENTIAL), reply)
 
     def multi(self, operations: Sequence[CreateEphemeral | Delete | Set | Check], reply: Reply) -> None:
-        """Do all or nothing; the answer is each operation's, as if it came alone, or why nothing was done."""
+        """Do all operations or none; the reply has that of each, as if sent alone, or the cause of the failure."""
 
         def on_reply(whole: HandledReply) -> None:
             why = (each for each in whole.value or () if isinstance(each, Exception))
@@ -244,21 +244,21 @@ class Link:
                 reply.set_exception(error)
                 return
             self._note_write(whole)
-            # On the connection's thread, these two are of the answer that is being read.
+            # On the connection thread, these two belong to the reply that is being read.
             made = CreatedStat(self.client.last_zxid, self.session() or 0)
             reply.set([(each, made) if isinstance(each, str) else each for each in whole.value])
 
         self._transact([self._part_request(each) for each in operations], HandledReply(on_reply))
 
     def check(self, paths: Sequence[str], reply: Reply) -> None:
-        """Ask a majority whether the nodes are there; the answer is, for each, True or why that is not known.
+        """Ask a majority whether the nodes exist; the reply has, for each, True or the error.
 
-        Up to the first that fails all are there; of those behind it nothing is said.
+        All nodes before the first failure exist; those after it are unknown.
         """
         self._check([self.full(path) for path in paths], reply)
 
     def check_root(self, reply: Reply) -> None:
-        """Ask a majority, of what is always there."""
+        """Ask a majority for the root, which always exists."""
         self._check(["/"], reply)
 
     def _check(self, paths: Sequence[str], reply: Reply) -> None:
@@ -274,7 +274,7 @@ class Link:
         self._transact([CheckVersion(path, -1) for path in paths], HandledReply(on_reply))
 
     def _transact(self, parts: list[Any], reply: HandledReply) -> None:
-        """Send a multi, which is answered as a success also where its parts failed."""
+        """Send a multi, whose reply counts as a success even if its parts failed."""
         reply.sent = self._clock()
         self.transport.send(Transaction(parts), reply)
 
@@ -289,11 +289,11 @@ class Link:
         return CreateRequest(self.full(step.path), step.data, self._acl(), flags)
 
     def make_container(self, path: str, reply: Reply, *, directory: bool = False) -> None:
-        """Make a container, or a persistent node where the server has no containers.
+        """Make a container, or a persistent node if the server has no containers.
 
         Args:
-            path: where.
-            reply: to it.
+            path: the node.
+            reply: takes the reply.
             directory: others may have primitives of their own below it.
         """
         acl = (getattr(self.client, "directory_acl", None) if directory else None) or self._acl()
@@ -304,7 +304,7 @@ class Link:
         def on_reply(first: HandledReply) -> None:
             if isinstance(first.error, kazoo_errors.UnimplementedError):
                 self.containers = False
-                reply.set_exception(kazoo_errors.ConnectionLoss())  # again, the old way
+                reply.set_exception(kazoo_errors.ConnectionLoss())  # repeat it as a persistent node
             elif first.error is not None:
                 reply.set_exception(first.error)
             else:
@@ -313,9 +313,9 @@ class Link:
         self._write(CreateContainer(self.full(path), b"", acl, CONTAINER), HandledReply(on_reply))
 
     def probe(self) -> None:
-        """Ask whether the servers know containers, ahead of everything else: one that does not may hang up.
+        """Ask whether the servers know containers, before any other request: others may close the connection.
 
-        So nothing is held when that happens. The node that is to be made is ZooKeeper's own, and is there.
+        So nothing is held when that happens. The node in the request is ZooKeeper's own, and exists.
         """
 
         def on_reply(reply: HandledReply) -> None:
@@ -323,7 +323,7 @@ class Link:
                 self.containers = False
             elif reply.error is None or type(reply.error) not in NO_REPLY:
                 self.containers = True
-            elif self._probes > 1:  # it hangs up each time
+            elif self._probes > 1:  # the server closes the connection each time
                 self.containers = False
 
         self._probes += 1
@@ -357,7 +357,7 @@ class Link:
 
 
 def _started(thread: threading.Thread) -> float:
-    """Return when a thread was started, by the clock of the boot time, or a moment before; `NEVER` if unknown."""
+    """Return when a thread started, by the boot-time clock, or shortly before; `NEVER` if unknown."""
     try:
         with open(f"/proc/self/task/{thread.native_id}/stat", "rb") as file:
             ticks = int(file.read().rpartition(b")")[2].split()[19])

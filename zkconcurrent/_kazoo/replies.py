@@ -18,15 +18,15 @@ __all__ = ["NOT_THE_CAUSE", "NO_REPLY", "HandledReply", "Reply", "failure", "kaz
 
 
 def no_wakeup() -> None:
-    """Wake nobody."""
+    """Wake no thread."""
 
 
 class Reply:
-    """The answer to one request, for a thread that waits; has what kazoo uses of its `AsyncResult`.
+    """The reply to one request, for a thread that waits; it has the part of `AsyncResult` that kazoo uses.
 
     Attributes:
-        on_success: takes note of what a success proves, before anybody else hears of it.
-        sent: when the request was handed over to be sent.
+        on_success: records what a success proves, before any thread learns of it.
+        sent: when the request was passed on to be sent.
     """
 
     __slots__ = ("done", "error", "on_success", "sent", "value", "wake")
@@ -40,14 +40,14 @@ class Reply:
         self.wake = wake
 
     def set(self, value: Any = None) -> None:
-        """Take the answer; on kazoo's connection thread."""
+        """Take the reply; on kazoo's connection thread."""
         self.value = value
         if self.on_success is not None:
             self.on_success(self)
         self._complete()
 
     def set_exception(self, error: Exception) -> None:
-        """Take the failure; on kazoo's connection thread, or on that of a caller whose request is not sent."""
+        """Take the failure; on kazoo's connection thread, or on the caller's if the request is not sent."""
         self.error = error
         self._complete()
 
@@ -57,14 +57,14 @@ class Reply:
 
 
 class HandledReply(Reply):
-    """The answer to one request with which a function is called; done when that is over.
+    """The reply to one request, with a function to call; it is done when that function has returned.
 
-    Not before: a thread that waits for it may look at any time, woken by something else.
+    Not before: a waiting thread may look at any time, woken by something else.
 
     Args:
-        then: what is called; it never raises into kazoo's thread.
-        wake: is called once it is done.
-        post: has the function called where nobody else is at work; if not given, it is called at once.
+        then: the function; it never raises into kazoo's thread.
+        wake: is called once the reply is done.
+        post: has the function called with the session's lock held; if not given, it is called at once.
     """
 
     __slots__ = ("_post", "_then")
@@ -89,14 +89,14 @@ class HandledReply(Reply):
         try:
             self._then(self)
         except Exception:
-            log.exception("an answer was not taken")
+            log.exception("a reply was not handled")
         finally:
             self.done = True
             self.wake()
 
 
 def failure(error: Exception, path: str) -> Exception:
-    """Translate kazoo's error into an operation's failure, or into the library's error where nothing can be done."""
+    """Translate kazoo's error into an operation's failure, or into the library's error if no recipe can handle it."""
     if isinstance(error, kazoo_errors.NoNodeError):
         return NoNode()
     if isinstance(error, kazoo_errors.NodeExistsError):
@@ -122,7 +122,7 @@ def failure(error: Exception, path: str) -> Exception:
     return error
 
 
-# What a failed multi answers for those of its operations that did not fail themselves.
+# The results of those operations of a failed multi that did not fail themselves.
 NOT_THE_CAUSE = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
 _CONNECTION_ERRORS = (
     kazoo_errors.ConnectionLoss,

@@ -1,18 +1,18 @@
-"""The wire: how requests get onto a kazoo client's connection, and answers and events off it.
+"""The transport: sends requests on a kazoo client's connection, and takes replies and events from it.
 
-kazoo has each request sent by its connection thread, which is woken by a byte in a pipe. That works everywhere, and
-everywhere it is the way for what can't go the quick way. On plain sockets and kazoo's own threads there is one, which
-takes a third less of the processor's time: the caller sends its request itself, and the connection thread reads ahead.
+kazoo has its connection thread send each request, and wakes it with a byte in a pipe. That works everywhere, and serves
+whatever cannot be sent directly. On plain sockets and kazoo's own threads a direct way takes a third less processor
+time: the caller sends its request itself, and the connection thread reads ahead.
 
-Three rules keep requests and answers in step, and kazoo's thread going:
+Three rules keep requests and replies in step, and kazoo's thread alive:
 
 * A caller sends only in its `Turn`, and while kazoo does not send: not before the handshake is over, not while
   requests are queued, not once the connection is lost.
-* Where a caller was interrupted as it sent, so that what was sent is unknown, the connection is dropped before the next
-  answer is taken.
-* The connection thread waits for a caller's turn for a moment only. A caller that keeps it for longer is suspended: a
-  signal handler, or a finalizer, runs on top of it, and may be waiting for the connection thread. The connection is
-  then dropped, and the turn with it; so nothing that runs there can stop the client for good.
+* If a caller was interrupted while sending, so that it is unknown what was sent, the connection is dropped before the
+  next reply is taken.
+* The connection thread waits only a moment for a caller's turn. A caller that keeps its turn longer is suspended: a
+  signal handler, or a finalizer, runs on top of it, and may wait for the connection thread. The connection is then
+  dropped, and the turn with it; so code that runs there cannot stop the client for good.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class TooLarge(Exception):
 
 
 class Handshake(NamedTuple):
-    """What opened a connection: when its request was sent, and the session timeout that was answered, in seconds."""
+    """The handshake of a connection: when its request was sent, and the session timeout granted, in seconds."""
 
     sent: float
     timeout: float
@@ -67,11 +67,11 @@ class Turn:
     """The right to send on one connection, which one thread has at a time.
 
     Attributes:
-        socket: what is sent on.
-        lock: held by the thread whose turn it is. A caller takes it after the session's lock, never before that.
+        socket: the connection's socket.
+        lock: held by the thread whose turn it is. A caller takes it after the session's lock, never before.
         owner: that thread, unless it is the connection thread.
-        sending: a caller began to send. With the lock free it failed, or was interrupted: what was sent is unknown.
-        rest: of a caller's request, for which there was no room.
+        sending: a caller began to send. If the lock is free, it failed or was interrupted: it is unknown what was sent.
+        unsent: the rest of a caller's request, for which the socket's buffer had no room.
     """
 
     __slots__ = ("lock", "owner", "sending", "socket", "unsent")
@@ -84,22 +84,22 @@ class Turn:
         self.unsent = b""
 
     def take(self) -> bool:
-        """Take it for kazoo's connection thread; return False if a caller keeps it.
+        """Take the turn for kazoo's connection thread; return False if a caller keeps it.
 
         Raises:
-            ConnectionDropped: what the last caller sent is unknown.
+            ConnectionDropped: it is unknown what the last caller sent.
         """
-        # In many short waits: a process that was stopped goes on with its callers before it gives up on them.
+        # In many short waits: after a stop of the process, its callers go on before this gives up on them.
         if not any(self.lock.acquire(True, TURN_TRY) for _ in range(TURN_TRIES)):
             return False
         if self.sending:
             self.lock.release()
-            raise kazoo_errors.ConnectionDropped("a request was not sent, or it is unknown whether it was")
+            raise kazoo_errors.ConnectionDropped("a request failed, or was interrupted, while it was sent")
         return True
 
 
 def _drop_on_error(method: F) -> F:
-    """Have an error of ours drop the connection: kazoo's thread ends with what it does not know, for good."""
+    """Have an error of the library drop the connection: an error unknown to kazoo ends its thread for good."""
 
     @functools.wraps(method)
     def guarded(self: Transport, *args: Any) -> Any:
@@ -109,32 +109,32 @@ def _drop_on_error(method: F) -> F:
             raise
         except Exception:
             log.exception("dropping the connection after an error")
-            raise kazoo_errors.ConnectionDropped("an error of zkconcurrent's, see its log") from None
+            raise kazoo_errors.ConnectionDropped("an error of zkconcurrent, see its log") from None
 
     return guarded  # type: ignore[return-value]
 
 
 class Transport:
-    """The connection of one client, which keeps it over all reconnects.
+    """The connection of one client, over all reconnects.
 
     Attributes:
-        clock: what handshakes are timed by.
+        clock: the clock of handshakes.
         on_close: is called on kazoo's thread before it asks for the end of the session.
-        handshake: the last one; None where it was over before the wire was there.
+        handshake: the last one; None if it was over before the transport was there.
         max_request: how many bytes a request may have.
     """
 
     def __init__(self, client: KazooClient) -> None:
         if getattr(client, "_connection", None) is None or isinstance(client._connection, ConnectionHandler):
-            check_kazoo(client)  # all others are simulated
+            check_kazoo(client)  # others are simulated
         self._client = client
         self._handler = client.handler
         self._connection = client._connection
-        self._kazoo: Any = SimpleNamespace()  # kazoo's own methods, in whose places are ours
+        self._kazoo: Any = SimpleNamespace()  # kazoo's own methods, which ours replace
         self._turn: Turn | None = None
-        self._received = bytearray()  # what was read of the next answers
+        self._received = bytearray()  # the part of the next replies that was read
         self._received_from: socket.socket | None = None  # and from where
-        self._pending_auths: deque[Any] = deque()  # requests to authenticate, which are answered out of order
+        self._pending_auths: deque[Any] = deque()  # requests to authenticate, whose replies come out of order
         self._sent_lately = False  # a caller sent since kazoo last wanted to ping
         self._direct = type(self._handler) is SequentialThreadingHandler
         self.clock: Callable[[], float] = lambda: 0.0
@@ -145,16 +145,16 @@ class Transport:
 
     @staticmethod
     def of(client: KazooClient) -> Transport:
-        """Return the client's wire; there is one, as it changes the client."""
+        """Return the client's transport; there is only one, as it changes the client."""
         found: Transport | None = vars(client).get("_zkconcurrent_transport")
-        # In one step: of two threads, or of a thread and its signal handler, one makes it, and either connects it.
+        # In one step: of two threads, or a thread and its signal handler, one makes it and either installs it.
         transport = found or vars(client).setdefault("_zkconcurrent_transport", Transport(client))
         if not found:
             transport._install()
         return transport
 
     def send(self, request: Any, reply: Any) -> None:
-        """Send a request, or have it sent; never waits. The answer's `set` or `set_exception` is called once."""
+        """Send a request, or queue it; never wait. The reply's `set` or `set_exception` is called once."""
         body = request.serialize()
         if len(body) > self.max_request:
             reply.set_exception(TooLarge(len(body), self.max_request))
@@ -164,8 +164,8 @@ class Transport:
     def nudge(self) -> None:
         """Wake kazoo's connection thread if requests wait.
 
-        It sends one request for each byte in its pipe: one byte too few, kept back by an interrupt, and every last
-        request would wait for the next one. A byte too many does no harm.
+        It sends one request for each byte in its pipe. With one byte too few, kept back by an interrupt, each last
+        request would wait for the next one. One byte too many does no harm.
         """
         pipe, turn = self._connection._write_sock, self._turn
         if (self._client._queue or (turn is not None and turn.unsent)) and pipe is not None:
@@ -174,14 +174,14 @@ class Transport:
 
     @property
     def next_xid(self) -> int | None:
-        """The number of the request to be answered next, which is the oldest; None if all were answered."""
+        """The number of the oldest request without a reply; None if there is none."""
         try:
             return self._client._pending[0][2]  # type: ignore[no-any-return]
         except IndexError:
             return None
 
     def drop(self) -> None:
-        """Cut a connection that does not answer, so that kazoo connects anew."""
+        """Cut a connection without replies, so that kazoo reconnects."""
         with contextlib.suppress(AttributeError, OSError):  # it may be down already
             self._connection._socket.shutdown(socket.SHUT_RDWR)
 
@@ -201,16 +201,16 @@ class Transport:
             reply.set_exception(kazoo_errors.ConnectionClosedError())
 
     def _wakeup_socket(self) -> WakeupSocket | None:
-        """Return what wakes kazoo's connection thread; None where the client is closed."""
+        """Return the socket that wakes kazoo's connection thread; None if the client is closed."""
         pipe = self._connection._write_sock
         if pipe is not None and not isinstance(pipe, WakeupSocket):
             pipe = self._connection._write_sock = WakeupSocket(pipe)
         return pipe  # type: ignore[no-any-return]
 
-    # -- what kazoo's connection thread calls ----------------------------------------------------------------------
+    # -- called by kazoo's connection thread ----------------------------------------------------------------------
 
     def _install(self) -> None:
-        """Take the place of what kazoo's connection thread calls; to do so again changes nothing."""
+        """Replace the methods that kazoo's connection thread calls. A second call changes nothing."""
         client, connection, handler = self._client, self._connection, self._handler
         if not isinstance(connection, ConnectionHandler):
             return  # a simulated one
@@ -221,7 +221,7 @@ class Transport:
             self._replace(connection, "_read")
             self._replace(handler, "dispatch_callback")
             if vars(handler).get("select") != self._select:
-                self._kazoo.select = vars(handler).get("select", wait_for_files)  # of another client with this handler
+                self._kazoo.select = vars(handler).get("select", wait_for_files)  # another client's, with this handler
                 handler.select = self._select
 
     def _replace(self, owner: Any, name: str) -> None:
@@ -231,7 +231,7 @@ class Transport:
             setattr(owner, name, ours)
 
     def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
-        """Send a request of the handshake and return its answer; take note of when the connection was asked for."""
+        """Send a request of the handshake and return its reply; note when the connection was requested."""
         sent = self.clock()
         result = self._kazoo.invoke(timeout, request, xid)
         if type(request) is Connect:
@@ -242,17 +242,17 @@ class Transport:
     def _send_request(self, read_timeout: float, connect_timeout: float) -> None:
         """Send the next request of the queue: the handshake is over.
 
-        kazoo numbers the requests of each connection from 1; ours are one row for all connections. The server tells the
-        changes of a session apart by their numbers, also those of its last connection that are on their way still:
-        answers then come for the wrong request, or never.
+        kazoo numbers the requests of each connection from 1; the transport numbers those of all connections in one
+        series. The server tells the changes of a session apart by their numbers, including changes of the last
+        connection that are still on their way: with equal numbers, replies would come for the wrong request, or never.
         """
         client, connection, turn = self._client, self._connection, self._turn
         closes = bool(client._queue) and client._queue[0][0] is CloseInstance
         if closes:
-            self.on_close()  # others may get in before the answer is here
+            self.on_close()  # other clients may acquire before the reply is here
         if turn is not None and not turn.take():
             if not closes:
-                raise kazoo_errors.ConnectionDropped("a caller was interrupted as it sent")
+                raise kazoo_errors.ConnectionDropped("a caller was interrupted while sending")
             turn = None  # the last request of all: it may go out beside the caller's
         try:
             self._send_unsent(turn, connect_timeout)
@@ -274,14 +274,14 @@ class Transport:
 
     @_drop_on_error
     def _send_ping(self, connect_timeout: float) -> None:
-        """Send a ping, unless callers have sent anything since the last: any request tells as much."""
+        """Send a ping, unless callers have sent a request since the last one: any request does as well."""
         turn = self._turn
         if turn is not None:
             lately, self._sent_lately = self._sent_lately, False
             if lately and not self._connection._ro_mode:
                 return
             if not turn.take():
-                raise kazoo_errors.ConnectionDropped("a caller was interrupted as it sent")
+                raise kazoo_errors.ConnectionDropped("a caller was interrupted while sending")
         try:
             self._send_unsent(turn, connect_timeout)
             self._kazoo.send_ping(connect_timeout)
@@ -290,7 +290,7 @@ class Transport:
                 turn.lock.release()
 
     def _send_unsent(self, turn: Turn | None, timeout: float) -> None:
-        """Send what a caller had no room for."""
+        """Send the rest of a caller's request."""
         if turn is not None and turn.unsent:
             self._connection._write(turn.unsent, timeout)
             turn.unsent = b""
@@ -303,9 +303,9 @@ class Transport:
         self._kazoo.notify_pending(state)
 
     def _read_header(self, timeout: float) -> Any:
-        """Read an answer. One to an authentication overtakes those before it; kazoo takes it for the oldest's."""
+        """Read a reply. One to an authentication overtakes earlier ones; kazoo would take it for the oldest's."""
         if self._client._state == KeeperState.AUTH_FAILED:
-            raise kazoo_errors.AuthFailedError  # kazoo reads on, and what comes is nobody's
+            raise kazoo_errors.AuthFailedError  # kazoo reads on, and the replies belong to no request
         header, buffer, offset = self._kazoo.read_header(timeout)
         if header.xid == AUTH_XID and self._pending_auths:
             self._client._pending.appendleft(self._pending_auths.popleft())
@@ -313,16 +313,16 @@ class Transport:
 
     @_drop_on_error
     def _read_response(self, header: Any, buffer: bytes, offset: int) -> Any:
-        """Take an answer; one that was not expected would end kazoo's thread."""
+        """Take a reply; an unexpected one would end kazoo's thread."""
         pending = self._client._pending
         if not pending or pending[0][2] != header.xid:
-            raise kazoo_errors.ConnectionDropped("an answer came for another request than the next")
+            raise kazoo_errors.ConnectionDropped("a reply came for another request than the next")
         return self._kazoo.read_response(header, buffer, offset)
 
-    # -- the quick way -------------------------------------------------------------------------------------------
+    # -- the direct way ------------------------------------------------------------------------------------------
 
     def _send_directly(self, request: Any, body: bytes, reply: Any) -> bool:
-        """Send a request on the calling thread; return False, and nothing was done, where kazoo must."""
+        """Send a request on the calling thread; return False, with nothing done, if kazoo must send it."""
         client, turn, me = self._client, self._turn, threading.get_ident()
         if turn is None or client._queue or turn.owner == me or not turn.lock.acquire(True, CALLER_PATIENCE):
             return False
@@ -333,8 +333,8 @@ class Transport:
             turn.sending = self._sent_lately = True
             xid = next(self._xids) % XIDS + 1
             pending, entry = client._pending, (request, reply, xid)
-            pending.append(entry)  # first: the answer may be there before `send` returns
-            if lost := self._turn is not turn:  # just now: it may have been too late to be failed with the others
+            pending.append(entry)  # first: the reply may come before `send` returns
+            if lost := self._turn is not turn:  # just now: perhaps too late to be failed with the others
                 turn.sending = False
             else:
                 self._transmit(turn, REQUEST_HEADER.pack(len(body) + 8, xid, request.type) + body)
@@ -342,7 +342,7 @@ class Transport:
             turn.owner = None
             turn.lock.release()
         if lost:
-            with contextlib.suppress(ValueError, IndexError):  # it was failed
+            with contextlib.suppress(ValueError, IndexError):  # it was failed with the others
                 pending.remove(entry)
                 reply.set_exception(kazoo_errors.ConnectionLoss())
         elif turn.unsent or client._queue:
@@ -354,14 +354,14 @@ class Transport:
             sent = turn.socket.send(message)  # does not wait: kazoo made it so
         except BlockingIOError:
             sent = 0
-        except OSError:  # it is broken: kazoo is to find that, and tells all that wait
+        except OSError:  # it is broken: kazoo will find that, and fail all requests
             return
         if sent < len(message):
             turn.unsent = message[sent:]
         turn.sending = False
 
     def _read(self, length: int, timeout: float) -> bytes:
-        """Read so many bytes; kazoo waits and reads for the length of each answer, and then again for the rest."""
+        """Read `length` bytes from one buffer; kazoo waits and reads twice for each reply, its length and its rest."""
         sock, ahead = self._connection._socket, self._received
         if type(sock) is not socket.socket:
             return self._kazoo.read(length, timeout)  # type: ignore[no-any-return]
@@ -381,10 +381,10 @@ class Transport:
                 raise kazoo_errors.ConnectionDropped("socket connection broken")
             ahead += more
         turn = self._turn
-        if turn is not None and turn.sending and turn.lock.acquire(False):  # else a caller sends just now
+        if turn is not None and turn.sending and turn.lock.acquire(False):  # otherwise a caller sends just now
             try:
                 if turn.sending:
-                    raise kazoo_errors.ConnectionDropped("a request was not sent, or it is unknown whether it was")
+                    raise kazoo_errors.ConnectionDropped("a request failed, or was interrupted, while it was sent")
             finally:
                 turn.lock.release()
         reply = bytes(ahead[:length])
@@ -394,7 +394,7 @@ class Transport:
     def _select(
         self, readers: Sequence[Any], writers: Sequence[Any], others: Sequence[Any], timeout: float | None = None
     ) -> tuple[list[Any], list[Any], list[Any]]:
-        """Wait for files, one of which is ready if something was read ahead from it; the others get their turn too."""
+        """Wait for files; one with data already read ahead is ready, and the others are polled too."""
         if not self._received or self._received_from not in readers:
             return self._kazoo.select(readers, writers, others, timeout)  # type: ignore[no-any-return]
         rest = [file for file in readers if file is not self._received_from]
@@ -402,26 +402,26 @@ class Transport:
         return [self._received_from, *readable], writable, other
 
     def _dispatch_callback(self, callback: Any) -> None:
-        """Call a watcher of ours; kazoo has a thread of its own for them, as any may take its time."""
+        """Call the library's watcher at once; kazoo calls watchers on another thread, as they may be slow."""
         if callback.args[0].path is None or not getattr(callback.func, "on_connection_thread", False):
             self._kazoo.dispatch_callback(callback)
             return
         try:
             callback.func(*callback.args)
         except Exception:  # the connection must go on
-            log.exception("a watch event was not taken: %r", callback.args)
+            log.exception("a watch event was not handled: %r", callback.args)
 
 
 class WakeupSocket:
-    """The socket that wakes kazoo's connection thread with a byte for each request, made so that no caller waits.
+    """The socket that wakes kazoo's connection thread with a byte for each request, without ever blocking the caller.
 
-    It has room for few bytes (278 on Linux). A caller that waited for room with a lock that an answer needs, or on the
-    connection thread, which alone empties the pipe, would wait for ever.
+    It has room for few bytes (278 on Linux). A caller that waited for room would wait forever if it had a lock that a
+    reply needs, or ran on the connection thread, which alone empties the pipe.
     """
 
     def __init__(self, sock: Any) -> None:
         self._sock = sock
-        self._raw = getattr(sock, "_sock", sock)  # gevent's own would wait
+        self._raw = getattr(sock, "_sock", sock)  # gevent's own would block
         self._owes_byte = False  # a byte had no room
 
     def close(self) -> None:
@@ -429,14 +429,14 @@ class WakeupSocket:
         self._sock.close()
 
     def send(self, byte: bytes) -> None:
-        """Send a byte; one that has no room is owed."""
+        """Send a byte; if it has no room, owe it."""
         try:
             self._raw.send(byte, DONT_WAIT)
         except BlockingIOError:
             self._owes_byte = True
 
     def send_owed(self, more: bool) -> None:
-        """Send a byte in the place of the one that was just taken, if any is owed and more requests wait."""
+        """Send an owed byte, in the place of the one just taken, if more requests wait."""
         if self._owes_byte:
             self._owes_byte = more
             if more:
@@ -446,11 +446,11 @@ class WakeupSocket:
 def wait_for_files(
     readers: Sequence[Any], writers: Sequence[Any], others: Sequence[Any], timeout: float | None = None
 ) -> tuple[list[Any], list[Any], list[Any]]:
-    """Wait as `handler.select` of kazoo's threads does, by one system call.
+    """Wait as `handler.select` of kazoo's threads does, with one system call.
 
-    kazoo makes, fills and closes a selector each time, while everybody else waits for the interpreter's lock. What is
-    out of the ordinary is left to kazoo. What TLS has decrypted already is ready too, of which the socket says nothing:
-    kazoo would leave the second of two answers that came in one record until something else comes.
+    kazoo makes, fills and closes a selector each time, while all other threads wait for the interpreter's lock. Unusual
+    cases are left to kazoo. Data that TLS has already decrypted is ready too, although the socket does not show it:
+    kazoo would leave the second of two replies in one record until more data arrives.
     """
     if not hasattr(select, "poll"):
         return selector_select(readers, writers, others, timeout)  # type: ignore[no-any-return]
@@ -480,13 +480,13 @@ def wait_for_files(
 
 
 def on_connection_thread(watcher: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
-    """Have a watcher, which must not wait, called on the connection thread itself."""
+    """Have a watcher called on the connection thread itself; it must not wait."""
     watcher.on_connection_thread = True  # type: ignore[attr-defined]
     return watcher
 
 
 def request_close(client: KazooClient) -> Any:
-    """Ask for the end of the session, as `client.stop()` does, which waits ten seconds for it; return the event."""
+    """Ask for the end of the session without the ten seconds that `client.stop()` waits; return the event."""
     stopped = client._connection.connection_stopped
     if not client._stopped.is_set():
         client._stopped.set()
@@ -497,10 +497,10 @@ def request_close(client: KazooClient) -> Any:
 
 
 def check_kazoo(client: KazooClient) -> None:
-    """Refuse a kazoo whose private parts are not as we know them: with another one, a lease may be unsafe.
+    """Refuse a kazoo whose private parts are not the known ones: with another one, a lease may be unsafe.
 
     Raises:
-        RuntimeError: it names kazoo's version and what is missing.
+        RuntimeError: it names kazoo's version and the missing parts.
     """
     connection = getattr(client, "_connection", None)
     missing = [
@@ -521,7 +521,7 @@ def check_kazoo(client: KazooClient) -> None:
         )
 
 
-# What we lean on of kazoo's, most of it private.
+# The parts of kazoo that the library uses, most of them private.
 _OF_CLIENT = (
     *("_call", "_connection", "_notify_pending", "_pending", "_queue", "_session_id", "_session_timeout", "_state"),
     *("_stopped", "chroot", "last_zxid"),
@@ -531,7 +531,7 @@ _OF_CONNECTION = (
     *("_send_request", "_socket", "_write", "_write_sock", "_xid", "connection_stopped"),
 )
 _OF_HANDLER = ("_workers", "dispatch_callback", "event_object", "rlock_object", "select", "sleep_func", "spawn")
-# What we are called with, or call, by place; and the local variables that `Link` reads.
+# The positional arguments of replaced or called methods; and the local variables that `session_timeout` reads.
 _ARGUMENTS = {
     "_invoke": ("self", "timeout", "request", "xid"),
     "_read": ("self", "length", "timeout"),
@@ -543,7 +543,7 @@ _ARGUMENTS = {
 }
 _VARIABLES = {"_connect": ("negotiated_session_timeout",), "_connect_attempt": ("last_send", "read_timeout")}
 _CONNECTED = (KeeperState.CONNECTED, KeeperState.CONNECTED_RO)
-# A client in one of these states answers no request.
+# A client in one of these states refuses all requests.
 _REFUSALS = {
     KeeperState.AUTH_FAILED: kazoo_errors.AuthFailedError,
     KeeperState.CLOSED: kazoo_errors.ConnectionClosedError,
