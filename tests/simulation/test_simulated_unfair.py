@@ -58,7 +58,7 @@ MUTANTS = [
     ),
     _mutant(
         "who has handed_over it on gives it up",
-        ("_lock_base:LockBase._end_hold_steps", " and self._path_state.has(hold)", ""),
+        ("_lock_base:LockBase._give_up", " and self._path_state.has(hold)", ""),
     ),
     _mutant(
         "the gate is open while somebody holds",

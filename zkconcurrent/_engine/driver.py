@@ -154,6 +154,11 @@ class Call:
                 return None
             raise
 
+    def give_up(self) -> Steps[None]:
+        """Give up whatever the call has begun, or been granted, and wait until the nodes are gone."""
+        yield from self._discard(self.tickets)
+        self.abandon()
+
     def abandon(self) -> None:
         """Give up whatever the call has begun, or been granted, without waiting."""
         self.over = self.settled = True  # first: the next interrupt may be on its way

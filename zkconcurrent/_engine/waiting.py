@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Steps: TypeAlias = Generator["float | None", bool, T]
+WakeUp: TypeAlias = Callable[[], None]
 # CPython sees an interrupt that comes just before the system call that waits only when that call ends.
 LONGEST_SLEEP = 10.0
 
@@ -26,7 +27,7 @@ LONGEST_SLEEP = 10.0
 class Waiting(Protocol):
     """A call, as the loops know it."""
 
-    def begin(self, wake: Callable[[], None]) -> None:
+    def begin(self, wake: WakeUp) -> None:
         """Begin; to call `wake`, on any thread, ends its sleep, or else the next."""
 
     def end(self) -> None:
