@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime, timezone
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -229,11 +229,11 @@ class LockBase(Primitive, ABC):
 
     def locked(self) -> bool:
         """Return whether anybody, in any process, holds the lock; asks the leader. Cost: 2 reads, pipelined."""
+        return self._run(self._is_held(), bool)
 
-        def held(names: Sequence[str]) -> bool:
-            return any(self._rule.is_ours(name) for name in holders(names, self._rule))
-
-        return self._run(list_queue(self._path), held)
+    def _is_held(self) -> Recipe[bool]:
+        names = yield from list_queue(self._path)
+        return any(self._rule.is_ours(name) for name in holders(names, self._rule))
 
     def __enter__(self) -> bool:
         return entered(self.acquire(), self)

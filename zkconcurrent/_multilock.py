@@ -21,6 +21,7 @@ from ._recipes.rules import READ
 from ._rlock import RLock
 
 _Level: TypeAlias = "tuple[Hold | None, int]"
+_GivenUp: TypeAlias = "tuple[LockBase, Hold, Call]"
 
 
 class MultiLock(Waiter):
@@ -144,20 +145,22 @@ class MultiLock(Waiter):
             LockLostError: a hold was lost; nothing else of that lock is touched.
             RuntimeError: one of them is not held.
         """
-        levels = [(lock, _level(lock._own())) for lock in reversed(self._locks)]
-        errors: list[BaseException] = []
-        calls: list[tuple[LockBase, Hold, Call]] = []
-        try:
-            self._give_up_all(levels, calls, errors)
-        finally:
-            self._give_up_all(levels, calls, errors)  # what an interrupt has kept from being released
-        return self._await(Calls(), self._given_up_all(calls, errors))
+        calls = Calls()
+        return self._await(calls, self._given_up_all(calls, *self._give_up_all()))
 
-    def _give_up_all(
-        self,
-        levels: list[tuple[LockBase, _Level]],
-        calls: list[tuple[LockBase, Hold, Call]],
-        errors: list[BaseException],
+    def _give_up_all(self) -> tuple[list[_GivenUp], list[BaseException]]:
+        """Give up a level of each lock, without waiting; return the calls that wait for that, and the errors."""
+        levels = [(lock, _level(lock._own())) for lock in reversed(self._locks)]
+        calls: list[_GivenUp] = []
+        errors: list[BaseException] = []
+        try:
+            self._give_up_each(levels, calls, errors)
+        finally:
+            self._give_up_each(levels, calls, errors)  # what an interrupt has kept from being released
+        return calls, errors
+
+    def _give_up_each(
+        self, levels: list[tuple[LockBase, _Level]], calls: list[_GivenUp], errors: list[BaseException]
     ) -> None:
         """Give up a level of each lock that is still as it was."""
         while levels:
@@ -170,26 +173,29 @@ class MultiLock(Waiter):
                 errors.append(error)
             levels.pop(0)
 
-    def _given_up_all(self, calls: list[tuple[LockBase, Hold, Call]], errors: list[BaseException]) -> Steps[None]:
+    def _given_up_all(self, calls: Calls, given_up: list[_GivenUp], errors: list[BaseException]) -> Steps[None]:
         """Wait until all nodes are gone; raise the first error, with the others as its notes."""
-        for lock, hold, call in calls:
+        for lock, hold, call in given_up:
             try:
-                yield from lock._given_up(call, hold)
+                yield from lock._given_up(calls.add(call), hold)
             except GeneratorExit:
                 raise
             except BaseException as error:
                 errors.append(error)
-        if not errors:
-            return
-        first = next((error for error in errors if not isinstance(error, Exception)), errors[0])
-        for each in errors:
-            if each is not first:
-                _note(first, f"also: {type(each).__name__}: {each}")
-        raise first
+        if errors:
+            raise _first(errors)
 
     def locked(self) -> bool:
         """Return whether all locks are held, by whomever; asks the leader. Cost: 2 reads for each lock, at most."""
-        return all(lock.locked() for lock in self._locks)
+        calls = Calls()
+
+        def ask() -> Steps[bool]:
+            for lock in self._locks:
+                if not (yield from calls.add(Call(lock._session, lock.path)).run(lock._is_held())):
+                    return False
+            return True
+
+        return self._await(calls, ask())
 
     # -- the extras ----------------------------------------------------------------------------------------------
 
@@ -303,6 +309,15 @@ def _party(contender: Contender) -> tuple[object, ...]:
     """Return what tells a contender from others, in whatever queue."""
     who = contender.host, contender.pid, contender.thread
     return who if contender.pid is not None else (*who, contender.session)
+
+
+def _first(errors: list[BaseException]) -> BaseException:
+    """Return the error to raise, with the others as its notes: an interrupt, or else what came first."""
+    first = next((error for error in errors if not isinstance(error, Exception)), errors[0])
+    for error in errors:
+        if error is not first:
+            _note(first, f"also: {type(error).__name__}: {error}")
+    return first
 
 
 def _note(error: BaseException, text: str) -> None:

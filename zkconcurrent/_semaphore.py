@@ -150,16 +150,17 @@ class Semaphore(LockBase):
                 but permits that another thread of it has lost. Nothing else is touched.
             ClientError: the process was forked, and the permits are its parent's.
         """
+        call, holds = self._give_up_permits(n)
+        return self._await(call, self._giving_back(call, n, holds))
+
+    def _give_up_permits(self, n: int) -> tuple[Call, list[Hold]]:
+        """Delete as many leases as there are to release, without waiting for it; return their holds."""
         n = check_int("n", n)
         if n < 1:
             raise ValueError("n must be one or more")
         self._session.check_not_forked(self._path)
         self._session.check_lease()
         call = Call(self._session, self._path, self._path_state)
-        return self._await(call, self._giving_back(call, n, self._give_up_permits(call, n)))
-
-    def _give_up_permits(self, call: Call, n: int) -> list[Hold]:
-        """Delete as many leases as there are to release, without waiting for it; return their holds."""
         with self._session.lock:  # of two threads, each releases something else
             holds = self._to_release(n)
             if holds and not holds[0].alive:
@@ -169,7 +170,7 @@ class Semaphore(LockBase):
             self._check_bounds(n - len(holds))
             self._give_back(holds)
         call.settled = True
-        return holds
+        return call, holds
 
     def _giving_back(self, call: Call, n: int, holds: list[Hold]) -> Steps[None]:
         """Wait until the leases are gone, and add the permits that are released beyond them."""

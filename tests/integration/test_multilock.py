@@ -478,3 +478,14 @@ def test_notes_without_add_note() -> None:
     new = ValueError()
     _note(new, "one")
     assert new.__notes__ == ["one"]
+
+
+def test_a_release_is_woken_by_the_answers(connect: Connect, zk_path: str) -> None:
+    """It returns when the nodes are gone, and does not wait out its patience, a sixth of the session's timeout."""
+    zk = connect(timeout=60)
+    lock = MultiLock([Lock(zk, f"{zk_path}/a"), Lock(zk, f"{zk_path}/b")])
+    lock.acquire()
+    began = time.monotonic()
+    lock.release()
+    assert time.monotonic() - began < 5
+    assert zk.get_children(f"{zk_path}/a") == zk.get_children(f"{zk_path}/b") == []
