@@ -169,7 +169,8 @@ class Condition(Primitive):
         """Have the lock again as it was before it was given up, whatever strikes, and no node of a waiter."""
         if self._is_given_up(hold, waited):
             calls = Calls()
-            self._await(calls, self._reacquire(calls, hold, waited, struck))
+            return self._await(calls, self._reacquire(calls, hold, waited, struck))
+        return None
 
     def _is_given_up(self, hold: Hold, waited: Call) -> bool:
         """End the wait; return whether the hold is to be taken back, and not there still, or again."""

@@ -206,6 +206,7 @@ class MultiLock(Waiter):
             with lock._session.lock:
                 losses.append(lock._loss())
         session = self._session
+        whole: Whole
         with session.lock:
             for whole in losses[0].wholes:
                 if whole.of() is self and whole.is_of(losses):

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from ._engine.driver import Call
 from ._engine.event_loop import check_may_block
 from ._engine.holds import PathState
-from ._engine.identity import ident
+from ._engine.identity import name
 from ._engine.session import Session
 from ._engine.waiting import Steps, Waiting, wait
 from ._kazoo.link import KazooClient
@@ -102,14 +102,8 @@ def nothing(_: object) -> None:
 
 def node_data(owner: int) -> bytes:
     """Return what our nodes say of their maker."""
-    # Not threading.current_thread(), which leaves a dummy for a thread that threading did not start. Nor enumerate():
-    # every thread takes its lock as it ends, so a signal handler that stopped the client there would hang.
-    thread = threading._active.get(ident(owner))  # type: ignore[attr-defined]
     # The beginning of a name tells it: how large a request is must not depend on what a program calls its threads.
-    return b'%b, "time": %.6f}' % (
-        _who(os.getpid(), (str(ident(owner)) if thread is None else thread.name)[:60]),
-        time.time(),
-    )
+    return b'%b, "time": %.6f}' % (_who(os.getpid(), name(owner)[:60]), time.time())
 
 
 @lru_cache

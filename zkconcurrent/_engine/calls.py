@@ -36,6 +36,11 @@ class Calls:
         for call in self.calls:
             call.end()
 
+    def hurry(self) -> None:
+        """Wait no more for what is cleaned up."""
+        for call in self.calls:
+            call.hurry()
+
     def abandon(self) -> None:
         """Undo what all of them have done."""
         if self._undo is not None:

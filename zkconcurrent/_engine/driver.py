@@ -100,6 +100,7 @@ class Call:
         self._asks = False
         self._answered_by = 0.0
         self._refused: str | None = None
+        self._hurried = False
 
     def wait(self, steps: Steps[T]) -> T:
         """Run the call to its end, on the calling thread."""
@@ -113,6 +114,10 @@ class Call:
     def end(self) -> None:
         """Take note that its steps have come to their end."""
         self.session.parked.pop(id(self), None)
+
+    def hurry(self) -> None:
+        """Wait no more for what is cleaned up."""
+        self._hurried = True
 
     def run(self, recipe: Recipe[T], deadline: float | None = None, since: float | None = None) -> Steps[T | None]:
         """Run a recipe; return its result, or None when the deadline passed before.
@@ -425,7 +430,7 @@ class Call:
             held: whether it held; if it only waited, or the deadline has passed, that takes no more than a moment.
         """
         session = self.session
-        if session.link.on_own_thread():
+        if self._hurried or session.link.on_own_thread():
             return
         # Only now, once the delete is sent, as somebody waits for that.
         ticket.wake = self.wake

@@ -33,6 +33,9 @@ class Waiting(Protocol):
     def end(self) -> None:
         """Take note that its steps have come to their end."""
 
+    def hurry(self) -> None:
+        """Wait no more for what is cleaned up: the task is cancelled, and the keeper goes on."""
+
     def abandon(self) -> None:
         """Undo whatever the call has done, without waiting. To do so twice changes nothing."""
 
@@ -102,6 +105,7 @@ async def wait_async(call: Waiting, steps: Steps[T]) -> T:
                 except BaseException as error:
                     if isinstance(error, GeneratorExit):  # the loop is gone, and with it this task
                         raise
+                    call.hurry()
                     pause = steps.throw(error)
                 else:
                     pause = steps.send(woken)
