@@ -11,7 +11,7 @@ from ._engine.driver import UNANSWERED, Call
 from ._engine.waiting import Steps
 from ._errors import ZkConcurrentError
 from ._kazoo.link import KazooClient
-from ._primitive import Primitive, node_data, until
+from ._primitive import Primitive, node_data, nothing
 from ._recipes.barrier import (
     Party,
     View,
@@ -114,7 +114,7 @@ class Barrier(Primitive):
         if timeout is None:
             timeout = self._timeout
         call = Call(self._session, self._path)
-        return call.wait(self._meeting(call, timeout, until(self._session, timeout), self._session.identity()))
+        return self._await(call, self._meeting(call, timeout, self._until(timeout), self._identity()))
 
     def _meeting(self, call: Call, timeout: float | None, deadline: float | None, owner: int) -> Steps[int]:
         party: Party | None = None
@@ -150,15 +150,16 @@ class Barrier(Primitive):
 
     def _leave_later(self, party: Party) -> None:
         with suppress(ZkConcurrentError):
-            self._run(leave(party))
+            call = Call(self._session, self._path)
+            call.wait(call.run(leave(party)))
 
     def reset(self) -> None:
         """Send away whoever waits, with BrokenBarrierError, and begin anew, broken or not."""
-        self._run(reset(self._view))
+        return self._run(reset(self._view), nothing)
 
     def abort(self) -> None:
         """Break the barrier: BrokenBarrierError for whoever waits, and for all who come until it is reset."""
-        self._run(abort(self._view))
+        return self._run(abort(self._view), nothing)
 
     def destroy(self) -> None:
         """Remove the barrier, broken or not, when nobody uses it any more; the next to come makes it anew.
@@ -168,8 +169,12 @@ class Barrier(Primitive):
             ForeignNodeError: the path has something else, which is left alone.
             ClientError: the client can't be used here.
         """
-        if not self._run(destroy(self._view)):
-            raise RuntimeError(f"the barrier {self._path!r} is in use: its parties must have left")
+
+        def done(destroyed: bool) -> None:
+            if not destroyed:
+                raise RuntimeError(f"the barrier {self._path!r} is in use: its parties must have left")
+
+        return self._run(destroy(self._view), done)
 
     @property
     def parties(self) -> int:
@@ -179,13 +184,12 @@ class Barrier(Primitive):
     @property
     def n_waiting(self) -> int:
         """How many wait; asks the leader. Cost: three reads, in two round trips."""
-        return self._run(count(self._view)) or 0
+        return self._run(count(self._view), int)
 
     @property
     def broken(self) -> bool:
         """Whether the barrier is broken; asks the leader. Cost: two reads, pipelined."""
-        state = self._run(glance(self._view))
-        return state is not None and state.broken
+        return self._run(glance(self._view), lambda state: state is not None and state.broken)
 
     def __repr__(self) -> str:
         state = self._view.state

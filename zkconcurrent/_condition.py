@@ -8,13 +8,14 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TypeVar
 
+from ._engine.calls import Calls
 from ._engine.driver import Call
 from ._engine.holds import Hold, lost_error
 from ._engine.waiting import Steps
 from ._errors import ZkConcurrentError
 from ._kazoo.link import KazooClient
 from ._lock import Lock
-from ._primitive import Primitive, node_data, until
+from ._primitive import Primitive, node_data, nothing
 from ._recipes.condition import clear, notify, outwait, release_and_queue, withdraw
 from ._recipes.operations import OutOfReach
 from ._recipes.ticket import State
@@ -116,20 +117,16 @@ class Condition(Primitive):
             ClientError: the client can't be used here.
             ZkConcurrentError: the path can't be used, and the lock is held still; or the lock can't be taken again.
         """
-        session = self._session
-        hold = self._held("wait on")
-        self._lock._check_may_wait()
-        deadline = until(session, timeout)
-        call = Call(session, self._waiters, self._lock._path_state)
+        hold, call, steps = self._begin_wait(timeout)
         try:
             try:
-                notified = call.wait(self._outwait(call, hold, deadline, session.identity()))
+                notified = self._await(call, steps)
             except BaseException as error:
-                self._reacquire(hold, call, error)
+                self._take_back(hold, call, error)
                 raise
-            self._reacquire(hold, call)
+            self._take_back(hold, call)
         except BaseException as error:
-            self._reacquire(hold, call, error)  # also if what was raised struck in there
+            self._take_back(hold, call, error)  # also if what was raised struck in there
             raise
         return notified
 
@@ -144,12 +141,19 @@ class Condition(Primitive):
             self.wait(left)
         return result
 
+    def _begin_wait(self, timeout: float | None) -> tuple[Hold, Call, Steps[bool]]:
+        """Return the hold that is to be given up, and what gives it up and waits."""
+        hold = self._held("wait on")
+        self._lock._check_may_wait()
+        call = Call(self._session, self._waiters, self._lock._path_state)
+        return hold, call, self._outwait(call, hold, self._until(timeout), self._identity())
+
     def _outwait(self, call: Call, hold: Hold, deadline: float | None, owner: int) -> Steps[bool]:
         """Give up the hold and wait; return whether we were notified, or may have been."""
-        place = self._lock._path_state
-        if not place.claim(hold, owner):
+        path_state = self._lock._path_state
+        if not path_state.claim(hold, owner):
             raise RuntimeError("cannot wait on un-acquired lock")  # released by another thread, just now
-        place.drop(hold)
+        path_state.drop(hold)
         # Without the deadline: this must be done, and known, before anybody goes on.
         ticket = yield from call.run(release_and_queue(hold.ticket, self._waiters, node_data(owner)))
         call.settled = True
@@ -161,34 +165,45 @@ class Condition(Primitive):
             raise lost_error(hold)
         return True
 
-    def _reacquire(self, hold: Hold, call: Call, struck: BaseException | None = None) -> None:
-        """Have the lock again as it was before it was claimed, whatever strikes, and no node of a waiter.
+    def _take_back(self, hold: Hold, waited: Call, struck: BaseException | None = None) -> None:
+        """Have the lock again as it was before it was given up, whatever strikes, and no node of a waiter."""
+        if self._is_given_up(hold, waited):
+            calls = Calls()
+            return self._await(calls, self._reacquire(calls, hold, waited, struck))
+        return None
 
-        What strikes waits until the lock is had again, as in `threading`; but not for a service that is out of reach:
-        then the hold is a loss.
+    def _is_given_up(self, hold: Hold, waited: Call) -> bool:
+        """End the wait; return whether the hold is to be taken back, and not there still, or again."""
+        if hold.claimant != self._identity():
+            return False  # never claimed, or put back already
+        waited.abandon()
+        if hold.alive or hold.ticket.state is State.LOST:  # it was not given up
+            self._lock._path_state.put_back(hold)
+            return False
+        self._session.discard(hold.ticket)
+        return True
+
+    def _reacquire(self, calls: Calls, hold: Hold, waited: Call, struck: BaseException | None) -> Steps[None]:
+        """Acquire the lock as it was; what strikes meanwhile is raised once that is done, as in `threading`.
+
+        It does not wait, though, for a service that is out of reach: then the hold is a loss.
 
         Raises:
-            ZkConcurrentError: it can't be had.
+            ZkConcurrentError: the lock can't be had.
         """
-        lock, session = self._lock, self._session
-        if hold.claimant != session.identity():
-            return  # never claimed, or put back already
-        call.abandon()
-        if hold.alive or hold.ticket.state is State.LOST:  # it was not given up
-            lock._path_state.put_back(hold)
-            return
-        session.discard(hold.ticket)
-        struck_here: BaseException | None = None
+        lock, owner = self._lock, self._identity()
+        late: BaseException | None = None
         while True:
-            fragile = call.fragile = not isinstance(struck_here or struck or Exception(), Exception)
+            fragile = not isinstance(late or struck or Exception(), Exception)
+            call = calls.add(Call(self._session, lock.path, lock._path_state, fragile=fragile))
             try:
                 if lock._mine() is None:
-                    lock._acquire_hold(True, -1, hold.depth, fragile=fragile)
-                for ticket in call.tickets:
-                    if not session.is_discarded(ticket):
-                        call.wait(call.run(clear(ticket)))
+                    yield from lock._acquire_steps(call, True, None, owner, hold.depth)
+                for ticket in waited.tickets:
+                    if not self._session.is_discarded(ticket):
+                        yield from call.run(clear(ticket))
                 break
-            except ZkConcurrentError:
+            except (GeneratorExit, ZkConcurrentError):
                 raise
             except OutOfReach:
                 if lock._mine() is None:
@@ -196,12 +211,13 @@ class Condition(Primitive):
                     lock._path_state.put_back(hold)
                 break
             except BaseException as error:
-                struck_here = error
-        if struck_here is not None:
+                call.abandon()
+                late = error
+        if late is not None:
             try:
-                raise struck_here
+                raise late
             finally:
-                del struck_here, struck  # else the traceback and this frame keep each other alive, and so the lock
+                del late, struck  # else the traceback and this frame keep each other alive, and so the lock
 
     # -- notifying -----------------------------------------------------------------------------------------------
 
@@ -219,12 +235,12 @@ class Condition(Primitive):
         """
         n = operator.index(n)
         self._held("notify on")
-        self._notify(n)
+        return self._notify(n)
 
     def notify_all(self) -> None:
         """Wake all who wait; raises as `notify`."""
         self._held("notify on")
-        self._notify(None)
+        return self._notify(None)
 
     def notifyAll(self) -> None:  # noqa: N802 - as threading has it
         """Wake all who wait: the old name of `notify_all`."""
@@ -232,8 +248,7 @@ class Condition(Primitive):
         self.notify_all()
 
     def _notify(self, n: int | None) -> None:
-        call = Call(self._session, self._waiters)
-        call.wait(call.run(notify(self._waiters, n)))
+        return self._run(notify(self._waiters, n), nothing)
 
     def _held(self, wanted: str) -> Hold:
         """Return the hold that this thread may wait and notify with."""

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from functools import partial
+from typing import TypeVar
 
-from ._primitive import Primitive, until
+from ._primitive import Primitive, nothing
 from ._recipes.destroy import destroy
 from ._recipes.event import CHILD, Flag, look, turn, wait
 from ._recipes.operations import Recipe
+
+R = TypeVar("R")
 
 
 class Event(Primitive):
@@ -46,7 +50,7 @@ class Event(Primitive):
             ClientError: the client can't be used here.
             ForeignNodeError: the node at the path is no event's.
         """
-        return self._tell(look(self._path))
+        return self._tell(look(self._path), _is_set)
 
     def isSet(self) -> bool:  # noqa: N802 - as threading calls it
         """Return whether the flag is set, by the name of old."""
@@ -55,11 +59,11 @@ class Event(Primitive):
 
     def set(self) -> None:
         """Set the flag; everybody who waits goes on. Waits for the service; errors as `is_set`."""
-        self._tell(turn(self._path, True))
+        return self._tell(turn(self._path, True), nothing)
 
     def clear(self) -> None:
         """Clear the flag. Waits for the service; errors as `is_set`."""
-        self._tell(turn(self._path, False))
+        return self._tell(turn(self._path, False), nothing)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the flag is set.
@@ -75,10 +79,10 @@ class Event(Primitive):
             ClientError: the client can't be used here.
             ForeignNodeError: the node at the path is no event's.
         """
-        deadline = until(self._session, timeout)
+        deadline = self._until(timeout)
         if timeout is not None and timeout <= 0:
-            return self._tell(look(self._path), deadline)
-        return self._tell(wait(self._path), deadline, waited=True)
+            return self._tell(look(self._path), _is_set, deadline)
+        return self._tell(wait(self._path), lambda _: True, deadline)
 
     def destroy(self) -> None:
         """Remove the node.
@@ -89,18 +93,25 @@ class Event(Primitive):
             ClientError: the client can't be used here.
             ForeignNodeError: the node at the path is no event's, or has children; nothing is deleted.
         """
-        self._run(destroy(self._path, partial(Flag.of, self._path), CHILD))
-        self._path_state.last_seen = Flag()
+        return self._run(destroy(self._path, partial(Flag.of, self._path), CHILD), lambda _: self._note(Flag()))
 
-    def _tell(self, recipe: Recipe[Flag], deadline: float | None = None, *, waited: bool = False) -> bool:
-        """Run a recipe and take note of the flag that it saw; return whether that is, or was, set."""
-        flag = self._run(recipe, deadline)
-        if flag is None:
-            return False
+    def _tell(self, recipe: Recipe[Flag], then: Callable[[Flag], R], deadline: float | None = None) -> R:
+        """Run a recipe and note the flag that it saw; return what `then` says of it, or False at the deadline."""
+
+        def noted(flag: Flag) -> R:
+            self._note(flag)
+            return then(flag)
+
+        return self._run(recipe, noted, deadline, late=False)
+
+    def _note(self, flag: Flag) -> None:
         self._path_state.last_seen = flag
-        return waited or flag.is_set
 
     def __repr__(self) -> str:
         known = self._path_state.last_seen
         state = "set" if isinstance(known, Flag) and known.is_set else "unset"
         return f"<zkconcurrent.{type(self).__name__} at {id(self):#x}: {state}>"
+
+
+def _is_set(flag: Flag) -> bool:
+    return flag.is_set

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from typing import TypeVar
 
 from ._kazoo.link import KazooClient
 from ._limits import check_int
-from ._primitive import Primitive, until
+from ._primitive import Primitive, nothing
 from ._recipes.destroy import destroy
 from ._recipes.latch import CHILD, count_down, look, read, wait
 from ._recipes.operations import Recipe
+
+R = TypeVar("R")
 
 
 class CountDownLatch(Primitive):
@@ -52,7 +56,7 @@ class CountDownLatch(Primitive):
     @property
     def count(self) -> int:
         """How much is left to count down; asks the leader, and waits until it answers."""
-        return self._tell(look(self._path, self._count)) or 0
+        return self._tell(look(self._path, self._count), int)
 
     def count_down(self, n: int = 1) -> None:
         """Count down by `n`; a latch that is open stays as it is. Waits for the service.
@@ -66,7 +70,7 @@ class CountDownLatch(Primitive):
         n = check_int("n", n)
         if n < 1:
             raise ValueError(f"n must be at least 1: {n}")
-        self._tell(count_down(self._path, self._count, n))
+        return self._tell(count_down(self._path, self._count, n), nothing)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until nothing is left to count down.
@@ -83,9 +87,8 @@ class CountDownLatch(Primitive):
             ClientError: the client can't be used here.
             ForeignNodeError: the node at the path is no latch's.
         """
-        deadline = until(self._session, timeout)
         ask = look if timeout is not None and timeout <= 0 else wait
-        return self._tell(ask(self._path, self._count), deadline) == 0
+        return self._tell(ask(self._path, self._count), lambda left: left == 0, self._until(timeout))
 
     def destroy(self) -> None:
         """Remove the node and all counts; the next use begins anew.
@@ -98,15 +101,19 @@ class CountDownLatch(Primitive):
             ClientError: the client can't be used here.
             ForeignNodeError: the node at the path is no latch's, or has other children; nothing is deleted.
         """
-        self._run(destroy(self._path, partial(read, self._path), CHILD))
-        self._path_state.last_seen = None
+        return self._run(destroy(self._path, partial(read, self._path), CHILD), lambda _: self._note(None))
 
-    def _tell(self, recipe: Recipe[int], deadline: float | None = None) -> int | None:
-        """Run a recipe and take note of what it saw to be left."""
-        left = self._run(recipe, deadline)
-        if left is not None:
-            self._path_state.last_seen = left
-        return left
+    def _tell(self, recipe: Recipe[int], then: Callable[[int], R], deadline: float | None = None) -> R:
+        """Run a recipe and note what it saw to be left; return what `then` says of it, or False at the deadline."""
+
+        def noted(left: int) -> R:
+            self._note(left)
+            return then(left)
+
+        return self._run(recipe, noted, deadline, late=False)
+
+    def _note(self, left: int | None) -> None:
+        self._path_state.last_seen = left
 
     def __repr__(self) -> str:
         known = self._path_state.last_seen

@@ -56,9 +56,7 @@ class Lock(LockBase):
             ClientError: the client can't be used here.
             ZkConcurrentError: the path can't be used as a lock.
         """
-        hold = self._mine()
-        if hold is not None:
-            self._check(hold)
+        self._acquire_again()
         return self._acquire_hold(blocking, timeout)
 
     def release(self) -> None:
@@ -71,11 +69,7 @@ class Lock(LockBase):
             RuntimeError: no thread of this process holds the lock.
             ClientError: the process was forked, and the hold is its parent's.
         """
-        hold = self._own()
-        if hold is None:
-            self._session.check_not_forked(self._path)
-            raise RuntimeError("release unlocked lock")
-        self._release_level(hold)
+        self._release_level(self._to_give_up())
 
     def _own(self) -> Hold | None:
         return self._mine() or self._newest()

@@ -17,7 +17,7 @@ from ._engine.session import log
 from ._engine.waiting import Steps
 from ._errors import LockLostError
 from ._kazoo.link import KazooClient
-from ._primitive import Primitive, deadline, entered, node_data
+from ._primitive import Primitive, entered, node_data
 from ._recipes.operations import Node, Recipe
 from ._recipes.queue import acquire, contenders, list_queue, try_acquire
 from ._recipes.rules import Rule, holders
@@ -69,6 +69,7 @@ class LockBase(Primitive, ABC):
     """The face that all locks share, over what their place holds."""
 
     _rule: Rule
+    _not_held = "release unlocked lock"
 
     def __init__(
         self, client: KazooClient, path: str, *, fair: bool = True, on_lost: Callable[[Any], object] | None = None
@@ -78,7 +79,6 @@ class LockBase(Primitive, ABC):
         if not fair:
             self._kind = f"{self._kind}(fair=False)"
         super().__init__(client, path)
-        self._identity = self._session.identity
         self._registry = self._session.registry
         self._on_lost = on_lost
         with self._session.lock:
@@ -90,6 +90,17 @@ class LockBase(Primitive, ABC):
 
     # -- the face of threading -----------------------------------------------------------------------------------
 
+    def _acquire_again(self) -> bool:
+        """Acquire once more what the caller holds, if that may be; return whether it was done.
+
+        Raises:
+            LockLostError: the caller has a loss to settle.
+        """
+        hold = self._mine()
+        if hold is not None:
+            self._check(hold)
+        return False
+
     def _acquire_hold(self, blocking: bool, timeout: float, depth: int = 1, *, fragile: bool = False) -> bool:
         """Get a new hold for the calling thread; False if that was not possible in time.
 
@@ -97,9 +108,9 @@ class LockBase(Primitive, ABC):
             ClientError: the thread was interrupted as it did so, or as it gave up a hold, and would wait for itself.
             OutOfReach: the connection is lost, and it is `fragile`.
         """
-        limit = deadline(self._session, blocking, timeout)
+        limit = self._deadline(blocking, timeout)
         call = Call(self._session, self._path, self._path_state, fragile=fragile)
-        return call.wait(self._acquire_steps(call, blocking and timeout != 0, limit, self._session.identity(), depth))
+        return self._await(call, self._acquire_steps(call, blocking and timeout != 0, limit, self._identity(), depth))
 
     def _acquire_steps(self, call: Call, wait: bool, deadline: float | None, owner: int, depth: int) -> Steps[bool]:
         handoff = self._path_state.handoff
@@ -135,8 +146,31 @@ class LockBase(Primitive, ABC):
         if hold.ticket.state is State.LOST:
             raise lost_error(hold)
 
+    def _to_give_up(self) -> Hold:
+        """Return the hold that `release` speaks of.
+
+        Raises:
+            RuntimeError: there is none.
+            ClientError: the process was forked, and the hold is its parent's.
+        """
+        hold = self._own()
+        if hold is None:
+            self._session.check_not_forked(self._path)
+            raise RuntimeError(self._not_held)
+        return hold
+
     def _release_level(self, hold: Hold) -> None:
         """Give up one level of a hold, or settle one level of a lost one."""
+        if (call := self._give_up_level(hold)) is not None:
+            self._wait_given_up(call, hold)
+
+    def _give_up_level(self, hold: Hold) -> Call | None:
+        """Give up, or settle, one level; if it was the last, return the call that waits for the end of the node.
+
+        Raises:
+            LockLostError: the hold is lost.
+            RuntimeError: another thread gives it up.
+        """
         try:
             self._check(hold)
         except LockLostError:
@@ -147,35 +181,40 @@ class LockBase(Primitive, ABC):
             raise
         if hold.depth > 1:
             hold.depth -= 1
-        else:
-            self._end_hold(hold)
+            return None
+        return self._give_up(hold)
 
-    def _end_hold(self, hold: Hold) -> None:
-        """End a hold, whatever its depth.
-
-        Raises:
-            LockLostError: somebody else had deleted its node before, so that others may have held.
-            RefusedError: we may not delete it; the keeper goes on trying.
-            RuntimeError: another thread is doing so.
-        """
-        call = Call(self._session, self._path, self._path_state)
-        call.wait(self._end_hold_steps(call, hold, self._session.identity()))
-        self._path_state.check_given_up(hold)
-
-    def _end_hold_steps(self, call: Call, hold: Hold, owner: int) -> Steps[None]:
-        session, ticket = self._session, hold.ticket
+    def _give_up(self, hold: Hold) -> Call:
+        """End a hold, whatever its depth: send its delete, or leave its node to the next thread."""
+        session, owner = self._session, self._identity()
+        call = Call(session, self._path, self._path_state)
         try:
             if not self._path_state.claim(hold, owner):
                 raise RuntimeError("release unlocked lock")
-            if not self._path_state.hand_on(hold) and session.discard(ticket):
-                call.settled = True
-                yield from call.gone(ticket)
-            log.debug("released %s", ticket.node)
+            if not self._path_state.hand_on(hold) and session.discard(hold.ticket):
+                call.tickets.append(hold.ticket)
         finally:
             if self._path_state.claim(hold, owner) and self._path_state.has(hold):
                 if hold.alive:  # interrupted before anything was done
-                    session.discard(ticket)
+                    session.discard(hold.ticket)
                 self._path_state.drop(hold)
+        call.settled = True
+        return call
+
+    def _wait_given_up(self, call: Call, hold: Hold) -> None:
+        """Wait until the node of a hold that was given up is gone.
+
+        Raises:
+            LockLostError: it had been deleted by another client before, so that others may have held.
+            RefusedError: we may not delete it; the keeper goes on trying.
+        """
+        self._await(call, self._given_up(call, hold))
+
+    def _given_up(self, call: Call, hold: Hold) -> Steps[None]:
+        if call.tickets:
+            yield from call.gone(hold.ticket)
+        log.debug("released %s", hold.ticket.node)
+        self._path_state.check_given_up(hold)
 
     def _check_may_wait(self) -> None:
         """Refuse to wait for a condition where the hold, given up, could not be had again."""
@@ -190,8 +229,11 @@ class LockBase(Primitive, ABC):
 
     def locked(self) -> bool:
         """Return whether anybody, in any process, holds the lock; asks the leader. Cost: 2 reads, pipelined."""
-        names = self._run(list_queue(self._path))
-        return any(self._rule.is_ours(name) for name in holders(names or (), self._rule))
+        return self._run(self._is_held(), bool)
+
+    def _is_held(self) -> Recipe[bool]:
+        names = yield from list_queue(self._path)
+        return any(self._rule.is_ours(name) for name in holders(names, self._rule))
 
     def __enter__(self) -> bool:
         return entered(self.acquire(), self)
@@ -218,7 +260,7 @@ class LockBase(Primitive, ABC):
 
     def _mine(self) -> Hold | None:
         """Return the calling thread's hold, alive or lost."""
-        return self._path_state.own(self._rule.role, self._session.identity())
+        return self._path_state.own(self._rule.role, self._identity())
 
     def _newest(self) -> Hold | None:
         """Return the newest hold of any thread of the process."""
@@ -267,18 +309,19 @@ class LockBase(Primitive, ABC):
         hold = self._own() or self._newest()
         return hold is not None and hold.alive and self._session.suspect
 
-    def _contenders(self) -> tuple[list[Contender], list[Contender]]:
-        hold, found = self._run(contenders(self._path, self._rule)) or (0, [])
+    def _contenders(self) -> Recipe[tuple[list[Contender], list[Contender]]]:
+        """Return the holders and the waiters."""
+        hold, found = yield from contenders(self._path, self._rule)
         line = [Contender.of(self._path, name, node) for name, node in found]
         return line[:hold], line[hold:]
 
     def owner(self) -> Contender | None:
-        """Return who holds the lock, asked of the server; None if nobody does. Cost: 2 + n reads for n in the queue."""
-        return next(iter(self._contenders()[0]), None)
+        """Return the holder, asked of the server; None if nobody holds. Cost: 2 + n reads for n in the queue."""
+        return self._run(self._contenders(), lambda line: next(iter(line[0]), None))
 
     def waiters(self) -> list[Contender]:
-        """Return who waits for the lock, the next one first, asked of the server. Cost: as `owner`."""
-        return self._contenders()[1]
+        """Return the waiters, the next one first, asked of the server. Cost: as `owner`."""
+        return self._run(self._contenders(), lambda line: line[1])
 
     def guard(self, transaction: Any) -> Any:
         """Let a kazoo `TransactionRequest` commit only while this hold lives; return the transaction.

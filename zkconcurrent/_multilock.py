@@ -5,21 +5,26 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Iterable
+from functools import partial
 from types import TracebackType
 from typing import Any, TypeAlias
 
+from ._engine.calls import Calls
+from ._engine.driver import Call
 from ._engine.holds import Hold, Loss, Whole
+from ._engine.waiting import Steps
 from ._errors import LockLostError
 from ._lock import Lock
 from ._lock_base import Contender, LockBase, call_on_lost
-from ._primitive import deadline, entered
+from ._primitive import Waiter, entered
 from ._recipes.rules import READ
 from ._rlock import RLock
 
 _Level: TypeAlias = "tuple[Hold | None, int]"
+_GivenUp: TypeAlias = "tuple[LockBase, Hold, Call]"
 
 
-class MultiLock:
+class MultiLock(Waiter):
     """A lock that is held when all its locks are.
 
     They may be of any kind, mixed, and of different clients and services. It may be acquired again by its thread if all
@@ -77,6 +82,7 @@ class MultiLock:
             if _order(one) == _order(other):
                 raise ValueError(f"{one.path!r} is twice in the MultiLock: it would wait for itself")
         self._locks = tuple(ordered)
+        self._session = ordered[0]._session
 
     @property
     def locks(self) -> tuple[LockBase, ...]:
@@ -100,32 +106,37 @@ class MultiLock:
                 loss of earlier, not acknowledged by `release()`.
             ZkConcurrentError: one of them can't be acquired.
         """
-        session = self._locks[0]._session
-        limit = deadline(session, blocking, timeout)
+        limit = self._deadline(blocking, timeout)
         before = [_level(lock._mine()) for lock in self._locks]
+        calls = Calls(partial(_restore, before))
+        return self._await(calls, self._acquire_all(calls, before, blocking and timeout != 0, limit))
+
+    def _acquire_all(self, calls: Calls, before: list[_Level], wait: bool, deadline: float | None) -> Steps[bool]:
         try:
             for lock in self._locks:
-                if not blocking or timeout <= 0:
-                    got = lock.acquire(blocking, timeout)
-                else:
-                    assert limit is not None
-                    left = limit - session.now()
-                    got = lock.acquire(timeout=max(left, 0.0))  # once the time is up, what is free is got still
-                if not got:
-                    self._give_back(before)
+                if lock._acquire_again():
+                    continue
+                call = calls.add(Call(lock._session, lock.path, lock._path_state))
+                # Once the time is up, a lock that is free is acquired still.
+                if not (yield from lock._acquire_steps(call, wait, deadline, lock._identity(), 1)):
+                    yield from _give_back(calls, before)
                     return False
-            holds = [hold for lock in self._locks if (hold := lock._mine()) is not None]
-            if self._on_lost is not None:
-                # Before the last look: what is lost from here on is told.
-                self._whole().tickets = [hold.ticket for hold in holds]
-            for lock in self._locks:
-                hold = lock._mine()
-                if hold is not None:
-                    lock._check(hold)
+            self._check_all()
+        except GeneratorExit:
+            raise
         except BaseException:
-            self._give_back(before)
+            yield from _give_back(calls, before)
             raise
         return True
+
+    def _check_all(self) -> None:
+        """Refuse to go on if one of them was lost meanwhile."""
+        holds = [(lock, hold) for lock in self._locks if (hold := lock._mine()) is not None]
+        if self._on_lost is not None:
+            # Before the last look: what is lost from here on is told.
+            self._whole().tickets = [hold.ticket for _, hold in holds]
+        for lock, hold in holds:
+            lock._check(hold)
 
     def release(self) -> None:
         """Release all locks, the last one first; each is released whatever becomes of the others.
@@ -134,19 +145,57 @@ class MultiLock:
             LockLostError: a hold was lost; nothing else of that lock is touched.
             RuntimeError: one of them is not held.
         """
+        calls = Calls()
+        return self._await(calls, self._given_up_all(calls, *self._give_up_all()))
+
+    def _give_up_all(self) -> tuple[list[_GivenUp], list[BaseException]]:
+        """Give up a level of each lock, without waiting; return the calls that wait for that, and the errors."""
+        levels = [(lock, _level(lock._own())) for lock in reversed(self._locks)]
+        calls: list[_GivenUp] = []
         errors: list[BaseException] = []
-        self._release([(lock, _level(lock._own())) for lock in self._locks], errors)
-        if not errors:
-            return
-        first = next((error for error in errors if not isinstance(error, Exception)), errors[0])
-        for error in errors:
-            if error is not first:
-                _note(first, f"also: {type(error).__name__}: {error}")
-        raise first
+        try:
+            self._give_up_each(levels, calls, errors)
+        finally:
+            self._give_up_each(levels, calls, errors)  # what an interrupt has kept from being released
+        return calls, errors
+
+    def _give_up_each(
+        self, levels: list[tuple[LockBase, _Level]], calls: list[_GivenUp], errors: list[BaseException]
+    ) -> None:
+        """Give up a level of each lock that is still as it was."""
+        while levels:
+            lock, level = levels[0]
+            try:
+                hold = lock._to_give_up() if level[0] is None else lock._own()
+                if hold is not None and _level(hold) == level and (call := lock._give_up_level(hold)) is not None:
+                    calls.append((lock, hold, call))
+            except Exception as error:
+                errors.append(error)
+            levels.pop(0)
+
+    def _given_up_all(self, calls: Calls, given_up: list[_GivenUp], errors: list[BaseException]) -> Steps[None]:
+        """Wait until all nodes are gone; raise the first error, with the others as its notes."""
+        for lock, hold, call in given_up:
+            try:
+                yield from lock._given_up(calls.add(call), hold)
+            except GeneratorExit:
+                raise
+            except BaseException as error:
+                errors.append(error)
+        if errors:
+            raise _first(errors)
 
     def locked(self) -> bool:
         """Return whether all locks are held, by whomever; asks the leader. Cost: 2 reads for each lock, at most."""
-        return all(lock.locked() for lock in self._locks)
+        calls = Calls()
+
+        def ask() -> Steps[bool]:
+            for lock in self._locks:
+                if not (yield from calls.add(Call(lock._session, lock.path)).run(lock._is_held())):
+                    return False
+            return True
+
+        return self._await(calls, ask())
 
     # -- the extras ----------------------------------------------------------------------------------------------
 
@@ -156,7 +205,8 @@ class MultiLock:
         for lock in self._locks:
             with lock._session.lock:
                 losses.append(lock._loss())
-        session = self._locks[0]._session
+        session = self._session
+        whole: Whole
         with session.lock:
             for whole in losses[0].wholes:
                 if whole.of() is self and whole.is_of(losses):
@@ -172,7 +222,7 @@ class MultiLock:
 
     def _start_on_lost(self) -> None:
         if self._on_lost is not None:
-            self._locks[0]._session.link.handler.spawn(call_on_lost, self)
+            self._session.link.handler.spawn(call_on_lost, self)
 
     @property
     def lost(self) -> threading.Event:
@@ -192,43 +242,19 @@ class MultiLock:
         Whether it is one is seen by its host, process and thread; of a Curator client, by its address and session.
         Cost: as of all locks' `owner`.
         """
-        first, *others = (lock._contenders()[0] for lock in self._locks)
-        parties = [set(map(_party, held)) for held in others]
-        return next((each for each in first if all(_party(each) in held for held in parties)), None)
+        calls = Calls()
 
-    # -- what is released ----------------------------------------------------------------------------------------
+        def ask() -> Steps[Contender | None]:
+            holders: list[list[Contender]] = []
+            for lock in self._locks:
+                call = calls.add(Call(lock._session, lock.path))
+                line = yield from call.run(lock._contenders())
+                holders.append(line[0] if line is not None else [])
+            first, *others = holders
+            parties = [set(map(_party, held)) for held in others]
+            return next((each for each in first if all(_party(each) in held for held in parties)), None)
 
-    def _give_back(self, before: list[_Level]) -> None:
-        """Release what was acquired since; to do that for a lost one is to settle it.
-
-        What was acquired is seen by the holds themselves: an interrupt may strike between an `acquire` and a note
-        of it.
-        """
-        try:
-            for lock, level in zip(self._locks[::-1], before[::-1], strict=True):
-                if lock._mine() is not None and _level(lock._mine()) != level:
-                    try:
-                        lock.release()
-                    except LockLostError:
-                        continue
-        except BaseException:
-            self._give_back(before)  # who is interrupted gives back the rest first
-            raise
-
-    def _release(self, left: list[tuple[LockBase, _Level]], errors: list[BaseException]) -> None:
-        """Release each lock that is still as it was."""
-        try:
-            while left:
-                lock, level = left[-1]
-                if level[0] is None or _level(lock._own()) == level:
-                    try:
-                        lock.release()
-                    except Exception as error:
-                        errors.append(error)
-                left.pop()
-        except BaseException as error:
-            errors.append(error)
-            self._release(left, errors)
+        return self._await(calls, ask())
 
     def __enter__(self) -> bool:
         return entered(self.acquire(), self)
@@ -266,10 +292,33 @@ def _level(hold: Hold | None) -> _Level:
     return hold, 0 if hold is None else hold.depth
 
 
+def _restore(levels: list[_Level]) -> None:
+    """Undo what was acquired again."""
+    for hold, depth in levels:
+        if hold is not None:
+            hold.depth = depth
+
+
+def _give_back(calls: Calls, levels: list[_Level]) -> Steps[None]:
+    """Undo what was acquired, and wait until the nodes are gone."""
+    _restore(levels)
+    for call in reversed(calls.calls):
+        yield from call.give_up()
+
+
 def _party(contender: Contender) -> tuple[object, ...]:
     """Return what tells a contender from others, in whatever queue."""
     who = contender.host, contender.pid, contender.thread
     return who if contender.pid is not None else (*who, contender.session)
+
+
+def _first(errors: list[BaseException]) -> BaseException:
+    """Return the error to raise, with the others as its notes: an interrupt, or else what came first."""
+    first = next((error for error in errors if not isinstance(error, Exception)), errors[0])
+    for error in errors:
+        if error is not first:
+            _note(first, f"also: {type(error).__name__}: {error}")
+    return first
 
 
 def _note(error: BaseException, text: str) -> None:

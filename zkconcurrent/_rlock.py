@@ -41,6 +41,7 @@ class RLock(LockBase):
 
     _kind = "RLock"
     _rule = MUTEX
+    _not_held = "cannot release un-acquired lock"
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Acquire the lock, once more if this thread holds it; arguments and errors as `Lock.acquire`."""
@@ -49,10 +50,13 @@ class RLock(LockBase):
         if hold is not None and timeout == -1 and self._session.time() < hold.ticket.live.end:
             hold.depth += 1
             return True
+        check_timeout(blocking, timeout)
+        return self._acquire_again() or self._acquire_hold(blocking, timeout)
+
+    def _acquire_again(self) -> bool:
         hold = self._own()
         if hold is None:
-            return self._acquire_hold(blocking, timeout)
-        check_timeout(blocking, timeout)
+            return False
         self._check(hold)
         hold.depth += 1
         return True
@@ -71,11 +75,7 @@ class RLock(LockBase):
         ):
             hold.depth -= 1
             return
-        hold = self._own()
-        if hold is None:
-            self._session.check_not_forked(self._path)
-            raise RuntimeError("cannot release un-acquired lock")
-        self._release_level(hold)
+        self._release_level(self._to_give_up())
 
     _own = LockBase._mine
 
@@ -88,12 +88,10 @@ class RLock(LockBase):
 
     def _release_save(self) -> int:
         """Give up all levels; return how many there were."""
-        hold = self._own()
-        if hold is None:
-            raise RuntimeError("cannot release un-acquired lock")
+        hold = self._to_give_up()
         self._check(hold)
         try:
-            self._end_hold(hold)
+            self._wait_given_up(self._give_up(hold), hold)
         except LockLostError:  # its node had gone: the `with` block that waits for a condition is told so at its end
             hold.ticket.state = State.LOST
             self._path_state.put_back(hold)

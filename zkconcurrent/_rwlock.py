@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ._engine.driver import Call
+from ._engine.waiting import Steps
 from ._kazoo.link import KazooClient
-from ._primitive import check_timeout
 from ._recipes.operations import Recipe
 from ._recipes.queue import downgrade
 from ._recipes.rules import READ, WRITE
@@ -94,9 +95,9 @@ class ReadLock(RLock):
     _kind = "ReadWriteLock"
     _rule = READ
 
-    def _acquire_hold(self, blocking: bool, timeout: float, depth: int = 1, *, fragile: bool = False) -> bool:
-        writing = self._path_state.own(WRITE.role, self._session.identity())
-        if super()._acquire_hold(blocking, timeout, depth, fragile=fragile):
+    def _acquire_steps(self, call: Call, wait: bool, deadline: float | None, owner: int, depth: int) -> Steps[bool]:
+        writing = self._path_state.own(WRITE.role, owner)
+        if (yield from super()._acquire_steps(call, wait, deadline, owner, depth)):
             return True
         if writing is not None:
             self._check(writing)
@@ -121,10 +122,9 @@ class WriteLock(RLock):
     _kind = "ReadWriteLock"
     _rule = WRITE
 
-    def _acquire_hold(self, blocking: bool, timeout: float, depth: int = 1, *, fragile: bool = False) -> bool:
-        check_timeout(blocking, timeout)
+    def _acquire_steps(self, call: Call, wait: bool, deadline: float | None, owner: int, depth: int) -> Steps[bool]:
         self._refuse_upgrade("release the read lock first, and look again at what was read once the write lock is held")
-        return super()._acquire_hold(blocking, timeout, depth, fragile=fragile)
+        return (yield from super()._acquire_steps(call, wait, deadline, owner, depth))
 
     def _release_save(self) -> int:
         self._check_may_wait()
@@ -140,7 +140,7 @@ class WriteLock(RLock):
             LockLostError: this thread held the read lock, and has not settled its loss.
             RuntimeError: it holds the read lock.
         """
-        reading = self._path_state.own(READ.role, self._session.identity())
+        reading = self._path_state.own(READ.role, self._identity())
         if reading is None:
             return
         self._check(reading)

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import uuid
-import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from ._engine.driver import UNANSWERED, Call
+from ._engine.event_loop import warn
 from ._engine.holds import Hold, lost_error
 from ._engine.session import log
 from ._engine.waiting import Steps
 from ._kazoo.link import KazooClient
 from ._limits import check_int, most_together
 from ._lock_base import Contender, LockBase
-from ._primitive import node_data, until
+from ._primitive import node_data
 from ._recipes.destroy import Users, destroy, users
-from ._recipes.operations import Sync
+from ._recipes.operations import Recipe, Sync
 from ._recipes.rules import LEASE, MUTEX
 from ._recipes.semaphore import ADDED, Layout, acquire, add, is_locked, look, read
 
@@ -101,18 +101,19 @@ class Semaphore(LockBase):
                 f"permits must be at most {most:,} in one call, as it takes them in one request: {permits}"
             )
         wait = blocking and (timeout is None or timeout > 0)
-        deadline = until(self._session, timeout if blocking else 0)
+        deadline = self._until(timeout if blocking else 0)
         hurried = timeout is not None and timeout < (self._session.timeout or UNANSWERED) / 3
-        if (hold := self._mine()) is not None:
-            self._check(hold)
-        if wait and 0 < self._layout.value < permits:
-            self._warn_of_waiting(permits, deadline)
+        self._acquire_again()
         call = Call(self._session, self._path, self._path_state)
-        return call.wait(self._taking_permits(call, permits, wait, hurried, deadline, self._session.identity()))
+        return self._await(call, self._taking_permits(call, permits, wait, hurried, deadline, self._identity()))
 
     def _taking_permits(
         self, call: Call, permits: int, wait: bool, hurried: bool, deadline: float | None, owner: int
     ) -> Steps[bool]:
+        if wait and 0 < self._layout.value < permits:  # a wait for more permits than there are
+            sight = yield from call.run(look(self._layout, None, Sync(self._path)), deadline)
+            if sight is not None:
+                self._warn_of_waiting(permits, sight.value + sight.added)
         recipe = acquire(self._layout, permits, node_data(owner), wait=wait, hurried=hurried)
         taken = yield from call.run(recipe, deadline)
         if taken is None:
@@ -124,15 +125,11 @@ class Semaphore(LockBase):
         log.debug("acquired %s", leases)
         return True
 
-    def _warn_of_waiting(self, permits: int, deadline: float | None) -> None:
-        """Warn of a wait for more permits than there are: it ends only if somebody adds some."""
-        sight = self._run(look(self._layout, None, Sync(self._path)), deadline)
-        if sight is not None and permits > (there := sight.value + sight.added):
-            warnings.warn(
+    def _warn_of_waiting(self, permits: int, there: int) -> None:
+        if permits > there:
+            warn(
                 f"acquire() waits for {permits} permits, and the semaphore {self._path!r} has {there}: it waits until "
-                "somebody adds permits, by a release() of more than is held",
-                RuntimeWarning,
-                stacklevel=3,
+                "somebody adds permits, by a release() of more than is held"
             )
 
     def release(self, n: int = 1) -> None:
@@ -153,21 +150,17 @@ class Semaphore(LockBase):
                 but permits that another thread of it has lost. Nothing else is touched.
             ClientError: the process was forked, and the permits are its parent's.
         """
+        call, holds = self._give_up_permits(n)
+        return self._await(call, self._giving_back(call, n, holds))
+
+    def _give_up_permits(self, n: int) -> tuple[Call, list[Hold]]:
+        """Delete as many leases as there are to release, without waiting for it; return their holds."""
         n = check_int("n", n)
         if n < 1:
             raise ValueError("n must be one or more")
         self._session.check_not_forked(self._path)
         self._session.check_lease()
         call = Call(self._session, self._path, self._path_state)
-        holds = call.wait(self._giving_back(call, n))
-        for hold in holds:
-            self._path_state.check_given_up(hold)
-        if n > len(holds):
-            adding = add(self._layout, n - len(holds), str(uuid.uuid4()))
-            self._path_state.last_seen = self._run(adding)
-
-    def _giving_back(self, call: Call, n: int) -> Steps[list[Hold]]:
-        """Delete as many leases as there are to release; return their holds."""
         with self._session.lock:  # of two threads, each releases something else
             holds = self._to_release(n)
             if holds and not holds[0].alive:
@@ -177,14 +170,22 @@ class Semaphore(LockBase):
             self._check_bounds(n - len(holds))
             self._give_back(holds)
         call.settled = True
+        return call, holds
+
+    def _giving_back(self, call: Call, n: int, holds: list[Hold]) -> Steps[None]:
+        """Wait until the leases are gone, and add the permits that are released beyond them."""
         if holds:
             log.debug("released %s", [hold.ticket for hold in holds])
             yield from call.gone(holds[-1].ticket)  # its delete was sent last
-        return holds
+        for hold in holds:
+            self._path_state.check_given_up(hold)
+        if n > len(holds):
+            adding = add(self._layout, n - len(holds), str(uuid.uuid4()))
+            self._path_state.last_seen = yield from call.run(adding)
 
     def _to_release(self, n: int) -> list[Hold]:
         """Return what to release next, or to settle: all of it is alive, or all is lost."""
-        me = self._session.identity()
+        me = self._identity()
         holds = self._path_state.all(LEASE.role)
         holds.sort(key=lambda hold: (hold.owner == me, hold.ticket.token), reverse=True)
         alive, lost = ([hold for hold in holds if hold.alive is each] for each in (True, False))
@@ -211,7 +212,7 @@ class Semaphore(LockBase):
 
     def locked(self) -> bool:
         """Return whether no permit is left, asked of the leader. Cost: 5 reads, pipelined."""
-        return bool(self._run(is_locked(self._layout)))
+        return self._run(is_locked(self._layout), bool)
 
     def destroy(self) -> None:
         """Remove what outlives all who use the semaphore; the next to use it makes it anew, with any value.
@@ -221,23 +222,26 @@ class Semaphore(LockBase):
                 more than 1,000 times, some of those may be gone.
             ForeignNodeError: something else is there; nothing is deleted.
         """
+
+        def done(using: Users) -> None:
+            if using:
+                raise RuntimeError(f"the semaphore {self._path!r} is in use: {', '.join(map(str, _contenders(using)))}")
+            self._path_state.last_seen = 0
+
         at = self._layout
-        using = self._run(destroy(at.permits, partial(read, at), ADDED, (at.locks, at.leases)))
-        if using:
-            raise RuntimeError(f"the semaphore {self._path!r} is in use: {', '.join(map(str, _contenders(using)))}")
-        self._path_state.last_seen = 0
+        return self._run(destroy(at.permits, partial(read, at), ADDED, (at.locks, at.leases)), done)
 
     # -- the extras ----------------------------------------------------------------------------------------------
 
     def _mine(self) -> Hold | None:
-        me = self._session.identity()
+        me = self._identity()
         return next((hold for hold in self._to_release(1) if hold.owner == me), None)
 
     def _own(self) -> Hold | None:
         return next(iter(self._to_release(1)), None)
 
-    def _contenders(self) -> tuple[list[Contender], list[Contender]]:
-        leases, queue = self._run(users(self._path, (self._layout.leases, self._layout.locks))) or ([], [])
+    def _contenders(self) -> Recipe[tuple[list[Contender], list[Contender]]]:
+        leases, queue = yield from users(self._path, (self._layout.leases, self._layout.locks))
         return (
             sorted(_contenders(leases), key=lambda each: each.token),
             sorted(_contenders(queue), key=lambda each: MUTEX.key(each.node)),

@@ -21,18 +21,16 @@ import zkconcurrent
 from tests.conftest import Eventually
 from tests.helpers.contenders import waits
 from tests.helpers.lock_types import write_lock
-from zkconcurrent import _event, _semaphore
 from zkconcurrent._engine import driver
-from zkconcurrent._engine.session import Session
-from zkconcurrent._primitive import until
+from zkconcurrent._primitive import Primitive
 from zkconcurrent.testing import Server
 
 _numbers = itertools.count()
 
 
-def patient(session: Session, timeout: float | None) -> float | None:
+def patient(primitive: Primitive, timeout: float | None) -> float | None:
     """Return when to give up: in 5 ms they expect a permit that is free, in 500 an event that is set; it gets more."""
-    return until(session, max(timeout, 3.0) if timeout else timeout)
+    return Primitive._until(primitive, max(timeout, 3.0) if timeout else timeout)
 
 
 class OnZooKeeper:
@@ -49,8 +47,8 @@ class OnZooKeeper:
         zkconcurrent.Lock(client, f"/conformance/{next(_numbers)}")
         cls.client = client
         with (
-            patch.object(_event, "until", patient),
-            patch.object(_semaphore, "until", patient),
+            patch.object(zkconcurrent.Event, "_until", patient),
+            patch.object(zkconcurrent.Semaphore, "_until", patient),
             # What a timeout leaves would be in the way of the try that comes right after it.
             patch.object(driver, "CLEAN_UP_PATIENCE", 5.0),
         ):

@@ -25,9 +25,11 @@ async def acquire(lock: Lock, owner: int, timeout: float | None = None) -> bool:
 
 async def release(lock: Lock, owner: int) -> None:
     """Release it there."""
-    call, hold = Call(lock._session, lock.path, lock._path_state), lock._path_state.own(lock._rule.role, owner)
+    hold = lock._path_state.own(lock._rule.role, owner)
     assert hold is not None
-    await wait_async(call, lock._end_hold_steps(call, hold, owner))
+    lock._identity = lambda: owner
+    call = lock._give_up(hold)
+    await wait_async(call, lock._given_up(call, hold))
 
 
 async def until_queued(zk: KazooClient, path: str, n: int) -> None:

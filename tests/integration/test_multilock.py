@@ -9,6 +9,7 @@ import time
 import weakref
 from collections.abc import Callable
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -31,6 +32,8 @@ from zkconcurrent import (
     Semaphore,
     namespace,
 )
+from zkconcurrent._engine.driver import Call
+from zkconcurrent._engine.waiting import Steps
 from zkconcurrent._multilock import _note
 from zkconcurrent.testing import Server
 
@@ -410,53 +413,45 @@ class Scripted(Exception):
 @given(data=st.data())
 def test_all_or_none_with_errors(data: st.DataObject) -> None:
     """Whatever each lock does, returns True, False or raises: after `acquire` all are held, or none is."""
+    client = KazooClient()
+    locks = [RLock(client, f"/{name}") for name in "abcd"]
+    plan = {lock.path: data.draw(st.sampled_from(["get", "get", "get", "no", "before", "after"])) for lock in locks}
+    holds = {lock.path: SimpleNamespace(depth=data.draw(st.integers(0, 2))) for lock in locks}
+
+    def deepen(lock: RLock) -> bool:
+        if plan[lock.path] == "before":
+            raise Scripted(lock.path)
+        holds[lock.path].depth += 1
+        if plan[lock.path] == "after":  # as an interrupt that comes before anybody could note it
+            raise KeyboardInterrupt
+        return True
+
+    def acquire(lock: RLock, call: Call, *_: object) -> Steps[bool]:
+        yield 0.0
+        if plan[lock.path] == "no":
+            return False
+        call.tickets.append(holds[lock.path])  # type: ignore[arg-type]
+        return deepen(lock)
+
+    def abandon(call: Call) -> None:
+        for hold in call.tickets:
+            hold.depth = 0  # type: ignore[attr-defined]
+
+    before = {path: hold.depth for path, hold in holds.items()}
+    expected = all(plan[path] == "get" or (plan[path] == "no" and depth) for path, depth in before.items())
     with pytest.MonkeyPatch.context() as patches:
-        depth: dict[str, int] = dict.fromkeys("abcd", 0)
-        client = KazooClient()
-        locks = [RLock(client, f"/{name}") for name in "abcd"]
-        plan = {lock.path: data.draw(st.sampled_from(["get", "get", "get", "no", "before", "after"])) for lock in locks}
-        held = {lock.path: data.draw(st.integers(0, 2)) for lock in locks}
-
-        class Held:
-            """What the lock has for a hold."""
-
-            def __init__(self, path: str) -> None:
-                self.path = path
-
-            @property
-            def depth(self) -> int:
-                """How deep."""
-                return depth[self.path[1:]]
-
-        holds = {lock.path: Held(lock.path) for lock in locks}
-
-        def acquire(self: RLock, blocking: bool = True, timeout: float = -1) -> bool:
-            if plan[self.path] == "before":
-                raise Scripted(self.path)
-            if plan[self.path] == "no":
-                return False
-            depth[self.path[1:]] += 1
-            if plan[self.path] == "after":  # as an interrupt that comes before anybody could note it
-                raise KeyboardInterrupt
-            return blocking is not None and timeout is not None
-
-        def release(self: RLock) -> None:
-            assert depth[self.path[1:]] > 0
-            depth[self.path[1:]] -= 1
-
-        patches.setattr(RLock, "acquire", acquire)
-        patches.setattr(RLock, "release", release)
-        patches.setattr(RLock, "_mine", lambda self: holds[self.path] if depth[self.path[1:]] else None)
+        patches.setattr(RLock, "_acquire_again", lambda lock: bool(holds[lock.path].depth) and deepen(lock))
+        patches.setattr(RLock, "_acquire_steps", acquire)
+        patches.setattr(RLock, "_mine", lambda lock: holds[lock.path] if holds[lock.path].depth else None)
         patches.setattr(RLock, "_check", lambda *_: None)
-        for lock in locks:
-            depth[lock.path[1:]] = held[lock.path]
-        before = dict(depth)
+        patches.setattr(Call, "_discard", lambda *_: iter(()))
+        patches.setattr(Call, "abandon", abandon)
         try:
             got = MultiLock(locks).acquire()
         except (Scripted, KeyboardInterrupt):
             got = False
-        assert got == (set(plan.values()) == {"get"})
-        assert depth == {name: n + got for name, n in before.items()}
+    assert got == expected
+    assert {path: hold.depth for path, hold in holds.items()} == {path: depth + got for path, depth in before.items()}
 
 
 def test_it_cannot_be_pickled(zk: KazooClient, zk_path: str) -> None:
@@ -483,3 +478,14 @@ def test_notes_without_add_note() -> None:
     new = ValueError()
     _note(new, "one")
     assert new.__notes__ == ["one"]
+
+
+def test_a_release_is_woken_by_the_answers(connect: Connect, zk_path: str) -> None:
+    """It returns when the nodes are gone, and does not wait out its patience, a sixth of the session's timeout."""
+    zk = connect(timeout=60)
+    lock = MultiLock([Lock(zk, f"{zk_path}/a"), Lock(zk, f"{zk_path}/b")])
+    lock.acquire()
+    began = time.monotonic()
+    lock.release()
+    assert time.monotonic() - began < 5
+    assert zk.get_children(f"{zk_path}/a") == zk.get_children(f"{zk_path}/b") == []

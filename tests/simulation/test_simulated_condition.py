@@ -20,10 +20,10 @@ OUTWAIT = "_recipes.condition:outwait"
 WITHDRAW = "_recipes.condition:withdraw"
 NOTIFY = "_recipes.condition:notify"
 WAIT = "_condition:Condition.wait"
-TAKE_BACK = "_condition:Condition._reacquire"
+TAKE_BACK, GIVEN_UP = "_condition:Condition._reacquire", "_condition:Condition._is_given_up"
 MULTI = "yield Multi(ticket, (Delete(held.node, held), CreateEphemeral(ticket, WAITER.role, data)))"
 RELEASE, ENQUEUE = "yield Delete(held.node, held)", "yield CreateEphemeral(ticket, WAITER.role, data)"
-AGAIN = "self._reacquire(hold, call, error)  # also if what was raised struck in there"
+AGAIN = "self._take_back(hold, call, error)  # also if what was raised struck in there"
 
 
 def _mutant(name: str, *edits: tuple[str, str, str]) -> Mutant:
@@ -59,30 +59,30 @@ MUTANTS = [
         ),
     ),
     # Taking the lock again.
-    _mutant("one level of the lock is taken again", (TAKE_BACK, "-1, hold.depth,", "-1, 1,")),
+    _mutant("one level of the lock is taken again", (TAKE_BACK, "owner, hold.depth)", "owner, 1)")),
     _mutant(
         "interrupted as it takes the lock again, it leaves it free",
-        (TAKE_BACK, "except ZkConcurrentError:", "except BaseException:"),
+        (TAKE_BACK, "except (GeneratorExit, ZkConcurrentError):", "except BaseException:"),
         (WAIT, AGAIN, "pass"),
     ),
     _mutant(
         "interrupted while it waits, it leaves the lock free",
         (
             WAIT,
-            "except BaseException as error:\n            self._reacquire(hold, call, error)\n            raise",
-            "except Exception as error:\n            self._reacquire(hold, call, error)\n            raise",
+            "except BaseException as error:\n            self._take_back(hold, call, error)\n            raise",
+            "except Exception as error:\n            self._take_back(hold, call, error)\n            raise",
         ),
         (WAIT, AGAIN, "pass"),
     ),
-    _mutant("interrupted, it forgets the lock's node", (TAKE_BACK, "session.discard(hold.ticket)", "pass")),
+    _mutant("interrupted, it forgets the lock's node", (GIVEN_UP, "self._session.discard(hold.ticket)", "pass")),
     _mutant(
         "interrupted, it forgets the waiter's node",
-        (TAKE_BACK, "call.abandon()", "pass"),
+        (GIVEN_UP, "waited.abandon()", "pass"),
         ("_engine.waiting:_end", "call.abandon()", "pass"),
     ),
     _mutant(
         "interrupted, it forgets a hold that it has",
-        (TAKE_BACK, "lock._path_state.put_back(hold)\n        return", "return"),
+        (GIVEN_UP, "self._lock._path_state.put_back(hold)\n        return", "return"),
     ),
     # Notifying.
     _mutant("a node that is gone already counts", (NOTIFY, "each is True", "each is not None")),

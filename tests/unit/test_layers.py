@@ -30,7 +30,7 @@ LAYERS = [
     {"_engine.heartbeat", "_engine.deletes"},
     {"_engine.session"},
     {"_engine.driver"},
-    {"_engine.holds"},
+    {"_engine.calls", "_engine.holds"},
     {"_engine.local_handoff"},
     # What users import.
     {"_primitive"},

@@ -103,6 +103,7 @@ class Call:
         self._before_wait = False
         self._first_replies_by = 0.0
         self._refused: str | None = None
+        self._hurried = False
 
     def wait(self, steps: Steps[T]) -> T:
         """Run the call to its end, on the calling thread."""
@@ -116,6 +117,10 @@ class Call:
     def end(self) -> None:
         """Note that the steps have ended."""
         self.session.calls.pop(id(self), None)
+
+    def hurry(self) -> None:
+        """Wait no more for what is cleaned up."""
+        self._hurried = True
 
     def run(self, recipe: Recipe[T], deadline: float | None = None, since: float | None = None) -> Steps[T | None]:
         """Run a recipe; return its result, or None if the deadline passed before.
@@ -156,6 +161,11 @@ class Call:
             if isinstance(error, DeadlinePassed):
                 return None
             raise
+
+    def give_up(self) -> Steps[None]:
+        """Give up whatever the call has begun, or been granted, and wait until the nodes are gone."""
+        yield from self._discard(self.tickets)
+        self.abandon()
 
     def abandon(self) -> None:
         """Discard all tickets that the call has begun or been granted, without waiting."""
@@ -417,7 +427,7 @@ class Call:
                 than `CLEAN_UP_PATIENCE`. Both count from the deadline, if that has passed.
         """
         session = self.session
-        if session.link.on_own_thread():
+        if self._hurried or session.link.on_own_thread():
             return
         # Only now, after the delete is sent: another thread may wait for that.
         ticket.wake = self.wake

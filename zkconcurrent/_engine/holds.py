@@ -18,7 +18,7 @@ from .._errors import LockLostError
 from .._recipes.operations import NoNode
 from .._recipes.ticket import State, Ticket
 from .event_loop import running_task, warn
-from .identity import ended
+from .identity import ended, is_task
 from .session import Dropped, Session
 
 
@@ -45,7 +45,7 @@ class Loss:
         self._make_event = make_event
         self._event: threading.Event | None = None
         self.told = False
-        self.wholes: tuple[Whole, ...] = ()
+        self.wholes: tuple[Any, ...] = ()
 
     @property
     def event(self) -> threading.Event:
@@ -221,7 +221,7 @@ class PathState:
             for lost in self.all(role):
                 if lost.ticket.state is State.LOST and ended(lost.owner):
                     self.drop(lost)  # its thread has ended: no thread is left to settle it
-            task = running_task()
+            task = None if is_task(owner) else running_task()
             if task is None:
                 hold = Hold(self.path, ticket, role, owner, self.next_loss[role], depth)
             else:

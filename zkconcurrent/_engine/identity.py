@@ -1,4 +1,4 @@
-"""The owner of a hold: a number for each thread, or greenlet, that is never used again in the life of the process.
+"""The owner of a hold: a number for each thread, greenlet or task, never used again in the life of the process.
 
 `threading.get_ident` numbers only the threads that run now. It gives a new thread the number of one that has ended, and
 with it, if holds were told apart by that number, the holds and losses of the ended thread.
@@ -7,6 +7,7 @@ with it, if holds were told apart by that number, the holds and losses of the en
 from __future__ import annotations
 
 import itertools
+import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -59,6 +60,54 @@ class _Number:
         return mine.setdefault("number", life.number)
 
 
+class _TaskLife(_Life):
+    """Goes when its task does; over once the task is done."""
+
+    def __init__(self, task: Any) -> None:
+        super().__init__(next(_numbers), 0)
+        self.ident = self.number
+        self.task = weakref.ref(task)
+
+
+def of_task() -> int:
+    """Return the number of the running task.
+
+    Raises:
+        RuntimeError: no task runs here.
+    """
+    asyncio = sys.modules["asyncio"]
+    task = asyncio.current_task()
+    if task is None:
+        raise RuntimeError("no task is running: a lock's owner is the task that acquires it")
+    life = _tasks.get(task)
+    if life is None:
+        life = _tasks[task] = _TaskLife(task)
+        _living[life.number] = life
+    return life.number
+
+
+def task_of(owner: int) -> Any:
+    """Return the task of that number, or None."""
+    life = _living.get(owner)
+    return life.task() if isinstance(life, _TaskLife) else None
+
+
+def is_task(owner: int) -> bool:
+    """Return whether the owner is a task."""
+    return isinstance(_living.get(owner), _TaskLife)
+
+
+def name(owner: int) -> str:
+    """Return what the owner is called, for the data of its nodes."""
+    task = task_of(owner)
+    if task is not None:
+        return str(task.get_name())
+    # Not threading.current_thread(), which leaves a dummy for a thread that threading did not start. Nor enumerate():
+    # every thread takes its lock as it ends, so a signal handler that stopped the client there would hang.
+    thread = threading._active.get(ident(owner))  # type: ignore[attr-defined]
+    return str(ident(owner)) if thread is None else str(thread.name)
+
+
 def ident(owner: int) -> int:
     """Return the owner's `get_ident()`, as logs and the repr of `threading` show it; 0 if the owner has ended."""
     life = _living.get(owner)
@@ -67,8 +116,15 @@ def ident(owner: int) -> int:
 
 def ended(owner: int) -> bool:
     """Return whether the owner has ended, so that it can settle nothing any more."""
-    return owner >= _FIRST and owner not in _living
+    if owner < _FIRST:
+        return False
+    life = _living.get(owner)
+    if isinstance(life, _TaskLife):
+        task = life.task()
+        return task is None or task.done()
+    return life is None
 
 
 _numbers = itertools.count(_FIRST)
 _living: weakref.WeakValueDictionary[int, _Life] = weakref.WeakValueDictionary()
+_tasks: weakref.WeakKeyDictionary[Any, _TaskLife] = weakref.WeakKeyDictionary()

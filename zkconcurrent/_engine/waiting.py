@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Steps: TypeAlias = Generator["float | None", bool, T]
+WakeUp: TypeAlias = Callable[[], None]
 # CPython handles an interrupt that comes just before the waiting system call only when that call ends.
 LONGEST_SLEEP = 10.0
 
@@ -26,11 +27,14 @@ LONGEST_SLEEP = 10.0
 class Waiting(Protocol):
     """A call, as the loops see it."""
 
-    def begin(self, wake: Callable[[], None]) -> None:
+    def begin(self, wake: WakeUp) -> None:
         """Begin. `wake`, called on any thread, ends the call's sleep; if it does not sleep, the next one."""
 
     def end(self) -> None:
         """Note that the steps have ended."""
+
+    def hurry(self) -> None:
+        """Wait no more for what is cleaned up: the task is cancelled, and the keeper goes on."""
 
     def abandon(self) -> None:
         """Undo everything that the call has done, without waiting. A second call changes nothing."""
@@ -101,6 +105,7 @@ async def wait_async(call: Waiting, steps: Steps[T]) -> T:
                 except BaseException as error:
                     if isinstance(error, GeneratorExit):  # the loop is gone, and this task with it
                         raise
+                    call.hurry()
                     pause = steps.throw(error)
                 else:
                     pause = steps.send(woken)
