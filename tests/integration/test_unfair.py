@@ -321,7 +321,8 @@ def test_what_is_kept_for_a_thread_that_does_not_come(
 
     def hold() -> None:
         with lock:
-            eventually(lambda: lock._path_state.handoff is not None and lock._path_state.handoff._next_waiter() is not None)
+            state = lock._path_state
+            eventually(lambda: state.handoff is not None and state.handoff._next_waiter() is not None)
             os.kill(os.getpid(), signal.SIGUSR1)
             standing.wait(20)
 
