@@ -261,7 +261,7 @@ def test_a_condition_of_it(zk: KazooClient, zk_path: str, in_thread: InThread, e
 def test_a_path_is_one_or_the_other(zk: KazooClient, zk_path: str) -> None:
     """A lock that is fair to one object and not to another is neither: ValueError, in both orders."""
     lock = Lock(zk, zk_path, fair=False)
-    with pytest.raises(ValueError, match=r"is already a Lock\(fair=False\) of this client"):
+    with pytest.raises(ValueError, match=r"is a Lock\(fair=False\) of this client already"):
         Lock(zk, zk_path)
     fair = Lock(zk, f"{zk_path}-fair")
     with pytest.raises(ValueError, match=r"a Lock\(fair=False\) needs another path"):
@@ -310,7 +310,8 @@ def test_what_is_kept_for_a_thread_that_does_not_come(
 
     def hold() -> None:
         with lock:
-            eventually(lambda: lock._path_state.handoff is not None and lock._path_state.handoff._next() is not None)
+            state = lock._path_state
+            eventually(lambda: state.handoff is not None and state.handoff._next_waiter() is not None)
             os.kill(os.getpid(), signal.SIGUSR1)
             standing.wait(20)
 

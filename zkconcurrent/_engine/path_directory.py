@@ -37,7 +37,7 @@ class PathDirectory(weakref.WeakValueDictionary[str, Any]):
         state = self.get(path)
         if state is not None:
             if state.kind != kind:
-                raise ValueError(f"{path!r} is already a {state.kind} of this client; a {kind} needs another path")
+                raise ValueError(f"{path!r} is a {state.kind} of this client already; a {kind} needs another path")
             return state  # type: ignore[no-any-return]
         own = f"{path}/{part}"
         if path in self._interior and any(each.startswith(f"{path}/") and each != own for each in list(self)):
