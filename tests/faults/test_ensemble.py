@@ -12,8 +12,8 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.conftest import Eventually, InThread
-from tests.integration.test_locks import queued
-from tests.tools.forwarder import Forwarder
+from tests.helpers.contenders import queued
+from tests.helpers.forwarder import Forwarder
 from zkconcurrent import Lock, LockLostError, Semaphore
 from zkconcurrent.testing import Ensemble, Peer, Server
 

@@ -64,11 +64,6 @@ class Fault:
         assert self.message is not None
         return self.message
 
-    @property
-    def struck(self) -> threading.Event:  # until tests/soak/faults.py uses the new name
-        """`injected`."""
-        return self.injected
-
     def release(self) -> None:
         """Let the held answer, and all that waits behind it, go."""
         self.released = True

@@ -20,6 +20,7 @@ from tests.simulation.schedule import Schedule
 from tests.simulation.workload import Worker
 
 Way: TypeAlias = "Callable[[InjectedRun], bool | None]"
+Thread: TypeAlias = tuple[float, list[Any]]
 Lines: TypeAlias = tuple[tuple[str, int], ...]
 PACKAGE = str(Path(zkconcurrent.__file__).parent)
 
@@ -46,13 +47,30 @@ class Situation(NamedTuple):
 
     Attributes:
         recipe: what the target's operations belong to until it holds; then they belong to `then`.
-        first: a injection that makes the situation.
+        threads: of each process.
+        first: an injection that makes the situation.
     """
 
     recipe: str
     then: str
-    threads: list[Any]
+    threads: list[list[Thread]]
     first: Injection | None = None
+
+
+def at(start: float, *visits: Any) -> Thread:
+    """Return a thread that starts then, in seconds, and makes some visits."""
+    return start, list(visits)
+
+
+def situation(
+    recipe: str, then: str, *processes: Thread | list[Thread], first: tuple[int, Way, str] | None = None
+) -> Situation:
+    """Return a situation of some processes, each of one thread or of several; the target is the first of the first.
+
+    What makes the situation, if anything does, is a way at a moment of an operation of the target.
+    """
+    threads = [each if isinstance(each, list) else [each] for each in processes]
+    return Situation(recipe, then, threads, None if first is None else Injection(first[0], 0, *first[1:]))
 
 
 class InjectedRun(Run):

@@ -19,7 +19,7 @@ from tests.simulation.barrier import BarrierRun, BarrierWorker, Meeting
 from tests.simulation.condition import OF_AN_RLOCK, CondChecks, CondRun, Turn
 from tests.simulation.event import EventRun
 from tests.simulation.event import Step as EventStep
-from tests.simulation.injection import InjectedRun, Injection, Situation, Way
+from tests.simulation.injection import InjectedRun, Situation, Thread, at, situation
 from tests.simulation.latch import COUNT, LatchChecks, LatchRun, LatchWorker
 from tests.simulation.latch import PATH as LATCH_PATH
 from tests.simulation.latch import Step as LatchStep
@@ -204,10 +204,6 @@ def _impossible(recipe: str, operation: str, fault: int) -> str | None:
     return None
 
 
-def _first(index: int, way: Way, moment: str) -> Injection:
-    return Injection(index, 0, way, moment)
-
-
 # -- read-write locks ------------------------------------------------------------------------------------------------
 
 
@@ -244,62 +240,63 @@ def _of_pair(recipe: str, operation: str, fault: int) -> str | None:
 
 
 PAIRS = (
-    Situation("read", "acquire", [[(0, [_read(stay=0.5)])], [(0.2, [_write()])]]),
-    Situation("read", "acquire", [[(0.5, [_read(leave="with")])], [(0, [_write(stay=1)]), (0.6, [_write()])]]),
-    Situation("read", "acquire", [[(0.5, [_read(stay=1)])], [(0, [_read(stay=3)]), (0.6, [_write()])]]),
-    Situation("read", "acquire", [[(0.5, [_read()]), (0, [_write(stay=1)])], [(0.6, [_write()]), (0.6, [_read()])]]),
-    Situation("write", "acquire", [[(0, [_write(stay=0.5)])], [(0.2, [_read()])]]),
-    Situation(
-        "write", "acquire", [[(0.5, [_write()])], [(0, [_read(stay=1)]), (0.2, [_read(stay=1.2)])], [(0.6, [_read()])]]
+    situation("read", "acquire", at(0, _read(stay=0.5)), at(0.2, _write())),
+    situation("read", "acquire", at(0.5, _read(leave="with")), [at(0, _write(stay=1)), at(0.6, _write())]),
+    situation("read", "acquire", at(0.5, _read(stay=1)), [at(0, _read(stay=3)), at(0.6, _write())]),
+    situation("read", "acquire", [at(0.5, _read()), at(0, _write(stay=1))], [at(0.6, _write()), at(0.6, _read())]),
+    situation("write", "acquire", at(0, _write(stay=0.5)), at(0.2, _read())),
+    situation(
+        "write", "acquire", at(0.5, _write()), [at(0, _read(stay=1)), at(0.2, _read(stay=1.2))], at(0.6, _read())
     ),
     # A hold that is lost as another thread of the process waits to hold.
-    Situation("write", "acquire", [[(0, [_write(stay=1)]), (0.5, [_read(stay=3)])], [(0.6, [_write()])]]),
-    Situation("read", "acquire", [[(0, [_read(stay=1, depth=2)]), (0.5, [_write(stay=3)])], [(0.6, [_read()])]]),
-    Situation("downgrade", "downgrade", [[(0, [_downgrade(stay=0.5)])], [(0.2, [_write()]), (0.3, [_read()])]]),
-    Situation(
+    situation("write", "acquire", [at(0, _write(stay=1)), at(0.5, _read(stay=3))], at(0.6, _write())),
+    situation("read", "acquire", [at(0, _read(stay=1, depth=2)), at(0.5, _write(stay=3))], at(0.6, _read())),
+    situation("downgrade", "downgrade", at(0, _downgrade(stay=0.5)), [at(0.2, _write()), at(0.3, _read())]),
+    situation(
         "downgrade",
         "downgrade",
-        [[(0.5, [_downgrade(stay=1)]), (1, [_write()])], [(0, [_read(stay=1)]), (0.6, [_read()])]],
+        [at(0.5, _downgrade(stay=1)), at(1, _write())],
+        [at(0, _read(stay=1)), at(0.6, _read())],
     ),
     # A lost answer; a lease that has run out; a writer that is lost.
-    Situation(
+    situation(
         "downgrade",
         "downgrade",
-        [[(0.5, [_downgrade(stay=0.5)])], [(0.2, [_write()]), (0.6, [_write()])]],
-        _first(4, lose_answer, SERVED),
+        at(0.5, _downgrade(stay=0.5)),
+        [at(0.2, _write()), at(0.6, _write())],
+        first=(4, lose_answer, SERVED),
     ),
-    Situation(
-        "downgrade",
-        "downgrade",
-        [[(0.5, [_downgrade(stay=0.5)])], [(0.2, [_write()])]],
-        _first(5, lose_by_clock, BEFORE),
+    situation(
+        "downgrade", "downgrade", at(0.5, _downgrade(stay=0.5)), at(0.2, _write()), first=(5, lose_by_clock, BEFORE)
     ),
-    Situation(
-        "downgrade", "downgrade", [[(0.5, [_downgrade(stay=0.5)])], [(0.2, [_write()])]], _first(3, delete_node, BEFORE)
+    situation(
+        "downgrade", "downgrade", at(0.5, _downgrade(stay=0.5)), at(0.2, _write()), first=(3, delete_node, BEFORE)
     ),
-    Situation(
-        "timed read", "acquire", [[(0.5, [_read(wait=1, stay=0.5)])], [(0, [_write(stay=1)]), (0.6, [_write()])]]
-    ),
+    situation("timed read", "acquire", at(0.5, _read(wait=1, stay=0.5)), [at(0, _write(stay=1)), at(0.6, _write())]),
     # The holder leaves just when the time is up.
-    Situation("timed read", "acquire", [[(0.5, [_read(wait=0.5)])], [(0, [_write(stay=1)]), (0.6, [_read()])]]),
-    Situation("timed write", "acquire", [[(0.5, [_write(wait=0.5)])], [(0, [_read(stay=1)]), (0.6, [_read()])]]),
-    Situation(
+    situation("timed read", "acquire", at(0.5, _read(wait=0.5)), [at(0, _write(stay=1)), at(0.6, _read())]),
+    situation("timed write", "acquire", at(0.5, _write(wait=0.5)), [at(0, _read(stay=1)), at(0.6, _read())]),
+    situation(
         "timed write",
         "acquire",
-        [[(0.5, [_write(wait=2)])], [(0, [_read(stay=1)]), (0.2, [_write(wait=9)])], [(0.3, [_read(wait=9, stay=3)])]],
+        at(0.5, _write(wait=2)),
+        [at(0, _read(stay=1)), at(0.2, _write(wait=9))],
+        at(0.3, _read(wait=9, stay=3)),
     ),
-    Situation(
+    situation(
         "timed read",
         "acquire",
-        [[(0.5, [_read(wait=2)])], [(0, [_write(stay=1)]), (0.2, [_read(wait=9)])], [(0.3, [_write(wait=9, stay=3)])]],
+        at(0.5, _read(wait=2)),
+        [at(0, _write(stay=1)), at(0.2, _read(wait=9))],
+        at(0.3, _write(wait=9, stay=3)),
     ),
-    Situation("read", "acquire", [[(0, [_read(stay=1, leave="forget")])], [(0.5, [_write()])]]),
-    Situation("write", "acquire", [[(0, [_write(stay=1, leave="forget")]), (0.5, [_read()])], [(0.6, [_read()])]]),
-    Situation("try to read", "try_acquire", [[(0, [_read(wait=0, stay=0.5)])], [(0.2, [_write()])]]),
-    Situation("try to read", "try_acquire", [[(0.5, [_read(wait=0)])], [(0, [_write(stay=1)]), (0.6, [_read()])]]),
-    Situation("try to read", "try_acquire", [[(0.5, [_read(wait=0)])], [(0, [_read(stay=1)]), (0.5, [_write()])]]),
-    Situation("try to write", "try_acquire", [[(0.5, [_write(wait=0)])], [(0, [_read()]), (0.5, [_read()])]]),
-    Situation("try to write", "try_acquire", [[(0.5, [_write(wait=0)])], [(0, [_read(stay=1)]), (0.6, [_read()])]]),
+    situation("read", "acquire", at(0, _read(stay=1, leave="forget")), at(0.5, _write())),
+    situation("write", "acquire", [at(0, _write(stay=1, leave="forget")), at(0.5, _read())], at(0.6, _read())),
+    situation("try to read", "try_acquire", at(0, _read(wait=0, stay=0.5)), at(0.2, _write())),
+    situation("try to read", "try_acquire", at(0.5, _read(wait=0)), [at(0, _write(stay=1)), at(0.6, _read())]),
+    situation("try to read", "try_acquire", at(0.5, _read(wait=0)), [at(0, _read(stay=1)), at(0.5, _write())]),
+    situation("try to write", "try_acquire", at(0.5, _write(wait=0)), [at(0, _read()), at(0.5, _read())]),
+    situation("try to write", "try_acquire", at(0.5, _write(wait=0)), [at(0, _read(stay=1)), at(0.6, _read())]),
 )
 RW = Table(
     "ReadWriteLock",
@@ -371,47 +368,46 @@ def _of_semaphore(recipe: str, operation: str, fault: int) -> str | None:
     return _impossible(recipe, operation, fault)
 
 
-HOG = (0, [_use(3, stay=1)])
+HOG = at(0, _use(3, stay=1))
 SEMAPHORES: tuple[Situation, ...] = (
-    Situation("acquire 1", "acquire", [[(0, [_use(stay=0.5, leave="release")])], [(0.2, [_use(3)])]]),
+    situation("acquire 1", "acquire", at(0, _use(stay=0.5, leave="release")), at(0.2, _use(3))),
     # Waiting for the turn; for permits; for both.
-    Situation("acquire 1", "acquire", [[(0.5, [_use()])], [HOG, (0.2, [_use(2, stay=1)])], [(0.6, [_use(3)])]]),
-    Situation("acquire 1", "acquire", [[(0.5, [_use(leave="with")])], [HOG], [(0.6, [_use(2)])]]),
-    Situation("acquire 2", "acquire", [[(0, [_use(2, stay=0.5, leave="release")])], [(0.2, [_use(2)])]]),
-    Situation("acquire 2", "acquire", [[(0.5, [_use(2)])], [HOG, (0.6, [_use()])]]),
+    situation("acquire 1", "acquire", at(0.5, _use()), [HOG, at(0.2, _use(2, stay=1))], at(0.6, _use(3))),
+    situation("acquire 1", "acquire", at(0.5, _use(leave="with")), HOG, at(0.6, _use(2))),
+    situation("acquire 2", "acquire", at(0, _use(2, stay=0.5, leave="release")), at(0.2, _use(2))),
+    situation("acquire 2", "acquire", at(0.5, _use(2)), [HOG, at(0.6, _use())]),
     # Permits are added, or come one by one.
-    Situation("acquire 2", "acquire", [[(0.5, [_use(2)])], [(0, [_use(2, stay=3)])], [(1, [_use(1, leave="add")])]]),
-    Situation("acquire 2", "acquire", [[(0.5, [_use(2)])], [(0, [_use(2, stay=1)]), (0, [_use(1, stay=1.3)])]]),
+    situation("acquire 2", "acquire", at(0.5, _use(2)), at(0, _use(2, stay=3)), at(1, _use(1, leave="add"))),
+    situation("acquire 2", "acquire", at(0.5, _use(2)), [at(0, _use(2, stay=1)), at(0, _use(1, stay=1.3))]),
     # A hold that is lost as another thread of the process waits to hold.
-    Situation("acquire 2", "acquire", [[(0, [_use(2, stay=1)]), (0.5, [_use(3, stay=3)])], [(0.6, [_use()])]]),
+    situation("acquire 2", "acquire", [at(0, _use(2, stay=1)), at(0.5, _use(3, stay=3))], at(0.6, _use())),
     # Both threads of a process hold, and lose.
-    Situation("acquire 1", "acquire", [[(0, [_use(stay=1)]), (0, [_use(stay=3)])], [(0.6, [_use(2)])]]),
+    situation("acquire 1", "acquire", [at(0, _use(stay=1)), at(0, _use(stay=3))], at(0.6, _use(2))),
     # A lost answer; a lease that has run out.
-    Situation("acquire 2", "acquire", [[(0.5, [_use(2)])], [(0.6, [_use(3)])]], _first(4, lose_answer, SERVED)),
-    Situation("acquire 2", "acquire", [[(0.5, [_use(2)])], [(0.6, [_use(3)])]], _first(5, lose_by_clock, BEFORE)),
-    Situation("timed acquire", "acquire", [[(0.5, [_use(2, wait=1)])], [HOG, (0.6, [_use(3)])]]),
-    Situation("timed acquire", "acquire", [[(0.5, [_use(2, wait=0.5)])], [HOG, (0.6, [_use(1)])]]),
-    Situation("timed acquire", "acquire", [[(0.5, [_use(2, wait=0.3)])], [HOG, (0.6, [_use(1)])]]),
-    Situation(
-        "timed acquire",
-        "acquire",
-        [[(0.5, [_use(2, wait=2)])], [HOG, (0.2, [_use(2, wait=9)])], [(0.3, [_use(wait=9)])]],
+    situation("acquire 2", "acquire", at(0.5, _use(2)), at(0.6, _use(3)), first=(4, lose_answer, SERVED)),
+    situation("acquire 2", "acquire", at(0.5, _use(2)), at(0.6, _use(3)), first=(5, lose_by_clock, BEFORE)),
+    situation("timed acquire", "acquire", at(0.5, _use(2, wait=1)), [HOG, at(0.6, _use(3))]),
+    situation("timed acquire", "acquire", at(0.5, _use(2, wait=0.5)), [HOG, at(0.6, _use(1))]),
+    situation("timed acquire", "acquire", at(0.5, _use(2, wait=0.3)), [HOG, at(0.6, _use(1))]),
+    situation(
+        "timed acquire", "acquire", at(0.5, _use(2, wait=2)), [HOG, at(0.2, _use(2, wait=9))], at(0.3, _use(wait=9))
     ),
-    Situation("try", "acquire", [[(0, [_use(2, wait=0, stay=0.5)])], [(0.2, [_use(2)])]]),
-    Situation("try", "acquire", [[(0.5, [_use(2, wait=0)])], [(0, [_use(2, stay=1)]), (0.6, [_use(3)])]]),
-    Situation("try", "acquire", [[(0.5, [_use(1, wait=0)])], [(0, [_use(2, stay=1)]), (0.2, [_use(2, wait=1)])]]),
+    situation("try", "acquire", at(0, _use(2, wait=0, stay=0.5)), at(0.2, _use(2))),
+    situation("try", "acquire", at(0.5, _use(2, wait=0)), [at(0, _use(2, stay=1)), at(0.6, _use(3))]),
+    situation("try", "acquire", at(0.5, _use(1, wait=0)), [at(0, _use(2, stay=1)), at(0.2, _use(2, wait=1))]),
     # Somebody comes between the first look and the own node.
-    Situation(
+    situation(
         "try",
         "acquire",
-        [[(0.5, [_use(1, wait=0)])], [(0, [_use(2, stay=1)]), (0.55, [_use(2, wait=2)])]],
-        _first(0, pause, AFTER),
+        at(0.5, _use(1, wait=0)),
+        [at(0, _use(2, stay=1)), at(0.55, _use(2, wait=2))],
+        first=(0, pause, AFTER),
     ),
-    Situation("add", "add", [[(0, [_use(2, leave="add")])], [(0.2, [_use(4, wait=3)])]]),
-    Situation("destroy", "destroy", [[(1, [_use(leave="destroy")])], [(0, [_use()]), (0.5, [_use(2, leave="add")])]]),
-    Situation("destroy", "destroy", [[(0.5, [_use(leave="destroy")])], [HOG, (0.2, [_use(1)])]]),
-    Situation("destroy", "destroy", [[(0.5, [_use(leave="destroy")])], [(0, [_use(stay=0.501)]), (0.501, [_use(1)])]]),
-    Situation("add", "add", [[(0.5, [_use(1, leave="add")])], [HOG, (0.2, [_use(1)])], [(0.3, [_use(2)])]]),
+    situation("add", "add", at(0, _use(2, leave="add")), at(0.2, _use(4, wait=3))),
+    situation("destroy", "destroy", at(1, _use(leave="destroy")), [at(0, _use()), at(0.5, _use(2, leave="add"))]),
+    situation("destroy", "destroy", at(0.5, _use(leave="destroy")), [HOG, at(0.2, _use(1))]),
+    situation("destroy", "destroy", at(0.5, _use(leave="destroy")), [at(0, _use(stay=0.501)), at(0.501, _use(1))]),
+    situation("add", "add", at(0.5, _use(1, leave="add")), [HOG, at(0.2, _use(1))], at(0.3, _use(2))),
 )
 SEMAPHORE = Table(
     "Semaphore",
@@ -484,44 +480,42 @@ def _of_condition(recipe: str, operation: str, fault: int) -> str | None:
     return _impossible(recipe, operation, fault)
 
 
-NOTIFIER = (1, [_turn(notifies=1)])
+NOTIFIER = at(1, _turn(notifies=1))
 CONDITIONS: tuple[Situation, ...] = (
-    Situation("wait", "outwait", [[(0, [_turn(20)])], [NOTIFIER]]),
-    Situation(
+    situation("wait", "outwait", at(0, _turn(20)), NOTIFIER),
+    situation(
         "wait",
         "outwait",
-        [[(0.2, [_turn(20, depth=2)]), (0.5, [_turn(stay=3)])], [(0, [_turn(20)]), (1, [_turn(None, -1)])]],
+        [at(0.2, _turn(20, depth=2)), at(0.5, _turn(stay=3))],
+        [at(0, _turn(20)), at(1, _turn(None, -1))],
     ),
-    Situation("timed wait", "outwait", [[(0, [_turn(1)])], [(0.5, [_turn(notifies=0)])]]),
+    situation("timed wait", "outwait", at(0, _turn(1)), at(0.5, _turn(notifies=0))),
     # The notification comes just when the time is up; what is taken back is held.
-    Situation("timed wait", "outwait", [[(0, [_turn(1)])], [NOTIFIER, (0.5, [_turn(20)]), (5, [_turn(None, -1)])]]),
-    Situation("timed wait", "outwait", [[(0, [_turn(1)])], [(0.5, [_turn(None, 1, stay=1)])]]),
+    situation("timed wait", "outwait", at(0, _turn(1)), [NOTIFIER, at(0.5, _turn(20)), at(5, _turn(None, -1))]),
+    situation("timed wait", "outwait", at(0, _turn(1)), at(0.5, _turn(None, 1, stay=1))),
     # A lost answer, of what was applied, or not.
-    Situation("wait", "outwait", [[(0, [_turn(20)])], [NOTIFIER]], _first(7, lose_answer, SERVED)),
-    Situation("wait", "outwait", [[(0, [_turn(3)])], [NOTIFIER]], _first(7, lose_answer, SENT)),
-    Situation("wait", "outwait", [[(0, [_turn(3)])], [NOTIFIER]], _first(7, delete_node, SENT)),
-    Situation(
+    situation("wait", "outwait", at(0, _turn(20)), NOTIFIER, first=(7, lose_answer, SERVED)),
+    situation("wait", "outwait", at(0, _turn(3)), NOTIFIER, first=(7, lose_answer, SENT)),
+    situation("wait", "outwait", at(0, _turn(3)), NOTIFIER, first=(7, delete_node, SENT)),
+    situation(
         "notify",
         "notify",
-        [
-            [(0.5, [_turn(notifies=1)]), (0.6, [_turn(stay=3)])],
-            [(0, [_turn(1.5)]), (0.2, [_turn(20)]), (4, [_turn(None, -1)])],
-        ],
+        [at(0.5, _turn(notifies=1)), at(0.6, _turn(stay=3))],
+        [at(0, _turn(1.5)), at(0.2, _turn(20)), at(4, _turn(None, -1))],
     ),
-    Situation(
+    situation(
         "notify",
         "notify",
-        [
-            [(0.5, [_turn(notifies=2)])],
-            [(0, [_turn(20)]), (0.2, [_turn(0.3)]), (0.1, [_turn(20)]), (4, [_turn(None, -1)])],
-        ],
+        at(0.5, _turn(notifies=2)),
+        [at(0, _turn(20)), at(0.2, _turn(0.3)), at(0.1, _turn(20)), at(4, _turn(None, -1))],
     ),
-    Situation(
+    situation(
         "notify_all",
         "notify",
-        [[(0.5, [_turn(notifies=-1)])], [(0, [_turn(20)]), (0.2, [_turn(20)]), (4, [_turn(None, -1)])]],
+        at(0.5, _turn(notifies=-1)),
+        [at(0, _turn(20)), at(0.2, _turn(20)), at(4, _turn(None, -1))],
     ),
-    Situation("notify nobody", "notify", [[(0.5, [_turn(notifies=1)])], [(0, [_turn()]), (0.6, [_turn(1)])]]),
+    situation("notify nobody", "notify", at(0.5, _turn(notifies=1)), [at(0, _turn()), at(0.6, _turn(1))]),
 )
 CONDITION = Table(
     "Condition",
@@ -554,29 +548,27 @@ def _of_calls(recipe: str, operation: str, fault: int) -> str | None:
     return _impossible(recipe, operation, fault)
 
 
-def _does(*steps: tuple[Any, ...]) -> list[EventStep]:
-    return [EventStep(*step) for step in steps]
+def _does(start: float, *steps: str | tuple[Any, ...]) -> Thread:
+    return at(start, *(EventStep(step) if isinstance(step, str) else EventStep(*step) for step in steps))
 
 
-WAITERS = [(0, _does(("wait",))), (0.2, _does(("wait", 3.0)))]
+WAITERS = [_does(0, "wait"), _does(0.2, ("wait", 3.0))]
 EVENTS: tuple[Situation, ...] = (
-    Situation("set", "turn", [[(0, _does(("set",)))], [(0.2, _does(("wait", 1.0)))]]),
-    Situation("set", "turn", [[(0.5, _does(("set",)))], WAITERS]),
-    Situation("set", "turn", [[(0.5, _does(("set",)))], [(0, _does(("set",), ("clear",))), (0.5, _does(("pulse",)))]]),
-    Situation("set", "turn", [[(0.5, _does(("set",)))], [(0, _does(("set",), ("clear",))), (1, _does(("clear",)))]]),
-    Situation("clear", "turn", [[(0.5, _does(("clear",)))], [(0, _does(("set",))), (0.6, _does(("wait", 1.0)))]]),
-    Situation(
-        "clear", "turn", [[(0.5, _does(("clear",)))], [(0, _does(("set",))), (0.5, _does(("clear",), ("set",)))]]
-    ),
-    Situation("wait", "wait", [[(0, _does(("wait",)))], [(1, _does(("set",)))]]),
+    situation("set", "turn", _does(0, "set"), _does(0.2, ("wait", 1.0))),
+    situation("set", "turn", _does(0.5, "set"), WAITERS),
+    situation("set", "turn", _does(0.5, "set"), [_does(0, "set", "clear"), _does(0.5, "pulse")]),
+    situation("set", "turn", _does(0.5, "set"), [_does(0, "set", "clear"), _does(1, "clear")]),
+    situation("clear", "turn", _does(0.5, "clear"), [_does(0, "set"), _does(0.6, ("wait", 1.0))]),
+    situation("clear", "turn", _does(0.5, "clear"), [_does(0, "set"), _does(0.5, "clear", "set")]),
+    situation("wait", "wait", _does(0, "wait"), _does(1, "set")),
     # It is set, and cleared at once; by two.
-    Situation("wait", "wait", [[(0.5, _does(("wait",)))], [(0, _does(("set",), ("clear",))), (1, _does(("pulse",)))]]),
-    Situation("wait", "wait", [[(0.5, _does(("wait",)))], [(0, _does(("set",)))]]),
-    Situation("timed wait", "wait", [[(0.5, _does(("wait", 0.5)))], [(0, _does(("clear",)))]]),
-    Situation("timed wait", "wait", [[(0.5, _does(("wait", 0.5)))], [(0, _does(("pulse",))), (1, _does(("pulse",)))]]),
-    Situation("is_set", "look", [[(0.5, _does(("is_set",)))], [(0, _does(("set",))), (0.5, _does(("clear",)))]]),
-    Situation("destroy", "destroy", [[(0.5, _does(("destroy",)))], [(0, _does(("set",))), (0.5, _does(("clear",)))]]),
-    Situation("destroy", "destroy", [[(0.5, _does(("destroy",)))], [(0, _does(("set",), ("clear",), ("wait", 1.0)))]]),
+    situation("wait", "wait", _does(0.5, "wait"), [_does(0, "set", "clear"), _does(1, "pulse")]),
+    situation("wait", "wait", _does(0.5, "wait"), _does(0, "set")),
+    situation("timed wait", "wait", _does(0.5, ("wait", 0.5)), _does(0, "clear")),
+    situation("timed wait", "wait", _does(0.5, ("wait", 0.5)), [_does(0, "pulse"), _does(1, "pulse")]),
+    situation("is_set", "look", _does(0.5, "is_set"), [_does(0, "set"), _does(0.5, "clear")]),
+    situation("destroy", "destroy", _does(0.5, "destroy"), [_does(0, "set"), _does(0.5, "clear")]),
+    situation("destroy", "destroy", _does(0.5, "destroy"), _does(0, "set", "clear", ("wait", 1.0))),
 )
 EVENT = Table("Event", InjectedEvent, EVENTS, _columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 20, 32), _of_calls, MOST)
 
@@ -617,34 +609,27 @@ def _of_latch(recipe: str, operation: str, fault: int) -> str | None:
     return _of_calls(recipe, operation, fault)
 
 
-def _counts(*steps: tuple[Any, ...]) -> list[LatchStep]:
-    return [LatchStep(*step) for step in steps]
+def _counts(start: float, *steps: str | tuple[Any, ...]) -> Thread:
+    return at(start, *(LatchStep(step) if isinstance(step, str) else LatchStep(*step) for step in steps))
 
 
 LATCHES: tuple[Situation, ...] = (
-    Situation("count_down", "count_down", [[(0, _counts(("count_down", 2)))], [(0.2, _counts(("count_down", 2)))]]),
-    Situation(
-        "count_down", "count_down", [[(0.5, _counts(("count_down",)))], [(0, _counts(("count_down", 3), ("wait",)))]]
-    ),
-    Situation("count_down", "count_down", [[(0.5, _counts(("count_down",)))], [(0, _counts(("count_down", 4)))]]),
-    Situation("wait", "wait", [[(0, _counts(("wait",)))], [(1, _counts(("count_down", 4)))]]),
-    Situation(
-        "wait",
-        "wait",
-        [[(0.5, _counts(("wait",)))], [(0, _counts(("count_down", 2))), (1, _counts(("count_down", 2)))]],
-    ),
-    Situation("wait", "wait", [[(0.5, _counts(("wait",)))], [(0, _counts(("count_down", 4)))]]),
-    Situation("timed wait", "wait", [[(0.5, _counts(("wait", 1, 0.5)))], [(0, _counts(("count_down", 2)))]]),
-    Situation(
+    situation("count_down", "count_down", _counts(0, ("count_down", 2)), _counts(0.2, ("count_down", 2))),
+    situation("count_down", "count_down", _counts(0.5, "count_down"), _counts(0, ("count_down", 3), "wait")),
+    situation("count_down", "count_down", _counts(0.5, "count_down"), _counts(0, ("count_down", 4))),
+    situation("wait", "wait", _counts(0, "wait"), _counts(1, ("count_down", 4))),
+    situation("wait", "wait", _counts(0.5, "wait"), [_counts(0, ("count_down", 2)), _counts(1, ("count_down", 2))]),
+    situation("wait", "wait", _counts(0.5, "wait"), _counts(0, ("count_down", 4))),
+    situation("timed wait", "wait", _counts(0.5, ("wait", 1, 0.5)), _counts(0, ("count_down", 2))),
+    situation(
         "timed wait",
         "wait",
-        [[(0.5, _counts(("wait", 1, 0.5)))], [(0, _counts(("count_down", 2))), (1, _counts(("count_down", 2)))]],
+        _counts(0.5, ("wait", 1, 0.5)),
+        [_counts(0, ("count_down", 2)), _counts(1, ("count_down", 2))],
     ),
-    Situation("count", "look", [[(0.5, _counts(("count",)))], [(0, _counts(("count_down", 2), ("count_down", 1)))]]),
-    Situation("destroy", "destroy", [[(0.5, _counts(("destroy",)))], [(0, _counts(("count_down", 2)))]]),
-    Situation(
-        "destroy", "destroy", [[(0.5, _counts(("destroy",)))], [(0, _counts(("wait", 1, 3.0), ("count_down", 2)))]]
-    ),
+    situation("count", "look", _counts(0.5, "count"), _counts(0, ("count_down", 2), ("count_down", 1))),
+    situation("destroy", "destroy", _counts(0.5, "destroy"), _counts(0, ("count_down", 2))),
+    situation("destroy", "destroy", _counts(0.5, "destroy"), _counts(0, ("wait", 1, 3.0), ("count_down", 2))),
 )
 LATCH = Table("CountDownLatch", InjectedLatch, LATCHES, _columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 32), _of_latch, MOST)
 
@@ -701,36 +686,34 @@ def _of_barrier(recipe: str, operation: str, fault: int) -> str | None:
     return _impossible(recipe, operation, fault)
 
 
-def _comes(*starts: float, **what: Any) -> list[tuple[float, list[Meeting]]]:
-    return [(start, [_meets(**what)]) for start in starts]
+def _comes(*starts: float, **what: Any) -> list[Thread]:
+    return [at(start, _meets(**what)) for start in starts]
 
 
 BARRIERS: tuple[Situation, ...] = (
-    Situation("wait as first", "wait", [_comes(0), _comes(0.5, 1.0)]),
-    Situation("wait as middle", "wait", [_comes(0.5), _comes(0, 1.0)]),
-    Situation("wait as last", "wait", [_comes(0.5), _comes(0, 0.2)]),
+    situation("wait as first", "wait", _comes(0), _comes(0.5, 1.0)),
+    situation("wait as middle", "wait", _comes(0.5), _comes(0, 1.0)),
+    situation("wait as last", "wait", _comes(0.5), _comes(0, 0.2)),
     # Again, and again.
-    Situation(
-        "wait as last",
-        "wait",
-        [[(0.5, [_meets(), _meets()])], [(0, [_meets(), _meets()]), (0.2, [_meets(), _meets()])]],
+    situation(
+        "wait as last", "wait", at(0.5, _meets(), _meets()), [at(0, _meets(), _meets()), at(0.2, _meets(), _meets())]
     ),
-    Situation("wait as first", "wait", [_comes(0, action=0.5), _comes(0.5, 1.0, action=0.5)]),
-    Situation("wait to act", "wait", [_comes(0.5, action=0.5), _comes(0, 0.2, action=0.5)]),
-    Situation("wait to act", "wait", [_comes(0.5, action=0.5, fails=True), _comes(0, 0.2, action=0.5)]),
+    situation("wait as first", "wait", _comes(0, action=0.5), _comes(0.5, 1.0, action=0.5)),
+    situation("wait to act", "wait", _comes(0.5, action=0.5), _comes(0, 0.2, action=0.5)),
+    situation("wait to act", "wait", _comes(0.5, action=0.5, fails=True), _comes(0, 0.2, action=0.5)),
     # The others come in time; the time is up: nobody comes, the last comes just then, the action is not over.
-    Situation("timed wait", "wait", [_comes(0.5, timeout=1.0), _comes(0, 0.6)]),
-    Situation("timed wait", "wait", [_comes(0.5, timeout=1.0), _comes(0, timeout=3.0)]),
-    Situation("timed wait", "wait", [_comes(0.5, timeout=0.5), _comes(0, 1.0)]),
-    Situation("timed wait", "wait", [_comes(0, timeout=1), _comes(0.5, 0.6, action=1.0)]),
-    Situation("try", "wait", [_comes(0.5, timeout=0), _comes(0, 0.2)]),
-    Situation("try", "wait", [_comes(0.5, timeout=0), _comes(0)]),
-    Situation("abort", "abort", [_comes(0.5, do="abort"), _comes(0, 0.2)]),
-    Situation("reset", "reset", [_comes(0.5, do="reset"), [*_comes(0, 0.2), *_comes(1, 1, 1)]]),
-    Situation("reset", "reset", [_comes(0.5, do="reset"), [*_comes(0, timeout=0.3), *_comes(0.5, do="reset")]]),
-    Situation("look", "glance", [_comes(0.5, do="look"), _comes(0, 0.5, 0.5)]),
-    Situation("destroy", "destroy", [_comes(0.5, do="destroy"), _comes(0, 0, 0)]),
-    Situation("destroy", "destroy", [_comes(0.5, do="destroy"), _comes(0)]),
+    situation("timed wait", "wait", _comes(0.5, timeout=1.0), _comes(0, 0.6)),
+    situation("timed wait", "wait", _comes(0.5, timeout=1.0), _comes(0, timeout=3.0)),
+    situation("timed wait", "wait", _comes(0.5, timeout=0.5), _comes(0, 1.0)),
+    situation("timed wait", "wait", _comes(0, timeout=1), _comes(0.5, 0.6, action=1.0)),
+    situation("try", "wait", _comes(0.5, timeout=0), _comes(0, 0.2)),
+    situation("try", "wait", _comes(0.5, timeout=0), _comes(0)),
+    situation("abort", "abort", _comes(0.5, do="abort"), _comes(0, 0.2)),
+    situation("reset", "reset", _comes(0.5, do="reset"), [*_comes(0, 0.2), *_comes(1, 1, 1)]),
+    situation("reset", "reset", _comes(0.5, do="reset"), [*_comes(0, timeout=0.3), *_comes(0.5, do="reset")]),
+    situation("look", "glance", _comes(0.5, do="look"), _comes(0, 0.5, 0.5)),
+    situation("destroy", "destroy", _comes(0.5, do="destroy"), _comes(0, 0, 0)),
+    situation("destroy", "destroy", _comes(0.5, do="destroy"), _comes(0)),
 )
 BARRIER = Table(
     "Barrier", InjectedBarrier, BARRIERS, _columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 20, 32, 36), _of_barrier, MOST

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from tests.helpers.places import PLACES
 from tests.simulation.ensemble import Transport
-from tests.simulation.injection import InjectedRun, Injection, Situation, Way
+from tests.simulation.injection import InjectedRun, Injection, Situation, Thread, Way, at, situation
 from tests.simulation.schedule import LAST
 from tests.simulation.workload import Visit
 
@@ -227,89 +227,67 @@ def impossible(recipe: str, operation: str, fault: int) -> str | None:
 # -- the situations --------------------------------------------------------------------------------------------------
 
 
-def _first(index: int, way: Way, moment: str) -> Injection:
-    return Injection(index, 0, way, moment)
+def _others(*starts: float, stay: float = 0.0) -> list[Thread]:
+    return [at(start, Visit(LOCK, stay=stay)) for start in starts]
 
 
-def _others(*starts: float, stay: float = 0.0) -> list[tuple[float, list[Visit]]]:
-    return [(start, [Visit(LOCK, stay=stay)]) for start in starts]
-
-
-HOLDER = (0.0, [Visit(LOCK, stay=1.0)])
+HOLDER = at(0.0, Visit(LOCK, stay=1.0))
 END = count_from(LAST)
 SITUATIONS = (
-    Situation("acquire", "release", [[(0, [Visit(LOCK, stay=0.5)])], _others(0.2)]),
-    Situation("acquire", "release", [[(0.5, [Visit(LOCK)])], [HOLDER, *_others(0.6)]]),
-    Situation("acquire", "release", [[(0.5, [Visit(LOCK, leave="with")])], [HOLDER, *_others(0.4, 0.6)]]),
-    Situation("acquire", "release", [[(0.5, [Visit(LOCK, stay=2, leave="with")]), *_others(0.6)], [HOLDER]]),
-    Situation("acquire", "release", [[(0, [Visit(LOCK, stay=1)]), *_others(0.5, stay=3)], _others(0.6)]),
+    situation("acquire", "release", at(0, Visit(LOCK, stay=0.5)), _others(0.2)),
+    situation("acquire", "release", at(0.5, Visit(LOCK)), [HOLDER, *_others(0.6)]),
+    situation("acquire", "release", at(0.5, Visit(LOCK, leave="with")), [HOLDER, *_others(0.4, 0.6)]),
+    situation("acquire", "release", [at(0.5, Visit(LOCK, stay=2, leave="with")), *_others(0.6)], HOLDER),
+    situation("acquire", "release", [at(0, Visit(LOCK, stay=1)), *_others(0.5, stay=3)], _others(0.6)),
     # A lost answer; an own node that is gone; a number that orders nothing; a lease that has run out.
-    Situation(
-        "acquire",
-        "release",
-        [[(0.5, [Visit(LOCK)])], [HOLDER, *_others(0.6)]],
-        _first(1, lambda run: run.cut(0), SERVED),
+    situation(
+        "acquire", "release", at(0.5, Visit(LOCK)), [HOLDER, *_others(0.6)], first=(1, lambda run: run.cut(0), SERVED)
     ),
-    Situation(
-        "acquire",
-        "release",
-        [[(0.5, [Visit(LOCK)])], _others(0, stay=3)],
-        _first(2, lambda run: run.delete_node(), SERVED),
+    situation(
+        "acquire", "release", at(0.5, Visit(LOCK)), _others(0, stay=3), first=(2, lambda run: run.delete_node(), SERVED)
     ),
-    Situation("acquire", "release", [[(0.5, [Visit(LOCK)])], [HOLDER]], _first(1, END, BEFORE)),
-    Situation("acquire", "release", [[(0.5, [Visit(LOCK)])], _others(6)], _first(4, lose_by_clock, BEFORE)),
+    situation("acquire", "release", at(0.5, Visit(LOCK)), HOLDER, first=(1, END, BEFORE)),
+    situation("acquire", "release", at(0.5, Visit(LOCK)), _others(6), first=(4, lose_by_clock, BEFORE)),
     # A hold that is lost before it is left.
-    Situation("acquire", "release", [[(0, [Visit(LOCK, stay=1)])], _others(6)], _first(4, lose_by_clock, AFTER)),
-    Situation("acquire", "release", [[(0, [Visit(LOCK, stay=1, leave="with")])], _others(1)], _first(4, expire, AFTER)),
+    situation("acquire", "release", at(0, Visit(LOCK, stay=1)), _others(6), first=(4, lose_by_clock, AFTER)),
+    situation("acquire", "release", at(0, Visit(LOCK, stay=1, leave="with")), _others(1), first=(4, expire, AFTER)),
     # A hold that is lost behind its thread's back, for long.
-    Situation(
-        "acquire",
-        "release",
-        [[(0, [Visit(LOCK, stay=4)])], _others(6)],
-        _first(4, lambda run: run.delete_node(), AFTER),
+    situation(
+        "acquire", "release", at(0, Visit(LOCK, stay=4)), _others(6), first=(4, lambda run: run.delete_node(), AFTER)
     ),
-    Situation("acquire", "release", [[(0, [Visit(LOCK, stay=4)])], _others(6)], _first(4, close_session, AFTER)),
-    Situation("hand-over", "release", [[(0.5, [Visit(LOCK)]), HOLDER], _others(0.6)]),
-    Situation("timed acquire", "release", [[(0, [Visit(LOCK, wait=1, stay=0.5)])], _others(0.2)]),
-    Situation("timed acquire", "release", [[(0.5, [Visit(LOCK, wait=1)])], [*_others(0, stay=3), *_others(0.6)]]),
+    situation("acquire", "release", at(0, Visit(LOCK, stay=4)), _others(6), first=(4, close_session, AFTER)),
+    situation("hand-over", "release", [at(0.5, Visit(LOCK)), HOLDER], _others(0.6)),
+    situation("timed acquire", "release", at(0, Visit(LOCK, wait=1, stay=0.5)), _others(0.2)),
+    situation("timed acquire", "release", at(0.5, Visit(LOCK, wait=1)), [*_others(0, stay=3), *_others(0.6)]),
     # The holder leaves just when the time is up, in either process.
-    Situation("timed acquire", "release", [[(0.5, [Visit(LOCK, wait=0.5)])], [HOLDER, *_others(0.6)]]),
-    Situation("timed acquire", "release", [[(0.5, [Visit(LOCK, wait=0.5)]), HOLDER], _others(0.6)]),
-    Situation(
+    situation("timed acquire", "release", at(0.5, Visit(LOCK, wait=0.5)), [HOLDER, *_others(0.6)]),
+    situation("timed acquire", "release", [at(0.5, Visit(LOCK, wait=0.5)), HOLDER], _others(0.6)),
+    situation(
+        "timed acquire", "release", at(0.5, Visit(LOCK, wait=0.05)), HOLDER, first=(1, lambda run: run.cut(0), SENT)
+    ),
+    situation(
+        "timed acquire", "release", at(0.5, Visit(LOCK, wait=1)), HOLDER, first=(1, lambda run: run.cut(0), SERVED)
+    ),
+    situation(
         "timed acquire",
         "release",
-        [[(0.5, [Visit(LOCK, wait=0.05)])], [HOLDER]],
-        _first(1, lambda run: run.cut(0), SENT),
+        at(0.5, Visit(LOCK, wait=2)),
+        [HOLDER, at(0.2, Visit(LOCK, wait=9))],
+        at(0.3, Visit(LOCK, wait=9, stay=3)),
     ),
-    Situation(
-        "timed acquire",
-        "release",
-        [[(0.5, [Visit(LOCK, wait=1)])], [HOLDER]],
-        _first(1, lambda run: run.cut(0), SERVED),
-    ),
-    Situation(
-        "timed acquire",
-        "release",
-        [
-            [(0.5, [Visit(LOCK, wait=2)])],
-            [HOLDER, (0.2, [Visit(LOCK, wait=9)])],
-            [(0.3, [Visit(LOCK, wait=9, stay=3)])],
-        ],
-    ),
-    Situation("timed acquire", "release", [[(0.5, [Visit(LOCK, wait=3)])], [HOLDER]], _first(1, END, BEFORE)),
-    Situation("try_acquire", "release", [[(0, [Visit(LOCK, wait=0, stay=0.5)])], _others(0.2)]),
-    Situation("try_acquire", "release", [[(0, [Visit(LOCK, wait=0)])], _others(0, 0)]),
-    Situation("try_acquire, held", "release", [[(0.5, [Visit(LOCK, wait=0)])], [HOLDER, *_others(0.6)]]),
-    Situation(
-        "acquire", "re-entrant", [[(0, [Visit(RLOCK, True, depth=2, stay=1)])], [(0.5, [Visit(RLOCK, True, stay=2)])]]
-    ),
-    Situation(
+    situation("timed acquire", "release", at(0.5, Visit(LOCK, wait=3)), HOLDER, first=(1, END, BEFORE)),
+    situation("try_acquire", "release", at(0, Visit(LOCK, wait=0, stay=0.5)), _others(0.2)),
+    situation("try_acquire", "release", at(0, Visit(LOCK, wait=0)), _others(0, 0)),
+    situation("try_acquire, held", "release", at(0.5, Visit(LOCK, wait=0)), [HOLDER, *_others(0.6)]),
+    situation("acquire", "re-entrant", at(0, Visit(RLOCK, True, depth=2, stay=1)), at(0.5, Visit(RLOCK, True, stay=2))),
+    situation(
         "acquire",
         "re-entrant",
-        [[(0, [Visit(RLOCK, True, depth=2, stay=1)]), (0.5, [Visit(RLOCK, True)])], [(0.6, [Visit(RLOCK, True)])]],
+        [at(0, Visit(RLOCK, True, depth=2, stay=1)), at(0.5, Visit(RLOCK, True))],
+        at(0.6, Visit(RLOCK, True)),
     ),
-    Situation("acquire", "dropped", [[(0, [Visit(LOCK, stay=1, leave="forget")])], _others(0.5)]),
-    Situation("acquire", "dropped", [[(0, [Visit(LOCK, stay=1, leave="forget")]), *_others(0.5)], _others(0.6)]),
+    situation("acquire", "dropped", at(0, Visit(LOCK, stay=1, leave="forget")), _others(0.5)),
+    situation("acquire", "dropped", [at(0, Visit(LOCK, stay=1, leave="forget")), *_others(0.5)], _others(0.6)),
 )
 
 

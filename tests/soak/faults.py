@@ -18,7 +18,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 
 from tests.soak.caller import MOMENT
 from tests.soak.events import DELETED, EXPIRED, STOPPED_LONG, STOPPED_SHORT, Fault, clock
-from tests.soak.stage import Stage
+from tests.soak.testbed import Testbed
 from tests.soak.workers import Workers
 from zkconcurrent.testing import Server
 
@@ -40,7 +40,7 @@ class Track(ABC):
 
     Args:
         seed: of the order of its faults, and of how each strikes.
-        stage: the servers and networks.
+        testbed: the servers and networks.
         workers: the processes.
         without: the kinds that are not to strike.
 
@@ -53,11 +53,11 @@ class Track(ABC):
     gap = 4.5
     staying = 0.95
 
-    def __init__(self, seed: int, stage: Stage, workers: Workers, without: Collection[str] = ()) -> None:
+    def __init__(self, seed: int, testbed: Testbed, workers: Workers, without: Collection[str] = ()) -> None:
         # Two: how a fault strikes may depend on what it meets, and the order must not.
         self._order = Random(f"{seed}/{type(self).__name__}/order")
         self.random = Random(f"{seed}/{type(self).__name__}")
-        self.stage = stage
+        self.testbed = testbed
         self.workers = workers
         self.without = without
         self.faults: list[Fault] = []
@@ -81,8 +81,8 @@ class Track(ABC):
                 return
             at = clock()
             self.note, known = "", len(self.faults)
-            struck = any(self.kinds[name]() is not False for _ in range(TRIES))
-            if struck and len(self.faults) == known:
+            injected = any(self.kinds[name]() is not False for _ in range(TRIES))
+            if injected and len(self.faults) == known:
                 self.faults.append(Fault(name, at, clock(), note=self.note))
 
     def wait(self, seconds: float) -> None:
@@ -125,14 +125,14 @@ class Networks(Track):
         places = self._places()
         self.stay_inside(2, *places)
         for place in places:
-            for proxy in self.stage.proxies[place - 1]:
+            for proxy in self.testbed.proxies[place - 1]:
                 proxy.cut(reset=reset)
 
     def _refuse(self) -> None:
         places, seconds = self._places(), self._duration()
         self.note += f", {seconds:g} s"
         self.stay_inside(seconds + 1, *places)
-        proxies = [proxy for place in places for proxy in self.stage.proxies[place - 1]]
+        proxies = [proxy for place in places for proxy in self.testbed.proxies[place - 1]]
         with ExitStack() as healing:
             for proxy in proxies:
                 healing.callback(proxy.resume)
@@ -145,7 +145,7 @@ class Networks(Track):
         to_server, to_client = self.random.choice([(True, True), (True, True), (True, False), (False, True)])
         self.note += f", {seconds:g} s, {'to' * to_server} {'from' * to_client} the servers"
         self.stay_inside(seconds + 1, *places)
-        proxies = [proxy for place in places for proxy in self.stage.proxies[place - 1]]
+        proxies = [proxy for place in places for proxy in self.testbed.proxies[place - 1]]
         if self.random.random() < 0.3:
             proxies = [self.random.choice([proxy for proxy in proxies if proxy.connections] or proxies)]
         with ExitStack() as healing:
@@ -156,7 +156,7 @@ class Networks(Track):
 
     def _delay(self) -> None:
         seconds = self.random.choice([0.01, 0.03, 0.075, 0.2, 0.4])  # so much each way
-        proxies = [proxy for place in self._places() for proxy in self.stage.proxies[place - 1]]
+        proxies = [proxy for place in self._places() for proxy in self.testbed.proxies[place - 1]]
         with ExitStack() as healing:
             for proxy in proxies:
                 healing.callback(proxy.resume)
@@ -167,16 +167,16 @@ class Networks(Track):
         names, nth = self.random.choice(STRUCK), self.random.choice([1, 1, 2, 3])
         place = self.random.choice(self.workers.places)
         self.note = f"({'/'.join(names)}) of worker {place}"
-        proxies = self.stage.proxies[place - 1]
+        proxies = self.testbed.proxies[place - 1]
         with ExitStack() as healing:
-            strikes = [healing.enter_context(getattr(proxy, how)(*names, nth=nth)) for proxy in proxies]
+            faults = [healing.enter_context(getattr(proxy, how)(*names, nth=nth)) for proxy in proxies]
             if names == ("connect",):
                 for proxy in proxies:
                     proxy.cut()
             for _ in range(40):
-                if any(strike.struck.wait(0.02) for strike in strikes) or self.over.wait(0.05):
+                if any(fault.injected.wait(0.02) for fault in faults) or self.over.wait(0.05):
                     break
-        return any(strike.struck.is_set() for strike in strikes)
+        return any(fault.injected.is_set() for fault in faults)
 
 
 class Processes(Track):
@@ -222,7 +222,7 @@ class Processes(Track):
             return False  # it has just been started
         at = clock()
         try:
-            with self.stage.service.client(client_id=session, timeout=self.workers.session):
+            with self.testbed.service.client(client_id=session, timeout=self.workers.session):
                 pass
         except KazooTimeoutError:
             return False  # no server was in reach
@@ -241,8 +241,8 @@ class Servers(Track):
     def kinds(self) -> dict[str, Callable[[], bool | None]]:
         """Killed, frozen, restarted, cut off, isolated, deaf, and touches that come late."""
         return {
-            "follower killed": lambda: self._kill(self.random.choice(self.stage.others())),
-            "leader killed": lambda: self._kill(self.stage.leader()),
+            "follower killed": lambda: self._kill(self.random.choice(self.testbed.others())),
+            "leader killed": lambda: self._kill(self.testbed.leader()),
             "follower frozen": self._freeze_follower,
             "leader frozen": self._freeze_leader,
             "rolling restart": self._restart_all,
@@ -255,7 +255,7 @@ class Servers(Track):
     def run(self) -> None:
         """Strike and heal; the last that is healed is waited for."""
         super().run()
-        self.stage.settle()
+        self.testbed.settle()
 
     def _two_stay(self, seconds: float) -> None:
         self.stay_inside(seconds, *self.random.sample(self.workers.places, 2))
@@ -267,10 +267,10 @@ class Servers(Track):
             self.wait(self.random.choice([0.1, 1.0]))
         finally:
             victim.start()
-        self.stage.settle()
+        self.testbed.settle()
 
     def _freeze_follower(self) -> None:
-        victim = self.random.choice(self.stage.others())
+        victim = self.random.choice(self.testbed.others())
         seconds = self.random.choice([1.0, 3.0])
         self._two_stay(seconds + 1)
         victim.freeze()
@@ -278,10 +278,10 @@ class Servers(Track):
             self.wait(seconds)
         finally:
             victim.thaw()
-        self.stage.settle()
+        self.testbed.settle()
 
     def _freeze_leader(self) -> None:
-        victim = self.stage.leader()
+        victim = self.testbed.leader()
         seconds = self.random.choice([1.0, 2.0, 3.0, 8.0])  # too short for another to be elected, or not
         self._two_stay(seconds)
         victim.freeze()
@@ -289,32 +289,32 @@ class Servers(Track):
             self.wait(seconds)
         finally:
             victim.thaw()
-        self.stage.settle()
+        self.testbed.settle()
 
     def _restart_all(self) -> None:
-        for server in self.stage.servers:
+        for server in self.testbed.servers:
             server.restart()
-            self.stage.settle()
+            self.testbed.settle()
 
     def _cut_off(self) -> None:
-        victim = self.random.choice(self.stage.others())
-        self._sever(lambda: self.stage.links.isolate(self.stage.number(victim)))
+        victim = self.random.choice(self.testbed.others())
+        self._sever(lambda: self.testbed.links.isolate(self.testbed.number(victim)))
 
     def _deafen(self) -> None:
         """One follower hears nobody, or nobody hears it."""
-        leader, victim = self.stage.leader(), self.random.choice(self.stage.others())
-        pair = (self.stage.number(leader), self.stage.number(victim))
+        leader, victim = self.testbed.leader(), self.random.choice(self.testbed.others())
+        pair = (self.testbed.number(leader), self.testbed.number(victim))
         if self.random.random() < 0.5:
             pair = pair[::-1]
-        self._sever(lambda: self.stage.links.silence(*pair))
+        self._sever(lambda: self.testbed.links.silence(*pair))
 
     def _isolate(self) -> None:
         """The leader loses its followers, which start anew or find it silent, and elect another."""
-        leader, followers = self.stage.leader(), self.stage.others()
+        leader, followers = self.testbed.leader(), self.testbed.others()
         restart = self.random.random() < 0.7
 
         def isolate() -> None:
-            self.stage.links.isolate(self.stage.number(leader))
+            self.testbed.links.isolate(self.testbed.number(leader))
             for server in followers if restart else ():
                 server.kill()
             for server in followers if restart else ():
@@ -330,22 +330,22 @@ class Servers(Track):
             how()
             self.wait(self.workers.session + 2.5 + more)
         finally:
-            self.stage.links.heal()
-        self.stage.settle()
+            self.testbed.links.heal()
+        self.testbed.settle()
 
     def _delay(self) -> None:
         """What the leader and its followers say to each other is slow, and changes in that."""
-        leader = self.stage.number(self.stage.leader())
-        others = [self.stage.number(server) for server in self.stage.others()]
+        leader = self.testbed.number(self.testbed.leader())
+        others = [self.testbed.number(server) for server in self.testbed.others()]
         self._two_stay(4)
         try:
             for _ in range(8):
                 for other in others:
                     for pair in ((leader, other), (other, leader)):
-                        self.stage.links.delay(*pair, self.random.uniform(0.03, 0.15))
+                        self.testbed.links.delay(*pair, self.random.uniform(0.03, 0.15))
                 self.wait(0.5)
         finally:
-            self.stage.links.heal()
+            self.testbed.links.heal()
 
 
 class People(Track):
@@ -366,8 +366,8 @@ class People(Track):
         """Delete the node of somebody who holds or waits."""
         self.stay_inside(2, *self.random.sample(self.workers.places, 2))
         try:
-            with self.stage.service.client(timeout=10) as client:
-                nodes = self.stage.nodes(client)
+            with self.testbed.service.client(timeout=10) as client:
+                nodes = self.testbed.nodes(client)
                 if not nodes:
                     return False
                 queue = self.random.choice(sorted({path.rpartition("/")[0] for path in nodes}))
