@@ -29,43 +29,44 @@ from ._recipes.barrier import (
 
 
 class Barrier(Primitive):
-    """A point that a fixed number of parties, threads of whatever processes, reach and leave together; again and again.
+    """A point that a fixed number of parties, threads of any processes, reach and leave together, again and again.
 
-    A party whose time is up, whose wait is interrupted, or whose session ends while it waits breaks the barrier for
-    all who wait with it, as in `threading`. Those who come while a generation is complete wait for the next. Every
-    party that reaches the service within a third of the session timeout is told the same.
+    A party breaks the barrier for all that wait with it if its timeout passes, its wait is interrupted, or its session
+    ends during the wait, as in `threading`. A party that arrives while a generation is complete waits for the next.
+    Every party that reaches ZooKeeper within a third of the session timeout is told the same outcome.
 
-    A barrier that is broken stays so until `reset()`, and outlives its processes: one that a killed party broke is
-    broken for the next run of a job too. So give each run a path of its own (`f"/app/start/{job_id}"`), and `destroy()`
-    it at the end; or have the program that starts the parties call `reset()` before it does.
+    A broken barrier stays broken until `reset()`, and outlives its processes: if a killed party broke it, it is still
+    broken for the next run of a job. So give each run its own path (`f"/app/start/{job_id}"`) and `destroy()` it at the
+    end; or let the program that starts the parties call `reset()` first.
 
     Layout:
         `<path>`, PERSISTENT, with the number of parties, the generation, and the last generations that were broken or
-        reset. `<path>/<generation>`, PERSISTENT, removed when a later one begins, and in it
-        `_c_<uuid>-party-<number>`, EPHEMERAL_SEQUENTIAL, one for each party that waits.
+        reset. `<path>/<generation>`, PERSISTENT, removed when a later one begins; in it `_c_<uuid>-party-<number>`,
+        EPHEMERAL_SEQUENTIAL, one for each party that waits.
 
     Invariant:
-        A generation trips once the nodes numbered 0 to `parties - 1` are there, all of them: every party that lives
-        passes, or none does. A party is made only in the present generation, if that is not broken.
+        A generation trips only while the nodes numbered 0 to `parties - 1` all exist: every living party passes, or
+        none does. A party's node is created only in the current generation, and only if that is not broken.
 
     Cost:
-        To come: one write and three reads in two round trips, then two reads to wait. To trip: two writes in one round
-        trip, the one that wakes all and one that makes room for the next generation; with an action, two more before
-        it. A party whose time is up: one write and one read in one round trip. Each party that comes wakes the first.
+        To arrive: 1 write and 3 reads, in 2 round trips; then 2 reads to wait, 3 by the first party. Each arrival wakes
+        the first party. To trip: 2 writes in 1 round trip, of which one wakes all parties and one creates the node of
+        the next generation; an action adds 2 writes before that. A party whose timeout passes: 1 write and 1 read, in 1
+        round trip.
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.
-        path: the path that is the barrier; missing nodes are made, those above as containers.
-        parties: how many trip the barrier; all must agree on it. One request names them all, so that it is limited by
-            the length of the path: to about 7,000, or 10,000 at most.
-        action: called by the last to come, on its own thread, before anybody goes on. If it raises, that breaks the
-            barrier. While it runs, the others wait for it beyond their time.
-        timeout: how long `wait` waits if it is not told, in seconds; None for ever.
+        path: the barrier's path; missing nodes are created, those above it as containers.
+        parties: the number of parties that trip the barrier; all processes must give the same. At most 10,000, or as
+            many as one request can name: about 5,300 if the path has 100 bytes.
+        action: called by the last party to arrive, in its own thread, before any party goes on. If it raises, the
+            barrier breaks. While it runs, the other parties wait for it past their timeouts.
+        timeout: how long `wait` waits by default, in seconds; None waits forever.
 
     Raises:
-        TypeError: `parties` is no integer.
-        ValueError: `parties` is less than 1, or too many; or the path is bad, or is another primitive of this client
-            already.
+        TypeError: `parties` is not an integer, or the path is not a string.
+        ValueError: `parties` is less than 1, or too large; the path is invalid; or this client already uses it for
+            another primitive.
 
     Source:
         `threading.Barrier`; java.util.concurrent's `CyclicBarrier`; ZooKeeper's barrier recipe.
@@ -81,7 +82,7 @@ class Barrier(Primitive):
         action: Callable[[], object] | None = None,
         timeout: float | None = None,
     ) -> None:
-        parties = int(operator.index(parties))  # of a bool, too, the node must say a number
+        parties = int(operator.index(parties))  # `int`: the node's data needs a number, also for a bool
         if parties < 1:
             raise ValueError("parties must be >= 1")
         super().__init__(client, path)
@@ -94,21 +95,22 @@ class Barrier(Primitive):
         self._view = View(path, parties)
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait until all parties have come, and go on together.
+        """Wait until all parties have arrived, and go on together.
 
         Args:
-            timeout: how long to wait for the others, in seconds; None for the barrier's own. It bounds no action: once
-                that has begun, its end is waited for.
+            timeout: how long to wait for the others, in seconds; None uses the barrier's own. It does not bound the
+                action: once that runs, the call waits for its end.
 
         Returns:
-            The arrival index, from 0 to `parties - 1`, another one for each party.
+            The arrival index, from 0 to `parties - 1`, a different one for each party.
 
         Raises:
-            threading.BrokenBarrierError: the barrier is broken, or was broken or reset while we waited; or our time is
-                up, or our session over, and it has not tripped, or no answer has told of that: in a third of the
-                session timeout, or in all of it while an action runs.
-            ValueError: the barrier is for another number of parties.
-            ForeignNodeError: the path has something else.
+            threading.BrokenBarrierError: the barrier is broken, or is broken or reset during the wait. Or the caller's
+            timeout passes or its session ends, and either the barrier has not tripped, or no reply shows whether it has
+            within a third of the session timeout (all of it while an action runs).
+            OverflowError: a timeout above `threading.TIMEOUT_MAX`.
+            ValueError: the barrier was made for another number of parties.
+            ForeignNodeError: the path has other nodes or data.
             ClientError: the client can't be used here.
         """
         if timeout is None:
@@ -127,17 +129,17 @@ class Barrier(Primitive):
             raise
         except BaseException:
             if party is not None:
-                with suppress(ZkConcurrentError):  # the others see by its node that it has gone
+                with suppress(ZkConcurrentError):  # its missing node tells the others that it has left
                     yield from call.run(leave(party), self._session.now())
             raise
         if came is None:
-            if party is not None and party.goes_on:  # not answered: the others learn of it as soon as that can be
+            if party is not None and party.goes_on:  # no reply came: retry until the others can learn of it
                 self._session.link.handler.spawn(self._leave_later, party)
-            raise threading.BrokenBarrierError(f"the barrier {self._path!r} is broken; reset() makes it whole")
+            raise threading.BrokenBarrierError(f"the barrier {self._path!r} is broken; call reset() to use it again")
         return came
 
     def _go_on(self, call: Call, party: Party, timeout: float | None) -> Steps[int | Party | None]:
-        """Do what a party has to do once it waits no more; answers as its wait does."""
+        """Do what a party must do after its wait: act, or learn or decide the outcome; return as its wait does."""
         now, patience = self._session.now, self._session.timeout or UNANSWERED
         if party.is_to_act:
             assert self._action is not None
@@ -145,7 +147,8 @@ class Barrier(Primitive):
             return (yield from call.run(finish(party), None if timeout is None else now() + patience))
         if party.others_decide():
             return (yield from call.run(outlast(party), now() + patience))
-        # One that may have come waits for a reconnect, too: else it could be told other than those it has passed with.
+        # A party that may have arrived also waits for a reconnect: those that it has passed with must not be told
+        # another outcome.
         return (yield from call.run(leave(party), now() + (patience / 3 if party.ticket.sent else 0.0)))
 
     def _leave_later(self, party: Party) -> None:
@@ -154,41 +157,41 @@ class Barrier(Primitive):
             call.wait(call.run(leave(party)))
 
     def reset(self) -> None:
-        """Send away whoever waits, with BrokenBarrierError, and begin anew, broken or not."""
+        """Begin a new generation, broken or not; parties that wait get BrokenBarrierError."""
         return self._run(reset(self._view), nothing)
 
     def abort(self) -> None:
-        """Break the barrier: BrokenBarrierError for whoever waits, and for all who come until it is reset."""
+        """Break the barrier: parties that wait, or arrive before a `reset()`, get BrokenBarrierError."""
         return self._run(abort(self._view), nothing)
 
     def destroy(self) -> None:
-        """Remove the barrier, broken or not, when nobody uses it any more; the next to come makes it anew.
+        """Remove the barrier, broken or not, after its last use; the next party to arrive creates it anew.
 
         Raises:
-            RuntimeError: somebody waits.
-            ForeignNodeError: the path has something else, which is left alone.
+            RuntimeError: a party waits.
+            ForeignNodeError: the path has other nodes or data; none of them is deleted.
             ClientError: the client can't be used here.
         """
 
         def done(destroyed: bool) -> None:
             if not destroyed:
-                raise RuntimeError(f"the barrier {self._path!r} is in use: its parties must have left")
+                raise RuntimeError(f"the barrier {self._path!r} is in use: destroy it after all parties have left")
 
         return self._run(destroy(self._view), done)
 
     @property
     def parties(self) -> int:
-        """How many trip the barrier."""
+        """The number of parties that trip the barrier."""
         return self._parties
 
     @property
     def n_waiting(self) -> int:
-        """How many wait; asks the leader. Cost: three reads, in two round trips."""
+        """The number of parties that wait; asks the leader. Cost: 3 reads, in 2 round trips."""
         return self._run(count(self._view), int)
 
     @property
     def broken(self) -> bool:
-        """Whether the barrier is broken; asks the leader. Cost: two reads, pipelined."""
+        """Whether the barrier is broken; asks the leader. Cost: 2 reads, pipelined."""
         return self._run(glance(self._view), lambda state: state is not None and state.broken)
 
     def __repr__(self) -> str:

@@ -26,29 +26,29 @@ T = TypeVar("T")
 
 
 class Condition(Primitive):
-    """A lock whose holder can give it up and wait until another holder, in any process, notifies it.
+    """A lock whose holder can release it and wait until another holder, in any process, notifies it.
 
     Layout:
-        `<path>/waiters/_c_<uuid>-waiter-<sequence>`, EPHEMERAL_SEQUENTIAL, one for each thread that waits, below
-        containers. The lock, if none is given, is an `RLock` at `<path>/lock`.
+        `<path>/waiters/_c_<uuid>-waiter-<sequence>`, EPHEMERAL_SEQUENTIAL, one for each thread that waits. The nodes
+        above are containers. The lock, if none is given, is an `RLock` at `<path>/lock`.
 
     Invariant:
-        The lock's node goes and the waiter's comes in one change, so that nobody who has the lock after it can miss
-        the waiter. To notify is to delete the waiter's node: whoever did it was told so, and nobody else.
+        One change deletes the lock's node and creates the waiter's, so every later holder of the lock finds the waiter.
+        A notifier deletes the waiter's node; the server's reply shows whether this delete removed it.
 
     Cost:
-        To wait is one write and one read in two round trips, and after the notification one read and whatever it
-        costs to acquire the lock. To notify is one read and a write for each waiter, in two round trips.
+        `wait` takes one write and one read, in two round trips; after the notification, one read and an `acquire` of
+        the lock. `notify` takes one read, and one write for each waiter that it wakes, in two round trips.
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.
-        path: where the waiters are; missing nodes are made as containers.
+        path: the parent of the waiters; missing nodes are created as containers.
         lock: a `Lock`, `RLock` or write lock of the same client; several conditions may share it.
 
     Raises:
-        TypeError: the lock is none of these.
-        ValueError: the path is bad, or is another primitive of this client already; or the lock is another client's,
-            or not the one that this client's other conditions of the path have.
+        TypeError: the lock is of another type, or the path is not a string.
+        ValueError: the path is invalid, or this client already uses it for another primitive; the lock is another
+            client's; or this client's other conditions at the path have another lock.
 
     Source:
         `threading.Condition`.
@@ -59,11 +59,11 @@ class Condition(Primitive):
 
     def __init__(self, client: KazooClient, path: str, lock: Lock | RLock | None = None) -> None:
         if isinstance(lock, ReadLock):
-            raise TypeError("a read lock can't be a condition's: many hold it together, so who changes nothing waits")
+            raise TypeError("a condition can't use a read lock: its holders share it, so none may change anything")
         if lock is not None and not isinstance(lock, Lock | RLock):
             raise TypeError(f"lock must be a zkconcurrent Lock, RLock or write lock, not {type(lock).__name__}")
         if lock is not None and lock.client is not client:
-            raise ValueError(f"the lock {lock.path!r} is of another client than the condition {path!r}")
+            raise ValueError(f"the lock {lock.path!r} belongs to another client than the condition {path!r}")
         super().__init__(client, path)
         self._waiters = f"{path}/waiters"
         mine = lock.path if lock is not None else f"{path}/{self._part}"
@@ -71,19 +71,19 @@ class Condition(Primitive):
             theirs = self._path_state.lock = self._path_state.lock or mine
         if mine != theirs:
             raise ValueError(
-                f"the condition {path!r} of this client has the lock {theirs!r}, and not {mine!r}: who notifies with "
-                "the one would not exclude who waits with the other"
+                f"this client's condition {path!r} has the lock {theirs!r}, not {mine!r}: give all conditions at one "
+                "path the same lock, or a notifier would not exclude a waiter"
             )
         self._lock = lock or RLock(client, mine)
 
-    # -- the lock's ----------------------------------------------------------------------------------------------
+    # -- the lock ------------------------------------------------------------------------------------------------
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """Acquire the lock."""
+        """Acquire the lock; see the lock's `acquire`."""
         return self._lock.acquire(blocking, timeout)
 
     def release(self) -> None:
-        """Release the lock."""
+        """Release the lock; see the lock's `release`."""
         self._lock.release()
 
     def __enter__(self) -> bool:
@@ -93,29 +93,33 @@ class Condition(Primitive):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if kind is not None and issubclass(kind, ZkConcurrentError) and self._lock._mine() is None:
-            return  # a wait could not take the lock back, and says why
+            return  # a wait could not acquire the lock again; its error says why
         self._lock.__exit__(kind, error, traceback)
 
     # -- waiting -------------------------------------------------------------------------------------------------
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Give the lock up, with all its levels, until notified or the time is up; then take it again as it was.
+        """Release the lock at all its levels until notified or until the timeout; then acquire it again at all levels.
 
-        To take it again may take longer than the timeout, as in `threading`. Whatever is raised meanwhile, such as a
-        KeyboardInterrupt, is raised once the lock is held again; only an error of the library leaves it released.
+        The second part may outlast the timeout, as in `threading`. An exception that interrupts the call, such as
+        KeyboardInterrupt, is raised once the lock is held again. Only an error of this library leaves the lock
+        released. After an interrupt while ZooKeeper is out of reach for a third of the session timeout, the hold is
+        lost instead.
 
         Args:
-            timeout: how long to wait, in seconds; None for ever.
+            timeout: how long to wait, in seconds; None waits forever.
 
         Returns:
-            False if the time was up and nobody notified us; else True, which may also be a wake-up without a
-            notification: when the session ended meanwhile, or when it can't be known.
+            False if the timeout passed without a notification; otherwise True. True may also be a spurious wake-up: the
+            session ended during the wait, or the outcome is unknown.
 
         Raises:
-            LockLostError: the lock was lost before it was given up.
-            RuntimeError: the lock is not held, or this thread holds its read lock too.
+            LockLostError: the lock was lost before the call released it.
+            RuntimeError: the caller does not hold the lock; or it waits with a write lock and also holds the read lock.
+            OverflowError: a timeout above `threading.TIMEOUT_MAX`.
             ClientError: the client can't be used here.
-            ZkConcurrentError: the path can't be used, and the lock is held still; or the lock can't be taken again.
+            ZkConcurrentError: the path can't be used, and the caller still holds the lock; or the lock can't be
+                acquired again.
         """
         hold, call, steps = self._begin_wait(timeout)
         try:
@@ -126,12 +130,12 @@ class Condition(Primitive):
                 raise
             self._take_back(hold, call)
         except BaseException as error:
-            self._take_back(hold, call, error)  # also if what was raised struck in there
+            self._take_back(hold, call, error)  # also after an interrupt in `_take_back` itself
             raise
         return notified
 
     def wait_for(self, predicate: Callable[[], T], timeout: float | None = None) -> T:
-        """Wait until the predicate is true, or the time is up; return what it last returned."""
+        """Wait until the predicate is true or the timeout passes; return the predicate's last result."""
         now = self._session.now
         deadline = None if timeout is None else now() + timeout
         while not (result := predicate()):
@@ -142,19 +146,19 @@ class Condition(Primitive):
         return result
 
     def _begin_wait(self, timeout: float | None) -> tuple[Hold, Call, Steps[bool]]:
-        """Return the hold that is to be given up, and what gives it up and waits."""
+        """Return the hold to release, and the call and steps that release it and wait."""
         hold = self._held("wait on")
         self._lock._check_may_wait()
         call = Call(self._session, self._waiters, self._lock._path_state)
         return hold, call, self._outwait(call, hold, self._until(timeout), self._identity())
 
     def _outwait(self, call: Call, hold: Hold, deadline: float | None, owner: int) -> Steps[bool]:
-        """Give up the hold and wait; return whether we were notified, or may have been."""
+        """Release the hold and wait; return whether the waiter was notified, or may have been."""
         path_state = self._lock._path_state
         if not path_state.claim(hold, owner):
-            raise RuntimeError("cannot wait on un-acquired lock")  # released by another thread, just now
+            raise RuntimeError("cannot wait on un-acquired lock")  # another thread has just released it
         path_state.drop(hold)
-        # Without the deadline: this must be done, and known, before anybody goes on.
+        # No deadline: the caller must know the outcome before it goes on.
         ticket = yield from call.run(release_and_queue(hold.ticket, self._waiters, node_data(owner)))
         call.settled = True
         if ticket is not None:
@@ -166,30 +170,30 @@ class Condition(Primitive):
         return True
 
     def _take_back(self, hold: Hold, waited: Call, struck: BaseException | None = None) -> None:
-        """Have the lock again as it was before it was given up, whatever strikes, and no node of a waiter."""
+        """Restore the caller's hold of the lock, whatever interrupts the call, and leave no waiter's node."""
         if self._is_given_up(hold, waited):
             calls = Calls()
             return self._await(calls, self._reacquire(calls, hold, waited, struck))
         return None
 
     def _is_given_up(self, hold: Hold, waited: Call) -> bool:
-        """End the wait; return whether the hold is to be taken back, and not there still, or again."""
+        """End the wait; return whether the hold was released and must be acquired again."""
         if hold.claimant != self._identity():
-            return False  # never claimed, or put back already
+            return False  # never claimed, or already put back
         waited.abandon()
-        if hold.alive or hold.ticket.state is State.LOST:  # it was not given up
+        if hold.alive or hold.ticket.state is State.LOST:  # it was not released
             self._lock._path_state.put_back(hold)
             return False
         self._session.discard(hold.ticket)
         return True
 
     def _reacquire(self, calls: Calls, hold: Hold, waited: Call, struck: BaseException | None) -> Steps[None]:
-        """Acquire the lock as it was; what strikes meanwhile is raised once that is done, as in `threading`.
+        """Acquire the lock at its former depth; an interrupt is raised only after that, as in `threading`.
 
-        It does not wait, though, for a service that is out of reach: then the hold is a loss.
+        After an interrupt, the call does not wait for ZooKeeper while that is out of reach: the hold is lost instead.
 
         Raises:
-            ZkConcurrentError: the lock can't be had.
+            ZkConcurrentError: the lock can't be acquired.
         """
         lock, owner = self._lock, self._identity()
         late: BaseException | None = None
@@ -217,20 +221,20 @@ class Condition(Primitive):
             try:
                 raise late
             finally:
-                del late, struck  # else the traceback and this frame keep each other alive, and so the lock
+                del late, struck  # or the traceback and this frame keep each other, and the lock, alive
 
     # -- notifying -----------------------------------------------------------------------------------------------
 
     def notify(self, n: int = 1) -> None:
-        """Wake the `n` threads, of all processes, that have waited longest; fewer if fewer wait.
+        """Wake the `n` waiters, of all processes, that have waited longest; fewer if there are fewer.
 
-        Returns when the server has answered each. Where an answer is lost for good, one more may be woken, never one
-        fewer.
+        The call returns when the server has answered each delete. If an outcome stays unknown, it wakes one waiter
+        more, never one fewer.
 
         Raises:
-            TypeError: n is no int.
+            TypeError: `n` is not an int.
             LockLostError: the lock was lost.
-            RuntimeError: the lock is not held.
+            RuntimeError: the caller does not hold the lock.
             ClientError: the client can't be used here.
         """
         n = operator.index(n)
@@ -238,12 +242,12 @@ class Condition(Primitive):
         return self._notify(n)
 
     def notify_all(self) -> None:
-        """Wake all who wait; raises as `notify`."""
+        """Wake all waiters; errors as `notify`."""
         self._held("notify on")
         return self._notify(None)
 
     def notifyAll(self) -> None:  # noqa: N802 - as threading has it
-        """Wake all who wait: the old name of `notify_all`."""
+        """Wake all waiters: the old name of `notify_all`."""
         warnings.warn("notifyAll() is deprecated, use notify_all() instead", DeprecationWarning, stacklevel=2)
         self.notify_all()
 
@@ -251,7 +255,7 @@ class Condition(Primitive):
         return self._run(notify(self._waiters, n), nothing)
 
     def _held(self, wanted: str) -> Hold:
-        """Return the hold that this thread may wait and notify with."""
+        """Return the hold with which the caller may wait and notify."""
         self._session.check_not_forked(self._path)
         hold = self._lock._own()
         if hold is None:

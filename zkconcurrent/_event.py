@@ -16,26 +16,27 @@ R = TypeVar("R")
 
 
 class Event(Primitive):
-    """A flag that all processes see; it outlives whoever set it.
+    """A flag that all processes see. It outlives the process that set it.
 
     Layout:
         `<path>`, PERSISTENT, with the data `<epoch> set` or `<epoch> clear`; the epoch is how often the flag went from
-        clear to set. What is above the path are containers.
+        clear to set. The nodes above are containers.
 
     Invariant:
-        Every write names the version that it was decided on. So the epoch counts each set once, whatever answers are
-        lost; and who waits knows by it of every set since the wait began, though the flag be cleared again.
+        Every write names the version of the node that it was decided on. So the epoch counts each set once, even if
+        replies are lost, and a waiter learns of every set since its wait began, even if the flag is clear again.
 
     Cost:
-        `is_set`: 2 reads in one round trip. `set`, `clear`: 2 reads and, if that changes the flag, a write after them.
-        A `wait` of a set flag: 2 reads; until it waits: 3 in 2 round trips. A set wakes everybody, to one read each.
+        `is_set`: 2 reads in one round trip. `set`, `clear`: the same, then a write if the flag changes. `wait`: 2 reads
+        if the flag is set, else 3 in 2 round trips until it waits. A set wakes all waiters; each reads once.
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.
-        path: the path that is the event; made when it is first set or waited for.
+        path: the event's path; its node is created by the first `set`, or by a `wait` that has to wait.
 
     Raises:
-        ValueError: the path is bad, or is another primitive of this client already.
+        TypeError: the path is not a string.
+        ValueError: the path is invalid, or this client already uses it for another primitive.
 
     Source:
         `threading.Event`.
@@ -44,40 +45,40 @@ class Event(Primitive):
     _kind = "Event"
 
     def is_set(self) -> bool:
-        """Return whether the flag is set; asks the leader, and waits until it answers.
+        """Return whether the flag is set; asks the leader, and waits for the reply.
 
         Raises:
             ClientError: the client can't be used here.
-            ForeignNodeError: the node at the path is no event's.
+            ForeignNodeError: the node at the path is not an event's.
         """
         return self._tell(look(self._path), _is_set)
 
     def isSet(self) -> bool:  # noqa: N802 - as threading calls it
-        """Return whether the flag is set, by the name of old."""
+        """Return whether the flag is set: the old name of `is_set`."""
         warnings.warn("isSet() is deprecated, use is_set() instead", DeprecationWarning, stacklevel=2)
         return self.is_set()
 
     def set(self) -> None:
-        """Set the flag; everybody who waits goes on. Waits for the service; errors as `is_set`."""
+        """Set the flag and wake all waiters; waits for ZooKeeper. Errors as `is_set`."""
         return self._tell(turn(self._path, True), nothing)
 
     def clear(self) -> None:
-        """Clear the flag. Waits for the service; errors as `is_set`."""
+        """Clear the flag; waits for ZooKeeper. Errors as `is_set`."""
         return self._tell(turn(self._path, False), nothing)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the flag is set.
 
         Args:
-            timeout: how long to wait, in seconds; None for ever. Zero or less is one question.
+            timeout: how long to wait, in seconds; None waits forever, zero or less reads the flag once.
 
         Returns:
-            Whether the flag is set, or was at any time since the wait began; False at the deadline.
+            True if the flag is set, or was set at any time since the wait began; False at the deadline.
 
         Raises:
             OverflowError: a timeout above `threading.TIMEOUT_MAX`.
             ClientError: the client can't be used here.
-            ForeignNodeError: the node at the path is no event's.
+            ForeignNodeError: the node at the path is not an event's.
         """
         deadline = self._until(timeout)
         if timeout is not None and timeout <= 0:
@@ -85,18 +86,18 @@ class Event(Primitive):
         return self._tell(wait(self._path), lambda _: True, deadline)
 
     def destroy(self) -> None:
-        """Remove the node.
+        """Remove the event's node.
 
-        Who waits at that moment has no node that could be seen: it makes the event anew, and waits on.
+        The call does not see waiters, which have no node. A waiter creates the event anew and waits on.
 
         Raises:
             ClientError: the client can't be used here.
-            ForeignNodeError: the node at the path is no event's, or has children; nothing is deleted.
+            ForeignNodeError: the node at the path is not an event's, or has children; nothing is deleted.
         """
         return self._run(destroy(self._path, partial(Flag.of, self._path), CHILD), lambda _: self._note(Flag()))
 
     def _tell(self, recipe: Recipe[Flag], then: Callable[[Flag], R], deadline: float | None = None) -> R:
-        """Run a recipe and note the flag that it saw; return what `then` says of it, or False at the deadline."""
+        """Run a recipe and note the flag it returns; return `then(flag)`, or False at the deadline."""
 
         def noted(flag: Flag) -> R:
             self._note(flag)

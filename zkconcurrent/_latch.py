@@ -1,4 +1,4 @@
-"""`CountDownLatch`: processes wait until so many things have happened, wherever they do."""
+"""`CountDownLatch`: processes wait until a number of things have happened in any of them."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ R = TypeVar("R")
 
 
 class CountDownLatch(Primitive):
-    """A count that goes down to zero, once; whoever waits for that goes on then, and so do all who come later.
+    """A count that goes down to zero, once; then all waiters go on, and later calls of `wait` return at once.
 
     Layout:
-        `<path>`, PERSISTENT, with the count as text; `<path>/_c_<uuid>-count-<n>`, PERSISTENT, one for each count down
-        by `n`. What is above the path are containers.
+        `<path>`, PERSISTENT, with the count as text; `<path>/_c_<uuid>-count-<n>`, PERSISTENT, one for each
+        `count_down(n)`. The nodes above are containers.
 
     Invariant:
-        Each `count_down` has one name, so it counts once, whatever answers are lost; and it counts also when the
-        process that made it is gone.
+        Each `count_down` keeps one unique name for all its attempts, so it counts once, even if replies are lost. It
+        counts on after its process has ended.
 
     Cost:
-        `count`: 3 reads in one round trip. `count_down`: these, and one write after them. A `wait` of an open latch: 3
-        reads; until it waits: 5 in 2 round trips. Each count wakes everybody who waits, to two reads.
+        `count`: 3 reads in one round trip. `count_down`: the same, then a write. `wait`: 3 reads if the latch is open,
+        else 5 in 2 round trips until it waits. Each `count_down` wakes all waiters; each sends two reads.
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.
-        path: the path that is the latch; made when it is first counted down or waited for.
-        count: from where it counts; all must give the same.
+        path: the latch's path; its node is created by the first `count_down`, or by a `wait` that has to wait.
+        count: the number to count down from; all processes must give the same.
 
     Raises:
-        TypeError: the count is no int.
-        ValueError: it is negative, or larger than 2**63 - 1; the path is bad, or is another primitive of this
-            client already. At first use: the latch was made with another count.
+        TypeError: the count is not an int, or the path is not a string.
+        ValueError: the count is negative, or larger than 2**63 - 1; the path is invalid; or this client already uses it
+            for another primitive. At first use: the latch was made with another count.
 
     Source:
         java.util.concurrent's `CountDownLatch`.
@@ -55,17 +55,17 @@ class CountDownLatch(Primitive):
 
     @property
     def count(self) -> int:
-        """How much is left to count down; asks the leader, and waits until it answers."""
+        """How much is left to count down; asks the leader, and waits for the reply."""
         return self._tell(look(self._path, self._count), int)
 
     def count_down(self, n: int = 1) -> None:
-        """Count down by `n`; a latch that is open stays as it is. Waits for the service.
+        """Count down by `n`; an open latch stays open. Waits for ZooKeeper.
 
         Raises:
-            TypeError: `n` is no int.
-            ValueError: it is less than 1, or larger than 2**63 - 1; or the latch was made with another count.
+            TypeError: `n` is not an int.
+            ValueError: `n` is less than 1, or larger than 2**63 - 1; or the latch was made with another count.
             ClientError: the client can't be used here.
-            ForeignNodeError: the node at the path is no latch's.
+            ForeignNodeError: the node at the path is not a latch's.
         """
         n = check_int("n", n)
         if n < 1:
@@ -76,7 +76,7 @@ class CountDownLatch(Primitive):
         """Wait until nothing is left to count down.
 
         Args:
-            timeout: how long to wait, in seconds; None for ever. Zero or less is one question.
+            timeout: how long to wait, in seconds; None waits forever, zero or less reads the count once.
 
         Returns:
             Whether the latch is open; False at the deadline.
@@ -85,26 +85,26 @@ class CountDownLatch(Primitive):
             OverflowError: a timeout above `threading.TIMEOUT_MAX`.
             ValueError: the latch was made with another count.
             ClientError: the client can't be used here.
-            ForeignNodeError: the node at the path is no latch's.
+            ForeignNodeError: the node at the path is not a latch's.
         """
         ask = look if timeout is not None and timeout <= 0 else wait
         return self._tell(ask(self._path, self._count), lambda left: left == 0, self._until(timeout))
 
     def destroy(self) -> None:
-        """Remove the node and all counts; the next use begins anew.
+        """Remove the latch's node and all counts; the next use begins anew.
 
-        Who waits at that moment has no node that could be seen: it makes the latch anew, and waits on. So destroy it
-        when all waits have returned. It goes in one step, but for more than 1,000 counts (fewer where the path has more
-        than 400 bytes): these go in pieces before it.
+        The call does not see waiters, which have no node. A waiter creates the latch anew and waits on. So destroy a
+        latch when all waits have returned. One step removes it all, unless there are more than 1,000 counts (fewer if
+        the path has more than 400 bytes): the others are removed in batches before.
 
         Raises:
             ClientError: the client can't be used here.
-            ForeignNodeError: the node at the path is no latch's, or has other children; nothing is deleted.
+            ForeignNodeError: the node at the path is not a latch's, or has other children; nothing is deleted.
         """
         return self._run(destroy(self._path, partial(read, self._path), CHILD), lambda _: self._note(None))
 
     def _tell(self, recipe: Recipe[int], then: Callable[[int], R], deadline: float | None = None) -> R:
-        """Run a recipe and note what it saw to be left; return what `then` says of it, or False at the deadline."""
+        """Run a recipe and note the remaining count it returns; return `then(left)`, or False at the deadline."""
 
         def noted(left: int) -> R:
             self._note(left)

@@ -8,29 +8,30 @@ from ._recipes.rules import MUTEX
 
 
 class Lock(LockBase):
-    """A lock that one thread of one process holds at a time; any thread of that process may release it.
+    """A lock that one thread of one process holds at a time. Any thread of that process may release it.
 
     Layout:
-        `<path>/_c_<uuid>-lock-<sequence>`, EPHEMERAL_SEQUENTIAL, one for each thread that holds or waits: the znodes
-        of Curator's InterProcessMutex. The path itself is a container.
+        `<path>/_c_<uuid>-lock-<sequence>`, EPHEMERAL_SEQUENTIAL, one for each thread that holds or waits: the znodes of
+        Curator's InterProcessMutex. The path itself is a container.
 
     Invariant:
         The contender with the lowest sequence number holds; each waiter watches only the node ahead of it.
 
     Cost:
-        Uncontended, acquire is one write and one read in one round trip, release one write. A release wakes one.
-        Unfair, and contended by threads of one process: no request, most of the time.
+        An uncontended `acquire` takes one write and one read, in one round trip; a `release` takes one write, and wakes
+        one waiter. If the lock is unfair and only threads of one process contend, most hand-overs take no request.
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.
-        path: the path that is the lock; missing nodes are made as containers.
-        fair: whether all threads of all processes get it in the order in which they came. If not, the threads of this
-            process hand it to each other without ZooKeeper, in any order, for at most 50 ms or 1,000 times before
-            other processes get their turn. They then share a fencing token, as they share a node.
+        path: the lock's path; missing nodes are created as containers.
+        fair: True: all threads of all processes acquire in the order of arrival. False: the threads of this process
+            hand the lock to each other without ZooKeeper, in any order, for at most 50 ms or 1,000 times before other
+            processes get their turn. These holds share one node, so they have the same fencing token.
         on_lost: called with the lock, on a thread of its own, once for each hold that is lost.
 
     Raises:
-        ValueError: the path is bad, or is another primitive of this client already, be it by its fairness.
+        TypeError: the path is not a string, or `on_lost` is not callable.
+        ValueError: the path is invalid, or this client already uses it for another primitive or with other fairness.
 
     Source:
         `threading.Lock`; ZooKeeper's lock recipe; Curator's `InterProcessMutex`.
@@ -40,19 +41,19 @@ class Lock(LockBase):
     _rule = MUTEX
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """Acquire the lock, waiting for it in the order of arrival across all processes.
+        """Acquire the lock; wait for it in the order of arrival across all processes.
 
         Args:
-            blocking: whether to wait; if not, one question is asked.
-            timeout: how long to wait, in seconds; -1 for ever.
+            blocking: whether to wait. If False, the call makes one attempt.
+            timeout: how long to wait, in seconds; -1 waits forever, 0 makes one attempt.
 
         Returns:
-            Whether the lock was acquired. If not, nothing of the attempt is left.
+            Whether the lock was acquired. If False, the attempt leaves no node behind.
 
         Raises:
-            ValueError: a timeout with `blocking=False`, or a negative one.
+            ValueError: a timeout with `blocking=False`, or a negative one other than -1.
             OverflowError: a timeout above `threading.TIMEOUT_MAX`.
-            LockLostError: this thread has lost a hold and not acknowledged that by `release()`.
+            LockLostError: this thread has lost a hold and has not acknowledged it by `release()`.
             ClientError: the client can't be used here.
             ZkConcurrentError: the path can't be used as a lock.
         """
@@ -60,21 +61,22 @@ class Lock(LockBase):
         return self._acquire_hold(blocking, timeout)
 
     def release(self) -> None:
-        """Release the lock; the next in the queue gets it.
+        """Release the lock; the next waiter in the queue gets it.
 
-        Returns also while the service is out of reach: the lock's node is then deleted as soon as it is back.
+        If ZooKeeper is out of reach, the call returns, and the lock's node is deleted after the reconnect.
 
         Raises:
-            LockLostError: the hold was lost; nothing else is touched.
+            LockLostError: the hold was lost; the call touches nothing else.
             RuntimeError: no thread of this process holds the lock.
-            ClientError: the process was forked, and the hold is its parent's.
+            RefusedError: this client may not delete the node; it goes on trying.
+            ClientError: the process was forked; the hold is its parent's.
         """
         self._release_level(self._to_give_up())
 
     def _own(self) -> Hold | None:
         return self._mine() or self._newest()
 
-    # The names that `_thread.lock` keeps from Python 1.
+    # `_thread.lock` has kept these names since Python 1.
     acquire_lock = acquire
     release_lock = release
     locked_lock = LockBase.locked

@@ -1,4 +1,4 @@
-"""What all lock-like primitives share: the face of `threading` over what their place holds, and the extras."""
+"""`LockBase`: the methods that all locks and semaphores share, those of `threading` and this library's extras."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from ._recipes.ticket import State, Ticket
 
 
 class Contender(NamedTuple):
-    """One node in a queue, and whose it is; fields that its maker did not tell are None.
+    """One node in a queue, and the thread that created it. Fields that the node's data does not give are None.
 
     Attributes:
-        host: the host's name; of a Curator client, the text it left there, its address as a rule.
-        pid: the process.
+        host: the host's name; for a Curator client, the text that it left in the node, usually its address.
+        pid: the process id.
         thread: the thread's name.
-        session: the ZooKeeper session, as the server's logs name it.
-        since: when it queued, by the server's clock.
+        session: the ZooKeeper session id, as in the server's logs.
+        since: when the contender queued, by the server's clock.
         node: the node's path.
         token: the node's creation zxid, the fencing token of its hold.
     """
@@ -47,7 +47,7 @@ class Contender(NamedTuple):
 
     @classmethod
     def of(cls, path: str, name: str, node: Node) -> Contender:
-        """Read what a node says of its maker."""
+        """Parse a node's data."""
         try:
             said = json.loads(node.data)
             host, pid, thread = said["host"], said["pid"], said["thread"]
@@ -58,7 +58,7 @@ class Contender(NamedTuple):
 
 
 def call_on_lost(lock: Any) -> None:
-    """Tell the user that a hold is lost; on a thread of its own."""
+    """Call the user's `on_lost`; runs on a thread of its own."""
     try:
         lock._on_lost(lock)
     except Exception:
@@ -66,7 +66,7 @@ def call_on_lost(lock: Any) -> None:
 
 
 class LockBase(Primitive, ABC):
-    """The face that all locks share, over what their place holds."""
+    """The methods of all locks, over the holds that a `PathState` keeps."""
 
     _rule: Rule
     _not_held = "release unlocked lock"
@@ -83,15 +83,15 @@ class LockBase(Primitive, ABC):
         self._on_lost = on_lost
         with self._session.lock:
             self._holds = self._path_state.holds[self._rule.role]
-            if on_lost is not None:  # under the lock: else a loss told meanwhile trips over the set that grows
+            if on_lost is not None:  # under the lock, as the report of a loss iterates over the set
                 self._path_state.observers[self._rule.role].add(self)
             if not fair and self._path_state.handoff is None:
                 self._path_state.handoff = LocalHandoff(self._session, self._holds)
 
-    # -- the face of threading -----------------------------------------------------------------------------------
+    # -- threading's interface -----------------------------------------------------------------------------------
 
     def _acquire_again(self) -> bool:
-        """Acquire once more what the caller holds, if that may be; return whether it was done.
+        """Add a level to the caller's hold, if the lock is re-entrant and the caller holds it; return whether it did.
 
         Raises:
             LockLostError: the caller has a loss to settle.
@@ -102,11 +102,12 @@ class LockBase(Primitive, ABC):
         return False
 
     def _acquire_hold(self, blocking: bool, timeout: float, depth: int = 1, *, fragile: bool = False) -> bool:
-        """Get a new hold for the calling thread; False if that was not possible in time.
+        """Acquire a new hold for the calling thread; return False if the deadline passes first.
 
         Raises:
-            ClientError: the thread was interrupted as it did so, or as it gave up a hold, and would wait for itself.
-            OutOfReach: the connection is lost, and it is `fragile`.
+            ClientError: the caller is a signal handler or finalizer that interrupted this thread's acquire or release
+                of the same lock, so it would wait for itself.
+            OutOfReach: the connection is lost, and `fragile` is set.
         """
         limit = self._deadline(blocking, timeout)
         call = Call(self._session, self._path, self._path_state, fragile=fragile)
@@ -128,30 +129,30 @@ class LockBase(Primitive, ABC):
         if ticket is None:
             return False
         if ticket.late:
-            log.warning("the sequence numbers of %s are running out: let it fall idle", self._path)
+            log.warning("the sequence numbers of %s are running out: leave it idle, or use another path", self._path)
         log.debug("acquired %s", ticket.node)
         return True
 
     def _recipe(self, wait: bool, data: bytes, owner: int) -> Recipe[Ticket | None]:  # noqa: ARG002
-        """Return how a thread gets a new hold: waiting for it, or only if nobody is in the way."""
+        """Return the recipe that gets a new hold: one that waits, or one that makes a single attempt."""
         return (acquire if wait else try_acquire)(self._path, self._rule, data)
 
     def _check(self, hold: Hold) -> None:
-        """Refuse to go on with a hold that is lost, by our own clock too.
+        """Refuse to go on with a lost hold, also one whose lease has ended by this client's clock.
 
         Raises:
-            LockLostError: it is lost.
+            LockLostError: the hold is lost.
         """
         self._session.check_lease()
         if hold.ticket.state is State.LOST:
             raise lost_error(hold)
 
     def _to_give_up(self) -> Hold:
-        """Return the hold that `release` speaks of.
+        """Return the hold that `release` applies to.
 
         Raises:
             RuntimeError: there is none.
-            ClientError: the process was forked, and the hold is its parent's.
+            ClientError: the process was forked; the hold is its parent's.
         """
         hold = self._own()
         if hold is None:
@@ -160,16 +161,16 @@ class LockBase(Primitive, ABC):
         return hold
 
     def _release_level(self, hold: Hold) -> None:
-        """Give up one level of a hold, or settle one level of a lost one."""
+        """Release one level of a hold, or settle one level of a lost one."""
         if (call := self._give_up_level(hold)) is not None:
             self._wait_given_up(call, hold)
 
     def _give_up_level(self, hold: Hold) -> Call | None:
-        """Give up, or settle, one level; if it was the last, return the call that waits for the end of the node.
+        """Release or settle one level. After the last, return the call that waits until the node is gone.
 
         Raises:
             LockLostError: the hold is lost.
-            RuntimeError: another thread gives it up.
+            RuntimeError: another thread is releasing it.
         """
         try:
             self._check(hold)
@@ -185,7 +186,7 @@ class LockBase(Primitive, ABC):
         return self._give_up(hold)
 
     def _give_up(self, hold: Hold) -> Call:
-        """End a hold, whatever its depth: send its delete, or leave its node to the next thread."""
+        """End a hold at any depth: send its delete, or leave its node to the next thread."""
         session, owner = self._session, self._identity()
         call = Call(session, self._path, self._path_state)
         try:
@@ -195,18 +196,18 @@ class LockBase(Primitive, ABC):
                 call.tickets.append(hold.ticket)
         finally:
             if self._path_state.claim(hold, owner) and self._path_state.has(hold):
-                if hold.alive:  # interrupted before anything was done
+                if hold.alive:  # an interrupt came before the delete
                     session.discard(hold.ticket)
                 self._path_state.drop(hold)
         call.settled = True
         return call
 
     def _wait_given_up(self, call: Call, hold: Hold) -> None:
-        """Wait until the node of a hold that was given up is gone.
+        """Wait until the node of a released hold is gone.
 
         Raises:
-            LockLostError: it had been deleted by another client before, so that others may have held.
-            RefusedError: we may not delete it; the keeper goes on trying.
+            LockLostError: another client had deleted the node before, so others may have held the lock.
+            RefusedError: this client may not delete the node; the keeper goes on trying.
         """
         self._await(call, self._given_up(call, hold))
 
@@ -217,7 +218,7 @@ class LockBase(Primitive, ABC):
         self._path_state.check_given_up(hold)
 
     def _check_may_wait(self) -> None:
-        """Refuse to wait for a condition where the hold, given up, could not be had again."""
+        """Refuse a condition's wait if the lock, once released, could not be acquired again."""
 
     @abstractmethod
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
@@ -228,7 +229,7 @@ class LockBase(Primitive, ABC):
         """Release the lock; see `threading`."""
 
     def locked(self) -> bool:
-        """Return whether anybody, in any process, holds the lock; asks the leader. Cost: 2 reads, pipelined."""
+        """Return whether any process holds the lock; asks the leader. Cost: 2 reads, pipelined."""
         return self._run(self._is_held(), bool)
 
     def _is_held(self) -> Recipe[bool]:
@@ -250,7 +251,7 @@ class LockBase(Primitive, ABC):
                 raise
 
     def _at_fork_reinit(self) -> None:
-        """Reset to unlocked, as `threading` does with its locks in a forked child."""
+        """Reset the lock to unlocked, as `threading` resets its locks in a forked child."""
         for hold in self._path_state.all(self._rule.role):
             self._path_state.drop(hold)
             if hold.alive:
@@ -263,18 +264,18 @@ class LockBase(Primitive, ABC):
         return self._path_state.own(self._rule.role, self._identity())
 
     def _newest(self) -> Hold | None:
-        """Return the newest hold of any thread of the process."""
+        """Return the newest hold of any thread of this process."""
         return self._path_state.newest(self._rule.role)
 
     def _own(self) -> Hold | None:
-        """Return the hold that `release` and the extras speak of."""
+        """Return the hold that `release` and the extras apply to."""
         return self._mine()
 
     def _must_hold(self) -> Hold:
         self._session.check_lease()
         hold = self._own()
         if hold is None:
-            raise RuntimeError(f"not held: {self._path}")
+            raise RuntimeError(f"{self._path} is not held: acquire it first")
         self._check(hold)
         return hold
 
@@ -284,12 +285,12 @@ class LockBase(Primitive, ABC):
 
         Raises:
             LockLostError: the hold is lost.
-            RuntimeError: nothing is held.
+            RuntimeError: there is no hold that the caller may release.
         """
         return self._must_hold().ticket.token
 
     def _loss(self) -> Loss:
-        """Return the loss of the present hold, or of the one to come; with the session's lock held."""
+        """Return the loss of the current hold, or of the next one; the caller holds the session's lock."""
         hold = self._own() or self._newest()
         return self._path_state.next_loss[self._rule.role] if hold is None else hold.loss
 
@@ -298,14 +299,18 @@ class LockBase(Primitive, ABC):
 
     @property
     def lost(self) -> threading.Event:
-        """Set when the present hold is lost; a fresh one with the next hold."""
+        """A `threading.Event` that is set when the current hold is lost. Each hold has its own.
+
+        The current hold is the caller's, else this process's newest. While there is none, this is the event of the next
+        one.
+        """
         self._session.check_lease()
         with self._session.lock:
             return self._loss().event
 
     @property
     def suspect(self) -> bool:
-        """Whether the lock is held, but the service is out of reach at the moment."""
+        """Whether the lock is held while ZooKeeper is out of reach."""
         hold = self._own() or self._newest()
         return hold is not None and hold.alive and self._session.suspect
 
@@ -316,28 +321,28 @@ class LockBase(Primitive, ABC):
         return line[:hold], line[hold:]
 
     def owner(self) -> Contender | None:
-        """Return the holder, asked of the server; None if nobody holds. Cost: 2 + n reads for n in the queue."""
+        """Return the holder, read from the server; None if there is none. Cost: 2 + n reads with n nodes queued."""
         return self._run(self._contenders(), lambda line: next(iter(line[0]), None))
 
     def waiters(self) -> list[Contender]:
-        """Return the waiters, the next one first, asked of the server. Cost: as `owner`."""
+        """Return the waiters, the next one first, read from the server. Cost: as `owner`."""
         return self._run(self._contenders(), lambda line: line[1])
 
     def guard(self, transaction: Any) -> Any:
-        """Let a kazoo `TransactionRequest` commit only while this hold lives; return the transaction.
+        """Make a kazoo `TransactionRequest` commit only while this hold lives; return the transaction.
 
         Raises:
-            LockLostError: the hold is lost already.
-            RuntimeError: nothing is held.
-            ValueError: the transaction's client has another chroot, so that it can't see the lock's node.
+            LockLostError: the hold is already lost.
+            RuntimeError: there is no hold that the caller may release.
+            ValueError: the transaction's client has another chroot, so it can't see the lock's node.
         """
         if transaction.client.chroot != self._client.chroot:
             raise ValueError(f"the transaction's client must have the lock's chroot: {self._client.chroot!r}")
-        transaction.check(self._must_hold().ticket.node, -1)  # -1: any version; it must be there
+        transaction.check(self._must_hold().ticket.node, -1)  # -1: the node exists, in any version
         return transaction
 
     def _describe(self, hold: Hold | None) -> str:  # noqa: ARG002
-        """Return what the repr says of the present hold."""
+        """Return the part of the repr that describes the current hold."""
         return ""
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""`MultiLock`: several locks as one, all or none of which are held."""
+"""`MultiLock`: several locks as one; a thread holds all of them or none."""
 
 from __future__ import annotations
 
@@ -27,29 +27,28 @@ _GivenUp: TypeAlias = "tuple[LockBase, Hold, Call]"
 class MultiLock(Waiter):
     """A lock that is held when all its locks are.
 
-    They may be of any kind, mixed, and of different clients and services. It may be acquired again by its thread if all
-    of them may. Semaphores are no locks: a thread may hold several permits of one, so that it could not be told what
-    to give back.
+    The locks may be of different kinds, clients and ZooKeeper services. A MultiLock is re-entrant if all its locks are.
+    It takes no semaphores: a thread may hold several permits of one, so a release could not tell which to give back.
 
-    Of what locks have beyond `threading`, it has `lost`, `on_lost`, `suspect` and `owner()`, which speak of all of them
-    together. It has no fencing token, as each lock fences its own resource and tokens of two services have no order,
-    nor `guard()` and `waiters()`: ask each of the `locks`.
+    It has `lost`, `on_lost`, `suspect` and `owner()`, each for all its locks together. It has no `fencing_token`, as
+    each lock fences its own resource and the tokens of two services have no order; and no `guard()` or `waiters()`. Ask
+    each of its `locks` for these.
 
     Invariant:
-        The locks are acquired in the order of their paths, so that no two can wait for each other. An `acquire` that
-        fails, is interrupted or finds one of them lost, leaves none of what it got.
+        All processes acquire the locks in one order, that of their paths, so no two MultiLocks can wait for each other.
+        An `acquire` that fails, is interrupted or finds a lock lost gives back all that it acquired.
 
     Cost:
-        The sum of its locks', one after the other.
+        The sum of its locks' costs, one lock after the other.
 
     Args:
         locks: each a `Lock`, an `RLock`, a read or write lock, or a MultiLock, which stands for its locks.
-        on_lost: called with the MultiLock, on a thread of its own, once for each time that it was acquired and the
-            first of its locks was lost before all were released.
+        on_lost: called with the MultiLock, on a thread of its own, once for each time that it was acquired and one of
+            its locks was lost before all were released.
 
     Raises:
-        TypeError: one of them is something else, such as a semaphore.
-        ValueError: there is none, or one of them is there twice: two of one path, role and service.
+        TypeError: a lock is of another type, such as a semaphore; or `on_lost` is not callable.
+        ValueError: there is no lock, or one occurs twice: two have the same path, role and service.
 
     Source:
         Curator's `InterProcessMultiLock`, which acquires in the order given.
@@ -72,15 +71,15 @@ class MultiLock(Waiter):
                 flat.append(lock)
             else:
                 raise TypeError(
-                    f"a MultiLock is of locks of ours (of a pair, name which; no semaphores), not {type(lock).__name__}"
+                    f"a MultiLock takes locks of zkconcurrent (of a pair, one of its two), not {type(lock).__name__}"
                 )
         if not flat:
             raise ValueError("a MultiLock needs at least one lock")
-        # All processes must agree on the order. Of a pair, the write lock comes first: who writes may read.
+        # All processes must agree on the order. The write lock of a pair comes first: a writer may also read.
         ordered = sorted(flat, key=_order)
         for one, other in itertools.pairwise(ordered):
             if _order(one) == _order(other):
-                raise ValueError(f"{one.path!r} is twice in the MultiLock: it would wait for itself")
+                raise ValueError(f"{one.path!r} is in the MultiLock twice: it would wait for itself")
         self._locks = tuple(ordered)
         self._session = ordered[0]._session
 
@@ -93,18 +92,19 @@ class MultiLock(Waiter):
         """Acquire all locks, or none.
 
         Args:
-            blocking: whether to wait; if not, each lock is tried.
-            timeout: how long to wait for all of them together, in seconds; -1 for ever.
+            blocking: whether to wait. If False, the call makes one attempt for each lock.
+            timeout: how long to wait for all locks together, in seconds; -1 waits forever, 0 makes one attempt for
+                each.
 
         Returns:
-            Whether they were acquired. If not, nothing of the attempt is left.
+            Whether all locks were acquired. If False, the attempt leaves no node behind.
 
         Raises:
-            ValueError: a timeout with `blocking=False`, or a negative one.
+            ValueError: a timeout with `blocking=False`, or a negative one other than -1.
             OverflowError: a timeout above `threading.TIMEOUT_MAX`.
-            LockLostError: one was lost before all were acquired, and the others were given back; or this thread has a
-                loss of earlier, not acknowledged by `release()`.
-            ZkConcurrentError: one of them can't be acquired.
+            LockLostError: one lock was lost before all were acquired, and the call gave back the others; or this thread
+                has lost a hold before and has not acknowledged it by `release()`.
+            ZkConcurrentError: a lock can't be acquired.
         """
         limit = self._deadline(blocking, timeout)
         before = [_level(lock._mine()) for lock in self._locks]
@@ -117,7 +117,7 @@ class MultiLock(Waiter):
                 if lock._acquire_again():
                     continue
                 call = calls.add(Call(lock._session, lock.path, lock._path_state))
-                # Once the time is up, a lock that is free is acquired still.
+                # After the deadline, a free lock is still acquired.
                 if not (yield from lock._acquire_steps(call, wait, deadline, lock._identity(), 1)):
                     yield from _give_back(calls, before)
                     return False
@@ -130,39 +130,39 @@ class MultiLock(Waiter):
         return True
 
     def _check_all(self) -> None:
-        """Refuse to go on if one of them was lost meanwhile."""
+        """Refuse to go on if a lock was lost during the acquire."""
         holds = [(lock, hold) for lock in self._locks if (hold := lock._mine()) is not None]
         if self._on_lost is not None:
-            # Before the last look: what is lost from here on is told.
+            # Before the last check: every later loss is reported.
             self._whole().tickets = [hold.ticket for _, hold in holds]
         for lock, hold in holds:
             lock._check(hold)
 
     def release(self) -> None:
-        """Release all locks, the last one first; each is released whatever becomes of the others.
+        """Release all locks, the last one first. An error of one lock does not keep the call from releasing the others.
 
         Raises:
-            LockLostError: a hold was lost; nothing else of that lock is touched.
-            RuntimeError: one of them is not held.
+            LockLostError: a hold was lost; the call touches nothing else of that lock.
+            RuntimeError: a lock is not held.
         """
         calls = Calls()
         return self._await(calls, self._given_up_all(calls, *self._give_up_all()))
 
     def _give_up_all(self) -> tuple[list[_GivenUp], list[BaseException]]:
-        """Give up a level of each lock, without waiting; return the calls that wait for that, and the errors."""
+        """Release a level of each lock, without waiting; return the calls that wait for it, and the errors."""
         levels = [(lock, _level(lock._own())) for lock in reversed(self._locks)]
         calls: list[_GivenUp] = []
         errors: list[BaseException] = []
         try:
             self._give_up_each(levels, calls, errors)
         finally:
-            self._give_up_each(levels, calls, errors)  # what an interrupt has kept from being released
+            self._give_up_each(levels, calls, errors)  # the locks that an interrupt has left unreleased
         return calls, errors
 
     def _give_up_each(
         self, levels: list[tuple[LockBase, _Level]], calls: list[_GivenUp], errors: list[BaseException]
     ) -> None:
-        """Give up a level of each lock that is still as it was."""
+        """Release a level of each lock that is still at the recorded level."""
         while levels:
             lock, level = levels[0]
             try:
@@ -186,7 +186,7 @@ class MultiLock(Waiter):
             raise _first(errors)
 
     def locked(self) -> bool:
-        """Return whether all locks are held, by whomever; asks the leader. Cost: 2 reads for each lock, at most."""
+        """Return whether every lock is held, by any process; asks the leader. Cost: up to 2 reads for each lock."""
         calls = Calls()
 
         def ask() -> Steps[bool]:
@@ -200,7 +200,7 @@ class MultiLock(Waiter):
     # -- the extras ----------------------------------------------------------------------------------------------
 
     def _whole(self) -> Whole:
-        """Return what is held together at present, or will be: as with each lock's `lost`."""
+        """Return the `Whole` of the current holds of all locks, or of the next ones; as each lock's `lost`."""
         losses: list[Loss] = []
         for lock in self._locks:
             with lock._session.lock:
@@ -226,21 +226,24 @@ class MultiLock(Waiter):
 
     @property
     def lost(self) -> threading.Event:
-        """Set when the first of the present holds is lost; a fresh one with the next. Keep the MultiLock."""
+        """A `threading.Event` that is set when the first of the current holds is lost. Each set of holds has its own.
+
+        Keep a reference to the MultiLock while you use the event.
+        """
         return self._whole().event
 
     @property
     def suspect(self) -> bool:
-        """Whether all locks are held, but a service of one of them is out of reach at the moment."""
+        """Whether all locks are held while the ZooKeeper service of one of them is out of reach."""
         holds = [lock._own() or lock._newest() for lock in self._locks]
         held = all(hold is not None and hold.alive for hold in holds)
         return held and any(lock._session.suspect for lock in self._locks)
 
     def owner(self) -> Contender | None:
-        """Return who holds all locks, as the first lock's node tells it; None if nobody does, or several have some.
+        """Return the contender that holds all locks, as the first lock's node describes it; None if no single one does.
 
-        Whether it is one is seen by its host, process and thread; of a Curator client, by its address and session.
-        Cost: as of all locks' `owner`.
+        The call recognizes a contender by its host, process and thread; a Curator client by its address and session.
+        Cost: the sum of all locks' `owner`.
         """
         calls = Calls()
 
@@ -272,7 +275,7 @@ class MultiLock(Waiter):
 
     def __reduce__(self) -> Any:
         raise TypeError(
-            f"cannot pickle {type(self).__name__}: open clients in the other process and make the same there, from "
+            f"cannot pickle {type(self).__name__}: open clients in the other process and make the object there, with "
             "the same paths"
         )
 
@@ -288,32 +291,32 @@ def _order(lock: LockBase) -> tuple[Any, ...]:
 
 
 def _level(hold: Hold | None) -> _Level:
-    """Return what an acquire or a release of the hold changes."""
+    """Return the part of a hold that an acquire or a release changes."""
     return hold, 0 if hold is None else hold.depth
 
 
 def _restore(levels: list[_Level]) -> None:
-    """Undo what was acquired again."""
+    """Undo re-entrant acquires."""
     for hold, depth in levels:
         if hold is not None:
             hold.depth = depth
 
 
 def _give_back(calls: Calls, levels: list[_Level]) -> Steps[None]:
-    """Undo what was acquired, and wait until the nodes are gone."""
+    """Undo all acquires, and wait until the nodes are gone."""
     _restore(levels)
     for call in reversed(calls.calls):
         yield from call.give_up()
 
 
 def _party(contender: Contender) -> tuple[object, ...]:
-    """Return what tells a contender from others, in whatever queue."""
+    """Return the fields that identify a contender in every queue."""
     who = contender.host, contender.pid, contender.thread
     return who if contender.pid is not None else (*who, contender.session)
 
 
 def _first(errors: list[BaseException]) -> BaseException:
-    """Return the error to raise, with the others as its notes: an interrupt, or else what came first."""
+    """Return the error to raise, an interrupt if there is one, else the first; the others become its notes."""
     first = next((error for error in errors if not isinstance(error, Exception)), errors[0])
     for error in errors:
         if error is not first:
@@ -322,7 +325,7 @@ def _first(errors: list[BaseException]) -> BaseException:
 
 
 def _note(error: BaseException, text: str) -> None:
-    """Add a note, as Python does by itself since 3.11."""
+    """Add a note to an error, also on Python 3.10."""
     if hasattr(error, "add_note"):
         error.add_note(text)
     else:

@@ -1,4 +1,4 @@
-"""What every primitive is: an object for one path of one client, whose calls wait as `threading` does."""
+"""A primitive: an object for one path of one client, whose calls block as `threading`'s do."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ _HOST = socket.gethostname()
 
 
 class Waiter:
-    """How calls wait: on the calling thread, or greenlet. `aio` has another, for tasks."""
+    """The way a call waits: on the calling thread or greenlet. `aio` overrides it for tasks."""
 
     def _await(self, call: Waiting, steps: Steps[T]) -> T:
-        """Run a call to its end; the last thing that a method does."""
+        """Run a call to its end. A method does this last."""
         return wait(call, steps, self._session.link.sleep_event())
 
     def _deadline(self, blocking: bool, timeout: float) -> float | None:
-        """Return when to give up, by the monotonic clock, of a timeout as `threading` locks take it."""
+        """Convert `acquire(blocking, timeout)` arguments to a deadline by the monotonic clock; None waits forever."""
         check_timeout(blocking, timeout)
         if blocking and timeout:
             self._check_may_block()
         if not blocking:
-            timeout = 0.0  # a try: the driver has its question answered, and does not wait
+            timeout = 0.0  # one attempt: the driver waits for the reply, and for nothing else
         return None if timeout == -1 else self._session.now() + timeout
 
     def _until(self, timeout: float | None) -> float | None:
-        """Return when to give up, of a timeout as `threading` waits take it: None is for ever, 0 or less is a try."""
+        """Convert a `wait(timeout)` argument to a deadline. None waits forever; zero or less makes one attempt."""
         return self._deadline(True, -1 if timeout is None else max(timeout, 0.0))
 
     _check_may_block = staticmethod(check_may_block)
@@ -51,11 +51,11 @@ class Waiter:
 
 
 class Primitive(Waiter):
-    """An object for one path of one client; all objects of the two share one `PathState`.
+    """An object for one path of one client; all objects of the same client and path share one `PathState`.
 
     Attributes:
-        _kind: what the path is; nothing else may be made of it.
-        _part: the name of what lies below the path and is a primitive of its own, if there is such a thing.
+        _kind: the kind of primitive; the client refuses to make another kind at the same path.
+        _part: the name, below the path, of another primitive that belongs to this one; empty if there is none.
     """
 
     _kind: str
@@ -76,11 +76,11 @@ class Primitive(Waiter):
 
     @property
     def path(self) -> str:
-        """The path that all processes share it by."""
+        """The path by which all processes share it."""
         return self._path
 
     def _run(self, recipe: Recipe[T], then: Callable[[T], R], deadline: float | None = None, late: Any = None) -> R:
-        """Run a recipe; return what `then` makes of its result, or `late` if the deadline passed before."""
+        """Run a recipe; return `then(result)`, or `late` if the deadline passes first."""
         call = Call(self._session, self._path)
 
         def steps() -> Steps[R]:
@@ -92,31 +92,31 @@ class Primitive(Waiter):
     def __reduce__(self) -> Any:
         raise TypeError(
             f"cannot pickle {type(self).__name__} {self._path!r}: open a client in the other process and make the "
-            "same there, from the same path"
+            "object there, with the same path"
         )
 
 
 def nothing(_: object) -> None:
-    """Return nothing of a result."""
+    """Discard a result."""
 
 
 def node_data(owner: int) -> bytes:
-    """Return what our nodes say of their maker."""
-    # The beginning of a name tells it: how large a request is must not depend on what a program calls its threads.
+    """Return the data of a node: the host, process and owner that create it, and the time."""
+    # Only the beginning of the name: a long thread name must not make the request too large.
     return b'%b, "time": %.6f}' % (_who(os.getpid(), name(owner)[:60]), time.time())
 
 
 @lru_cache
 def _who(pid: int, thread: str) -> bytes:
-    """Return the part that stays the same, as JSON that goes on."""
+    """Return the constant part of that data, as JSON without its closing brace."""
     return json.dumps({"host": _HOST, "pid": pid, "thread": thread})[:-1].encode()
 
 
 def check_timeout(blocking: bool, timeout: float) -> None:
-    """Refuse what `threading` refuses.
+    """Refuse the arguments that `threading` refuses.
 
     Raises:
-        ValueError: a timeout without blocking, or a negative one other than -1.
+        ValueError: a timeout without blocking, NaN, or a negative timeout other than -1.
         OverflowError: a timeout above `threading.TIMEOUT_MAX`.
     """
     if not blocking and timeout != -1:
@@ -133,7 +133,7 @@ def entered(got: bool, lock: object) -> bool:
     """Return True, from `__enter__`, if `acquire()` got the lock.
 
     Raises:
-        RuntimeError: it did not, and the block must not run.
+        RuntimeError: `acquire()` returned False, so the block must not run.
     """
     if not got:
         raise RuntimeError(f"acquire() returned False, so nothing is held and the block does not run: {lock!r}")

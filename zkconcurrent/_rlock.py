@@ -12,7 +12,7 @@ from ._recipes.ticket import State
 
 
 class RLock(LockBase):
-    """A lock that its thread may acquire again; it is free once it was released as often.
+    """A lock that its holder may acquire again. It is free after as many releases.
 
     Re-entrancy counts per client, path and thread: two objects for one path are the same lock. The standard
     `threading.Condition` accepts it.
@@ -21,19 +21,20 @@ class RLock(LockBase):
         As `Lock`: the znodes of Curator's InterProcessMutex.
 
     Invariant:
-        As `Lock`; and a thread has at most one node in the queue, however often it acquires.
+        As `Lock`. A thread has at most one node in the queue, however often it acquires.
 
     Cost:
-        As `Lock`; no request to acquire again, or to release what was acquired again.
+        As `Lock`. To acquire again, or to release a level but the last, takes no request.
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.
-        path: the path that is the lock; missing nodes are made as containers.
-        fair: as `Lock`'s.
+        path: the lock's path; missing nodes are created as containers.
+        fair: as for `Lock`.
         on_lost: called with the lock, on a thread of its own, once for each hold that is lost.
 
     Raises:
-        ValueError: the path is bad, or is another primitive of this client already.
+        TypeError: the path is not a string, or `on_lost` is not callable.
+        ValueError: the path is invalid, or this client already uses it for another primitive or with other fairness.
 
     Source:
         `threading.RLock`; ZooKeeper's lock recipe; Curator's `InterProcessMutex`.
@@ -44,8 +45,8 @@ class RLock(LockBase):
     _not_held = "cannot release un-acquired lock"
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """Acquire the lock, once more if this thread holds it; arguments and errors as `Lock.acquire`."""
-        # What is done most often goes without a lock, and without a call: a look at the clock says that the hold lives.
+        """Acquire the lock, or one level more if this thread holds it; arguments and errors as `Lock.acquire`."""
+        # The common case takes no lock and begins no `Call`: the clock alone shows that the hold lives.
         hold = self._holds.get(self._identity())
         if hold is not None and timeout == -1 and self._session.time() < hold.ticket.live.end:
             hold.depth += 1
@@ -62,12 +63,13 @@ class RLock(LockBase):
         return True
 
     def release(self) -> None:
-        """Release the lock once; at the last time, the next in the queue gets it.
+        """Release one level of the lock. After the last, the next waiter in the queue gets the lock.
 
         Raises:
-            LockLostError: the hold was lost; nothing else is touched. Raised once for each level.
+            LockLostError: the hold was lost; the call touches nothing else. Raised once for each level.
             RuntimeError: this thread does not hold the lock.
-            ClientError: the process was forked, and the hold is its parent's.
+            RefusedError: this client may not delete the node; it goes on trying.
+            ClientError: the process was forked; the hold is its parent's.
         """
         hold = self._holds.get(self._identity())
         if (  # as in `acquire`
@@ -79,7 +81,7 @@ class RLock(LockBase):
 
     _own = LockBase._mine
 
-    # What threading.Condition asks of a lock.
+    # threading.Condition calls these.
 
     def _is_owned(self) -> bool:
         self._session.check_lease()
@@ -87,12 +89,12 @@ class RLock(LockBase):
         return hold is not None and hold.alive
 
     def _release_save(self) -> int:
-        """Give up all levels; return how many there were."""
+        """Release all levels; return how many there were."""
         hold = self._to_give_up()
         self._check(hold)
         try:
             self._wait_given_up(self._give_up(hold), hold)
-        except LockLostError:  # its node had gone: the `with` block that waits for a condition is told so at its end
+        except LockLostError:  # its node was gone: the `with` block around the condition's wait raises this at its end
             hold.ticket.state = State.LOST
             self._path_state.put_back(hold)
             raise

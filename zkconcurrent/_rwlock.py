@@ -1,4 +1,4 @@
-"""`ReadWriteLock`: many may read together, or one may write, across every process that opens the same path."""
+"""`ReadWriteLock`: many readers or one writer hold it, across every process that opens the same path."""
 
 from __future__ import annotations
 
@@ -16,33 +16,36 @@ from ._rlock import RLock
 
 
 class ReadWriteLock:
-    """A pair of locks: `read_lock`, which any number may hold together, and `write_lock`, which one holds alone.
+    """A pair of locks: any number of threads hold `read_lock` together; one thread holds `write_lock` alone.
 
-    Both are granted in the order of arrival, so that writers never starve: a reader waits for the writers that came
-    before it, a writer for everybody. Both may be acquired again by the thread that holds them. Who writes may read as
-    well, and then give up writing only: no other writer gets in between. Who only reads can't begin to write.
+    Both locks are granted in the order of arrival, so writers never starve: a reader waits for the writers that arrived
+    before it, a writer for all contenders that did. Both are re-entrant. A thread that holds the write lock may also
+    acquire the read lock, and then release the write lock: no other writer gets in between. A thread that holds only
+    the read lock can't acquire the write lock.
 
     Layout:
         `<path>/_c_<uuid>-__READ__<sequence>` and `<path>/_c_<uuid>-__WRIT__<sequence>`, EPHEMERAL_SEQUENTIAL, one for
         each thread and role that holds or waits: the znodes of Curator's InterProcessReadWriteLock. The read node of a
-        thread that holds the write lock is EPHEMERAL and has that one's number. The path itself is a container.
+        thread that holds the write lock is EPHEMERAL and has the number of its write node. The path itself is a
+        container.
 
     Invariant:
-        A reader holds unless a writer is ahead of it, and watches the nearest one that is; a writer holds if nobody is
-        ahead of it, and watches the node just ahead. A read node is made with a writer's number only while that
-        writer's node is there.
+        A reader holds unless a writer is ahead of it; it watches the nearest writer ahead. A writer holds if no
+        contender is ahead of it; it watches the node just ahead. A read node gets a writer's number only while that
+        writer's node exists.
 
     Cost:
-        As `Lock`. To read while writing is one write in one round trip. The release of a writer wakes the readers
-        behind it, up to the next writer, or that writer; the release of a reader wakes at most one.
+        As `Lock`. A writer that begins to read sends one write, in one round trip. A writer's release wakes the readers
+        behind it up to the next writer, or that writer if it is next; a reader's release wakes at most one waiter.
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.
-        path: the path that is the pair; missing nodes are made as containers.
-        on_lost: called with the read or the write lock, on a thread of its own, once for each hold that is lost.
+        path: the path of the pair; missing nodes are created as containers.
+        on_lost: called with the read lock or the write lock, on a thread of its own, once for each hold that is lost.
 
     Raises:
-        ValueError: the path is bad, or is another primitive of this client already.
+        TypeError: the path is not a string, or `on_lost` is not callable.
+        ValueError: the path is invalid, or this client already uses it for another primitive.
 
     Source:
         java.util.concurrent's `ReentrantReadWriteLock`; ZooKeeper's shared locks recipe; Curator's
@@ -55,7 +58,7 @@ class ReadWriteLock:
 
     @property
     def read_lock(self) -> ReadLock:
-        """The lock that any number may hold together."""
+        """The lock that any number of threads may hold together."""
         return self._read_lock
 
     @property
@@ -70,7 +73,7 @@ class ReadWriteLock:
 
     @property
     def path(self) -> str:
-        """The path that is the pair."""
+        """The path of the pair."""
         return self._read_lock.path
 
     def __reduce__(self) -> Any:
@@ -87,9 +90,9 @@ class ReadWriteLock:
 class ReadLock(RLock):
     """The lock of a `ReadWriteLock` that any number of threads and processes may hold together.
 
-    It has the whole interface of `RLock`. A thread that holds the write lock gets it at once, in that one's place in
-    the queue; it fences with the same token. `locked()` speaks of readers; `owner()` is the first of those who hold,
-    in either role, and `waiters()` are those in the queue, of both roles, who don't.
+    It has the whole interface of `RLock`. A thread that holds the write lock gets it at once, in the writer's place in
+    the queue and with the same fencing token. `locked()` reports readers. `owner()` returns the first holder in either
+    role; `waiters()` returns the waiters in both roles.
     """
 
     _kind = "ReadWriteLock"
@@ -114,16 +117,16 @@ class ReadLock(RLock):
 class WriteLock(RLock):
     """The lock of a `ReadWriteLock` that one thread of one process holds alone.
 
-    It has the whole interface of `RLock`. To acquire it while holding only the read lock is a RuntimeError, at once:
-    it would wait for itself, as would two readers that both want to write. `locked()` speaks of a writer; `owner()` and
-    `waiters()` are those of the pair.
+    It has the whole interface of `RLock`. A thread that holds only the read lock gets a RuntimeError from `acquire` at
+    once: it would wait for itself, and two readers that both want to write would wait for each other. `locked()`
+    reports a writer. `owner()` and `waiters()` report contenders in both roles, as for `ReadLock`.
     """
 
     _kind = "ReadWriteLock"
     _rule = WRITE
 
     def _acquire_steps(self, call: Call, wait: bool, deadline: float | None, owner: int, depth: int) -> Steps[bool]:
-        self._refuse_upgrade("release the read lock first, and look again at what was read once the write lock is held")
+        self._refuse_upgrade("release the read lock first, and read the state again once you hold the write lock")
         return (yield from super()._acquire_steps(call, wait, deadline, owner, depth))
 
     def _release_save(self) -> int:
@@ -131,20 +134,20 @@ class WriteLock(RLock):
         return super()._release_save()
 
     def _check_may_wait(self) -> None:
-        self._refuse_upgrade("release it before waiting for a condition")
+        self._refuse_upgrade("release the read lock before you wait on a condition")
 
     def _refuse_upgrade(self, remedy: str) -> None:
-        """Refuse what could only wait for ever.
+        """Refuse to wait forever.
 
         Raises:
             LockLostError: this thread held the read lock, and has not settled its loss.
-            RuntimeError: it holds the read lock.
+            RuntimeError: this thread holds the read lock.
         """
         reading = self._path_state.own(READ.role, self._identity())
         if reading is None:
             return
         self._check(reading)
         raise RuntimeError(
-            f"this thread holds the read lock of {self._path}, and the write lock waits until all readers are gone, "
-            f"this one too: {remedy}"
+            f"the caller holds the read lock of {self._path}, and the write lock would wait for all readers, this one "
+            f"included: {remedy}"
         )

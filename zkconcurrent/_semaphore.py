@@ -1,4 +1,4 @@
-"""`Semaphore` and `BoundedSemaphore`: those of `threading`, for every process that opens the same path."""
+"""`Semaphore` and `BoundedSemaphore`: permits that every process that opens the same path shares."""
 
 from __future__ import annotations
 
@@ -25,32 +25,33 @@ from ._recipes.semaphore import ADDED, Layout, acquire, add, is_locked, look, re
 class Semaphore(LockBase):
     """A number of permits that threads of all processes take and give back.
 
-    A permit that is held goes back by itself when its process ends. It should be released in the process that acquired
-    it: `release()` where nothing is held adds a permit for everybody, as `threading.Semaphore` does.
+    A held permit returns by itself when its process ends. Release it in the process that acquired it: a `release()` in
+    a process that holds none adds a permit for all, as with `threading.Semaphore`.
 
     Layout:
-        `<path>/locks/_c_<uuid>-lock-<sequence>`, EPHEMERAL_SEQUENTIAL, one for each thread that waits, and
-        `<path>/leases/_c_<uuid>-lease-<sequence>`, the same, one for each permit held: the znodes of Curator's
-        InterProcessSemaphoreV2. `<path>/permits` is PERSISTENT and has the value; so are its children
-        `<uuid>-<n>`, each of which adds n permits. All else are containers.
+        `<path>/locks/_c_<uuid>-lock-<sequence>`, EPHEMERAL_SEQUENTIAL, one for each thread that waits; and
+        `<path>/leases/_c_<uuid>-lease-<sequence>`, EPHEMERAL_SEQUENTIAL, one for each held permit: the znodes of
+        Curator's InterProcessSemaphoreV2. `<path>/permits`, PERSISTENT, has the value as text; each of its children,
+        `<uuid>-<n>`, PERSISTENT, adds n permits. All other nodes are containers.
 
     Invariant:
-        There are never more leases than permits. Only the first in the queue makes leases, and only in a step that
-        removes it from the queue.
+        There are never more leases than permits. Only the first client in the queue creates leases, in the same step in
+        which it leaves the queue.
 
     Cost:
-        Acquire, uncontended, is two writes in two round trips; release is one write. A release wakes one.
+        An uncontended `acquire`, of any number of permits, takes two writes in two round trips; a `release` takes one
+        write for each permit, and wakes one waiter.
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.
-        path: the path that is the semaphore; missing nodes are made.
-        value: how many permits there are; all processes must say the same.
+        path: the semaphore's path; missing nodes are created.
+        value: the number of permits; all processes must give the same.
         on_lost: called with the semaphore, on a thread of its own, once for each `acquire` whose permits are lost.
 
     Raises:
-        TypeError: the value is no int.
-        ValueError: the value is negative, or larger than 2**63 - 1; the path is bad, or is another primitive of
-            this client already.
+        TypeError: the value is not an int, the path is not a string, or `on_lost` is not callable.
+        ValueError: the value is negative, or larger than 2**63 - 1; the path is invalid; or this client already uses it
+            for another primitive.
 
     Source:
         `threading.Semaphore`; Curator's `InterProcessSemaphoreV2`.
@@ -71,25 +72,27 @@ class Semaphore(LockBase):
     def acquire(self, blocking: bool = True, timeout: float | None = None, *, permits: int = 1) -> bool:
         """Take permits, all or none, in the order of arrival across all processes.
 
-        To wait for more permits than there are, those counted that were added so far, is a RuntimeWarning: only permits
-        that somebody adds can end it. It is none where the value is 0: all permits of such a semaphore are added.
+        A call that waits for more permits than exist, added ones included, warns with a RuntimeWarning, as only a
+        client that adds permits can end the wait. With `value=0` it does not warn: all permits of such a semaphore are
+        added.
 
         Args:
-            blocking: whether to wait for permits; if not, they are taken if there are enough for those ahead, too.
-            timeout: how long to wait, in seconds; None for ever; 0 or less is as `blocking=False`.
-            permits: how many; 1,000 at most, and fewer where the path has more than 400 bytes.
+            blocking: whether to wait for permits. If False, the call takes them only if enough are free for the
+                contenders ahead and for itself.
+            timeout: how long to wait, in seconds; None waits forever; zero or less acts as `blocking=False`.
+            permits: how many to take: at most 1,000, and fewer if the path has more than 400 bytes.
 
         Returns:
-            Whether the permits were taken. If not, nothing of the attempt is left.
+            Whether the permits were taken. If False, the attempt leaves no node behind.
 
         Raises:
-            TypeError: `permits` is no int.
-            ValueError: a timeout with `blocking=False`, less than one permit or more than one request can take; or
+            TypeError: `permits` is not an int.
+            ValueError: a timeout with `blocking=False`; fewer permits than one, or more than one request can take; or
                 other processes use the path with another value.
             OverflowError: a timeout above `threading.TIMEOUT_MAX`.
-            LockLostError: this thread has lost a permit and not acknowledged that by `release()`.
+            LockLostError: this thread has lost a permit and has not acknowledged it by `release()`.
             ClientError: the client can't be used here.
-            ZkConcurrentError: the path can't be used.
+            ZkConcurrentError: the path can't be used as a semaphore.
         """
         if not blocking and timeout is not None:
             raise ValueError("can't specify timeout for non-blocking acquire")
@@ -98,7 +101,7 @@ class Semaphore(LockBase):
             raise ValueError("permits must be one or more")
         if permits > (most := most_together(self._session.link.full(self._path))):
             raise ValueError(
-                f"permits must be at most {most:,} in one call, as it takes them in one request: {permits}"
+                f"permits must be at most {most:,} in one call, which takes them in one request: {permits}"
             )
         wait = blocking and (timeout is None or timeout > 0)
         deadline = self._until(timeout if blocking else 0)
@@ -110,7 +113,7 @@ class Semaphore(LockBase):
     def _taking_permits(
         self, call: Call, permits: int, wait: bool, hurried: bool, deadline: float | None, owner: int
     ) -> Steps[bool]:
-        if wait and 0 < self._layout.value < permits:  # a wait for more permits than there are
+        if wait and 0 < self._layout.value < permits:  # a wait for more permits than may exist
             sight = yield from call.run(look(self._layout, None, Sync(self._path)), deadline)
             if sight is not None:
                 self._warn_of_waiting(permits, sight.value + sight.added)
@@ -121,7 +124,7 @@ class Semaphore(LockBase):
         leases, self._path_state.last_seen = taken
         self._path_state.take_more(leases, LEASE.role, owner)
         if leases[0].late:
-            log.warning("the sequence numbers of %s are running out: let it fall idle", self._path)
+            log.warning("the sequence numbers of %s are running out: leave it idle, or use another path", self._path)
         log.debug("acquired %s", leases)
         return True
 
@@ -129,39 +132,40 @@ class Semaphore(LockBase):
         if permits > there:
             warn(
                 f"acquire() waits for {permits} permits, and the semaphore {self._path!r} has {there}: it waits until "
-                "somebody adds permits, by a release() of more than is held"
+                "a client adds permits, by a release() of more than it holds"
             )
 
     def release(self, n: int = 1) -> None:
         """Give back permits: this thread's own, the newest first, then those of other threads of this process.
 
-        What is released beyond those is added to the permits that all processes share.
+        Permits released beyond those are added to the ones that all processes share.
 
-        Returns also while the service is out of reach, if nothing is added: the permits are then free as soon as it is
-        back.
+        If ZooKeeper is out of reach and no permit is added, the call returns, and the permits become free after the
+        reconnect.
 
         Args:
-            n: how many; 2**63 - 1 at most.
+            n: how many permits; at most 2**63 - 1.
 
         Raises:
-            TypeError: n is no int.
-            ValueError: n is less than one, or too large.
-            LockLostError: this thread has lost permits, up to n of which this acknowledges; or this process has nothing
-                but permits that another thread of it has lost. Nothing else is touched.
-            ClientError: the process was forked, and the permits are its parent's.
+            TypeError: `n` is not an int.
+            ValueError: `n` is less than one, or too large.
+            LockLostError: this thread has lost permits; or this process has none but those that another of its threads
+                has lost. The call acknowledges up to `n` of them, and touches nothing else.
+            RefusedError: this client may not delete a permit's node; it goes on trying.
+            ClientError: the process was forked; the permits are its parent's.
         """
         call, holds = self._give_up_permits(n)
         return self._await(call, self._giving_back(call, n, holds))
 
     def _give_up_permits(self, n: int) -> tuple[Call, list[Hold]]:
-        """Delete as many leases as there are to release, without waiting for it; return their holds."""
+        """Send the deletes of up to `n` leases, without waiting for the replies; return their holds."""
         n = check_int("n", n)
         if n < 1:
             raise ValueError("n must be one or more")
         self._session.check_not_forked(self._path)
         self._session.check_lease()
         call = Call(self._session, self._path, self._path_state)
-        with self._session.lock:  # of two threads, each releases something else
+        with self._session.lock:  # two threads that release at once must not release the same permits
             holds = self._to_release(n)
             if holds and not holds[0].alive:
                 for hold in holds:
@@ -173,10 +177,10 @@ class Semaphore(LockBase):
         return call, holds
 
     def _giving_back(self, call: Call, n: int, holds: list[Hold]) -> Steps[None]:
-        """Wait until the leases are gone, and add the permits that are released beyond them."""
+        """Wait until the leases are gone; then add the permits released beyond them."""
         if holds:
             log.debug("released %s", [hold.ticket for hold in holds])
-            yield from call.gone(holds[-1].ticket)  # its delete was sent last
+            yield from call.gone(holds[-1].ticket)  # the last delete that was sent
         for hold in holds:
             self._path_state.check_given_up(hold)
         if n > len(holds):
@@ -184,7 +188,7 @@ class Semaphore(LockBase):
             self._path_state.last_seen = yield from call.run(adding)
 
     def _to_release(self, n: int) -> list[Hold]:
-        """Return what to release next, or to settle: all of it is alive, or all is lost."""
+        """Return the holds to release or settle next: either all are alive, or all are lost."""
         me = self._identity()
         holds = self._path_state.all(LEASE.role)
         holds.sort(key=lambda hold: (hold.owner == me, hold.ticket.token), reverse=True)
@@ -193,10 +197,10 @@ class Semaphore(LockBase):
         return (mine or alive or lost)[:n]
 
     def _check_bounds(self, more: int) -> None:
-        """Refuse to add permits, where there is a bound."""
+        """Refuse to add permits, if the semaphore is bounded."""
 
     def _give_back(self, holds: Sequence[Hold]) -> None:
-        """Delete the leases, without waiting for it; also those left by an interrupt in between: all, or none."""
+        """Send the deletes of all leases; an interrupt on the way leaves none of them."""
         try:
             for hold in holds:
                 self._end(hold)
@@ -211,16 +215,16 @@ class Semaphore(LockBase):
         self._path_state.drop(hold)
 
     def locked(self) -> bool:
-        """Return whether no permit is left, asked of the leader. Cost: 5 reads, pipelined."""
+        """Return whether no permit is free; asks the leader. Cost: 5 reads, pipelined."""
         return self._run(is_locked(self._layout), bool)
 
     def destroy(self) -> None:
-        """Remove what outlives all who use the semaphore; the next to use it makes it anew, with any value.
+        """Remove the nodes that outlive the semaphore's users; the next use creates them anew, with any value.
 
         Raises:
-            RuntimeError: somebody holds a permit, or waits for one. If that one came meanwhile, and permits were added
-                more than 1,000 times, some of those may be gone.
-            ForeignNodeError: something else is there; nothing is deleted.
+            RuntimeError: a client holds a permit or waits for one. If it arrived during the call, and permits were
+                added more than 1,000 times, some of the added permits may be gone.
+            ForeignNodeError: the path has other nodes; none of them is deleted.
         """
 
         def done(using: Users) -> None:
@@ -260,9 +264,9 @@ class Semaphore(LockBase):
 
 
 class BoundedSemaphore(Semaphore):
-    """A semaphore that can't be released more often than it was acquired, in each process.
+    """A semaphore that refuses a `release()` of more permits than this process holds.
 
-    Everything else is as with `Semaphore`. To ask for more permits than there are is a ValueError, at once.
+    In all else it is a `Semaphore`. A call for more permits than `value` is a ValueError at once.
     """
 
     _kind = "BoundedSemaphore"
@@ -271,7 +275,7 @@ class BoundedSemaphore(Semaphore):
         """Take permits; see `Semaphore.acquire`."""
         permits = check_int("permits", permits)
         if permits > self._layout.value:
-            raise ValueError(f"there are no {permits} permits, but value={self._layout.value}: {self._path}")
+            raise ValueError(f"permits must be at most value={self._layout.value} at {self._path}: {permits}")
         return super().acquire(blocking, timeout, permits=permits)
 
     def _check_bounds(self, more: int) -> None:

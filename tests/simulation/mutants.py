@@ -310,7 +310,7 @@ MUTANTS = [
     one(
         "found: an interrupted release forgets the hold",
         "_lock_base:LockBase._give_up",
-        "if hold.alive:  # interrupted before anything was done",
+        "if hold.alive:  # an interrupt came before the delete",
         "if False:",
     ),
     one(

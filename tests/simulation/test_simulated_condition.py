@@ -23,7 +23,7 @@ WAIT = "_condition:Condition.wait"
 TAKE_BACK, GIVEN_UP = "_condition:Condition._reacquire", "_condition:Condition._is_given_up"
 MULTI = "yield Multi(ticket, (Delete(held.node, held), CreateEphemeral(ticket, WAITER.role, data)))"
 RELEASE, ENQUEUE = "yield Delete(held.node, held)", "yield CreateEphemeral(ticket, WAITER.role, data)"
-AGAIN = "self._take_back(hold, call, error)  # also if what was raised struck in there"
+AGAIN = "self._take_back(hold, call, error)  # also after an interrupt in `_take_back` itself"
 
 
 def _mutant(name: str, *edits: tuple[str, str, str]) -> Mutant:

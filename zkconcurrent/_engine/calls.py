@@ -1,4 +1,4 @@
-"""Several calls that one loop waits for: those of the locks of a `MultiLock`, or one after another of one lock."""
+"""Several calls that one loop waits for: those of a `MultiLock`'s locks, or successive calls of one lock."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from .waiting import WakeUp
 
 
 class Calls:
-    """Calls that are begun one by one, and are abandoned together.
+    """Calls that begin one by one, and are abandoned together.
 
     Args:
-        undo: called when they are abandoned, before them; it never waits, and to call it again changes nothing.
+        undo: called before the calls are abandoned; it never waits, and is idempotent.
     """
 
     def __init__(self, undo: Callable[[], None] | None = None) -> None:
@@ -21,28 +21,28 @@ class Calls:
         self.calls: list[Call] = []
 
     def begin(self, wake: WakeUp) -> None:
-        """Begin; `wake` ends the sleep of each of them."""
+        """Begin; `wake` ends the sleep of each call."""
         self._wake = wake
 
     def add(self, call: Call) -> Call:
-        """Begin one more."""
+        """Begin one more call."""
         assert self._wake is not None
         self.calls.append(call)
         call.begin(self._wake)
         return call
 
     def end(self) -> None:
-        """Take note that the steps of all have come to their end."""
+        """Record that the steps of all calls have ended."""
         for call in self.calls:
             call.end()
 
     def hurry(self) -> None:
-        """Wait no more for what is cleaned up."""
+        """Stop waiting for clean-up; the keeper finishes it."""
         for call in self.calls:
             call.hurry()
 
     def abandon(self) -> None:
-        """Undo what all of them have done."""
+        """Undo everything that the calls have done."""
         if self._undo is not None:
             self._undo()
         for call in self.calls:

@@ -51,7 +51,7 @@ class Ticket:
         token: the node's creation zxid, once known; the fencing token.
         sent: a request that creates its node was sent, and may have been applied.
         awaits: the watched paths, while it waits.
-        shown: the nodes whose end it waits for, as its server shows them.
+        shown: the nodes whose end it waits for, as the present server shows them.
         changed: a watched node may be gone, or changed: look again.
         handed_over: a thread of this process held the watched node and has released it, so it is our turn.
         proving: it waits for its lease to be proved.

@@ -1,6 +1,6 @@
 """`Lock`, `RLock`, `ReadWriteLock` and `MultiLock` for tasks, over those of threads.
 
-Each class here has a primitive of threads inside, whose owners are tasks and whose calls are awaited. So threads and
+Each class wraps a primitive of threads (`_core`) whose owners are tasks and whose calls are awaited. So threads and
 tasks of one process, other processes and Java exclude each other on one path.
 """
 
@@ -23,16 +23,16 @@ from .._primitive import entered
 from ._tasks import Completion, Pending, Released, Tasks, in_background, told_of_loss
 
 T = TypeVar("T")
-REFRESH = 1.0  # seconds between two questions of a query that is asked often
+REFRESH = 1.0  # seconds between two refreshes of a query that is called often
 
 
 async def settled(result: T | Pending[T]) -> T:
-    """Return a result, or wait for it."""
+    """Return a result; await it if it is pending."""
     return await result if isinstance(result, Pending) else result
 
 
 class Core:
-    """Something of threads, whose owners are tasks."""
+    """The base of the primitives here: it wraps a primitive of threads whose owners are tasks."""
 
     def __init__(self, core: Any) -> None:
         self._core = core
@@ -44,7 +44,7 @@ class Core:
 
     @property
     def path(self) -> str:
-        """The path that all processes share it by."""
+        """The path by which all processes share it."""
         return str(self._core.path)
 
     def __reduce__(self) -> Any:
@@ -62,34 +62,35 @@ class Core:
 
 
 class LockBase(Core):
-    """What all locks share: `asyncio.Lock`'s interface, and the extras of `zkconcurrent`."""
+    """The methods of all locks: `asyncio.Lock`'s, and the extras of `zkconcurrent`."""
 
-    _owned = True  # by its task alone
+    _owned = True  # only the task that acquired it may release it
 
     def __init__(self, core: Any) -> None:
         super().__init__(core)
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._seen = False  # somebody held it, when last asked
+        self._seen = False  # it was held, by the last reply
         self._asked = 0.0
 
     async def acquire(self, *, blocking: bool = True, timeout: float | None = None) -> bool:
-        """Acquire the lock, waiting for it in the order of arrival across all tasks, threads and processes.
+        """Acquire the lock; wait for it in the order of arrival across all tasks, threads and processes.
 
-        A cancelled acquire leaves nothing: its node is deleted, by the session if need be, and the cancellation waits
-        for nothing.
+        A cancelled acquire leaves no node: its node is deleted, by the session if need be. The cancellation waits for
+        nothing.
 
         Args:
-            blocking: whether to wait; if not, one question is asked.
-            timeout: how long to wait, in seconds; None for ever.
+            blocking: whether to wait. If False, the call makes one attempt.
+            timeout: how long to wait, in seconds; None waits forever, 0 makes one attempt.
 
         Returns:
-            Whether the lock was acquired.
+            Whether the lock was acquired. If False, the attempt leaves no node behind.
 
         Raises:
-            RuntimeError: the task was made for this call alone, so that it would own the lock and end:
+            RuntimeError: the task does nothing but this call, so it would own the lock and end:
                 `create_task(lock.acquire())`, or, before Python 3.12, `wait_for(lock.acquire(), ...)`.
-            ValueError: a timeout with `blocking=False`, or a negative one.
-            LockLostError: this task has lost a hold and not acknowledged that by `release()`.
+            ValueError: a timeout with `blocking=False`, or a negative one other than -1.
+            OverflowError: a timeout above `threading.TIMEOUT_MAX`.
+            LockLostError: this task has lost a hold and has not acknowledged it by `release()`.
             ClientError: the client can't be used here.
             ZkConcurrentError: the path can't be used as a lock.
         """
@@ -103,14 +104,14 @@ class LockBase(Core):
         return await settled(self._core.acquire(blocking, -1 if timeout is None else timeout))
 
     def release(self) -> Completion:
-        """Release the lock; the next in line gets it.
+        """Release the lock; the next waiter in the queue gets it.
 
-        It sends the delete, or leaves it to the session, before it returns. To await what it returns is to wait until
-        the next in line has its turn; nobody needs to.
+        Before the call returns, it has sent the delete, or left it to the session. A task that awaits the result waits
+        until the next waiter has its turn; no task needs to.
 
         Raises:
-            LockLostError: the hold was lost; nothing else is touched.
-            RuntimeError: it is not held.
+            LockLostError: the hold was lost; the call touches nothing else.
+            RuntimeError: the lock is not held, or another task holds it.
         """
         core = self._core
         hold = core._to_give_up()
@@ -131,9 +132,9 @@ class LockBase(Core):
                 raise
 
     def locked(self) -> bool:
-        """Return whether the lock is held, as last seen; asks for news, once a second at most.
+        """Return whether the lock is held, as last seen. The call asks the leader for news, at most once a second.
 
-        What this process does itself is seen at once. `fetch_locked()` asks and waits for the answer.
+        A hold of this process counts at once. `fetch_locked()` waits for the reply.
         """
         core = self._core
         if any(hold.alive for hold in core._path_state.all(core._rule.role)):
@@ -144,7 +145,7 @@ class LockBase(Core):
         return self._seen
 
     async def fetch_locked(self) -> bool:
-        """Return whether the lock is held, in any process; asks the leader. Cost: 2 reads, pipelined."""
+        """Return whether any process holds the lock; asks the leader. Cost: 2 reads, pipelined."""
         return await self._noting(self._core.locked())
 
     def _noting(self, pending: Pending[bool]) -> Pending[bool]:
@@ -162,13 +163,17 @@ class LockBase(Core):
 
         Raises:
             LockLostError: the hold is lost.
-            RuntimeError: nothing is held.
+            RuntimeError: there is no hold that the caller may release.
         """
         return int(self._core.fencing_token)
 
     @property
     def lost(self) -> Lost:
-        """Set when the present hold is lost; a fresh one with the next hold."""
+        """The loss of the current hold, to be looked at or awaited. Each hold has its own.
+
+        The current hold is the task's, else this process's newest. While there is none, this is the loss of the next
+        one.
+        """
         core = self._core
         core._session.check_lease()
         with core._session.lock:
@@ -176,19 +181,25 @@ class LockBase(Core):
 
     @property
     def suspect(self) -> bool:
-        """Whether the lock is held, but the service is out of reach at the moment."""
+        """Whether the lock is held while ZooKeeper is out of reach."""
         return bool(self._core.suspect)
 
     async def owner(self) -> Contender | None:
-        """Return the holder, asked of the server; None if nobody holds. Cost: 2 + n reads for n in the queue."""
+        """Return the holder, read from the server; None if there is none. Cost: 2 + n reads with n nodes queued."""
         return await self._core.owner()  # type: ignore[no-any-return]
 
     async def waiters(self) -> list[Contender]:
-        """Return the waiters, the next one first, asked of the server. Cost: as `owner`."""
+        """Return the waiters, the next one first, read from the server. Cost: as `owner`."""
         return await self._core.waiters()  # type: ignore[no-any-return]
 
     def guard(self, transaction: Any) -> Any:
-        """Let a kazoo `TransactionRequest` commit only while this hold lives; return the transaction."""
+        """Make a kazoo `TransactionRequest` commit only while this hold lives; return the transaction.
+
+        Raises:
+            LockLostError: the hold is already lost.
+            RuntimeError: there is no hold that the caller may release.
+            ValueError: the transaction's client has another chroot, so it can't see the lock's node.
+        """
         return self._core.guard(transaction)
 
 
@@ -200,12 +211,12 @@ class Lost:
         self._loss = loss
 
     def is_set(self) -> bool:
-        """Return whether it is lost, by the clock too."""
+        """Return whether the hold is lost, also by the client's own clock."""
         self._session.check_lease()
         return self._loss.told
 
     async def wait(self) -> bool:
-        """Wait until it is lost."""
+        """Wait until the hold is lost; return True."""
         loop = asyncio.get_running_loop()
         listener = _Listener(loop)
         with self._session.lock:
@@ -220,7 +231,7 @@ class Lost:
 
 
 class _Listener:
-    """A task that waits for a loss; told of it as a whole of which the hold is a part."""
+    """A task that waits for a loss. The loss notifies it like a `Whole`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -239,10 +250,10 @@ class _Listener:
             self._loop.call_soon_threadsafe(end)
 
     def of(self) -> None:
-        """Belong to nothing."""
+        """Return None: it belongs to no object."""
 
     def tell(self) -> None:
-        """Do no more."""
+        """Do nothing more: `set` has woken the task."""
 
 
 def _told(core: Any, hold: Any) -> Callable[[], None]:
@@ -250,7 +261,7 @@ def _told(core: Any, hold: Any) -> Callable[[], None]:
 
 
 def tells(lock: Any, on_lost: Callable[[Any], object] | None) -> Any:
-    """Return what calls a user's `on_lost`, plain or async, on the loop that acquired last."""
+    """Return a function that calls a user's `on_lost`, plain or async, on the loop that acquired last."""
     if on_lost is None or not callable(on_lost):
         return on_lost
     ref = weakref.ref(lock)
@@ -276,23 +287,24 @@ _running: set[asyncio.Future[Any]] = set()
 
 
 class _LockCore(Tasks, _lock.Lock):
-    """It, owned by tasks."""
+    """`zkconcurrent.Lock`, owned by tasks."""
 
 
 class Lock(LockBase):
     """`asyncio.Lock` for every process that opens the same path.
 
-    One task holds it at a time; any task of that process may release it. Layout, invariant and cost are those of
-    `zkconcurrent.Lock`, with which it shares the path.
+    One task holds it at a time. Any task of that process may release it. Layout, invariant and cost are those of
+    `zkconcurrent.Lock`, which excludes it on the same path.
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.
-        path: the path that is the lock; missing nodes are made as containers.
-        fair: as `zkconcurrent.Lock`'s.
+        path: the lock's path; missing nodes are created as containers.
+        fair: as for `zkconcurrent.Lock`.
         on_lost: called with the lock, on the loop that acquired it, once for each hold that is lost; may be async.
 
     Raises:
-        ValueError: the path is bad, or is another primitive of this client already.
+        TypeError: the path is not a string, or `on_lost` is not callable.
+        ValueError: the path is invalid, or this client already uses it for another primitive or with other fairness.
 
     Source:
         `asyncio.Lock`.
@@ -307,13 +319,13 @@ class Lock(LockBase):
 
 
 class _RLockCore(Tasks, _rlock.RLock):
-    """It, owned by tasks."""
+    """`zkconcurrent.RLock`, owned by tasks."""
 
 
 class RLock(LockBase):
-    """A lock that one task of one process holds at a time, as often as it likes.
+    """A lock that one task of one process holds at a time, and may acquire again.
 
-    As `Lock`, but that it belongs to the task that acquired it, which alone releases it.
+    In all else it is a `Lock`, but only the task that acquired it may release it.
     """
 
     def __init__(
@@ -323,11 +335,11 @@ class RLock(LockBase):
 
 
 class _ReadCore(Tasks, _rwlock.ReadLock):
-    """It, owned by tasks."""
+    """`zkconcurrent.ReadLock`, owned by tasks."""
 
 
 class _WriteCore(Tasks, _rwlock.WriteLock):
-    """It, owned by tasks."""
+    """`zkconcurrent.WriteLock`, owned by tasks."""
 
 
 class ReadLock(LockBase):
@@ -339,14 +351,14 @@ class WriteLock(LockBase):
 
 
 class ReadWriteLock:
-    """A pair of locks: `read_lock`, which any number may hold together, and `write_lock`, which one task holds alone.
+    """A pair of locks: any number of tasks hold `read_lock` together; one task holds `write_lock` alone.
 
-    All else is as with `zkconcurrent.ReadWriteLock`, with which it shares the path.
+    In all else it is a `zkconcurrent.ReadWriteLock`, with which it shares the path.
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.
-        path: the path that is the pair; missing nodes are made as containers.
-        on_lost: called with the read or the write lock, once for each hold that is lost; may be async.
+        path: the path of the pair; missing nodes are created as containers.
+        on_lost: called with the read lock or the write lock, once for each hold that is lost; may be async.
     """
 
     def __init__(self, client: KazooClient, path: str, *, on_lost: Callable[[Any], object] | None = None) -> None:
@@ -356,7 +368,7 @@ class ReadWriteLock:
 
     @property
     def read_lock(self) -> ReadLock:
-        """The lock that any number may hold together."""
+        """The lock that any number of tasks, threads and processes may hold together."""
         return self._read_lock
 
     @property
@@ -369,15 +381,16 @@ class ReadWriteLock:
 
 
 class _MultiCore(Tasks, _multilock.MultiLock):
-    """It, owned by tasks."""
+    """`zkconcurrent.MultiLock`, owned by tasks."""
 
 
 class MultiLock(LockBase):
-    """Several locks as one, all or none of which are held; see `zkconcurrent.MultiLock`.
+    """Several locks as one; a task holds all of them or none. See `zkconcurrent.MultiLock`.
 
     Args:
         locks: each a `Lock`, an `RLock`, a read or write lock, or a MultiLock, of `aio`.
-        on_lost: called with the MultiLock once for each time that the first of its locks was lost; may be async.
+        on_lost: called with the MultiLock, once for each time that it was acquired and one of its locks was lost before
+            all were released; may be async.
     """
 
     def __init__(self, locks: Iterable[Any], *, on_lost: Callable[[Any], object] | None = None) -> None:
@@ -389,7 +402,7 @@ class MultiLock(LockBase):
         super().__init__(_MultiCore([lock._core for lock in given], on_lost=tells(self, on_lost)))
 
     def release(self) -> Completion:
-        """Release all locks; each is released whatever becomes of the others. Errors as the locks' own."""
+        """Release all locks, also if one of them raises an error. Errors as `zkconcurrent.MultiLock.release`."""
         given_up, errors = self._core._give_up_all()
         if errors:
             raise _multilock._first(errors)

@@ -1,4 +1,4 @@
-"""`Semaphore`, `Condition`, `Event`, `Barrier` and `CountDownLatch` for tasks, over those of threads."""
+"""`Semaphore`, `Condition`, `Event` and `CountDownLatch` for tasks, over those of threads."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ T = TypeVar("T")
 
 
 class _SemaphoreCore(Tasks, _semaphore.Semaphore):
-    """It, owned by tasks."""
+    """`zkconcurrent.Semaphore`, owned by tasks."""
 
 
 class _BoundedSemaphoreCore(Tasks, _semaphore.BoundedSemaphore):
-    """It, owned by tasks."""
+    """`zkconcurrent.BoundedSemaphore`, owned by tasks."""
 
 
 class Semaphore(LockBase):
@@ -31,9 +31,9 @@ class Semaphore(LockBase):
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.
-        path: the path that is the semaphore; missing nodes are made.
-        value: how many permits there are; all processes must say the same.
-        on_lost: called once for each `acquire` whose permits are lost; may be async.
+        path: the semaphore's path; missing nodes are created.
+        value: the number of permits; all processes must give the same.
+        on_lost: called with the semaphore, once for each `acquire` whose permits are lost; may be async.
     """
 
     _owned = False
@@ -45,25 +45,30 @@ class Semaphore(LockBase):
         super().__init__(self._kind(client, path, value, on_lost=tells(self, on_lost)))
 
     async def acquire(self, *, blocking: bool = True, timeout: float | None = None, permits: int = 1) -> bool:
-        """Take permits, all or none, in the order of arrival; arguments and errors as `Lock.acquire`.
+        """Take permits, all or none, in the order of arrival; errors as `zkconcurrent.Semaphore.acquire`.
 
         Args:
-            blocking: whether to wait.
-            timeout: how long to wait, in seconds; None for ever.
-            permits: how many.
+            blocking: whether to wait for permits. If False, the call takes them only if enough are free for the
+                contenders ahead and for itself.
+            timeout: how long to wait, in seconds; None waits forever; zero or less acts as `blocking=False`.
+            permits: how many to take.
+
+        Returns:
+            Whether the permits were taken. If False, the attempt leaves no node behind.
         """
         self._loop = asyncio.get_running_loop()
         return await settled(self._core.acquire(blocking, timeout, permits=permits))
 
     def release(self, n: int = 1) -> Completion:
-        """Give back permits, or add those that are released beyond what this process holds.
+        """Give back permits; permits released beyond those that this process holds are added for all.
 
         Args:
-            n: how many.
+            n: how many permits.
 
         Raises:
-            LockLostError: permits were lost.
-            ValueError: n is less than one; or more than was acquired, of a `BoundedSemaphore`.
+            TypeError: `n` is not an int.
+            LockLostError: permits were lost; the call acknowledges up to `n` of them.
+            ValueError: `n` is less than one, or too large; or, for a `BoundedSemaphore`, more than this process holds.
         """
         core = self._core
         call, holds = core._give_up_permits(n)
@@ -72,7 +77,7 @@ class Semaphore(LockBase):
         return Released(core._session, core.path, [(hold, _told(core, hold)) for hold in holds])
 
     def locked(self) -> bool:
-        """Return whether no permit is left, as last seen; asks for news, once a second at most."""
+        """Return whether no permit is free, as last seen. The call asks for news, at most once a second."""
         core = self._core
         if core._session.now() - self._asked >= REFRESH:
             self._asked = core._session.now()
@@ -80,18 +85,18 @@ class Semaphore(LockBase):
         return self._seen
 
     async def destroy(self) -> None:
-        """Remove what outlives all who use the semaphore; see `zkconcurrent.Semaphore.destroy`."""
+        """Remove the nodes that outlive the semaphore's users; see `zkconcurrent.Semaphore.destroy`."""
         await self._core.destroy()
 
 
 class BoundedSemaphore(Semaphore):
-    """A semaphore that can't be released more often than it was acquired, in each process."""
+    """A semaphore that refuses a `release()` of more permits than this process holds."""
 
     _kind = _BoundedSemaphoreCore
 
 
 class _ConditionCore(Tasks, _condition.Condition):
-    """It, owned by tasks."""
+    """`zkconcurrent.Condition`, whose waiters are tasks."""
 
 
 class Condition(Core):
@@ -99,8 +104,8 @@ class Condition(Core):
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.
-        path: where the waiters are; missing nodes are made as containers.
-        lock: a `Lock`, `RLock` or write lock of `aio` and of the same client; an `RLock` at `<path>/lock` if not given.
+        path: the parent of the waiters; missing nodes are created as containers.
+        lock: a `Lock`, `RLock` or write lock of `aio` and of the same client; None makes an `RLock` at `<path>/lock`.
     """
 
     def __init__(self, client: KazooClient, path: str, lock: LockBase | None = None) -> None:
@@ -120,24 +125,24 @@ class Condition(Core):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if kind is not None and issubclass(kind, ZkConcurrentError) and self._lock._core._mine() is None:
-            return  # a wait could not take the lock back, and says why
+            return  # a wait could not acquire the lock again; its error says why
         await self._lock.__aexit__(kind, error, traceback)
 
     async def wait(self, timeout: float | None = None) -> bool:
-        """Give the lock up, with all its levels, until notified or the time is up; then take it again as it was.
+        """Release the lock at all its levels until notified or until the timeout; then acquire it again at all levels.
 
-        A cancelled wait takes the lock again before the cancellation goes on, as in asyncio, while the service is in
-        reach. If that is out of reach for a third of the session's timeout, the hold is a loss.
+        A cancelled wait acquires the lock again before it raises the cancellation, as in asyncio, while ZooKeeper is in
+        reach. If ZooKeeper is out of reach for a third of the session timeout, the hold is lost instead.
 
         Args:
-            timeout: how long to wait, in seconds; None for ever.
+            timeout: how long to wait, in seconds; None waits forever.
 
         Returns:
-            False if the time was up and nobody notified us.
+            False if the timeout passed without a notification; otherwise True, which may also be a spurious wake-up.
 
         Raises:
-            RuntimeError: the lock is not held.
-            LockLostError: the lock was lost before it was given up.
+            RuntimeError: the caller does not hold the lock.
+            LockLostError: the lock was lost before the call released it.
         """
         core = self._core
         hold, call, steps = core._begin_wait(timeout)
@@ -161,27 +166,28 @@ class Condition(Core):
             await pending
 
     async def wait_for(self, predicate: Callable[[], T]) -> T:
-        """Wait until the predicate is true; return what it last returned."""
+        """Wait until the predicate is true; return its last result."""
         while not (result := predicate()):
             await self.wait()
         return result
 
     def notify(self, n: int = 1) -> Completion:
-        """Wake the `n` tasks or threads, of all processes, that have waited longest.
+        """Wake the `n` waiters, tasks or threads of all processes, that have waited longest.
 
         Raises:
-            RuntimeError: the lock is not held.
-            LockLostError: it was lost.
+            TypeError: `n` is not an int.
+            RuntimeError: the caller does not hold the lock.
+            LockLostError: the lock was lost.
         """
         return self._in_background(self._core.notify(n))
 
     def notify_all(self) -> Completion:
-        """Wake all who wait; raises as `notify`."""
+        """Wake all waiters; errors as `notify`."""
         return self._in_background(self._core.notify_all())
 
 
 class _EventCore(Tasks, _event.Event):
-    """It, for tasks."""
+    """`zkconcurrent.Event`, for tasks."""
 
 
 class Event(Core):
@@ -189,7 +195,7 @@ class Event(Core):
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.
-        path: the path that is the event; made when it is first set or waited for.
+        path: the event's path; its node is created by the first `set`, or by a `wait` that has to wait.
     """
 
     def __init__(self, client: KazooClient, path: str) -> None:
@@ -197,7 +203,7 @@ class Event(Core):
         self._asked = 0.0
 
     def is_set(self) -> bool:
-        """Return whether the flag is set, as last seen; asks for news, once a second at most."""
+        """Return whether the flag is set, as last seen. The call asks for news, at most once a second."""
         core = self._core
         if core._session.now() - self._asked >= REFRESH:
             self._asked = core._session.now()
@@ -210,7 +216,7 @@ class Event(Core):
         return bool(await self._core.is_set())
 
     def set(self) -> Completion:
-        """Set the flag; everybody who waits goes on."""
+        """Set the flag and wake all waiters."""
         completion = self._in_background(self._core.set())
         self._core._note(Flag(0, True))
         return completion
@@ -225,20 +231,20 @@ class Event(Core):
         """Wait until the flag is set.
 
         Args:
-            timeout: how long to wait, in seconds; None for ever.
+            timeout: how long to wait, in seconds; None waits forever, zero or less reads the flag once.
 
         Returns:
-            Whether the flag is set, or was at any time since the wait began; False at the deadline.
+            True if the flag is set, or was set at any time since the wait began; False at the deadline.
         """
         return bool(await self._core.wait(timeout))
 
     async def destroy(self) -> None:
-        """Remove the node; see `zkconcurrent.Event.destroy`."""
+        """Remove the event's node; see `zkconcurrent.Event.destroy`."""
         await self._core.destroy()
 
 
 class _LatchCore(Tasks, _latch.CountDownLatch):
-    """It, for tasks."""
+    """`zkconcurrent.CountDownLatch`, for tasks."""
 
 
 class CountDownLatch(Core):
@@ -246,8 +252,8 @@ class CountDownLatch(Core):
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.
-        path: the path that is the latch.
-        count: from where to count; all processes must say the same.
+        path: the latch's path; its node is created by the first `count_down`, or by a `wait` that has to wait.
+        count: the number to count down from; all processes must give the same.
     """
 
     def __init__(self, client: KazooClient, path: str, count: int) -> None:
@@ -258,13 +264,17 @@ class CountDownLatch(Core):
         return int(await self._core.count)
 
     def count_down(self, n: int = 1) -> Completion:
-        """Count down by `n`; a latch that is open stays as it is."""
+        """Count down by `n`; an open latch stays open."""
         return self._in_background(self._core.count_down(n))
 
     async def wait(self, timeout: float | None = None) -> bool:
-        """Wait until nothing is left to count down; return whether the latch is open."""
+        """Wait until nothing is left to count down; return whether the latch is open.
+
+        Args:
+            timeout: how long to wait, in seconds; None waits forever, zero or less reads the count once.
+        """
         return bool(await self._core.wait(timeout))
 
     async def destroy(self) -> None:
-        """Remove the node and all counts; see `zkconcurrent.CountDownLatch.destroy`."""
+        """Remove the latch's node and all counts; see `zkconcurrent.CountDownLatch.destroy`."""
         await self._core.destroy()

@@ -1,8 +1,8 @@
-"""How tasks wait for what threads wait for, over the same calls.
+"""How tasks wait: the calls of the primitives of threads, awaited or run in the background.
 
-A primitive of threads with the mix-in `Tasks` has tasks for owners, and its methods return calls that have not begun
-(`Pending`). A task awaits them. Or a thread of the library runs them in the background, so that a plain method such as
-`Event.set()` returns at once, and outlives its task and its loop.
+With the mix-in `Tasks`, a primitive of threads has tasks for owners, and its methods return calls that have not begun
+(`Pending`). A task awaits them, or a thread of the library runs them in the background: so a plain method such as
+`Event.set()` returns at once, and its call outlives its task and its loop.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ log = logging.getLogger("zkconcurrent")
 
 
 class Pending(Generic[T]):
-    """A call that has not begun."""
+    """A call that has not begun; a task awaits it."""
 
     def __init__(self, call: Waiting, steps: Steps[T]) -> None:
         self.call = call
@@ -39,7 +39,7 @@ class Pending(Generic[T]):
 
 
 class Tasks:
-    """Mixed into a primitive of threads: tasks own what they acquire, and its calls wait for nothing by themselves."""
+    """Mixed into a primitive of threads: tasks own its holds, and its methods return `Pending` calls."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -50,13 +50,13 @@ class Tasks:
 
     @staticmethod
     def _check_may_block() -> None:
-        """Nothing blocks."""
+        """Allow every call: none blocks the loop."""
 
 
 class Completion:
-    """What a plain method has begun: await it, in any task of any loop, to know that ZooKeeper has done it.
+    """A call that a plain method has begun. Any task of any loop may await it, to wait until ZooKeeper has applied it.
 
-    An error that comes before anybody awaits it is logged.
+    An awaiting task gets the call's error. An error that comes while no task awaits it is also logged.
     """
 
     def __init__(self) -> None:
@@ -65,11 +65,11 @@ class Completion:
         self._wakers: list[Callable[[], None]] = []
 
     def done(self) -> bool:
-        """Return whether it is done, or has failed."""
+        """Return whether the call has ended, with success or an error."""
         return self._done
 
     def _finish(self, error: BaseException | None = None) -> None:
-        """Take note of the end; on any thread."""
+        """Record the end of the call; on any thread."""
         self._error = error
         self._done = True
         wakers = list(self._wakers)
@@ -104,10 +104,11 @@ class Completion:
 
 
 class Released(Completion):
-    """What a `release()` has begun: await it to know that the node is gone, so that the next in line has its turn.
+    """A `release()` whose deletes are sent or owed. A task may await it, to wait until the nodes are gone.
 
-    It waits no longer than `threading`'s twin does: until the node is gone, the service is out of reach, or a sixth of
-    the session's timeout is over. The session goes on with the delete in any case. It raises nothing.
+    An awaiting task waits no longer than `threading`'s twin: until the node is gone, ZooKeeper is out of reach, or a
+    sixth of the session timeout has passed. The session makes sure of the delete in any case. Awaiting it raises no
+    error of the release.
     """
 
     def __init__(self, session: Session, path: str, holds: list[tuple[Hold, Callable[[], None]]]) -> None:
@@ -130,22 +131,22 @@ class Released(Completion):
 
 
 class Background:
-    """Runs the calls of one session one after the other, on a thread that ends when none is left.
+    """Runs the calls of one session, one after the other, on a thread that ends when none is left.
 
-    The interpreter's exit waits for that thread, as it would wait for a thread that calls the blocking twin.
+    The interpreter waits for that thread at exit, as it would for a thread that calls the blocking twin.
     """
 
     def __init__(self) -> None:
         self._left: deque[tuple[Session, Pending[Any], Completion]] = deque()
-        self._idle = deque([True])  # taken by the one that starts the thread; no lock, as a signal handler may call
+        self._idle = deque([True])  # the caller that takes it starts the thread; no lock, as a signal handler may call
 
     @classmethod
     def of(cls, session: Session) -> Background:
-        """Return that of a session."""
+        """Return the session's `Background`."""
         return _backgrounds.setdefault(session, cls())
 
     def run(self, session: Session, pending: Pending[Any]) -> Completion:
-        """Have a call run."""
+        """Queue a call; start the thread if it does not run."""
         completion = Completion()
         self._left.append((session, pending, completion))
         self._start()
@@ -155,7 +156,7 @@ class Background:
         try:
             self._idle.pop()
         except IndexError:
-            return  # the thread runs, and looks once more before it ends
+            return  # the thread runs, and looks at the queue again before it ends
         try:
             threading.Thread(target=self._work, name="zkconcurrent-background").start()
         except BaseException:
@@ -193,10 +194,10 @@ def in_background(session: Session, pending: Any) -> Completion:
 
 
 def told_of_loss(check: Callable[[], object]) -> Callable[[], None]:
-    """Return what takes note, once the delete is answered, of a hold that was not ours any more."""
+    """Return a function that runs `check` once the delete is answered, and ignores its error."""
 
     def told() -> None:
-        with suppress(ZkConcurrentError):  # told by `lost`, `on_lost` and the log
+        with suppress(ZkConcurrentError):  # `lost`, `on_lost` and the log report it
             check()
 
     return told
