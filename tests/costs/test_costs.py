@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from kazoo.client import KazooClient
@@ -32,15 +32,13 @@ from zkconcurrent import (
 )
 from zkconcurrent._engine import local_handoff
 from zkconcurrent._engine.session import Session
-from zkconcurrent.testing import Server
 
 
 @pytest.fixture
-def proxy(zookeeper: Server) -> Iterator[Proxy]:
-    """A proxy that delays by 50 ms each way: no thread is kept from sending the next request for as long."""
-    with Proxy(zookeeper.hosts) as proxy:
-        proxy.delay(0.05)
-        yield proxy
+def proxy(proxy: Proxy) -> Proxy:
+    """The shared one, with 50 ms of delay each way: no thread is kept from sending the next request for as long."""
+    proxy.delay(0.05)
+    return proxy
 
 
 @pytest.fixture

@@ -158,16 +158,16 @@ def diverge(follower: Server, leader: Server, node: str) -> None:
     As after a crash that has lost a part of the log: what it has is of the same zxid as the leader's copy.
     """
     with Server() as other:
-        folder = other._leash.folder / "version-2"  # type: ignore[union-attr]
+        folder = other._guard.folder / "version-2"  # type: ignore[union-attr]
         other.kill()
         zxid = leader.status()["Zxid"].removeprefix("0x")
-        shutil.copytree(leader._leash.folder / "version-2", folder, dirs_exist_ok=True)  # type: ignore[union-attr]
+        shutil.copytree(leader._guard.folder / "version-2", folder, dirs_exist_ok=True)  # type: ignore[union-attr]
         other.start()
         with connected(other.hosts) as zk:
             zk.create(node, b"")
         other.restart()  # which writes a snapshot
         snapshot = max(folder.glob("snapshot.*"), key=lambda file: int(file.suffix[1:], 16))
-        theirs = follower._leash.folder / "version-2"  # type: ignore[union-attr]
+        theirs = follower._guard.folder / "version-2"  # type: ignore[union-attr]
         for file in (*theirs.glob("log.*"), *theirs.glob("snapshot.*")):
             file.unlink()
         shutil.copy(snapshot, theirs / f"snapshot.{zxid}")
