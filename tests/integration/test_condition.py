@@ -460,7 +460,7 @@ def test_no_wait_for_the_write_lock_while_reading(zk: KazooClient, zk_path: str)
     pair = ReadWriteLock(zk, f"{zk_path}-rw")
     condition = Condition(zk, zk_path, pair.write_lock)
     with condition, pair.read_lock:
-        with pytest.raises(RuntimeError, match="before waiting"):
+        with pytest.raises(RuntimeError, match="before you wait"):
             condition.wait(0.1)
         assert pair.write_lock._is_owned()
 
