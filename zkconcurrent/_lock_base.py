@@ -107,7 +107,7 @@ class LockBase(Primitive, ABC):
         Raises:
             ClientError: the caller is a signal handler or finalizer that interrupted this thread's acquire or release
                 of the same lock, so it would wait for itself.
-            OutOfReach: the connection is lost, and `fragile` is set.
+            OutOfReach: ZooKeeper is out of reach for a third of the session timeout, and `fragile` is set.
         """
         limit = self._deadline(blocking, timeout)
         call = Call(self._session, self._path, self._path_state, fragile=fragile)

@@ -266,7 +266,7 @@ class Semaphore(LockBase):
 class BoundedSemaphore(Semaphore):
     """A semaphore that refuses a `release()` of more permits than this process holds.
 
-    In all else it is a `Semaphore`. A call for more permits than `value` is a ValueError at once.
+    In all else it is a `Semaphore`; but `acquire` of more permits than `value` raises a ValueError at once.
     """
 
     _kind = "BoundedSemaphore"
