@@ -1,5 +1,6 @@
 """The names of `asyncio`, shared by every process that opens the same path in the same ZooKeeper."""
 
+from ._connect import connect
 from ._locks import Lock, Lost, MultiLock, ReadLock, ReadWriteLock, RLock, WriteLock
 from ._sync import BoundedSemaphore, Condition, CountDownLatch, Event, Semaphore
 from ._tasks import Completion
@@ -18,4 +19,5 @@ __all__ = [
     "ReadWriteLock",
     "Semaphore",
     "WriteLock",
+    "connect",
 ]
