@@ -43,7 +43,7 @@ LAYERS = [
     # The same for tasks.
     {"aio._tasks"},
     {"aio._locks"},
-    {"aio._sync", "aio._connect"},
+    {"aio._sync", "aio._barrier", "aio._connect"},
     {"aio"},
     {"__init__"},
 ]
