@@ -73,6 +73,7 @@ class Barrier(Primitive):
     """
 
     _kind = "Barrier"
+    _broken_error: type[Exception] = threading.BrokenBarrierError
 
     def __init__(
         self,
@@ -135,7 +136,7 @@ class Barrier(Primitive):
         if came is None:
             if party is not None and party.goes_on:  # no reply came: retry until the others can learn of it
                 self._session.link.handler.spawn(self._leave_later, party)
-            raise threading.BrokenBarrierError(f"the barrier {self._path!r} is broken; call reset() to use it again")
+            raise self._broken_error(f"the barrier {self._path!r} is broken; call reset() to use it again")
         return came
 
     def _go_on(self, call: Call, party: Party, timeout: float | None) -> Steps[int | Party | None]:
