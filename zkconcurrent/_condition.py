@@ -228,7 +228,7 @@ class Condition(Primitive):
     def notify(self, n: int = 1) -> None:
         """Wake the `n` waiters, of all processes, that have waited longest; fewer if there are fewer.
 
-        The call returns when the server has answered each delete. If an outcome stays unknown, it wakes one waiter
+        The call returns when the server has answered each delete. If an outcome stays unknown, it may wake one waiter
         more, never one fewer.
 
         Raises:
