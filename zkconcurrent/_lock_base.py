@@ -101,16 +101,15 @@ class LockBase(Primitive, ABC):
             self._check(hold)
         return False
 
-    def _acquire_hold(self, blocking: bool, timeout: float, depth: int = 1, *, fragile: bool = False) -> bool:
+    def _acquire_hold(self, blocking: bool, timeout: float, depth: int = 1) -> bool:
         """Acquire a new hold for the calling thread; return False if the deadline passes first.
 
         Raises:
             ClientError: the caller is a signal handler or finalizer that interrupted this thread's acquire or release
                 of the same lock, so it would wait for itself.
-            OutOfReach: ZooKeeper is out of reach for a third of the session timeout, and `fragile` is set.
         """
         limit = self._deadline(blocking, timeout)
-        call = Call(self._session, self._path, self._path_state, fragile=fragile)
+        call = Call(self._session, self._path, self._path_state)
         return self._await(call, self._acquire_steps(call, blocking and timeout != 0, limit, self._identity(), depth))
 
     def _acquire_steps(self, call: Call, wait: bool, deadline: float | None, owner: int, depth: int) -> Steps[bool]:

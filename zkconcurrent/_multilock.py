@@ -48,7 +48,8 @@ class MultiLock(Waiter):
 
     Raises:
         TypeError: a lock is of another type, such as a semaphore; or `on_lost` is not callable.
-        ValueError: there is no lock, or one occurs twice: two have the same path, role and service.
+        ValueError: there is no lock, or one occurs twice: two have the same path, role and service; or their clients
+            have handlers of several kinds.
 
     Source:
         Curator's `InterProcessMultiLock`, which acquires in the order given.
@@ -80,6 +81,8 @@ class MultiLock(Waiter):
         for one, other in itertools.pairwise(ordered):
             if _order(one) == _order(other):
                 raise ValueError(f"{one.path!r} is in the MultiLock twice: it would wait for itself")
+        if len({type(lock._session.link.handler) for lock in ordered}) > 1:
+            raise ValueError("the clients of a MultiLock's locks must have handlers of one kind: it waits in one way")
         self._locks = tuple(ordered)
         self._session = ordered[0]._session
 

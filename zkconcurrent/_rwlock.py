@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ._engine.driver import Call
+from ._engine.identity import ident
 from ._engine.waiting import Steps
 from ._kazoo.link import KazooClient
 from ._recipes.operations import Recipe
@@ -82,7 +83,7 @@ class ReadWriteLock:
     def __repr__(self) -> str:
         readers = sum(hold.alive for hold in self._read_lock._path_state.all(READ.role))
         writer = self._write_lock._newest()
-        held = f"writer={writer.owner} " if writer is not None and writer.alive else ""
+        held = f"writer={ident(writer.owner)} " if writer is not None and writer.alive else ""
         name = f"zkconcurrent.{type(self).__name__}"
         return f"<{name} object {held}readers={readers} path={self.path!r} at {id(self):#x}>"
 

@@ -10,7 +10,6 @@ import asyncio
 import sys
 import weakref
 from collections.abc import Awaitable, Callable, Iterable
-from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -20,7 +19,7 @@ from .._errors import LockLostError
 from .._kazoo.link import KazooClient
 from .._lock_base import Contender
 from .._primitive import entered
-from ._tasks import Completion, Pending, Released, Tasks, in_background, told_of_loss
+from ._tasks import Completion, Pending, Released, Tasks, in_background
 
 T = TypeVar("T")
 REFRESH = 1.0  # seconds between two refreshes of a query that is called often
@@ -61,8 +60,8 @@ class Core:
         return in_background(session, pending)
 
 
-class LockBase(Core):
-    """The methods of all locks: `asyncio.Lock`'s, and the extras of `zkconcurrent`."""
+class Acquirable(Core):
+    """What tasks acquire and release, and use in `async with` blocks."""
 
     _owned = True  # only the task that acquired it may release it
 
@@ -97,7 +96,7 @@ class LockBase(Core):
         task = asyncio.current_task()
         if self._owned and task is not None and getattr(task.get_coro(), "cr_frame", None) is sys._getframe():
             raise RuntimeError(
-                f"acquire() is all that its task does, which would own {self.path} and end: await acquire(timeout=...) "
+                f"acquire() is all that its task does, which would own {self!r} and end: await acquire(timeout=...) "
                 "in the task that uses the lock"
             )
         self._loop = asyncio.get_running_loop()
@@ -116,8 +115,7 @@ class LockBase(Core):
         core = self._core
         hold = core._to_give_up()
         call = core._give_up_level(hold)
-        holds = [] if call is None or not call.tickets else [(hold, _told(core, hold))]
-        return Released(core._session, core.path, holds)
+        return Released([] if call is None or not call.tickets else [(core, hold)])
 
     async def __aenter__(self) -> None:
         entered(await self.acquire(), self)
@@ -130,6 +128,10 @@ class LockBase(Core):
         except LockLostError:
             if kind is None or (issubclass(kind, Exception) and not issubclass(kind, LockLostError)):
                 raise
+
+
+class LockBase(Acquirable):
+    """The methods of all locks: `asyncio.Lock`'s, and the extras of `zkconcurrent`."""
 
     def locked(self) -> bool:
         """Return whether the lock is held, as last seen. The call asks the leader for news, at most once a second.
@@ -174,10 +176,7 @@ class LockBase(Core):
         The current hold is the task's, else this process's newest. While there is none, this is the loss of the next
         one.
         """
-        core = self._core
-        core._session.check_lease()
-        with core._session.lock:
-            return Lost(core._session, core._loss())
+        return Lost([(self._core._session, self._core._loss)])
 
     @property
     def suspect(self) -> bool:
@@ -204,26 +203,29 @@ class LockBase(Core):
 
 
 class Lost:
-    """Whether one hold is lost."""
+    """Whether a hold, or the first of several, is lost."""
 
-    def __init__(self, session: Any, loss: Loss) -> None:
-        self._session = session
-        self._loss = loss
+    def __init__(self, parts: list[tuple[Any, Callable[[], Loss]]]) -> None:
+        self._parts: list[tuple[Any, Loss]] = []
+        for session, loss in parts:
+            session.check_lease()
+            with session.lock:
+                self._parts.append((session, loss()))
 
     def is_set(self) -> bool:
-        """Return whether the hold is lost, also by the client's own clock."""
-        self._session.check_lease()
-        return self._loss.told
+        """Return whether it is lost, by the clock too."""
+        for session, _ in self._parts:
+            session.check_lease()
+        return any(loss.told for _, loss in self._parts)
 
     async def wait(self) -> bool:
-        """Wait until the hold is lost; return True."""
-        loop = asyncio.get_running_loop()
-        listener = _Listener(loop)
-        with self._session.lock:
-            self._loss.wholes = (*(each for each in self._loss.wholes if not each.over), listener)
-            told = self._loss.told
+        """Wait until it is lost."""
+        listener = _Listener(asyncio.get_running_loop())
+        for session, loss in self._parts:
+            with session.lock:
+                loss.wholes = (*(each for each in loss.wholes if not each.over), listener)
         try:
-            if not told:
+            if not self.is_set():
                 await listener.future
         finally:
             listener.over = True
@@ -254,10 +256,6 @@ class _Listener:
 
     def tell(self) -> None:
         """Do nothing more: `set` has woken the task."""
-
-
-def _told(core: Any, hold: Any) -> Callable[[], None]:
-    return told_of_loss(partial(core._path_state.check_given_up, hold))
 
 
 def tells(lock: Any, on_lost: Callable[[Any], object] | None) -> Any:
@@ -384,7 +382,7 @@ class _MultiCore(Tasks, _multilock.MultiLock):
     """`zkconcurrent.MultiLock`, owned by tasks."""
 
 
-class MultiLock(LockBase):
+class MultiLock(Acquirable):
     """Several locks as one; a task holds all of them or none. See `zkconcurrent.MultiLock`.
 
     Args:
@@ -396,14 +394,45 @@ class MultiLock(LockBase):
     def __init__(self, locks: Iterable[Any], *, on_lost: Callable[[Any], object] | None = None) -> None:
         given = list(locks)
         for lock in given:
-            if not isinstance(lock, LockBase):
-                raise TypeError(f"a MultiLock is of locks of zkconcurrent.aio, not {type(lock).__name__}")
-        self._given = tuple(given)
+            if not isinstance(lock, LockBase | MultiLock):
+                raise TypeError(f"a MultiLock takes locks of zkconcurrent.aio, not {type(lock).__name__}")
+        self._given = tuple(each for lock in given for each in (lock.locks if isinstance(lock, MultiLock) else (lock,)))
         super().__init__(_MultiCore([lock._core for lock in given], on_lost=tells(self, on_lost)))
 
+    @property
+    def locks(self) -> tuple[LockBase, ...]:
+        """The locks, in the order in which they are acquired."""
+        given = {id(lock._core): lock for lock in self._given}
+        return tuple(given[id(core)] for core in self._core.locks)
+
     def release(self) -> Completion:
-        """Release all locks, also if one of them raises an error. Errors as `zkconcurrent.MultiLock.release`."""
+        """Release all locks; each is released whatever becomes of the others. Errors as the locks' own."""
         given_up, errors = self._core._give_up_all()
         if errors:
             raise _multilock._first(errors)
-        return Released(self._core._session, "", [(hold, _told(lock, hold)) for lock, hold, _ in given_up])
+        return Released([(core, hold) for core, hold, call in given_up if call.tickets])
+
+    def locked(self) -> bool:
+        """Return whether every lock is held, as last seen; see `Lock.locked`."""
+        return all(lock.locked() for lock in self.locks)
+
+    async def fetch_locked(self) -> bool:
+        """Return whether every lock is held, by any process; asks the leader. Cost: up to 2 reads for each lock."""
+        return await self._core.locked()  # type: ignore[no-any-return]
+
+    @property
+    def lost(self) -> Lost:
+        """Set when the first of the present holds is lost; a fresh one with the next. Keep the MultiLock."""
+        return Lost([(lock._core._session, lock._core._loss) for lock in self.locks])
+
+    @property
+    def suspect(self) -> bool:
+        """Whether all locks are held, but a service of one of them is out of reach at the moment."""
+        return bool(self._core.suspect)
+
+    async def owner(self) -> Contender | None:
+        """Return the contender that holds all locks; see `zkconcurrent.MultiLock.owner`."""
+        return await self._core.owner()  # type: ignore[no-any-return]
+
+    def __reduce__(self) -> Any:
+        return self._core.__reduce__()

@@ -12,7 +12,7 @@ from .._engine.driver import Call
 from .._errors import ZkConcurrentError
 from .._kazoo.link import KazooClient
 from .._recipes.event import Flag
-from ._locks import REFRESH, Core, LockBase, ReadLock, RLock, _told, settled, tells
+from ._locks import REFRESH, Core, LockBase, ReadLock, RLock, settled, tells
 from ._tasks import Completion, Pending, Released, Tasks
 
 T = TypeVar("T")
@@ -74,7 +74,7 @@ class Semaphore(LockBase):
         call, holds = core._give_up_permits(n)
         if n > len(holds):
             return self._in_background(Pending(call, core._giving_back(call, n, holds)))
-        return Released(core._session, core.path, [(hold, _told(core, hold)) for hold in holds])
+        return Released([(core, hold) for hold in holds])
 
     def locked(self) -> bool:
         """Return whether no permit is free, as last seen. The call asks for news, at most once a second."""

@@ -14,6 +14,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import suppress
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from .._engine.driver import Call
@@ -111,23 +112,27 @@ class Released(Completion):
     error of the release.
     """
 
-    def __init__(self, session: Session, path: str, holds: list[tuple[Hold, Callable[[], None]]]) -> None:
+    def __init__(self, holds: list[tuple[Any, Hold]]) -> None:
         super().__init__()
-        self._session = session
-        self._path = path
-        self._holds = holds
-        for hold, told in holds:
-            hold.ticket.wake = told
+        self._holds = holds  # with the primitives of threads that had them
+        for core, hold in holds:
+            hold.ticket.wake = partial(_check_released, core, hold)
 
     def done(self) -> bool:
         """Return whether all nodes are gone."""
-        return all(self._session.is_discarded(hold.ticket) for hold, _ in self._holds)
+        return all(core._session.is_discarded(hold.ticket) for core, hold in self._holds)
 
     async def _wait(self) -> None:
-        for hold, told in self._holds:
-            call = Call(self._session, self._path)
+        for core, hold in self._holds:
+            call = Call(core._session, hold.path)
             await wait_async(call, call.gone(hold.ticket))
-            told()
+            _check_released(core, hold)
+
+
+def _check_released(core: Any, hold: Hold) -> None:
+    """Report a loss if the reply to the delete says that the hold was not the client's any more."""
+    with suppress(ZkConcurrentError):  # `lost`, `on_lost` and the log tell
+        core._path_state.check_given_up(hold)
 
 
 class Background:
@@ -191,13 +196,3 @@ def in_background(session: Session, pending: Any) -> Completion:
         ClientError: the client can't be used.
     """
     return Background.of(session).run(session, pending)
-
-
-def told_of_loss(check: Callable[[], object]) -> Callable[[], None]:
-    """Return a function that runs `check` once the delete is answered, and ignores its error."""
-
-    def told() -> None:
-        with suppress(ZkConcurrentError):  # `lost`, `on_lost` and the log report it
-            check()
-
-    return told
