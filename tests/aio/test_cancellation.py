@@ -10,7 +10,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.aio.calls import SCENES, Scene
-from tests.aio.loops import idle, left, nodes, run, soon, until
+from tests.aio.loops import left, nodes, run, soon, until
 
 MOST = 40  # sleeps; no call has as many
 

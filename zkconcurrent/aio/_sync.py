@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, TypeVar
 
 from .. import _condition, _event, _latch, _semaphore
 from .._engine.driver import Call
-from .._errors import ZkConcurrentError
+from .._errors import ClientError, ZkConcurrentError
 from .._kazoo.link import KazooClient
 from .._recipes.event import Flag
 from ._locks import REFRESH, Core, LockBase, ReadLock, RLock, _told, settled, tells
@@ -127,7 +128,8 @@ class Condition(Core):
         """Give the lock up, with all its levels, until notified or the time is up; then take it again as it was.
 
         A cancelled wait takes the lock again before the cancellation goes on, as in asyncio, while the service is in
-        reach. If that is out of reach for a third of the session's timeout, the hold is a loss.
+        reach. If that is out of reach for a third of the session's timeout, the hold is a loss. If a notification met
+        the cancellation, another waiter gets it.
 
         Args:
             timeout: how long to wait, in seconds; None for ever.
@@ -141,6 +143,7 @@ class Condition(Core):
         """
         core = self._core
         hold, call, steps = core._begin_wait(timeout)
+        notified = False
         try:
             try:
                 notified = await Pending(call, steps)
@@ -149,7 +152,12 @@ class Condition(Core):
                 raise
             await self._take_back(hold, call)
         except BaseException as error:
-            await self._take_back(hold, call, error)
+            try:
+                await self._take_back(hold, call, error)
+            finally:
+                if not isinstance(error, GeneratorExit) and (notified or not self._is_withdrawn(call)):
+                    with suppress(ClientError):  # the client is stopped, so its session wakes nobody any more
+                        self._in_background(core._pass_on())
             raise
         return bool(notified)
 
@@ -159,6 +167,14 @@ class Condition(Core):
         pending = self._core._take_back(hold, call, struck)
         if pending is not None:
             await pending
+
+    def _is_withdrawn(self, waited: Call) -> bool:
+        """Return whether this client has deleted the waiter's node, so that nobody can have notified it."""
+        discarded = self._core._session.is_discarded
+        return all(
+            not waiter.sent or (discarded(waiter) and waiter.deletes == 1 and waiter.refusal is None)
+            for waiter in waited.tickets
+        )
 
     async def wait_for(self, predicate: Callable[[], T]) -> T:
         """Wait until the predicate is true; return what it last returned."""
