@@ -16,7 +16,7 @@ from ._errors import ZkConcurrentError
 from ._kazoo.link import KazooClient
 from ._lock import Lock
 from ._primitive import Primitive, node_data, nothing
-from ._recipes.condition import clear, notify, outwait, release_and_queue, withdraw
+from ._recipes.condition import clear, notify, outwait, pass_on, release_and_queue, withdraw
 from ._recipes.operations import OutOfReach
 from ._recipes.ticket import State
 from ._rlock import RLock
@@ -253,6 +253,10 @@ class Condition(Primitive):
 
     def _notify(self, n: int | None) -> None:
         return self._run(notify(self._waiters, n), nothing)
+
+    def _pass_on(self) -> None:
+        """Notify another waiter in the place of one that was, or may have been, notified, and did not return."""
+        return self._run(pass_on(self._waiters), nothing)
 
     def _held(self, wanted: str) -> Hold:
         """Return the hold with which the caller may wait and notify."""

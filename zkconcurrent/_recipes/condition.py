@@ -149,3 +149,12 @@ def notify(path: str, n: int | None) -> Recipe[None]:
         if n is None:
             return
         n -= sum(each is True for each in deleted)
+
+
+def pass_on(path: str) -> Recipe[None]:
+    """Wake the longest waiter under `path` in the place of one that was notified and did not return.
+
+    The caller need not hold the lock any more, so the listing is behind a `sync`.
+    """
+    yield Sync(path)
+    yield from notify(path, 1)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, TypeVar
 
 from .. import _condition, _event, _latch, _semaphore
 from .._engine.driver import Call
-from .._errors import ZkConcurrentError
+from .._errors import ClientError, ZkConcurrentError
 from .._kazoo.link import KazooClient
 from .._recipes.event import Flag
 from ._locks import REFRESH, Core, LockBase, ReadLock, RLock, settled, tells
@@ -132,7 +133,8 @@ class Condition(Core):
         """Release the lock at all its levels until notified or until the timeout; then acquire it again at all levels.
 
         A cancelled wait acquires the lock again before it raises the cancellation, as in asyncio, while ZooKeeper is in
-        reach. If ZooKeeper is out of reach for a third of the session timeout, the hold is lost instead.
+        reach. If ZooKeeper is out of reach for a third of the session timeout, the hold is lost instead. If a notification met
+        the cancellation, another waiter gets it.
 
         Args:
             timeout: how long to wait, in seconds; None waits forever.
@@ -146,6 +148,7 @@ class Condition(Core):
         """
         core = self._core
         hold, call, steps = core._begin_wait(timeout)
+        notified = False
         try:
             try:
                 notified = await Pending(call, steps)
@@ -154,7 +157,12 @@ class Condition(Core):
                 raise
             await self._take_back(hold, call)
         except BaseException as error:
-            await self._take_back(hold, call, error)
+            try:
+                await self._take_back(hold, call, error)
+            finally:
+                if not isinstance(error, GeneratorExit) and (notified or not self._is_withdrawn(call)):
+                    with suppress(ClientError):  # the client is stopped, so its session wakes nobody any more
+                        self._in_background(core._pass_on())
             raise
         return bool(notified)
 
@@ -164,6 +172,14 @@ class Condition(Core):
         pending = self._core._take_back(hold, call, struck)
         if pending is not None:
             await pending
+
+    def _is_withdrawn(self, waited: Call) -> bool:
+        """Return whether this client has deleted the waiter's node, so that nobody can have notified it."""
+        discarded = self._core._session.is_discarded
+        return all(
+            not waiter.sent or (discarded(waiter) and waiter.deletes == 1 and waiter.refusal is None)
+            for waiter in waited.tickets
+        )
 
     async def wait_for(self, predicate: Callable[[], T]) -> T:
         """Wait until the predicate is true; return its last result."""

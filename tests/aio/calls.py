@@ -1,0 +1,373 @@
+"""The calls of `aio` that are cancelled: each with what is around it, and what must be true once it has ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from kazoo.client import KazooClient
+
+from tests.aio.loops import idle, soon
+from zkconcurrent import aio
+from zkconcurrent._engine.holds import every
+
+Make = Callable[[KazooClient, str], Any]
+
+
+class Permits:
+    """All permits of a semaphore, as a lock."""
+
+    def __init__(self, client: KazooClient, path: str) -> None:
+        self.semaphore = aio.Semaphore(client, path, 3)
+        self._core = self.semaphore._core
+
+    async def acquire(self, **options: Any) -> bool:
+        """Take all permits."""
+        return await self.semaphore.acquire(permits=3, **options)
+
+    def release(self) -> aio.Completion:
+        """Give all back."""
+        return self.semaphore.release(3)
+
+
+def read_lock(client: KazooClient, path: str) -> aio.ReadLock:
+    """Make a read lock."""
+    return aio.ReadWriteLock(client, path).read_lock
+
+
+def write_lock(client: KazooClient, path: str) -> aio.WriteLock:
+    """Make a write lock."""
+    return aio.ReadWriteLock(client, path).write_lock
+
+
+def several(client: KazooClient, path: str) -> aio.MultiLock:
+    """Make a MultiLock of two locks, one of which may be held while the other is waited for."""
+    return aio.MultiLock([aio.Lock(client, f"{path}/a"), aio.RLock(client, f"{path}/b")])
+
+
+def second_of_several(client: KazooClient, path: str) -> aio.RLock:
+    """Make the lock that such a MultiLock acquires last."""
+    return aio.RLock(client, f"{path}/b")
+
+
+LOCKS: dict[str, Make] = {
+    "Lock": aio.Lock,
+    "RLock": aio.RLock,
+    "unfair Lock": partial(aio.Lock, fair=False),
+    "unfair RLock": partial(aio.RLock, fair=False),
+    "read lock": read_lock,
+    "write lock": write_lock,
+    "Semaphore": aio.Semaphore,
+    "BoundedSemaphore": aio.BoundedSemaphore,
+    "three permits": Permits,
+    "MultiLock": several,
+}
+AGAINST: dict[str, Make] = {"read lock": write_lock, "MultiLock": second_of_several}
+
+
+class Scene:
+    """One call, and what is around it.
+
+    Attributes:
+        near: the client of the task that is cancelled.
+        far: another process's.
+    """
+
+    def __init__(self, near: KazooClient, far: KazooClient, path: str) -> None:
+        self.near, self.far, self.path = near, far, path
+        self.here: list[Any] = []  # the objects of `near`, to be held by nobody
+
+    async def begin(self) -> None:
+        """Make what is to be there before."""
+
+    async def call(self) -> object:
+        """Do what is cancelled."""
+        raise NotImplementedError
+
+    async def let_in(self) -> None:
+        """Have the call come to its end, once it waits for others."""
+
+    async def undo(self) -> None:
+        """Undo what the call has done; in its task, if it was not cancelled."""
+
+    async def prove(self, *, cancelled: bool) -> None:
+        """Show that nobody waits in vain."""
+
+    def held(self) -> list[Any]:
+        """Return what is held."""
+        cores = [core for each in self.here for core in getattr(each._core, "locks", (each._core,))]
+        return [hold for core in cores for hold in every(core._path_state.holds)]
+
+
+class Acquire(Scene):
+    """To acquire a lock.
+
+    Args:
+        make: makes the lock.
+        rival: the client of the one that holds, "near" or "far"; "" if it is free.
+        stays: the rival releases only when the call has come to its end.
+        options: of `acquire`.
+    """
+
+    def __init__(self, *place: Any, make: str, rival: str = "", stays: bool = False, **options: Any) -> None:
+        super().__init__(*place)
+        against = AGAINST.get(make, LOCKS[make])
+        self.lock, self.elsewhere = LOCKS[make](self.near, self.path), LOCKS[make](self.far, self.path)
+        self.rival = against(getattr(self, rival), self.path) if rival else None
+        self.stays, self.options = stays, options
+        self.here = [self.lock]
+
+    async def begin(self) -> None:
+        """Have the rival hold."""
+        if self.rival is not None:
+            assert await soon(self.rival.acquire())
+
+    async def call(self) -> object:
+        """Acquire."""
+        return await self.lock.acquire(**self.options)
+
+    async def let_in(self) -> None:
+        """Have the rival release."""
+        if self.rival is not None and not self.stays:
+            await idle(self.near)
+            await self.rival.release()
+
+    async def undo(self) -> None:
+        """Release."""
+        await self.lock.release()
+
+    async def prove(self, *, cancelled: bool) -> None:  # noqa: ARG002
+        """Have others get in, here and elsewhere."""
+        if self.rival is not None and self.stays:
+            await self.rival.release()
+        for lock in (self.lock, self.elsewhere):
+            assert await soon(lock.acquire())
+            await lock.release()
+
+
+class Release(Acquire):
+    """To acquire, and wait for the end of the release: that is sent, whatever strikes."""
+
+    async def call(self) -> object:
+        """Acquire and release."""
+        await self.lock.acquire()
+        await self.lock.release()
+        return False
+
+
+class Downgrade(Scene):
+    """To read while writing, and to give up the one and then the other."""
+
+    def __init__(self, *place: Any) -> None:
+        super().__init__(*place)
+        self.pair, self.elsewhere = aio.ReadWriteLock(self.near, self.path), aio.ReadWriteLock(self.far, self.path)
+        self.here = [self.pair.read_lock]
+
+    async def call(self) -> object:
+        """Write, then read."""
+        await self.pair.write_lock.acquire()
+        try:
+            await self.pair.read_lock.acquire()
+        finally:
+            self.pair.write_lock.release()
+        await self.pair.read_lock.release()
+        return False
+
+    async def prove(self, *, cancelled: bool) -> None:  # noqa: ARG002
+        """Have others write."""
+        for pair in (self.pair, self.elsewhere):
+            async with pair.write_lock:
+                pass
+
+
+class ConditionWait(Scene):
+    """To wait for a notification that is one of two waiters'.
+
+    Args:
+        make: makes the lock.
+        contested: whoever notifies keeps the lock for a while.
+    """
+
+    def __init__(self, *place: Any, make: str = "RLock", contested: bool = False, by: str = "far") -> None:
+        super().__init__(*place)
+        self.contested = contested
+
+        def condition(client: KazooClient) -> aio.Condition:
+            return aio.Condition(client, f"{self.path}/condition", LOCKS[make](client, f"{self.path}/lock"))
+
+        self.condition, self.elsewhere = condition(self.near), condition(self.far)
+        self.notifier = condition(getattr(self, by))
+        self.other: asyncio.Task[bool] | None = None
+        self.here = [self.condition._lock]
+
+    async def call(self) -> object:
+        """Wait."""
+        async with self.condition:
+            held = len(self.held())
+            try:
+                assert await self.condition.wait()
+            finally:
+                assert len(self.held()) == held, "the wait has ended, and the lock is not held"
+        return False
+
+    async def _wait_too(self) -> bool:
+        async with self.elsewhere:
+            return await self.elsewhere.wait()
+
+    async def let_in(self) -> None:
+        """Have another wait, behind it, and notify one."""
+        await idle(self.near)
+        self.other = asyncio.create_task(self._wait_too())
+        await idle(self.far, self.near)
+        async with self.notifier:
+            notified = self.notifier.notify()
+            if self.contested:
+                await notified
+                await idle(self.near)
+
+    async def prove(self, *, cancelled: bool) -> None:
+        """Have the notification be the other's, if the first was cancelled."""
+        assert self.other is not None
+        if not cancelled:
+            await idle(self.far)
+            assert not self.other.done()
+            async with self.notifier:
+                self.notifier.notify()
+        await soon(self.other)
+        async with self.condition, asyncio.timeout(20) if hasattr(asyncio, "timeout") else Nothing():
+            pass
+
+
+class Nothing:
+    """A context that does nothing."""
+
+    async def __aenter__(self) -> None:
+        """Begin."""
+
+    async def __aexit__(self, *error: object) -> None:
+        """End."""
+
+
+class EventWait(Scene):
+    """To wait for an event."""
+
+    def __init__(self, *place: Any, is_set: bool = False) -> None:
+        super().__init__(*place)
+        self.event, self.elsewhere = aio.Event(self.near, self.path), aio.Event(self.far, self.path)
+        self.is_set = is_set
+
+    async def begin(self) -> None:
+        """Set it, or not."""
+        await (self.elsewhere.set() if self.is_set else self.elsewhere.clear())
+
+    async def call(self) -> object:
+        """Wait."""
+        assert await self.event.wait()
+        return False
+
+    async def let_in(self) -> None:
+        """Set it."""
+        await idle(self.near)
+        await self.elsewhere.set()
+
+    async def prove(self, *, cancelled: bool) -> None:  # noqa: ARG002
+        """Have all others wait no more; and wait again, once it is cleared."""
+        assert await soon(self.event.wait())
+        await self.elsewhere.clear()
+        waiting = asyncio.create_task(self.event.wait())
+        await idle(self.near)
+        assert not waiting.done()
+        await self.elsewhere.set()
+        assert await soon(waiting)
+
+
+class EventSet(Scene):
+    """To wait until an event is set: it is, whatever strikes."""
+
+    def __init__(self, *place: Any) -> None:
+        super().__init__(*place)
+        self.event, self.elsewhere = aio.Event(self.near, self.path), aio.Event(self.far, self.path)
+
+    async def begin(self) -> None:
+        """Clear it."""
+        await self.elsewhere.clear()
+
+    async def call(self) -> object:
+        """Set it."""
+        await self.event.set()
+        return False
+
+    async def prove(self, *, cancelled: bool) -> None:  # noqa: ARG002
+        """Have others see it."""
+        assert await soon(self.elsewhere.wait())
+
+
+class LatchWait(Scene):
+    """To wait for a latch."""
+
+    def __init__(self, *place: Any) -> None:
+        super().__init__(*place)
+        self.latch, self.elsewhere = (aio.CountDownLatch(client, self.path, 1) for client in (self.near, self.far))
+
+    async def call(self) -> object:
+        """Wait."""
+        assert await self.latch.wait()
+        return False
+
+    async def let_in(self) -> None:
+        """Open it."""
+        await idle(self.near)
+        await self.elsewhere.count_down()
+
+    async def prove(self, *, cancelled: bool) -> None:  # noqa: ARG002
+        """Have all others wait no more."""
+        assert await soon(self.latch.wait())
+        await self.elsewhere.destroy()
+
+
+class Ask(Scene):
+    """To ask of a lock that another holds: it is neither held nor waited for."""
+
+    def __init__(self, *place: Any, what: str) -> None:
+        super().__init__(*place)
+        self.lock, self.rival, self.what = aio.Lock(self.near, self.path), aio.Lock(self.far, self.path), what
+
+    async def begin(self) -> None:
+        """Have the rival hold."""
+        await self.rival.acquire()
+
+    async def call(self) -> object:
+        """Ask."""
+        assert await getattr(self.lock, self.what)() is not None
+        return False
+
+    async def prove(self, *, cancelled: bool) -> None:  # noqa: ARG002
+        """Go on."""
+        await self.rival.release()
+        assert not await self.lock.fetch_locked()
+
+
+SCENES: dict[str, Callable[..., Scene]] = {
+    **{f"{make}, free": partial(Acquire, make=make) for make in LOCKS},
+    **{f"{make}, held by a task": partial(Acquire, make=make, rival="near") for make in LOCKS},
+    **{f"{make}, held elsewhere": partial(Acquire, make=make, rival="far") for make in LOCKS},
+    **{
+        f"{make}, until a deadline": partial(Acquire, make=make, rival="far", stays=True, timeout=0.05)
+        for make in LOCKS
+    },
+    **{f"{make}, a try": partial(Acquire, make=make, blocking=False) for make in LOCKS},
+    **{f"{make}, released": partial(Release, make=make) for make in LOCKS},
+    "downgrade": Downgrade,
+    "condition": ConditionWait,
+    "condition, contested": partial(ConditionWait, contested=True),
+    "condition, notified by a task": partial(ConditionWait, by="near"),
+    "condition of a Lock, contested": partial(ConditionWait, make="Lock", contested=True),
+    "condition of a write lock, contested": partial(ConditionWait, make="write lock", contested=True),
+    "event": EventWait,
+    "event that is set": partial(EventWait, is_set=True),
+    "event, to set it": EventSet,
+    "latch": LatchWait,
+    **{f"to ask {what}": partial(Ask, what=what) for what in ("fetch_locked", "owner", "waiters")},
+}
