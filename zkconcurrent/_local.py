@@ -26,14 +26,10 @@ from ._primitive import check_timeout, entered
 T = TypeVar("T")
 
 
-class LocalNamespace:
-    """The names of `threading` for the threads of this process: see `namespace`.
+class NamedObjects:
+    """Objects of this process by their names: one for each, for as long as somebody has it."""
 
-    What is made twice by one name is one object. It is kept for as long as somebody has it, and what others find as it
-    was left (semaphores, events, barriers, latches) for as long as the namespace. Nothing here is ever lost, so no
-    `on_lost` is ever called; nor is there anything else that `threading` does not have. A lock that is dropped while it
-    is held is a ResourceWarning: the next of its name is another one, and free.
-    """
+    _package = "zkconcurrent"
 
     def __init__(self, path: str = "/") -> None:
         self._path = path if path == "/" else check_path(path)
@@ -74,6 +70,19 @@ class LocalNamespace:
             if made_on[term] is not value and made_on[term] != value:
                 raise ValueError(f"{path!r} was made with {term}={made_on[term]!r}, not {value!r}")
         return found
+
+    def __repr__(self) -> str:
+        return f"<{self._package}.{type(self).__name__} path={self._path!r}>"
+
+
+class LocalNamespace(NamedObjects):
+    """The names of `threading` for the threads of this process: see `namespace`.
+
+    What is made twice by one name is one object. It is kept for as long as somebody has it, and what others find as it
+    was left (semaphores, events, barriers, latches) for as long as the namespace. Nothing here is ever lost, so no
+    `on_lost` is ever called; nor is there anything else that `threading` does not have. A lock that is dropped while it
+    is held is a ResourceWarning: the next of its name is another one, and free.
+    """
 
     def Lock(  # noqa: N802
         self,
@@ -163,9 +172,6 @@ class LocalNamespace:
         """Return one lock of the RLocks of those names."""
         return MultiLock({name: self.RLock(name) for name in check_names(names)})
 
-    def __repr__(self) -> str:
-        return f"<zkconcurrent.{type(self).__name__} path={self._path!r}>"
-
 
 def check_on_lost(on_lost: object) -> None:
     """Refuse what the shared ones could not call.
@@ -215,7 +221,8 @@ class Held(ABC):
         self.release()
 
 
-def _warn_dropped(path: str, warn: Callable[..., None] = warnings.warn) -> None:  # bound, for the interpreter's exit
+def warn_dropped(path: str, warn: Callable[..., None] = warnings.warn) -> None:  # bound, for the interpreter's exit
+    """Warn, from `__del__`, that a held lock goes."""
     warn(f"the last object of {path!r} was garbage collected while held", ResourceWarning, stacklevel=3)
 
 
@@ -249,7 +256,7 @@ class Lock(Held):
     def __del__(self) -> None:
         if self._held():
             self._lock = self._make()  # whoever reports the warning may keep it alive
-            _warn_dropped(self._path)
+            warn_dropped(self._path)
 
     def __repr__(self) -> str:
         return repr(self._lock)
@@ -317,7 +324,7 @@ class ReadWriteLock:
         if any(self._holds):
             for holds in self._holds:
                 holds.clear()  # whoever reports the warning may keep it alive
-            _warn_dropped(self._path)
+            warn_dropped(self._path)
 
     @property
     def read_lock(self) -> Side:
