@@ -133,8 +133,8 @@ class Condition(Core):
         """Release the lock at all its levels until notified or until the timeout; then acquire it again at all levels.
 
         A cancelled wait acquires the lock again before it raises the cancellation, as in asyncio, while ZooKeeper is in
-        reach. If ZooKeeper is out of reach for a third of the session timeout, the hold is lost instead. If a notification met
-        the cancellation, another waiter gets it.
+        reach. If ZooKeeper is out of reach for a third of the session timeout, the hold is lost instead. If a
+        notification met the cancellation, another waiter gets it.
 
         Args:
             timeout: how long to wait, in seconds; None waits forever.
