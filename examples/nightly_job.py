@@ -1,4 +1,4 @@
-"""A nightly job that every machine starts, and that must be done once.
+"""A nightly job that every machine starts but only one must do.
 
     python examples/nightly_job.py HOSTS        # such as 127.0.0.1:2181
 

@@ -1,6 +1,6 @@
-"""Uses the installed package as somebody would who has nothing but it; an error says what does not work.
+"""Check an installed package that has only its dependencies beside it; an error says what does not work.
 
-python -I tools/smoke.py, outside of the checkout
+Run `python -I tools/smoke.py` outside the checkout.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ ADDS = 20
 
 
 def add(hosts: str, counter: str) -> None:
-    """Add to a number in a file, many times, under a lock that all processes share."""
+    """Add to a number in a file, many times, under a lock that the processes share."""
     from kazoo.client import KazooClient
 
     import zkconcurrent
@@ -30,10 +30,10 @@ def add(hosts: str, counter: str) -> None:
 
 
 def check_contents() -> None:
-    """See that the installed package is whole, and brings nothing that it does not need."""
+    """Check that the installed package is complete and installs nothing unnecessary."""
     import zkconcurrent
 
-    assert "site-packages" in zkconcurrent.__file__, f"not the installed one: {zkconcurrent.__file__}"
+    assert "site-packages" in zkconcurrent.__file__, f"not the installed package: {zkconcurrent.__file__}"
     about = metadata.metadata("zkconcurrent")
     assert about["Version"] == zkconcurrent.__version__
     assert about["License-Expression"] == "Apache-2.0"
@@ -42,7 +42,7 @@ def check_contents() -> None:
     installed = {each.metadata["Name"].lower() for each in metadata.distributions()}
     assert installed <= {"zkconcurrent", "kazoo", "wrapt", "pip", "setuptools"}, installed
     files = metadata.files("zkconcurrent") or []
-    assert {file.parts[0] for file in files if file.suffix == ".py"} == {"zkconcurrent"}, "something else is in it"
+    assert {file.parts[0] for file in files if file.suffix == ".py"} == {"zkconcurrent"}, "foreign modules are in it"
     assert any(str(file).endswith("licenses/LICENSE") for file in files)
     assert [each.name for each in metadata.entry_points(group="pytest11")] == ["zkconcurrent"]
     for name in zkconcurrent.__all__:
@@ -50,7 +50,7 @@ def check_contents() -> None:
 
 
 def main() -> None:
-    """Check what is there, then have two processes count together."""
+    """Check the contents, then let two processes count together."""
     check_contents()
     from zkconcurrent.testing import Server
 

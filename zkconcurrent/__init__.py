@@ -1,7 +1,7 @@
 """The locks of `threading`, shared by every process that opens the same path in the same ZooKeeper.
 
-The names are loaded when they are first used: pytest imports this package wherever it is installed, for the fixtures of
-`zkconcurrent.testing`, and a test run that needs no lock shall not pay for kazoo.
+Each name is loaded at its first use. pytest imports this package wherever it is installed, for the fixtures of
+`zkconcurrent.testing`, and a test run without locks should not load kazoo.
 """
 
 from importlib import import_module
@@ -90,7 +90,7 @@ _HOMES = {
 }
 
 
-if not TYPE_CHECKING:  # else a type checker would take any name for one of ours
+if not TYPE_CHECKING:  # with it, a type checker would accept any name
 
     def __getattr__(name: str) -> object:
         if name not in __all__:

@@ -1,8 +1,7 @@
-"""`connect`: a started kazoo client from one URL, which ends with its `with` block.
+"""`connect`: a started kazoo client from one URL, closed at the end of its `with` block.
 
-Everything that the URL says becomes an argument of `kazoo.client.KazooClient`. What is wrong with it is told by the
-name of the part, and nothing of the URL is shown: where a '/' or an '@' is missing or too many, any part of it may be
-the password.
+Each part of the URL becomes an argument of `kazoo.client.KazooClient`. An error names the wrong part and shows no text
+of the URL: a missing or an extra '/' or '@' can make any part of it the password.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 PATIENCE = 15.0
-TIMEOUT = 20.0  # an election takes an ensemble up to some seconds, and a lease outlives 0.42 of it at least
+TIMEOUT = 20.0  # an election takes up to some seconds, and a lease survives an outage of at least 0.42 of this
 _POLL = 0.05
 # kazoo doubles its pauses up to an hour: after an outage of 20 s a client may sleep for 20 s more.
 _RETRY = {"max_tries": -1, "delay": 0.1, "max_delay": 1.0}
@@ -40,12 +39,12 @@ _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)([^?#]*)(\?[^#]*)?(#.*)
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:\[\]]+)(?::(.*))?", re.DOTALL)
 _MECHANISMS = ("DIGEST-MD5", "GSSAPI")
 _ACLS = ("creator", "open")
-# Of a directory: others may make nodes of their own in it, and nobody else may delete what is there.
+# For a directory: any client may add nodes, and only a node's creator may delete it.
 _DIRECTORY_ACL = [*CREATOR_ALL_ACL, make_acl("world", "anyone", read=True, create=True)]
 
 
 class Secret(str):
-    """Something that proves who a client is; its repr, by which kazoo logs it, does not show it."""
+    """A credential; its repr, which kazoo logs, does not show it."""
 
     __slots__ = ()
 
@@ -53,11 +52,11 @@ class Secret(str):
         return "'***'"
 
 
-class Discreet(logging.LoggerAdapter):  # type: ignore[type-arg]
-    """A client's log, without passwords: the user's, and that of the session, with which anybody could take it over."""
+class RedactedLog(logging.LoggerAdapter):  # type: ignore[type-arg]
+    """A client's log without passwords: neither the user's nor the session's, with which others could take it over."""
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
-        """Log what is not secret."""
+        """Log a message with its secrets hidden."""
         if self.isEnabledFor(level):
             hides = "passwd" in str(msg)
             shown = [Secret() if hides and isinstance(arg, bytes) else _without_secrets(arg) for arg in args]
@@ -68,27 +67,27 @@ class Discreet(logging.LoggerAdapter):  # type: ignore[type-arg]
         return getattr(self.logger, name)
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
-        """Leave the rest as it is."""
+        """Return both unchanged."""
         return msg, kwargs
 
 
 def _without_secrets(request: Any) -> Any:
-    """Return what is logged of one of kazoo's requests, which are named tuples."""
+    """Return a request of kazoo's, a named tuple, as it is logged."""
     hidden = {"auth", "passwd", "challenge"}.intersection(getattr(request, "_fields", ()))
     return request._replace(**dict.fromkeys(hidden, Secret())) if hidden else request
 
 
 class Client(KazooClient):  # type: ignore[misc]
-    """A started `kazoo.client.KazooClient`, as `connect` returns it; it stops and closes where its `with` block ends.
+    """The started `kazoo.client.KazooClient` that `connect` returns; the end of its `with` block stops and closes it.
 
-    It is closed also when the interpreter exits, so that what it holds is free at once. In a process forked from its
-    own it does nothing: it is the parent's. Neither its repr nor its log shows a password.
+    The interpreter's exit closes it too, so that its holds are free at once. In a forked child it does nothing, as it
+    belongs to the parent. Neither its repr nor its log shows a password.
 
     Attributes:
         directory_acl: the ACL of the nodes above a primitive's path, if it is not `default_acl`.
-        tick: the servers' tick, in seconds, if it is known.
-        margin: the part of the session's timeout by which a lease is shorter.
-        max_request: how many bytes a request may have.
+        tick: the servers' tick, in seconds, if known.
+        margin: the part of the session timeout by which a lease is shorter.
+        max_request: the largest request, in bytes.
     """
 
     def __init__(
@@ -100,7 +99,7 @@ class Client(KazooClient):  # type: ignore[misc]
         max_request: int = MAX_REQUEST,
         **options: Any,
     ) -> None:
-        options["logger"] = Discreet(options.get("logger") or logging.getLogger("kazoo.client"))
+        options["logger"] = RedactedLog(options.get("logger") or logging.getLogger("kazoo.client"))
         if options.get("auth_data"):
             options["auth_data"] = [(scheme, Secret(auth)) for scheme, auth in options["auth_data"]]
         if "password" in (options.get("sasl_options") or {}):
@@ -138,43 +137,43 @@ def connect(
 ) -> Client:
     """Open a client and start it: `with zkconcurrent.connect("zk://host1,host2:2182/app?timeout=10") as zk:`.
 
-    The URL is `zk://[user:password@]host[:port],.../[chroot][?option=value&...]`, and `zks://` the same over TLS. The
-    ports are 2181 where none is said. The chroot, below which all paths of the client lie, is made if it is missing.
-    User and password are a digest's (or SASL's, with `sasl`). They and all else are percent-encoded where needed.
+    The URL is `zk://[user:password@]host[:port],.../[chroot][?option=value&...]`; `zks://` is the same over TLS. The
+    default port is 2181. All paths of the client lie below the chroot, which is created if it is missing. User and
+    password are for digest authentication (or SASL, with `sasl`). Any part is percent-encoded where needed.
 
-    The options are `timeout` (of the session, in seconds; 20 if nothing is said), `tick` (the servers' `tickTime`, in
-    seconds: if it is known, leases need fewer requests and outlive longer outages), `start_timeout`, `sasl`
-    (`DIGEST-MD5` or `GSSAPI`), `acl`, and with `zks://` `ca`, `certfile` and `keyfile` (files in PEM), `verify_certs`
-    and `check_hostname` (`true` or `false`). The host name is checked against the certificate unless that is said to be
-    off: kazoo on its own does not.
+    The options are `timeout` (of the session, in seconds; default 20), `tick` (the servers' `tickTime`, in seconds: if
+    known, leases need fewer requests and survive longer outages), `start_timeout`, `sasl` (`DIGEST-MD5` or `GSSAPI`),
+    `acl`, and with `zks://` `ca`, `certfile` and `keyfile` (PEM files), `verify_certs` and `check_hostname` (`true` or
+    `false`). By default the host name is checked against the certificate; kazoo on its own does not check it.
 
-    With credentials, what the client makes is its creator's alone (`acl=creator`): who has other credentials, or none,
-    can neither read a lock's queue, nor queue there, nor delete its holder's node. What lies above (the chroot, and the
-    nodes between it and a lock) is made so that anybody can list it and add nodes of their own, and nobody else can
-    delete there. Services that share locks have the same credentials; or they all say `acl=open`, where everything is
-    open to all, as it is without credentials; or they are named in a list of ACLs. Nodes that are there keep theirs.
+    With credentials, only the creator has access to the nodes that the client makes (`acl=creator`). A client with
+    other credentials, or none, can't read a lock's queue, join it, or delete its holder's node. The nodes above (the
+    chroot, and those between it and a lock) let any client list them and add nodes of its own, but not delete others'.
+    Services that share locks use the same credentials; or all use `acl=open`, which opens everything to all, as without
+    credentials; or a list of ACLs names them. Existing nodes keep their ACLs.
 
     Args:
-        url: where ZooKeeper is.
-        start_timeout: how long to wait until it has answered, in seconds; 15 if nothing is said.
-        acl: `"creator"`, the default with a user, `sasl`, or `auth_data`; `"open"`, the default without, also with a
-            certfile, which not every server takes for a user; or what everything is made with, as a list of
-            `kazoo.security.ACL`, like `default_acl`.
-        **options: `tick`; `margin`, how much slower than the servers' clocks ours may run, as a part of the session's
-            timeout (0.02); `max_request`, how many bytes a request may have (1,000,000), which must be below the
-            servers' `jute.maxbuffer`; and as for `kazoo.client.KazooClient`, such as `handler`, `default_acl`,
-            `keyfile_password` or `sasl_options`; none that the URL has already.
+        url: the address of ZooKeeper.
+        start_timeout: how long to wait for its first reply, in seconds; 15 by default.
+        acl: `"creator"`, the default with a user, `sasl`, or `auth_data`; `"open"`, the default otherwise, also with a
+            certfile, which not every server takes for a user; or, like `default_acl`, a list of `kazoo.security.ACL`
+            for everything the client makes.
+        **options: `tick`; `margin`, how much slower than the servers' clocks ours may run, as a part of the session
+            timeout (0.02); `max_request`, the largest request in bytes (1,000,000), which must be below the servers'
+            `jute.maxbuffer`; and the arguments of `kazoo.client.KazooClient`, such as `handler`, `default_acl`,
+            `keyfile_password` or `sasl_options`. None may repeat one in the URL.
 
     Returns:
-        The client, connected. It is a context manager; without one, call its `stop()` and `close()`.
+        The client, connected. It is a context manager; otherwise, call its `stop()` and `close()`.
 
     Raises:
-        ValueError: something in the URL is wrong, or is said twice; it names the part, and shows nothing of the URL. Or
-            `acl` is creator without credentials.
-        TimeoutError: nobody has answered in time; it names the hosts. The client is closed again, which can take as
-            long as one more attempt to connect: the session timeout, at most.
-        RefusedError: the service does not accept the credentials, or the chroot can't be made.
-        RuntimeError: SASL is asked for, and the package pure-sasl is missing; or this is an isolated subinterpreter.
+        ValueError: a part of the URL is wrong, or is given twice; the error names the part, and shows no text of the
+            URL. Or `acl` is creator without credentials.
+        TimeoutError: no server has replied in time; the error names the hosts. The client is closed again, which can
+            take as long as one more attempt to connect: at most the session timeout.
+        RefusedError: the service does not accept the credentials, or the chroot can't be created.
+        RuntimeError: the URL asks for SASL, and the package pure-sasl is missing; or this is an isolated
+            subinterpreter.
 
     Source:
         `kazoo.client.KazooClient`; the connection strings of ZooKeeper's own clients.
@@ -186,7 +185,7 @@ def connect(
     if acl is not None:
         options["acl"] = acl
     if twice := sorted(options.keys() & found.keys()):
-        raise ValueError(f"{twice[0]} is in the URL and in the arguments: say it in one place")
+        raise ValueError(f"{twice[0]} is in the URL and in the arguments: give it once")
     settings = {"connection_retry": dict(_RETRY), "timeout": TIMEOUT, **found, **options}
     _check_lease(settings["timeout"], settings.get("tick"), settings.get("margin", MARGIN))
     patience = settings.pop("start_timeout", PATIENCE)
@@ -207,10 +206,10 @@ def connect(
 
 
 def _check_lease(timeout: float, tick: float | None, margin: float) -> None:
-    """Refuse terms on which no lease can be reckoned.
+    """Refuse settings that allow no lease.
 
     Raises:
-        ValueError: it says which.
+        ValueError: the tick or the margin is out of range.
     """
     if tick is not None and not 0 < tick <= timeout / 2:
         raise ValueError(f"tick is {tick!r}; it must be more than 0, and at most half of the timeout, {timeout:g} s")
@@ -219,22 +218,22 @@ def _check_lease(timeout: float, tick: float | None, margin: float) -> None:
 
 
 def _start(client: Client, chroot: str, until: float, patience: float) -> None:
-    """Connect, and wait until a server has answered and the chroot is there.
+    """Connect, and wait until a server has replied and the chroot exists.
 
     Raises:
-        TimeoutError: that did not happen in time.
-        RefusedError: it will not happen.
+        TimeoutError: that took too long.
+        RefusedError: the service refuses the credentials or the chroot.
     """
-    link = Session.of(client).link  # from the start, so that the first acquire need not learn that the session lives
+    link = Session.of(client).link  # before the start, so that the first acquire need not prove that the session lives
     live = client.start_async()
     while (left := until - time.monotonic()) > 0:
         if link.stopped:
-            break  # given up: kazoo's connection thread has ended
+            break  # kazoo has given up: its connection thread has ended
         if not client.connected:
             live.wait(min(left, _POLL))
             continue
         try:
-            # The chroot is not set yet, as kazoo can't make one from below it.
+            # The chroot is set afterwards, as kazoo can't create it from below.
             client.ensure_path_async(chroot or "/", acl=client.directory_acl).get(timeout=left)
         except client.handler.timeout_exception:
             break
@@ -261,10 +260,10 @@ def _hosts(client: KazooClient) -> str:
 
 
 def _parse(url: str) -> dict[str, Any]:
-    """Return what a URL says, by the names of kazoo's arguments; `chroot` and `start_timeout` besides.
+    """Return the parts of a URL by the names of kazoo's arguments, with `chroot` and `start_timeout` beside them.
 
     Raises:
-        TypeError: it is no string.
+        TypeError: it is not a string.
         ValueError: a part of it is wrong.
     """
     if not isinstance(url, str):
@@ -275,10 +274,10 @@ def _parse(url: str) -> dict[str, Any]:
     scheme, authority, path, query, fragment = (part or "" for part in parts.groups())
     if scheme.lower() not in ("zk", "zks"):
         raise ValueError("the URL's scheme must be zk, or zks for TLS")
-    if "@" in path + query + fragment:  # the '/' before it may be a password's, so nothing of it is shown
-        raise ValueError("the URL has a '@' behind its hosts; in a password, write '/', '?', '#' and '@' as %2F %3F...")
+    if "@" in path + query + fragment:  # the '/' before it may be in a password, so no text is shown
+        raise ValueError("the URL has an '@' after its hosts; in a password, write '/', '?', '#' and '@' as %2F %3F...")
     if fragment:
-        raise ValueError("the URL ends with a part that begins with '#'; it must have none")
+        raise ValueError("the URL must have no part that begins with '#'")
     user, at, hosts = authority.rpartition("@")
     found: dict[str, Any] = {
         "hosts": ",".join(_check_host(n, host) for n, host in enumerate(hosts.split(","), 1)),
@@ -301,25 +300,26 @@ def _check_host(n: int, text: str) -> str:
         return host
     if not (port.isascii() and port.isdigit() and len(port) < 6 and 0 < int(port) < 65536):
         raise ValueError(
-            f"the port of host {n} of the URL must be a number from 1 to 65535 (a user and a password end with an '@')"
+            f"the port of host {n} of the URL must be a number from 1 to 65535 ('@' ends a user and a password)"
         )
     return f"{host}:{port}"
 
 
 def _take_option(text: str, found: dict[str, Any]) -> None:
-    """Add what one `name=value` of the query says."""
+    """Add one option, `name=value`."""
     name, equals, value = text.partition("=")
     if name not in _OPTIONS:
         meant = difflib.get_close_matches(name, _OPTIONS, 1)
         raise ValueError(
-            f"the URL has an unknown option{f', like {meant[0]!r}' if meant else ''}; there are {', '.join(_OPTIONS)}"
+            f"the URL has an unknown option{f' (did you mean {meant[0]!r}?)' if meant else ''}; the options are "
+            f"{', '.join(_OPTIONS)}"
         )
     if name in found:
         raise ValueError(f"the URL has the option {name!r} twice")
     if not equals or not value:
         raise ValueError(f"the URL's option {name!r} has no value")
     if name in _OF_TLS and "use_ssl" not in found:
-        raise ValueError(f"the URL's option {name!r} is for TLS: write zks:// for it")
+        raise ValueError(f"the URL's option {name!r} is for TLS: write zks://")
     rule, check = _OPTIONS[name]
     found[name] = _checked(f"option {name!r}", rule, check, _decode(f"option {name!r}", value, plus=True))
 
@@ -330,7 +330,7 @@ def _take_user(text: str | None, sasl: str | None, found: dict[str, Any]) -> Non
         return
     if sasl == "GSSAPI":
         if text is not None:
-            raise ValueError("the URL has a user, and sasl=GSSAPI takes who you are from your ticket")
+            raise ValueError("the URL has a user, but sasl=GSSAPI takes the user from your Kerberos ticket")
         found["sasl_options"] = {"mechanism": sasl}
         return
     user, colon, password = (text or "").partition(":")
@@ -340,22 +340,22 @@ def _take_user(text: str | None, sasl: str | None, found: dict[str, Any]) -> Non
     if sasl is not None:
         found["sasl_options"] = {"mechanism": sasl, "username": user, "password": Secret(password)}
     elif ":" in user:
-        raise ValueError("the URL's user has a ':' in it, where its password would begin for ZooKeeper")
+        raise ValueError("the URL's user has a ':', where ZooKeeper would begin the password")
     else:
         found["auth_data"] = [("digest", Secret(f"{user}:{password}"))]
 
 
 def _take_acl(settings: dict[str, Any]) -> None:
-    """Say by whom what the client makes may be used.
+    """Set the ACLs of the nodes that the client makes.
 
     Raises:
-        TypeError: it is neither a word nor a list.
-        ValueError: it is another word; there are no credentials; or it is said twice.
+        TypeError: `acl` is neither a word nor a list.
+        ValueError: it is an unknown word; there are no credentials; or `default_acl` is given too.
     """
     proven = bool(settings.get("auth_data") or settings.get("sasl_options"))
     acl = settings.pop("acl", None)
     if acl is not None and settings.get("default_acl") is not None:
-        raise ValueError("acl and default_acl are the same: say it in one place")
+        raise ValueError("acl and default_acl are the same: give one of them")
     if settings.get("default_acl") is not None:
         return
     if acl is None:
@@ -370,27 +370,27 @@ def _take_acl(settings: dict[str, Any]) -> None:
     elif isinstance(acl, Sequence) and acl:
         settings["default_acl"] = list(acl)
     else:
-        raise TypeError(f"acl must be one of {', '.join(_ACLS)}, or a list of kazoo.security.ACL, and not empty")
+        raise TypeError(f"acl must be one of {', '.join(_ACLS)}, or a list of kazoo.security.ACL that is not empty")
 
 
 def _decode(part: str, text: str, *, plus: bool = False) -> str:
-    """Return a part of the URL without its percent-encoding."""
-    rule = "have no '%' but where one begins a character in UTF-8: write '%25'"
+    """Return a part of the URL, percent-decoded."""
+    rule = "have no '%' except at the beginning of an encoded UTF-8 character: write '%25'"
     if re.search("%(?![0-9A-Fa-f]{2})", text):
         raise ValueError(f"the URL's {part} must {rule}")
     return _checked(part, rule, lambda text: (unquote_plus if plus else unquote)(text, errors="strict"), text)  # type: ignore
 
 
 def _checked(part: str, rule: str, check: Callable[[str], Any], text: str) -> Any:
-    """Return what a part of the URL says.
+    """Return the value of a part of the URL.
 
     Raises:
-        ValueError: it does not keep its rule.
+        ValueError: the part breaks its rule.
     """
     try:
         return check(text)
     except ValueError:
-        pass  # its text shows what it is about, and so would a context
+        pass  # its message, also as a context, could show the password
     raise ValueError(f"the URL's {part} must {rule}")
 
 
@@ -415,12 +415,12 @@ def _flag() -> tuple[str, Callable[[str], bool]]:
 
 
 _CHROOT = (
-    "be a path below the root and not below /zookeeper: with no empty part, no '.', no '..', no '/' at its end, and "
-    "nothing that ZooKeeper does not accept"
+    "be a path below the root and not below /zookeeper, with no empty part, no '.' or '..', no '/' at its end, and no "
+    "character that ZooKeeper refuses"
 )
 _SECONDS = "be a number of seconds, such as 10 or 2.5", _seconds
 _FILE = "be a file's name", str
-# For each, what it must be, and how it is read.
+# For each option, its rule and its parser.
 _OF_TLS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "ca": _FILE,
     "certfile": _FILE,
@@ -442,7 +442,7 @@ _OPTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
 
 
 def _close_all(until: float) -> None:
-    """Close, at the interpreter's exit, what nobody has closed: its session ends, and the server need not wait."""
+    """Close the open clients at the interpreter's exit, so that their sessions end without waiting for expiry."""
     ours = [client for client in _clients if client._pid == os.getpid()]
     for stopped in [hang_up(client) for client in ours]:
         stopped.wait(max(0.0, until - time.monotonic()))

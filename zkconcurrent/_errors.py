@@ -1,13 +1,13 @@
-"""What the library raises of its own: each error names the path, says what to do next, and can be pickled."""
+"""The library's own errors: each names the path, says what to do next, and can be pickled."""
 
 from __future__ import annotations
 
 
 class ZkConcurrentError(Exception):
-    """The base of the library's own errors.
+    """The base class of the library's own errors.
 
     Attributes:
-        path: the path of the primitive concerned.
+        path: the path of the primitive.
     """
 
     def __init__(self, path: str, message: str) -> None:
@@ -19,30 +19,30 @@ class ZkConcurrentError(Exception):
 
 
 class LockLostError(ZkConcurrentError, RuntimeError):
-    """A hold ended before its thread gave it up: the session expired, its lease ran out, or its node was deleted.
+    """A hold ended before its thread released it: the session expired, its lease ran out, or its node was deleted.
 
-    It is raised until the thread has settled the loss: once for each `release()` it owes.
+    It is raised until the thread has settled the loss: once for each `release()` that it owes.
     """
 
 
 class ClientError(ZkConcurrentError, RuntimeError):
-    """The client can't be used here, and no waiting will change that.
+    """The client can't be used here, and waiting will not help.
 
-    It was never started, or is stopped; it has given up connecting, as a client with a finite `connection_retry` does;
-    it was inherited through `fork()`; or the call comes from one of its own threads.
+    The client was never started, or is stopped; it has given up connecting, as a client with a finite
+    `connection_retry` does; the process inherited it through `fork()`; or one of its own threads made the call.
     """
 
 
 class ForeignNodeError(ZkConcurrentError):
-    """What is at the path is not ours: a child of a lock that is no contender, or does not exclude ours; or other data.
+    """The path has foreign nodes or data: a lock's child that is no contender or does not exclude ours, or other data.
 
-    Such are the nodes of kazoo's own recipes, and those of another primitive whose path lies below.
+    Examples are the nodes of kazoo's own recipes, and those of another primitive whose path lies below this one.
     """
 
 
 class SequenceExhaustedError(ZkConcurrentError):
-    """ZooKeeper has no ordered numbers left to give under the path."""
+    """ZooKeeper has no sequence numbers left under the path."""
 
 
 class RefusedError(ZkConcurrentError):
-    """ZooKeeper refused a request: authentication, access rights, quota, a missing chroot."""
+    """ZooKeeper refused a request: authentication, access rights, quota, or a missing chroot."""

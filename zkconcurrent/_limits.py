@@ -1,7 +1,7 @@
-"""Limits: how much one call may ask for, so that no argument makes a request that is larger than the server takes.
+"""Limits: no argument may make a request that is larger than the server accepts.
 
-A server closes the connection of a client that sends more than `jute.maxbuffer` allows, 1 MB unless it is configured
-otherwise. So numbers are checked where they are given, as `_paths` checks the lengths of paths.
+A server closes the connection of a client that sends more than `jute.maxbuffer` allows, 1 MB by default. So numbers are
+checked when they are passed, as `_paths` checks the lengths of paths.
 """
 
 from __future__ import annotations
@@ -9,21 +9,21 @@ from __future__ import annotations
 import operator
 
 LARGEST = 2**63 - 1
-"""The largest number that may be given: `sys.maxsize`, and Java's largest long."""
+"""The largest number an argument may have: Java's largest long, and `sys.maxsize` on 64-bit systems."""
 
 MOST_TOGETHER = 1000
-"""How many nodes one request may name, of paths of usual length."""
+"""How many nodes one request may name if their paths have usual lengths."""
 
-_REQUEST = 800_000  # bytes: what is left of 1 MB is for access control lists and a chroot
-_NODE = 400  # bytes that a request has for each node besides the path: its name, data and access control list
+_REQUEST = 800_000  # bytes; the rest of 1 MB is for access control lists and a chroot
+_NODE = 400  # bytes of a request for each node, besides the path: its name, data and access control list
 
 
 def check_int(name: str, value: object) -> int:
     """Return `value` as an int; True is 1.
 
     Raises:
-        TypeError: it is no whole number.
-        ValueError: it is too large.
+        TypeError: it is not an integer.
+        ValueError: it is larger than `LARGEST`.
     """
     try:
         number = operator.index(value)  # type: ignore[arg-type]
@@ -35,5 +35,5 @@ def check_int(name: str, value: object) -> int:
 
 
 def most_together(path: str) -> int:
-    """Return how many nodes below `path` one request may name: `MOST_TOGETHER`, but fewer where the path is long."""
+    """Return how many nodes below `path` one request may name: `MOST_TOGETHER`, or fewer if the path is long."""
     return min(MOST_TOGETHER, _REQUEST // (_NODE + len(path.encode())))

@@ -1,8 +1,8 @@
-"""The names of a namespace on the standard library alone: for tests without a server, and for programs of one process.
+"""A namespace on the standard library alone: for tests without a server, and for programs of one process.
 
-What `threading` has is `threading`'s own object; its locks have a shell that warns of one dropped while it is held, as
-the shared ones do. What it lacks is here in its smallest honest form, with the rules of the shared one: in order of
-arrival, re-entrant where that is.
+The objects that `threading` has are `threading`'s own; a wrapper around its locks warns, as the shared locks do, if a
+lock is dropped while it is held. The others are minimal implementations here, with the rules of the shared ones:
+first come, first served, and re-entrant if the shared one is.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ T = TypeVar("T")
 class LocalNamespace:
     """The names of `threading` for the threads of this process: see `namespace`.
 
-    What is made twice by one name is one object. It is kept for as long as somebody has it, and what others find as it
-    was left (semaphores, events, barriers, latches) for as long as the namespace. Nothing here is ever lost, so no
-    `on_lost` is ever called; nor is there anything else that `threading` does not have. A lock that is dropped while it
-    is held is a ResourceWarning: the next of its name is another one, and free.
+    The same name gives the same object while the program keeps a reference to it. Objects with a lasting state
+    (semaphores, events, barriers, latches) live as long as the namespace. No hold is ever lost here, so `on_lost` is
+    never called. The objects have no attributes that `threading`'s lack. A lock that is dropped while it is held gives
+    a ResourceWarning; the next lock with its name is a new one, and free.
     """
 
     def __init__(self, path: str = "/") -> None:
@@ -44,17 +44,18 @@ class LocalNamespace:
 
     @property
     def path(self) -> str:
-        """The path that all names lie below, as they would in ZooKeeper."""
+        """The base path of all names, as it would be in ZooKeeper."""
         return self._path
 
     def _at(self, name: str) -> str:
         return check_name(self._path, name)
 
     def _one(self, kind: str, name: str, make: Callable[[], T], *, keep: bool = False, **terms: object) -> T:
-        """Return the object of that name, made now if there is none.
+        """Return the object with that name; make it if there is none.
 
         Raises:
-            ValueError: the name is bad, nests with another, is of another kind, or was made on other terms.
+            ValueError: the name is bad, nests with another, or belongs to an object of another kind or with other
+                arguments.
         """
         path = self._at(name)
         with self._lock:
@@ -82,7 +83,7 @@ class LocalNamespace:
         fair: bool = True,
         on_lost: Callable[[Any], object] | None = None,
     ) -> Lock:
-        """Return the `threading.Lock` of that name, which is never fair."""
+        """Return the `threading.Lock` with that name, which is never fair."""
         check_on_lost(on_lost)
         return self._one("Lock" if fair else "Lock(fair=False)", name, lambda: Lock(self._at(name)))
 
@@ -93,18 +94,18 @@ class LocalNamespace:
         fair: bool = True,
         on_lost: Callable[[Any], object] | None = None,
     ) -> RLock:
-        """Return the `threading.RLock` of that name, which is never fair."""
+        """Return the `threading.RLock` with that name, which is never fair."""
         check_on_lost(on_lost)
         return self._one("RLock" if fair else "RLock(fair=False)", name, lambda: RLock(self._at(name)))
 
     def Condition(self, name: str, lock: Any = None) -> threading.Condition:  # noqa: N802
-        """Return the `threading.Condition` of that name; of a lock of this namespace, if one is given."""
+        """Return the `threading.Condition` with that name; `lock` must be of this namespace."""
         if isinstance(lock, Side) and not lock._writes:
-            raise TypeError("a read lock can't be a condition's: many hold it together, so who changes nothing waits")
+            raise TypeError("a condition can't use a read lock: its holders share it, so none may change anything")
         if lock is not None and not isinstance(lock, Lock | RLock | Side):
             raise TypeError(f"lock must be a Lock, RLock or write lock of this namespace, not {type(lock).__name__}")
         if lock is not None and (lock._pair if isinstance(lock, Side) else lock) not in self._made_as:
-            raise ValueError(f"the lock is of another namespace than the condition {name!r}")
+            raise ValueError(f"the lock belongs to another namespace than the condition {name!r}")
         own: Any = lock or RLock(self._at(name))
         return self._one("Condition", name, lambda: threading.Condition(own), lock=lock)
 
@@ -115,7 +116,7 @@ class LocalNamespace:
         *,
         on_lost: Callable[[Any], object] | None = None,
     ) -> threading.Semaphore:
-        """Return the `threading.Semaphore` of that name."""
+        """Return the `threading.Semaphore` with that name."""
         check_on_lost(on_lost)
         check_int("value", value)
         return self._one("Semaphore", name, lambda: threading.Semaphore(value), keep=True, value=value)
@@ -127,31 +128,31 @@ class LocalNamespace:
         *,
         on_lost: Callable[[Any], object] | None = None,
     ) -> threading.BoundedSemaphore:
-        """Return the `threading.BoundedSemaphore` of that name."""
+        """Return the `threading.BoundedSemaphore` with that name."""
         check_on_lost(on_lost)
         check_int("value", value)
         return self._one("BoundedSemaphore", name, lambda: threading.BoundedSemaphore(value), keep=True, value=value)
 
     def Event(self, name: str) -> threading.Event:  # noqa: N802
-        """Return the `threading.Event` of that name."""
+        """Return the `threading.Event` with that name."""
         return self._one("Event", name, threading.Event, keep=True)
 
     def Barrier(  # noqa: N802
         self, name: str, parties: int, action: Callable[[], object] | None = None, timeout: float | None = None
     ) -> threading.Barrier:
-        """Return the `threading.Barrier` of that name; the action and the timeout are those it was first made with."""
+        """Return the `threading.Barrier` with that name; its action and timeout are those of the first call."""
         if check_int("parties", parties) < 1:
             raise ValueError("parties must be >= 1")
-        call: Any = action  # whatever it returns is ignored
+        call: Any = action  # its result is ignored
         return self._one("Barrier", name, lambda: threading.Barrier(parties, call, timeout), keep=True, parties=parties)
 
     def ReadWriteLock(self, name: str, *, on_lost: Callable[[Any], object] | None = None) -> ReadWriteLock:  # noqa: N802
-        """Return the `ReadWriteLock` of that name."""
+        """Return the `ReadWriteLock` with that name."""
         check_on_lost(on_lost)
         return self._one("ReadWriteLock", name, lambda: ReadWriteLock(self._at(name)))
 
     def CountDownLatch(self, name: str, count: int) -> CountDownLatch:  # noqa: N802
-        """Return the `CountDownLatch` of that name."""
+        """Return the `CountDownLatch` with that name."""
         return self._one("CountDownLatch", name, lambda: CountDownLatch(count), keep=True, count=count)
 
     def MultiLock(  # noqa: N802
@@ -160,7 +161,7 @@ class LocalNamespace:
         *,
         on_lost: Callable[[Any], object] | None = None,  # noqa: ARG002
     ) -> MultiLock:
-        """Return one lock of the RLocks of those names."""
+        """Return a `MultiLock` of the RLocks with those names."""
         return MultiLock({name: self.RLock(name) for name in check_names(names)})
 
     def __repr__(self) -> str:
@@ -168,7 +169,7 @@ class LocalNamespace:
 
 
 def check_on_lost(on_lost: object) -> None:
-    """Refuse what the shared ones could not call.
+    """Refuse an `on_lost` that a shared primitive could not call.
 
     Raises:
         TypeError: it is not callable.
@@ -181,17 +182,17 @@ def check_names(names: Iterable[str]) -> list[str]:
     """Return the names of a MultiLock's locks, sorted.
 
     Raises:
-        TypeError: it is one string.
-        ValueError: there is none, or one is there twice.
+        TypeError: `names` is a single string.
+        ValueError: there is no name, or one occurs twice.
     """
     if isinstance(names, str):
-        raise TypeError("a MultiLock is of several names: give a list of them")
+        raise TypeError("a MultiLock takes several names: give a list of them")
     found = sorted(names)
     if not found:
         raise ValueError("a MultiLock needs at least one lock")
     for one, other in itertools.pairwise(found):
         if one == other:
-            raise ValueError(f"{one!r} is twice in the MultiLock: it would wait for itself")
+            raise ValueError(f"{one!r} is in the MultiLock twice: it would wait for itself")
     return found
 
 
@@ -236,7 +237,7 @@ class Lock(Held):
         """Release it; see `threading`."""
         self._lock.release()
 
-    if not TYPE_CHECKING:  # else a type checker would take it to have everything
+    if not TYPE_CHECKING:  # with it, a type checker would accept any attribute
 
         def __getattr__(self, name: str) -> Any:
             if name == "_lock":
@@ -248,7 +249,7 @@ class Lock(Held):
 
     def __del__(self) -> None:
         if self._held():
-            self._lock = self._make()  # whoever reports the warning may keep it alive
+            self._lock = self._make()  # the code that reports the warning may keep this alive
             _warn_dropped(self._path)
 
     def __repr__(self) -> str:
@@ -269,7 +270,7 @@ class RLock(Lock):
 
 
 class MultiLock(Held):
-    """Several RLocks as one: all are held or none is; they are taken in the order of their names."""
+    """Several RLocks as one: a thread acquires all or none, in the order of their names."""
 
     def __init__(self, locks: dict[str, Any]) -> None:
         self._locks = tuple(locks.values())
@@ -280,7 +281,7 @@ class MultiLock(Held):
         return self._locks
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """Acquire all locks or none; `timeout` is for all together."""
+        """Acquire all locks or none; `timeout` bounds the whole."""
         check_timeout(blocking, timeout)
         until = time.monotonic() + timeout
         with ExitStack() as taken:
@@ -292,36 +293,37 @@ class MultiLock(Held):
         return True
 
     def release(self) -> None:
-        """Release all locks, the last one first; each is released whatever becomes of the others."""
+        """Release all locks, the last one first, also when the release of another fails."""
         with ExitStack() as taken:
             for lock in self._locks:
                 taken.callback(lock.release)
 
 
 class ReadWriteLock:
-    """A pair of locks: `read_lock`, which any number may hold together, and `write_lock`, which one holds alone.
+    """A pair of locks: any number of threads hold `read_lock` together; one thread holds `write_lock` alone.
 
     Invariant:
-        A reader goes in unless somebody writes or a writer came before it; a writer, once nobody is in or came before.
+        A reader gets in unless a thread writes or a writer arrived before it. A writer gets in once no thread holds
+        either lock and none arrived before it.
     """
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._changed = threading.Condition()
         self._identity = identity()
-        self._line: list[tuple[object, bool]] = []  # who waits, and whether to write, in the order of arrival
+        self._line: list[tuple[object, bool]] = []  # the waiters in order of arrival, and whether each writes
         self._holds: tuple[dict[int, int], dict[int, int]] = {}, {}  # how often each thread reads, and writes
         self._read_lock, self._write_lock = Side(self, False), Side(self, True)
 
     def __del__(self) -> None:
         if any(self._holds):
             for holds in self._holds:
-                holds.clear()  # whoever reports the warning may keep it alive
+                holds.clear()  # the code that reports the warning may keep this alive
             _warn_dropped(self._path)
 
     @property
     def read_lock(self) -> Side:
-        """The lock that any number may hold together."""
+        """The lock that any number of threads may hold together."""
         return self._read_lock
 
     @property
@@ -346,10 +348,10 @@ class Side(Held):
         self._mine = pair._holds[writes]
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """Acquire the lock in the order of arrival, or once more; as `threading.RLock`.
+        """Acquire the lock in order of arrival, or one level more if this thread holds it; as `threading.RLock`.
 
         Raises:
-            RuntimeError: to write, by a thread that reads only: it would wait for itself.
+            RuntimeError: this is the write lock, and the thread holds only the read lock: it would wait for itself.
         """
         check_timeout(blocking, timeout)
         return self._take(1, 0.0 if not blocking else None if timeout == -1 else timeout)
@@ -373,7 +375,7 @@ class Side(Held):
 
     def _refuse_upgrade(self, me: int) -> None:
         if self._writes and me in self._pair._holds[False]:
-            raise RuntimeError("this thread holds the read lock, and the write lock waits until all readers are gone")
+            raise RuntimeError("this thread holds the read lock, and the write lock waits until no thread reads")
 
     def release(self) -> None:
         """Release the lock once.
@@ -394,10 +396,10 @@ class Side(Held):
                 self._pair._changed.notify_all()
 
     def locked(self) -> bool:
-        """Return whether anybody holds it."""
+        """Return whether a thread holds it."""
         return bool(self._mine)
 
-    # What threading.Condition asks of a lock.
+    # The methods that threading.Condition calls.
 
     def _is_owned(self) -> bool:
         return self._pair._identity() in self._mine
@@ -414,7 +416,7 @@ class Side(Held):
 
 
 class CountDownLatch:
-    """A count that goes down to zero, once; whoever waits for that goes on then, and so do all who come later."""
+    """A count that goes down to zero, once; then all waiters go on, and later calls of `wait` return at once."""
 
     def __init__(self, count: int) -> None:
         self._count = check_int("count", count)
@@ -428,7 +430,7 @@ class CountDownLatch:
         return self._count
 
     def count_down(self, n: int = 1) -> None:
-        """Count down by `n`; a latch that is open stays as it is."""
+        """Count down by `n`; an open latch stays open."""
         n = check_int("n", n)
         if n < 1:
             raise ValueError(f"n must be at least 1: {n}")
@@ -437,6 +439,6 @@ class CountDownLatch:
             self._changed.notify_all()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until nothing is left to count down; return whether that is so, False at the deadline."""
+        """Wait until the latch is open; return False if the timeout passes first."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._count, timeout)

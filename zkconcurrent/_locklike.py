@@ -1,4 +1,4 @@
-"""`LockLike`: what a lock of this library and one of `threading` have in common, for type checkers."""
+"""`LockLike`: the common type of this library's locks and `threading`'s, for type checkers."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Protocol, runtime_checkable
 
 @runtime_checkable
 class LockLike(Protocol):
-    """Anything that can be acquired, released and used in a `with` block, whichever processes share it.
+    """Anything that can be acquired, released and used in a `with` block, whether or not processes share it.
 
-    `Lock`, `RLock`, the locks of a `ReadWriteLock`, `MultiLock`, `Semaphore` and `Condition` are such, and so are
-    `threading.Lock`, `RLock`, `Semaphore` and `Condition`. A function that takes a `LockLike` takes all of them.
+    `Lock`, `RLock`, the locks of a `ReadWriteLock`, `MultiLock`, `Semaphore` and `Condition` match it, and so do
+    `threading.Lock`, `RLock`, `Semaphore` and `Condition`. A function that takes a `LockLike` accepts all of them.
 
     Source:
         `threading.Lock`.
     """
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """Acquire it; return whether that was possible in time.
+        """Acquire it; return False if the timeout passed first.
 
-        To wait for ever, leave `timeout` out: the locks take -1 for that, the semaphores None.
+        To wait forever, omit `timeout`: locks take -1 for that, semaphores None.
         """
 
     def release(self) -> None:

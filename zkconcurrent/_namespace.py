@@ -1,12 +1,12 @@
-"""`namespace`: the names of `threading`, for one base path of ZooKeeper or for this process alone.
+"""`namespace`: the names of `threading`, for one base path in ZooKeeper or for this process alone.
 
-A program is written against the names, and told at its start which of the two it runs on. Both check the same: a name
-is a path below the base, it belongs to one kind of object, and two names do not nest.
+A program is written against these names and chooses at its start which of the two it uses. Both make the same checks: a
+name is a path below the base, it belongs to one kind of object, and two names do not nest.
 """
 
 from __future__ import annotations
 
-# The classes have an underscore here, as inside of the class their names are the methods'.
+# The classes get an underscore: inside the class below, their names are its methods.
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
@@ -35,7 +35,7 @@ class SharedNamespace:
     """The names of `threading` for all processes that open the same base path: see `namespace`."""
 
     def __init__(self, client: KazooClient, path: str) -> None:
-        Session.of(client)  # refuses what is no client
+        Session.of(client)  # raises TypeError if it is not a client
         self._client = client
         self._path = path if path == "/" else check_path(path)
 
@@ -46,7 +46,7 @@ class SharedNamespace:
 
     @property
     def path(self) -> str:
-        """The path that all names lie below."""
+        """The base path of all names."""
         return self._path
 
     def _at(self, name: str) -> str:
@@ -55,47 +55,47 @@ class SharedNamespace:
     def Lock(  # noqa: N802 - as threading has it
         self, name: str, *, fair: bool = True, on_lost: OnLost | None = None
     ) -> _Lock:
-        """Return the `Lock` of that name."""
+        """Return the `Lock` with that name."""
         return _Lock(self._client, self._at(name), fair=fair, on_lost=on_lost)
 
     def RLock(self, name: str, *, fair: bool = True, on_lost: OnLost | None = None) -> _RLock:  # noqa: N802
-        """Return the `RLock` of that name."""
+        """Return the `RLock` with that name."""
         return _RLock(self._client, self._at(name), fair=fair, on_lost=on_lost)
 
     def Condition(self, name: str, lock: _Lock | _RLock | None = None) -> _Condition:  # noqa: N802
-        """Return the `Condition` of that name."""
+        """Return the `Condition` with that name."""
         return _Condition(self._client, self._at(name), lock)
 
     def Semaphore(self, name: str, value: int = 1, *, on_lost: OnLost | None = None) -> _Semaphore:  # noqa: N802
-        """Return the `Semaphore` of that name."""
+        """Return the `Semaphore` with that name."""
         return _Semaphore(self._client, self._at(name), value, on_lost=on_lost)
 
     def BoundedSemaphore(  # noqa: N802
         self, name: str, value: int = 1, *, on_lost: OnLost | None = None
     ) -> _BoundedSemaphore:
-        """Return the `BoundedSemaphore` of that name."""
+        """Return the `BoundedSemaphore` with that name."""
         return _BoundedSemaphore(self._client, self._at(name), value, on_lost=on_lost)
 
     def Event(self, name: str) -> _Event:  # noqa: N802
-        """Return the `Event` of that name."""
+        """Return the `Event` with that name."""
         return _Event(self._client, self._at(name))
 
     def Barrier(  # noqa: N802
         self, name: str, parties: int, action: Callable[[], object] | None = None, timeout: float | None = None
     ) -> _Barrier:
-        """Return the `Barrier` of that name."""
+        """Return the `Barrier` with that name."""
         return _Barrier(self._client, self._at(name), parties, action, timeout)
 
     def ReadWriteLock(self, name: str, *, on_lost: OnLost | None = None) -> _ReadWriteLock:  # noqa: N802
-        """Return the `ReadWriteLock` of that name."""
+        """Return the `ReadWriteLock` with that name."""
         return _ReadWriteLock(self._client, self._at(name), on_lost=on_lost)
 
     def CountDownLatch(self, name: str, count: int) -> _CountDownLatch:  # noqa: N802
-        """Return the `CountDownLatch` of that name."""
+        """Return the `CountDownLatch` with that name."""
         return _CountDownLatch(self._client, self._at(name), count)
 
     def MultiLock(self, names: Iterable[str], *, on_lost: OnLost | None = None) -> _MultiLock:  # noqa: N802
-        """Return a `MultiLock` of the RLocks of those names."""
+        """Return a `MultiLock` of the RLocks with those names."""
         return _MultiLock([self.RLock(name) for name in check_names(names)], on_lost=on_lost)
 
     def __repr__(self) -> str:
@@ -105,7 +105,7 @@ class SharedNamespace:
 Namespace: TypeAlias = SharedNamespace | LocalNamespace
 
 
-@overload  # a type checker that knows nothing of kazoo takes a Client for anything: it comes first
+@overload  # first: without kazoo's types a Client derives from Any, and matches every overload
 def namespace(client: Client, path: str = "/") -> SharedNamespace: ...
 @overload
 def namespace(client: Literal["local"], path: str = "/") -> LocalNamespace: ...
@@ -114,21 +114,22 @@ def namespace(client: KazooClient, path: str = "/") -> SharedNamespace: ...
 def namespace(client: KazooClient | Literal["local"], path: str = "/") -> Namespace:
     """Return an object with the names of `threading`, for ZooKeeper or for this process alone.
 
-    `threads = namespace(zk, "/app")` makes `threads.RLock("cart")` the RLock at `/app/cart`, and so on with `Lock`,
-    `Condition`, `Semaphore`, `BoundedSemaphore`, `Event`, `Barrier`, `ReadWriteLock` and `CountDownLatch`: the first
-    argument is a name, all others are `threading`'s. `threads.MultiLock(["cart", "stock"])` is one of RLocks.
+    After `threads = namespace(zk, "/app")`, `threads.RLock("cart")` is the RLock at `/app/cart`. `Lock`, `Condition`,
+    `Semaphore`, `BoundedSemaphore`, `Event`, `Barrier`, `ReadWriteLock` and `CountDownLatch` work alike: the first
+    argument is a name, and all others are `threading`'s. `threads.MultiLock(["cart", "stock"])` is made of RLocks.
 
-    `threads = namespace("local")` has the same, made of the standard library alone: what is made twice by one name is
-    one object. Each such namespace is a world of its own, which a test makes afresh. So a program is `threading`'s with
-    a name more, and `Namespace`, the type of either, is what it takes.
+    `threads = namespace("local")` has the same names on the standard library alone: the same name gives the same
+    object. Each local namespace is independent of all others, so each test makes its own. A program then differs from
+    one for `threading` only by the names it passes. `Namespace` is the type of both.
 
     Args:
         client: a `kazoo.client.KazooClient`, which may be started later; or "local".
-        path: what all names lie below. No name can leave it.
+        path: the base path of all names. No name can leave it.
 
     Raises:
         TypeError: the client is neither.
-        ValueError: the path is bad. Of the object's methods: the name is bad, or is another kind of object already.
+        ValueError: the path is bad. The object's methods raise it if a name is bad, or belongs to another kind of
+            object.
 
     Source:
         The module `threading`.
@@ -136,5 +137,5 @@ def namespace(client: KazooClient | Literal["local"], path: str = "/") -> Namesp
     if isinstance(client, str) and client == "local":
         return LocalNamespace(path)
     if isinstance(client, str):
-        raise ValueError("a namespace is of a KazooClient, such as connect(url) returns, or 'local'")
+        raise ValueError("a namespace needs a KazooClient, such as connect(url) returns, or 'local'")
     return SharedNamespace(client, path)

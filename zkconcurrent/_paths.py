@@ -1,25 +1,25 @@
-"""Paths: what ZooKeeper accepts, checked before anything is sent, and what lies above a path."""
+"""Paths: check them by ZooKeeper's rules before a request is sent, and list the ancestors of one."""
 
 from __future__ import annotations
 
 import re
 
 LONGEST = 2000
-"""How many bytes of UTF-8 a path may have: a request of a hundred such paths is far below a server's 1 MB."""
+"""The longest path, in bytes of UTF-8: a request with a hundred such paths is far below a server's 1 MB."""
 
-# ZooKeeper's own rule (PathUtils): control characters, surrogates and private use, and the specials at the end.
+# ZooKeeper's own rule (PathUtils): no control characters, surrogates or private use, and none of the last specials.
 _FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
-# It counts in UTF-16, where each of these is two surrogates.
+# ZooKeeper counts in UTF-16, where each of these is two surrogates.
 _TWO_OF_UTF_16 = re.compile("[\U00010000-\U0010ffff]")
 
 
 def check_path(path: object) -> str:
-    """Return `path` if a lock may live there.
+    """Return `path` if a primitive may live there.
 
     Raises:
         TypeError: it is not a string.
-        ValueError: ZooKeeper would not accept it; it is the root or ZooKeeper's own; or it has more than `LONGEST`
-            bytes of UTF-8.
+        ValueError: ZooKeeper does not accept it; it is the root, or reserved for ZooKeeper; or it has more than
+            `LONGEST` bytes of UTF-8.
     """
     if not isinstance(path, str):
         raise TypeError(f"path must be a str, not {type(path).__name__}")
@@ -37,8 +37,8 @@ def check_path(path: object) -> str:
         raise ValueError(f"path contains {bad.group()!r}, which ZooKeeper does not accept: {path!r}")
     if bad := _TWO_OF_UTF_16.search(path):
         raise ValueError(
-            f"path contains {bad.group()!r}, which ZooKeeper does not accept, as it counts in UTF-16 and takes that "
-            f"for two bad characters: {path!r}"
+            f"path contains {bad.group()!r}, which ZooKeeper does not accept: in UTF-16 it is two characters, both "
+            f"forbidden: {path!r}"
         )
     if parts[0] == "zookeeper":
         raise ValueError(f"/zookeeper is reserved for ZooKeeper itself: {path!r}")
@@ -50,7 +50,7 @@ def check_name(base: str, name: object) -> str:
 
     Raises:
         TypeError: it is not a string.
-        ValueError: it is empty, absolute or would leave the base; ZooKeeper would not accept it; or it is too long.
+        ValueError: it is empty or absolute, or would leave the base; ZooKeeper does not accept it; or it is too long.
     """
     if not isinstance(name, str):
         raise TypeError(f"name must be a str, not {type(name).__name__}")
@@ -64,7 +64,7 @@ def check_name(base: str, name: object) -> str:
 
 
 def check_length(what: str, text: str) -> None:
-    """Refuse a text that is too long for a path, without showing all of it.
+    """Refuse a text that is too long for a path; the error shows only its beginning.
 
     Raises:
         ValueError: it has more than `LONGEST` bytes of UTF-8.
@@ -72,12 +72,12 @@ def check_length(what: str, text: str) -> None:
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > LONGEST:
         raise ValueError(
-            f"{what} has {size:,} bytes, and may have {LONGEST:,} bytes of UTF-8 at most: {text[:50]!r}...; of a long "
-            "text, take a digest"
+            f"{what} has {size:,} bytes; it may have at most {LONGEST:,} bytes of UTF-8: {text[:50]!r}...; use a "
+            "digest of a long text"
         )
 
 
 def ancestors(path: str) -> list[str]:
-    """Return the nodes above `path`, the highest first, without the root."""
+    """Return the paths above `path`, the highest first, without the root."""
     parts = path.split("/")
     return ["/".join(parts[:n]) for n in range(2, len(parts))]

@@ -1,7 +1,7 @@
-"""`synchronized`: a function whose calls hold a lock, at a path that is made of what it is called with.
+"""`synchronized`: each call of a function holds a lock, at a path made from the call's arguments.
 
-The template of the path is checked when the function is decorated, and whatever the arguments are, the path is one that
-the template describes: each value is escaped, so that it stays one part of the path, and can be told from every other.
+The path's template is checked when the function is decorated. Each value is escaped: it stays within its part of the
+path, so no argument can lead outside the template, and different texts give different paths.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from ._rlock import RLock
 F = TypeVar("F", bound="Callable[..., Any] | classmethod[Any, Any, Any] | staticmethod[Any, Any]")
 Where: TypeAlias = "KazooClient | Namespace | Callable[[], KazooClient | Namespace]"
 
-# What ends a part of the path, what ZooKeeper does not accept (it counts in UTF-16), and what marks an escape.
+# The path separator, the mark of an escape, and the characters that ZooKeeper (which counts in UTF-16) refuses.
 _ESCAPED = re.compile("[/%\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff\U00010000-\U0010ffff]")
-LONGEST_FIELD = 255  # bytes in UTF-8, once escaped: as much as a file's name may have
-# Formats whose text depends on the process's locale, or on its time zone.
+LONGEST_FIELD = 255  # bytes of UTF-8, escaped: the longest file name
+# Formats whose text depends on the locale or the time zone of the process.
 _LOCAL_NUMBER = re.compile("n$")
 _LOCAL_DATE = re.compile("%[-_0^#EO]*[aAbBchpPrsxX+]")
 
@@ -44,11 +44,11 @@ class Field(NamedTuple):
     """One `{...}` of a template.
 
     Attributes:
-        before: the text between the last one, or the beginning, and it.
-        name: as it is written, such as `user.id`; empty for the text at the end.
-        argument: the name of the argument that it begins with.
-        form: how its value is made text: the conversion, and the format.
-        spec: the format.
+        before: the text between the previous field, or the beginning, and this one.
+        name: the field as written, such as `user.id`; empty for the text at the end.
+        argument: the name of the argument that the field begins with.
+        form: the conversion and the format that turn its value into text.
+        spec: the format alone.
     """
 
     before: str
@@ -59,11 +59,12 @@ class Field(NamedTuple):
 
 
 class Template:
-    """The path of a lock, with the arguments of a call in it: `/users/{user.id}`.
+    """The path of a lock, with fields for the arguments of a call: `/users/{user.id}`.
 
     Raises:
         TypeError: it is not a string.
-        ValueError: its syntax is wrong; or two fields are in one part, so that different values could make one path.
+        ValueError: its syntax is wrong; or one part of the path has two fields, so that different values could make the
+            same path.
     """
 
     def __init__(self, text: str) -> None:
@@ -79,8 +80,8 @@ class Template:
         self._fields = [self._field(*each) for each in parsed]
         if any("/" not in after.before for after in self._fields[1:] if after.name):
             raise ValueError(
-                f"the template {text!r} has two fields in one part of the path, where different values could make the "
-                "same: put a '/' between them"
+                f"the template {text!r} has two fields in one part of the path, so different values could make the "
+                "same path: put a '/' between them"
             )
 
     def _field(self, before: str, name: str | None, spec: str | None, conversion: str | None) -> Field:
@@ -92,7 +93,7 @@ class Template:
         if "{" in (spec or ""):
             raise ValueError(f"the template {self._text!r} has a field in the format of {{{name}}}")
         form = (f"!{conversion}" if conversion else "") + (f":{spec}" if spec else "")
-        try:  # errors of the syntax that only show when it is used
+        try:  # finds the syntax errors that only show in use
             string.Formatter().get_field(name, (), {argument: _Anything()})
             if conversion:
                 string.Formatter().convert_field("", conversion)
@@ -102,19 +103,19 @@ class Template:
 
     @property
     def arguments(self) -> list[str]:
-        """The names of the arguments that it needs."""
+        """The names of the arguments in its fields."""
         return [field.argument for field in self._fields if field.name]
 
     def fill(self, value: Callable[[Field], str]) -> str:
-        """Return the path, with the text that `value` gives for each field."""
+        """Return the path, with the text that `value` returns for each field."""
         return "".join(field.before + (value(field) if field.name else "") for field in self._fields)
 
     def path(self, arguments: dict[str, Any]) -> str:
         """Return the path for the arguments of a call.
 
         Raises:
-            TypeError: the value of a field is no scalar and has no `__lock_name__`; or its format is for other types.
-            ValueError: its text is empty or too long, or differs from process to process.
+            TypeError: a field's value is not a scalar and has no `__lock_name__`; or its format is for other types.
+            ValueError: a value's text is empty or too long, or depends on the process.
         """
         return self.fill(lambda field: self._value(field, arguments))
 
@@ -130,8 +131,8 @@ class Template:
         except (ValueError, OverflowError) as error:
             raise ValueError(f"{which}: {error}") from None
         if not text:
-            raise ValueError(f"{which} is empty in this call, and a path can't have that")
-        # The text itself first: an escape only makes it longer, and takes its time.
+            raise ValueError(f"{which} is empty in this call: a path can't have an empty part")
+        # Check the unescaped text first: escaping takes time, and only makes it longer.
         if len(text) <= LONGEST_FIELD:
             escaped = escape(text)
             if len(escaped.encode()) <= LONGEST_FIELD:
@@ -140,17 +141,17 @@ class Template:
 
 
 def scalar(value: object, spec: str = "") -> Any:
-    """Return what a value's text in a path is made of: equal values give equal texts, in every process.
+    """Return the plain form of a value to format in a path: equal values give equal texts, in every process.
 
-    A subclass counts as the type that it extends: whatever it prints of itself is not looked at.
+    An object of a subclass counts as its base type; its own `__str__` and `__format__` are ignored.
 
     Args:
-        value: what a field of a template stands for, or what that names itself.
-        spec: the format that it is made text with.
+        value: the value of a field, or the result of its `__lock_name__`.
+        spec: the format that turns it into text.
 
     Raises:
-        TypeError: its text may differ from process to process, or between equal values: it is no scalar.
-        ValueError: so does the text of this one, or in this format.
+        TypeError: the value is not a scalar: its text may differ between processes, or between equal values.
+        ValueError: the text of this value, or in this format, may differ so.
     """
     kind = type(value)  # of the value itself: a proxy's `__class__` is not its own
     for base, plain in _PLAIN.items():
@@ -159,12 +160,12 @@ def scalar(value: object, spec: str = "") -> Any:
             break
     else:
         raise TypeError(
-            f"a {kind.__name__} has no text that says in all processes which one it is: name an attribute of it, pass "
-            "a str or an int, or give its class a method __lock_name__ that returns one"
+            f"a {kind.__name__} has no text that identifies it in all processes: name an attribute of it, pass a str "
+            "or an int, or give its class a method __lock_name__ that returns one"
         )
     local = _LOCAL_DATE if isinstance(value, datetime.date) else _LOCAL_NUMBER
     if not isinstance(value, str) and local.search(spec):
-        raise ValueError(f"the format {spec!r} gives each process the text of its own locale")
+        raise ValueError(f"the text of the format {spec!r} depends on the locale of the process")
     return value
 
 
@@ -174,7 +175,7 @@ def _of_enum(value: Any) -> str:
 
 
 def _of_decimal(value: Any) -> decimal.Decimal:
-    """Return the number without what makes `1`, `1.0` and `1E+0` different texts."""
+    """Return the number normalized, so that `1`, `1.0` and `1E+0` have the same text."""
     sign, digits, exponent = decimal.Decimal.as_tuple(value)
     if not isinstance(exponent, int):
         raise ValueError(f"{value} is no number")
@@ -189,7 +190,7 @@ def _of_decimal(value: Any) -> decimal.Decimal:
 
 
 def _of_datetime(value: Any) -> datetime.datetime:
-    """Return an aware one in UTC: two clocks that show the same moment are one lock."""
+    """Return an aware datetime in UTC: the same moment in two time zones is one lock."""
     plain = datetime.datetime.combine(_of_date(value), value.timetz())
     return plain if plain.utcoffset() is None else plain.astimezone(datetime.timezone.utc)
 
@@ -198,8 +199,8 @@ def _of_date(value: Any) -> datetime.date:
     return datetime.date(value.year, value.month, value.day)
 
 
-# The scalars, and how each becomes what is formatted; the first that fits counts. An IntEnum is an int, and a StrEnum a
-# str, which they are equal to.
+# The scalar types, and the function that makes each plain; the first match counts. An IntEnum counts as an int, and a
+# StrEnum as a str, since they are equal to those.
 _PLAIN: dict[type, Callable[[Any], Any]] = {
     str: str.__str__,
     bool: bool,
@@ -214,7 +215,7 @@ _PLAIN: dict[type, Callable[[Any], Any]] = {
 
 
 class _Anything:
-    """Has every attribute and item: stands for the argument of a call when a template is checked."""
+    """An object with every attribute and item; it replaces the argument when a template is checked."""
 
     def __getattr__(self, name: str) -> _Anything:
         return self
@@ -224,7 +225,7 @@ class _Anything:
 
 
 def escape(text: str) -> str:
-    """Return a text as one part of a path, different texts as different ones: `%` and the bytes of UTF-8."""
+    """Return a text escaped as one part of a path, with `%` and the bytes of UTF-8; different texts stay different."""
     if text in (".", ".."):
         return text.replace(".", "%2E")
     return _ESCAPED.sub(lambda found: "".join(f"%{b:02X}" for b in found[0].encode("utf-8", "surrogatepass")), text)
@@ -233,45 +234,46 @@ def escape(text: str) -> str:
 class synchronized:  # noqa: N801 - as wrapt has it
     """Decorate a function so that each call holds a lock: `@synchronized(zk, "/users/{user.id}")`.
 
-    The lock is the `RLock` at the path, so functions with the same path may call each other. The fields of the path are
-    those of `str.format`: arguments by name, also `self` and `cls`, defaults too, with `.attribute`, `[item]`, `!r` and
-    `:format`; at most one between two slashes. A value can't make the path leave what the template says: it is
-    escaped, one to one, so that two values have one path only if they have one text. `@synchronized(lock)` holds a
-    lock that is there, of whatever kind; and `with synchronized(zk, "/app/report"):` is a block.
+    The lock is the `RLock` at the path, so functions with the same path may call each other. Fields are those of
+    `str.format`: arguments by name, with `.attribute`, `[item]`, `!r` and `:format`; at most one between two slashes.
+    `self`, `cls` and arguments with defaults count too. Each value is escaped, one to one: no value leads outside the
+    template, and two values have the same path only if they have the same text. `@synchronized(lock)` holds an existing
+    lock of any kind, and `with synchronized(zk, "/app/report"):` is a block.
 
     A value must be a scalar, whose text is the same in all processes: a str, int, bool, bytes, Enum, UUID, date,
-    datetime or Decimal. Equal ones of a type give one path: a Decimal counts without the zeros at its end, an aware
-    datetime in UTC. `True` and `1` are two paths, `7` and `"7"` are one. An Enum is `Color.RED`, but an IntEnum or
-    StrEnum is the number or the text that it equals; a subclass is what it extends, whatever it prints of itself.
-    Other objects say who they are by a method `__lock_name__`, which returns a scalar::
+    datetime or Decimal. Equal values of one type give the same path: a Decimal counts without trailing zeros, an aware
+    datetime in UTC. `True` and `1` are two paths; `7` and `"7"` are one. An Enum is `Color.RED`, but an IntEnum or
+    StrEnum is the number or the text that it equals. An object of a subclass counts as its base type, however it is
+    printed. Other objects name themselves by a method `__lock_name__`, which returns a scalar::
 
         class Account:
             def __lock_name__(self):
                 return self.number
 
-    All else is refused, also None, floats and containers: name an attribute or an item of it (`{order.id}`).
+    All other values are refused, also None, floats and containers: name an attribute or an item (`{order.id}`).
 
-    It is for functions, methods, and class and static methods, above or below their decorators. They are pickled by
-    name, as plain ones are, so that `Pool.map` takes them. A generator function holds the lock while it runs: from the
-    first `next()` until it ends, is closed or raises, also while it stands at a `yield`. It must end in the thread that
-    began it: exhaust it, or use `contextlib.closing`. Below `contextlib.contextmanager` that gives a `with` block. An
-    `async def` is refused: the lock would block its event loop.
+    It decorates functions, methods, and class and static methods, above or below their decorators. The result is
+    pickled by name, as a plain function is, so `Pool.map` takes it. A generator function holds the lock while its
+    generator runs: from the first `next()` until it ends, is closed or raises, also while suspended at a `yield`. It
+    must end in the thread that began it: exhaust it, or use `contextlib.closing`. Below `contextlib.contextmanager` it
+    gives a `with` block. An `async def` is refused: the lock would block its event loop.
 
     Args:
-        where: a `kazoo.client.KazooClient`; or a namespace, below whose path the lock is; or a function without
-            arguments that returns one of these, called anew for each call. Or a lock.
+        where: a `kazoo.client.KazooClient`; or a namespace, to whose path the lock's is relative; or a function without
+            arguments that returns one of these, called for each call. Or a lock.
         path: the path, absolute for a client and relative for a namespace.
 
     Raises:
-        TypeError: `where` is none of these. When decorating: what is decorated is `async def`, a class, or no
-            function. When called: an argument's value is no scalar, and has no `__lock_name__`.
-        ValueError: the path is bad, or its syntax. When decorating: it names an argument that the function does not
-            have. When called: an argument's value is empty, has more than 255 bytes once escaped and in UTF-8, or is
-            made text as the process's locale has it (`:n`, `:%B`).
-        LockLostError: when called, and the lock was lost; as at the end of a `with` block.
+        TypeError: `where` is none of these. On decoration: the target is `async def`, a class, or not a function. On a
+            call: an argument's value is not a scalar and has no `__lock_name__`.
+        ValueError: the path or its syntax is bad. On decoration: it names an argument that the function lacks. On a
+            call: an argument's text is empty, has more than 255 bytes when escaped (in UTF-8), or depends on the
+            locale of the process (`:n`, `:%B`).
+        LockLostError: on a call whose hold was lost; as at the end of a `with` block.
 
     Source:
-        `wrapt.synchronized`, which takes a lock of ours too, and holds it while a generator function is only called.
+        `wrapt.synchronized`, which takes this library's locks too, but holds the lock of a generator function only
+        during the call that makes the generator.
     """
 
     def __init__(self, where: Where | LockLike, path: str | None = None) -> None:
@@ -304,8 +306,8 @@ class synchronized:  # noqa: N801 - as wrapt has it
         return RLock(where, path)
 
     def __call__(self, function: F) -> F:
-        """Return the function with the lock around its calls; its name, signature and docstring stay."""
-        inner: Any = getattr(function, "__func__", function)  # of a classmethod, a staticmethod, a bound method
+        """Return the function with the lock around its calls; its name, signature and docstring are kept."""
+        inner: Any = getattr(function, "__func__", function)  # behind a classmethod, staticmethod or bound method
         name = getattr(inner, "__qualname__", repr(inner))
         if isinstance(function, type) or not callable(inner):
             raise TypeError(f"synchronized is for functions and methods, not for {function!r}")
@@ -345,7 +347,7 @@ class synchronized:  # noqa: N801 - as wrapt has it
     def __enter__(self) -> bool:
         if self._template.arguments:
             raise TypeError(f"a block has no arguments for {', '.join(self._template.arguments)}: decorate a function")
-        self._entered = self._lock({})  # kept, as a lock without an object is nobody's
+        self._entered = self._lock({})  # a reference, as a lock is dropped with its last object
         return self._entered.__enter__()
 
     def __exit__(
@@ -355,19 +357,19 @@ class synchronized:  # noqa: N801 - as wrapt has it
 
 
 class SynchronizedMethod(wrapt.BoundFunctionWrapper):  # type: ignore[misc, type-arg, unused-ignore]
-    """A decorated function that was looked up in its class, or in an object; it is pickled as a plain one would be."""
+    """A decorated method, looked up in its class or in an object; pickled as a plain one."""
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        owner = getattr(self.__wrapped__, "__self__", None)  # the object; the class, of a class method
+        owner = getattr(self.__wrapped__, "__self__", None)  # the object, or the class of a class method
         if owner is not None:
             return getattr, (owner, self.__name__)
         if _find(self.__module__, self.__qualname__).__wrapped__ is not self.__wrapped__:
-            raise pickle.PicklingError(f"{self.__module__}.{self.__qualname__} is another function by now")
+            raise pickle.PicklingError(f"{self.__module__}.{self.__qualname__} is now another function")
         return _find, (self.__module__, self.__qualname__)
 
 
 class SynchronizedFunction(wrapt.FunctionWrapper):  # type: ignore[misc, type-arg, unused-ignore]
-    """A decorated function; it is pickled as a plain one: by the name that another process finds its own by."""
+    """A decorated function; pickled as a plain one: by its name, which another process resolves to its own."""
 
     __bound_function_wrapper__ = SynchronizedMethod
 
@@ -382,7 +384,7 @@ class SynchronizedFunction(wrapt.FunctionWrapper):  # type: ignore[misc, type-ar
 
 
 def _find(module: str, name: str) -> Any:
-    """Return the function of that qualified name.
+    """Return the function with that qualified name.
 
     Raises:
         pickle.PicklingError: there is none.
@@ -394,12 +396,12 @@ def _find(module: str, name: str) -> Any:
 
 
 def _hold(lock: LockLike, generator: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
-    """Run a generator with the lock held, from its beginning to its end."""
+    """Hold the lock while a generator runs, from its beginning to its end."""
     with lock:
         return (yield from generator)
 
 
 _ASYNC = (
-    "synchronized can't be for the async function {0}: to wait for the lock would block its event loop, and other "
-    "tasks of the thread would pass. Decorate a plain function, and call that by asyncio.to_thread()"
+    "synchronized can't decorate the async function {0}: waiting for the lock would block its event loop, and the "
+    "lock would not exclude other tasks of the thread. Decorate a plain function, and call it by asyncio.to_thread()"
 )

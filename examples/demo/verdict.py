@@ -139,7 +139,7 @@ def judge(entries: Sequence[Entry], faults: Sequence[Fault], number: int, writer
 
 
 def _flaws(fault: Fault, all_holds: Sequence[Hold]) -> list[str]:
-    """Returns the ways in which the worker with the fault fared worse than it should."""
+    """Returns the outcomes of the fault that should not have happened."""
     hold = victim(fault, all_holds)
     if hold is None:
         return ["it did not hold the lock at that time"]

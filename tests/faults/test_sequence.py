@@ -22,9 +22,9 @@ def count_from(server: Server, path: str, number: int) -> None:
     """Have the node `path` give `number` to its next child: stop the server, edit its snapshot, start it again."""
     server.restart()  # it writes a snapshot when it starts
     server.kill()
-    assert server._leash is not None
+    assert server._guard is not None
     snapshot = max(
-        Path(server._leash.folder, "version-2").glob("snapshot.*"), key=lambda file: int(file.suffix[1:], 16)
+        Path(server._guard.folder, "version-2").glob("snapshot.*"), key=lambda file: int(file.suffix[1:], 16)
     )
     data = bytearray(snapshot.read_bytes())
     name = path.encode()
@@ -66,7 +66,7 @@ def test_the_end_of_the_numbers(caplog: pytest.LogCaptureFixture) -> None:
 def check_the_end(held: Lock, server: Server) -> None:
     """Another client that comes while the lock is held is refused, and leaves the holder alone."""
     with server.client() as other:
-        with pytest.raises(SequenceExhaustedError, match="fall idle"):
+        with pytest.raises(SequenceExhaustedError, match="leave the path idle"):
             Lock(other, PATH).acquire(timeout=20)
         (name,) = other.get_children(PATH)
         assert name.endswith(str(LAST - 1))

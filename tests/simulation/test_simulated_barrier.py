@@ -31,7 +31,7 @@ def _one(name: str, where: str, old: str, new: str) -> Mutant:
 MUTANTS = [
     _one(
         "a wait that is not armed anew",
-        "_stand",
+        "_wait",
         "node, there, *names = yield Watch(ticket, (Get(view.path, ticket), *others))\n        watching = True",
         "reads = (Get(view.path, ticket), *others)\n"
         "        node, there, *names = yield reads if watching else Watch(ticket, reads)\n"
@@ -39,27 +39,27 @@ MUTANTS = [
     ),
     _one(
         "a trip that does not check that all are there",
-        "_lead",
+        "_release",
         'there = (Check(f"{ticket.path}/{party.line[number]}") for number in range(view.parties))',
         "there = ()",
     ),
     _one(
         "a trip, whatever has become of the state",
-        "_lead",
+        "_release",
         "Set(view.path, changed.data, party.state.version)",
         "Set(view.path, changed.data, -1)",
     ),
     _one(
         "a trip whose answer was lost is taken for done",
-        "_lead",
-        "yield Sync(view.path, ticket)  # the next read tells why, or whether it was done\n        return None",
+        "_release",
+        "yield Sync(view.path, ticket)  # the next read shows whether it was done, or why not\n        return None",
         "return party.number",
     ),
-    _one("a time-out that ignores the trip", "_end", "return party.outcome()", "return None"),
+    _one("a time-out that ignores the trip", "_break", "return party.outcome()", "return None"),
     _one(
         "a time-out that breaks nothing",
         "leave",
-        "return (yield from _to_the_end(party, _end(party, patient=True)))",
+        "return (yield from _to_the_end(party, _break(party, patient=True)))",
         "yield Discard(party.ticket)",
     ),
     _one(
@@ -69,7 +69,7 @@ MUTANTS = [
         "False",
     ),
     _one("a time-out of one that comes again and again breaks nothing", "wait", "if party is None:", "if True:"),
-    _one("an abort, whatever has become of the state", "_end", "party.state.version), Get", "-1), Get"),
+    _one("an abort, whatever has become of the state", "_break", "party.state.version), Get", "-1), Get"),
     _one(
         "an action is waited for although its party has gone",
         "_look_on",
@@ -84,7 +84,7 @@ MUTANTS = [
     ),
     _one(
         "nobody watches over the others",
-        "_stand",
+        "_wait",
         "node, there, *names = yield Watch(ticket, (Get(view.path, ticket), *others))",
         "(node,), (there, *names) = (yield Watch(ticket, (Get(view.path, ticket),))), (yield others)",
     ),
@@ -97,13 +97,13 @@ MUTANTS = [
     Mutant(
         "an action that is not announced",
         (
-            Edit("_recipes.barrier:_lead", "if party.acts and party.state.acting:", "if party.acts:"),
+            Edit("_recipes.barrier:_release", "if party.acts and party.state.acting:", "if party.acts:"),
             Edit("_barrier:Barrier._go_on", "if party.is_to_act:", "if party.acts and party.is_last:"),
         ),
     ),
     _one(
         "whoever comes when all are there acts too",
-        "_stand",
+        "_wait",
         "if party.is_last:\n            outcome",
         "if party.number >= view.parties - 1:\n            outcome",
     ),

@@ -1,5 +1,6 @@
-"""Recipes: each algorithm once, as a generator that yields operations and is sent their answers.
+"""Recipes: each algorithm once, as a generator that yields operations and is sent their results.
 
-No recipe knows of threads, time-outs or interrupts: a driver throws those in at the yield, and the recipe discards its
-tickets on the way out. Each file holds the recipes of one primitive, and each recipe reads top to bottom.
+A recipe knows nothing of threads, clocks or interrupts. The driver raises deadlines and interrupts at the yield, and
+discards the recipe's tickets if it ends with an exception. Each file holds the recipes of one primitive, and each
+recipe reads top to bottom.
 """

@@ -1,8 +1,9 @@
-"""The barrier: to wait until as many have come as were agreed on, again and again.
+"""The cyclic barrier: each party waits until all parties have arrived; then the next generation begins.
 
-What all must agree on is the state, one node, changed only by writes that fail if it was changed meanwhile. Who comes
-makes a node in the present generation. The last trips the barrier, in one `multi` that fails unless the nodes of all
-are there: so either every living party of a generation passes or none does.
+One node, the state, is what all parties agree on. A party changes it only by a conditional write, which fails if
+another party has changed it. An arriving party makes a node in the current generation. The last to arrive trips the
+barrier in one `multi`, which fails unless the nodes of all parties exist: either every living party of a generation
+passes, or none does.
 """
 
 from __future__ import annotations
@@ -48,22 +49,23 @@ ROLE = "party-"
 REMEMBERED = 100
 BATCH = 1000  # deletes sent together
 MOST = 10_000  # parties
-LARGEST = 990_000  # bytes of the checks in one request, which has some more; below `Client.max_request`
-CHECK = 17  # bytes of one, besides its path
+LARGEST = 990_000  # bytes of the checks in a trip; the whole request stays below `Client.max_request`
+CHECK = 17  # bytes of one check, without its path
 _GENERATION = re.compile(r"\d{10}")
 _FIELDS = {"parties", "generation", "failed", "acting"}
 
 
 class State(NamedTuple):
-    """What the state's node says, and which writing of it.
+    """The content of the state's node, with the node's version.
 
     Attributes:
-        parties: how many must come.
-        generation: how often the barrier has tripped or was reset.
-        failed: the last generations that were broken or reset; older ones than the list reaches back to count as such.
-        acting: all have come, and the last of them runs its action.
-        version: of the node.
-        born: of the node, its creation zxid.
+        parties: the number of parties that must arrive.
+        generation: how many times the barrier has tripped or was reset.
+        failed: the most recent generations that were broken or reset. Once the list is full, a generation older than
+            its first entry counts as failed.
+        acting: all parties have arrived, and the last one runs its action.
+        version: the node's version.
+        born: the node's creation zxid.
     """
 
     parties: int
@@ -75,10 +77,10 @@ class State(NamedTuple):
 
     @classmethod
     def read(cls, path: str, node: Node) -> State:
-        """Read the node.
+        """Parse the node.
 
         Raises:
-            ForeignNodeError: that is no barrier's data.
+            ForeignNodeError: the data is not a barrier's.
         """
         try:
             said = json.loads(node.data)
@@ -87,40 +89,40 @@ class State(NamedTuple):
             if said.keys() != _FIELDS or {type(each) for each in numbers} != {int} or type(state.acting) is not bool:
                 raise ValueError
         except (ValueError, TypeError, KeyError, AttributeError):
-            raise ForeignNodeError(path, f"this is no barrier's data: {node.data!r}; use another path") from None
+            raise ForeignNodeError(path, f"the data is not a barrier's: {node.data!r}; use another path") from None
         return state
 
     @property
     def data(self) -> bytes:
-        """What the node says of it."""
+        """The data to write to the node."""
         said = {"parties": self.parties, "generation": self.generation}
         return json.dumps({**said, "failed": self.failed, "acting": self.acting}).encode()
 
     @property
     def broken(self) -> bool:
-        """Whether the present generation is."""
+        """Whether the current generation is broken."""
         return self.generation in self.failed
 
     def has_tripped(self, generation: int) -> bool:
-        """Whether that generation did."""
+        """Return whether that generation tripped."""
         forgotten = len(self.failed) == REMEMBERED and generation < self.failed[0]
         return generation < self.generation and generation not in self.failed and not forgotten
 
     def act(self) -> State:
-        """Return what it becomes when all have come, and the last has an action to run first."""
+        """Return the next state once all parties have arrived and the last must run its action first."""
         return self._replace(acting=True, version=self.version + 1)
 
     def trip(self) -> State:
-        """Return what it becomes when all have come."""
+        """Return the next state when the barrier trips."""
         return self._replace(generation=self.generation + 1, acting=False, version=self.version + 1)
 
     def fail(self) -> State:
-        """Return what it becomes when the present generation breaks."""
+        """Return the next state when the current generation breaks."""
         failed = self.failed if self.broken else (*self.failed, self.generation)[-REMEMBERED:]
         return self._replace(failed=failed, acting=False, version=self.version + 1)
 
     def reset(self) -> State:
-        """Return what it becomes when who waits is sent away, and a generation begins."""
+        """Return the next state of a reset: the current generation fails, and the next begins."""
         return self.fail()._replace(generation=self.generation + 1)
 
 
@@ -128,8 +130,8 @@ class View:
     """A barrier as one process last saw it.
 
     Attributes:
-        state: None before it was seen.
-        waiting: how many waited in the state's generation.
+        state: the last state read; None before the first read.
+        waiting: how many parties waited in that state's generation.
     """
 
     def __init__(self, path: str, parties: int) -> None:
@@ -139,11 +141,11 @@ class View:
         self.waiting = 0
 
     def see(self, node: Node | None) -> State | None:
-        """Take note of the state's node; return what it says.
+        """Record what was read of the state's node; return the state.
 
         Raises:
-            ForeignNodeError: it is no barrier's.
-            ValueError: it is one for another number of parties.
+            ForeignNodeError: the node is not a barrier's.
+            ValueError: the barrier is for another number of parties.
         """
         if node is None:
             return None
@@ -154,25 +156,25 @@ class View:
         return state
 
     def note(self, state: State) -> None:
-        """Take note of the state."""
+        """Record the state."""
         before, self.state = self.state, state
         if before is None or (before.generation, before.born) != (state.generation, state.born) or state.broken:
             self.waiting = 0
 
     def generation(self, number: int) -> str:
-        """Return where the parties of a generation have their nodes."""
+        """Return the parent of the parties' nodes in a generation."""
         return f"{self.path}/{number:010d}"
 
 
 class Party:
-    """One that has come, or is about to.
+    """A party that has arrived, or is about to.
 
     Attributes:
-        state: the newest that it knows.
-        acts: it has an action to run, should it be the last.
-        late: its time is up.
-        line: the nodes of its generation, by number, as far as it looks after them.
-        highest: the highest number that it has seen.
+        state: the newest state it knows.
+        acts: it has an action to run if it arrives last.
+        late: its deadline has passed.
+        line: the nodes of its generation that it watches over, by number.
+        highest: the highest number it has seen.
     """
 
     def __init__(self, view: View, state: State, ticket: Ticket, acts: bool) -> None:
@@ -187,58 +189,58 @@ class Party:
 
     @property
     def number(self) -> int:
-        """How many came before it; numbers have no gaps, unless somebody has left."""
+        """How many parties arrived before it. Numbers have a gap only if a party has left."""
         assert self.ticket.name is not None
         return _number(self.ticket.name)
 
     @property
     def is_last(self) -> bool:
-        """Whether the generation is complete with it."""
+        """Whether its arrival completes the generation."""
         return self.ticket.name is not None and self.number == self.view.parties - 1
 
     @property
     def goes_on(self) -> bool:
-        """Whether its generation does, as far as it knows."""
+        """Whether its generation is still open, as far as it knows."""
         return self.state.generation == self.generation and not self.state.broken
 
     @property
     def is_to_act(self) -> bool:
-        """Whether all have come, and it is for this one to run its action."""
+        """Whether all parties have arrived and this one must run its action."""
         return self.acts and self.is_last and self.goes_on and self.state.acting
 
     def others_decide(self) -> bool:
-        """Return whether its generation is complete, and another party, the last, acts or is about to trip."""
+        """Return whether its generation is complete, and the last party, another one, acts or is about to trip."""
         came_too_late = self.ticket.name is not None and self.number >= self.view.parties
         return came_too_late or (self.state.acting and not self.is_last)
 
     @property
     def counts(self) -> bool:
-        """Whether it is of its generation, or may be: who comes when all are there waits for the next."""
+        """Whether it may belong to its generation. A party that arrives after the last waits for the next."""
         return self.ticket.sent and (self.ticket.name is None or self.number < self.view.parties)
 
     def see(self, node: Node | None) -> bool:
-        """Take note of the state's node; return whether the party's generation goes on."""
+        """Record what was read of the state's node; return whether the party's generation is still open."""
         state = self.view.see(node)
-        if state is None or state.born != self.state.born:  # removed, and made anew perhaps, by an operator
+        if state is None or state.born != self.state.born:  # an operator has removed it; it may exist anew
             self.state = self.state.fail()
         else:
             self.state = state
         return self.goes_on
 
     def look_after(self, names: Iterable[str], created: int = 0) -> None:
-        """Take note of who is there, and of how many came."""
+        """Record the parties that are there, and how many have arrived."""
         self.line = _line(names)
         self.highest = max([self.highest, self.number, created - 1, *self.line])
 
     def misses_nobody(self) -> bool:
-        """Whether all are there still that have come."""
+        """Return whether every party that has arrived is still there."""
         return all(number in self.line for number in range(min(self.highest + 1, self.view.parties)))
 
     def outcome(self) -> int | None:
-        """Return the arrival index if the generation that is over has tripped.
+        """Return the arrival index if the party's generation, which is over, has tripped; None if it failed.
 
         Raises:
-            StartAgain: the party was not of that generation.
+            Requeue: the party did not belong to that generation.
         """
         if not self.counts:
             raise Requeue
@@ -246,11 +248,11 @@ class Party:
 
 
 def wait(view: View, data: bytes, *, acts: bool) -> Recipe[int | Party | None]:
-    """Come, and wait until the barrier trips.
+    """Arrive, and wait until the barrier trips.
 
     Returns:
-        The arrival index; None if the barrier is broken, or was while we waited; the party itself if it is to act now,
-        and then to `finish`, or if its time is up, so that it is to `leave`.
+        The arrival index. None if the barrier is broken, or was broken during the wait. The party itself if it must
+        run its action now and then `finish`, or if its deadline has passed and it must `leave`.
     """
     party: Party | None = None
     while True:
@@ -261,44 +263,44 @@ def wait(view: View, data: bytes, *, acts: bool) -> Recipe[int | Party | None]:
             party = Party(view, state, (yield NewTicket(view.generation(state.generation))), acts)
         except DeadlinePassed:
             if party is None:
-                raise  # nobody has answered
+                raise  # no server has answered
             party.late = True
             return party
         try:
-            return (yield from _to_the_end(party, _arrive(party, data)))
+            return (yield from _to_the_end(party, _enter(party, data)))
         except Requeue:
-            party.ticket.sent = False  # whatever was sent, it counts for nothing
+            party.ticket.sent = False  # what was sent does not count
 
 
 def finish(party: Party) -> Recipe[int | Party | None]:
-    """Trip the barrier when the action has run; answers as `wait`."""
+    """Trip the barrier after the action has run; returns as `wait`."""
     party.acts = False
-    return (yield from _to_the_end(party, _stand(party)))
+    return (yield from _to_the_end(party, _wait(party)))
 
 
 def leave(party: Party) -> Recipe[int | Party | None]:
-    """Tell how the party's generation ended; if it goes on, end it, as the party's time is up or its action failed.
+    """Return how the party's generation ended. If it is open, break it: the deadline passed, or the action failed.
 
     Returns:
-        As `wait`; the party itself if it is to `outlast` what another party does.
+        As `wait`; the party itself if another party decides and this one must `outlast` it.
     """
-    return (yield from _to_the_end(party, _end(party, patient=True)))
+    return (yield from _to_the_end(party, _break(party, patient=True)))
 
 
 def outlast(party: Party) -> Recipe[int | Party | None]:
-    """Wait beyond the party's time: its generation is complete, and the last party decides; answers as `leave`."""
+    """Wait past the party's deadline, as its generation is complete and the last party decides; returns as `leave`."""
     return (yield from _to_the_end(party, _look_on(party)))
 
 
 def _to_the_end(party: Party, waiting: Recipe[int | Party | None]) -> Recipe[int | Party | None]:
-    """Wait to whatever end; nothing is left of the party, unless it goes on."""
+    """Run a wait to its end, and discard the party's node unless the party continues."""
     try:
         try:
             outcome = yield from waiting
         except SessionExpired:
             if not party.counts:
                 raise
-            outcome = yield from _end(party)
+            outcome = yield from _break(party)
         if outcome is not party:
             yield Discard(party.ticket)
         return outcome
@@ -313,8 +315,8 @@ def _to_the_end(party: Party, waiting: Recipe[int | Party | None]) -> Recipe[int
         raise
 
 
-def _arrive(party: Party, data: bytes) -> Recipe[int | Party | None]:
-    """Make the party's node, if its generation is still the present one, and wait."""
+def _enter(party: Party, data: bytes) -> Recipe[int | Party | None]:
+    """Make the party's node if its generation is still the current one, and wait."""
     ticket, state = party.ticket, party.state
     try:
         unchanged = Check(party.view.path, state.version)
@@ -322,7 +324,7 @@ def _arrive(party: Party, data: bytes) -> Recipe[int | Party | None]:
     except (NoNode, BadVersion) as refusal:
         yield MarkDeleted(ticket)
         if isinstance(refusal, NoNode):  # the first of its generation
-            with suppress(NoNode):  # of the barrier itself, it seems
+            with suppress(NoNode):  # the barrier itself is gone
                 yield CreatePersistent(ticket.path, b"")
         raise Requeue from None
     except ConnectionLost:
@@ -330,14 +332,14 @@ def _arrive(party: Party, data: bytes) -> Recipe[int | Party | None]:
     party.look_after(names)
     if party.number == 0:
         yield from _tidy_up(party)
-    return (yield from _stand(party))
+    return (yield from _wait(party))
 
 
 def _tidy_up(party: Party) -> Recipe[None]:
-    """Remove what generations that are over have left; where somebody is still on the way out, the next will do it.
+    """Remove the nodes of generations that are over. One that still has a party stays for a later call.
 
-    They are no containers, which would go whenever they are empty: their numbers would start anew, and nobody would
-    miss those who came and went before.
+    They can't be containers: the server could reap an empty one, its numbers would start again at 0, and no party would
+    notice another that had arrived and left.
     """
     path = party.view.path
     names = yield Children(path, party.ticket)
@@ -347,17 +349,17 @@ def _tidy_up(party: Party) -> Recipe[None]:
             yield tuple(Delete(f"{path}/{name}") for name in old)
 
 
-def _stand(party: Party) -> Recipe[int | Party | None]:
-    """Wait among the others; the last trips the barrier.
+def _wait(party: Party) -> Recipe[int | Party | None]:
+    """Wait with the other parties; the last trips the barrier.
 
-    The first watches over all nodes, the others over the first one's: whoever goes is missed, and each that comes
-    wakes only the first.
+    The first party watches all nodes, each other party the first one's. So a departure never goes unnoticed, and an
+    arrival wakes only the first party.
     """
     view, ticket = party.view, party.ticket
     watching = False
     while party.misses_nobody():
         if party.is_last:
-            outcome = yield from _lead(party)
+            outcome = yield from _release(party)
             if outcome is not None:
                 return outcome
         elif watching:
@@ -374,41 +376,41 @@ def _stand(party: Party) -> Recipe[int | Party | None]:
             view.waiting = len(party.line)
         elif there is None:
             del party.line[0]
-    return (yield from _end(party))  # somebody came and went
+    return (yield from _break(party))  # a party has arrived and left
 
 
-def _lead(party: Party) -> Recipe[int | Party | None]:
-    """Trip the barrier, or mark that the action begins, all being there; None if it did not come to that."""
+def _release(party: Party) -> Recipe[int | Party | None]:
+    """Trip the barrier, or mark it as acting, while all parties are there; None if that was not done."""
     view, ticket = party.view, party.ticket
     if party.acts and party.state.acting:
-        return party  # the answer was lost
+        return party  # the reply to our write was lost
     changed = party.state.act() if party.acts else party.state.trip()
     there = (Check(f"{ticket.path}/{party.line[number]}") for number in range(view.parties))
     try:
         yield (
             Multi(ticket, (*there, Set(view.path, changed.data, party.state.version))),
-            CreatePersistent(view.generation(party.generation + 1), b""),  # spares the next to come two round trips
+            CreatePersistent(view.generation(party.generation + 1), b""),  # saves its first party two round trips
         )
     except (NoNode, BadVersion, ConnectionLost):
-        yield Sync(view.path, ticket)  # the next read tells why, or whether it was done
+        yield Sync(view.path, ticket)  # the next read shows whether it was done, or why not
         return None
     party.state = changed
     view.note(changed)
     return party if party.acts else party.number
 
 
-def _end(party: Party, *, patient: bool = False) -> Recipe[int | Party | None]:
-    """Tell how the party's generation ended; if it goes on, end it, as somebody of it is missing, or goes.
+def _break(party: Party, *, patient: bool = False) -> Recipe[int | Party | None]:
+    """Return how the party's generation ended. If it is open, break it, as one of its parties is missing or leaves.
 
-    One round trip decides: the write fails if the state has changed, and the read behind it tells what has changed it.
+    One round trip decides: the write fails if the state has changed, and the read behind it shows the change.
 
     Args:
-        party: the one that asks; its session may be over.
-        patient: the party itself is the answer if another one is about to decide.
+        party: the party that asks; its session may be over.
+        patient: return the party itself if another party is about to decide.
     """
     view, ticket = party.view, party.ticket
     if ticket.sent and ticket.name is None:
-        with suppress(Requeue):  # it was not made, or went with its session
+        with suppress(Requeue):  # not created, or gone with its session
             yield from find(ticket)
     while party.goes_on:
         if patient and party.others_decide():
@@ -418,24 +420,24 @@ def _end(party: Party, *, patient: bool = False) -> Recipe[int | Party | None]:
         except ConnectionLost:
             _, node = yield Sync(view.path), Get(view.path)
         party.see(node)
-    if party.late and not party.counts:  # it would have come to the next
+    if party.late and not party.counts:  # it would have joined the next
         yield from abort(view, late=True)
         return None
     return party.outcome()
 
 
 def _look_on(party: Party) -> Recipe[int | Party | None]:
-    """Wait once for something to change, as long as the last party is there; then the party itself is the answer."""
+    """Wait for one change while the last party is there, and return the party itself; otherwise return as `leave`."""
     node, names = yield Watch(party.ticket, (Get(party.view.path), Children(party.ticket.path)))
     if party.see(node) and party.view.parties - 1 in _line(names):
         with suppress(DeadlinePassed):
             yield Wait(party.ticket)
         return party
-    return (yield from _end(party))
+    return (yield from _break(party))
 
 
 def look(view: View) -> Recipe[State]:
-    """Return the state as the leader has it; make it if there is none."""
+    """Return the state, read behind a `sync`; create it if there is none."""
     while True:
         _, node = yield Sync(view.path), Get(view.path)
         state = view.see(node)
@@ -448,13 +450,13 @@ def look(view: View) -> Recipe[State]:
 
 
 def glance(view: View) -> Recipe[State]:
-    """Return the state as the leader has it, and what it would be if there is none."""
+    """Return the state, read behind a `sync`; the initial state if there is none."""
     _, node = yield Sync(view.path), Get(view.path)
     return view.see(node) or State(view.parties)
 
 
 def count(view: View) -> Recipe[int]:
-    """Return how many wait."""
+    """Return how many parties wait."""
     state = yield from glance(view)
     if not state.broken:
         names = yield Children(view.generation(state.generation))
@@ -463,12 +465,12 @@ def count(view: View) -> Recipe[int]:
 
 
 def abort(view: View, late: bool = False) -> Recipe[None]:
-    """Break the barrier; if only because somebody's time is up, not while an action runs."""
+    """Break the barrier. If `late`, because of a deadline alone, leave it alone while an action runs."""
     begun: State | None = None
     while True:
         state = yield from look(view)
         begun = begun or state
-        # That it was broken, and reset since, may have been our own write, or one that makes it moot.
+        # Broken, and perhaps reset since: by our own write, or by one that makes ours moot.
         if state.broken or begun.generation in state.failed or (late and state.acting):
             return
         begun = state
@@ -477,9 +479,9 @@ def abort(view: View, late: bool = False) -> Recipe[None]:
 
 
 def reset(view: View) -> Recipe[None]:
-    """Send away who waits, and begin a generation."""
+    """Fail the current generation, whose waiting parties leave, and begin the next."""
     begun = state = yield from look(view)
-    # Once that generation is over, whoever waited has gone: by our own write, or by one that makes it moot.
+    # Once that generation is over its waiters have left: by our own write, or by one that makes ours moot.
     while (state.generation, state.born) == (begun.generation, begun.born):
         if (yield from _write(view, state, state.reset())):
             return
@@ -487,7 +489,7 @@ def reset(view: View) -> Recipe[None]:
 
 
 def _write(view: View, state: State, changed: State) -> Recipe[bool]:
-    """Change the state, if it is as it was; if that was not done, or may not have been, the next look tells."""
+    """Change the state if it has not changed; False if it was not done, or is unknown: read the state again."""
     with suppress(ConnectionLost):
         if (yield Set(view.path, changed.data, state.version)):
             view.note(changed)
@@ -496,10 +498,10 @@ def _write(view: View, state: State, changed: State) -> Recipe[bool]:
 
 
 def destroy(view: View) -> Recipe[bool]:
-    """Remove the barrier; return whether it is gone: not if somebody is there.
+    """Remove the barrier; return whether it is gone. It stays while a party is there.
 
     Raises:
-        ForeignNodeError: the path has something else; that is left alone.
+        ForeignNodeError: the path has other nodes; they are left alone.
     """
     while True:
         _, node, names = yield Sync(view.path), Get(view.path), Children(view.path)
@@ -508,7 +510,7 @@ def destroy(view: View) -> Recipe[bool]:
         State.read(view.path, node)
         foreign = [name for name in names if not _GENERATION.fullmatch(name)]
         if foreign:
-            raise ForeignNodeError(view.path, f"there are children that are no barrier's: {foreign[:3]}; see whose")
+            raise ForeignNodeError(view.path, f"the node has children of something else: {foreign[:3]}; see whose")
         try:
             for some in range(0, len(names), BATCH):
                 yield tuple(Delete(f"{view.path}/{name}") for name in names[some : some + BATCH])
@@ -517,14 +519,14 @@ def destroy(view: View) -> Recipe[bool]:
         except NotEmpty:
             return False
         except BadVersion:
-            pass  # somebody has used it meanwhile
+            pass  # another client used it meanwhile
 
 
 def most_parties(path: str) -> int:
-    """Return how many parties a barrier can have: to trip is one request, with a check of each party's node.
+    """Return how many parties a barrier can have, as one request trips it, with a check of each party's node.
 
     Args:
-        path: the barrier's, as the server knows it.
+        path: the barrier's full path on the server, chroot included.
     """
     node = f"{path}/{'0' * 10}/{'_' * PREFIX_LENGTH}{ROLE}{'0' * 10}"
     return min(MOST, LARGEST // (CHECK + len(node.encode())))
@@ -535,5 +537,5 @@ def _number(name: str) -> int:
 
 
 def _line(names: Iterable[str]) -> dict[int, str]:
-    """Return the parties' nodes, by number."""
+    """Return the names of the parties' nodes, by number."""
     return {_number(name): name for name in names if name.rpartition(ROLE)[2].isdecimal() and ROLE in name}

@@ -1,7 +1,7 @@
-"""The condition: to give up a lock and wait to be notified, and to notify who waits longest.
+"""The condition: release a lock and wait to be notified; notify the longest-waiting waiter.
 
-A waiter is a node; to notify it is to delete that node. Whoever deletes it knows by the answer whether it was the one,
-and so does a waiter whose time is up: a notification is never lost between the two.
+A waiter is a node, and a notifier deletes it. The server's reply shows whether this delete removed the node: to a
+notifier, and to a waiter that withdraws at its deadline. So no notification is lost between the two.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from .rules import Rule, line_up
 from .ticket import Ticket
 
 WAITER = Rule("waiter-", ("waiter-",))
-"""The line of those who wait: the first in it has waited longest, and is notified first. Nobody holds."""
+"""The queue of waiters. The first has waited longest and is notified first. No contender holds."""
 
 
 def release_and_queue(held: Ticket, path: str, data: bytes) -> Recipe[Ticket | None]:
-    """Give up a lock and queue as a waiter under `path`, in one write; return the waiter, if there is one to wait for.
+    """Release a lock and queue as a waiter under `path`, in one write; return the waiter's ticket, if it must wait.
 
-    Nobody goes on before it is known whether that was done. It is guarded by the delete of the lock's node, so it is
-    done at most once, and after a lost answer that node tells. `held` is then given up; where it is not, its state
-    says what it is: a hold still, or lost, or, if the session is over or an error is raised, to be discarded.
+    The call returns only once it is known whether the write was applied. The write deletes the lock's node, so it
+    applies at most once, and after a lost reply that node shows whether it did. Then `held` is released. Otherwise its
+    state shows the outcome: still a hold, or lost, or to be discarded (the session is over, or an error is raised).
     """
     ticket: Ticket = yield NewTicket(path)
     in_doubt = False
     try:
-        if not (yield SuspendHold(held)):  # from here on, that the lock's node goes is no loss
+        if not (yield SuspendHold(held)):  # from here on a missing lock node is no loss
             yield Discard(ticket)
             return None
         while True:
@@ -55,7 +55,7 @@ def release_and_queue(held: Ticket, path: str, data: bytes) -> Recipe[Ticket | N
             try:
                 yield Multi(ticket, (Delete(held.node, held), CreateEphemeral(ticket, WAITER.role, data)))
                 return ticket
-            except NoNode:  # of the waiters' parent, or of the lock
+            except NoNode:  # the waiters' parent, or the lock's node
                 unmade = True
             except ConnectionLost:
                 in_doubt = True
@@ -75,7 +75,7 @@ def release_and_queue(held: Ticket, path: str, data: bytes) -> Recipe[Ticket | N
 
 
 def queued(held: Ticket, ticket: Ticket, names: list[str]) -> Recipe[Ticket | None]:
-    """Take note that the lock was given up, and by which name we wait; None if we were notified already."""
+    """Record that the lock was released, and the waiter's name; None if the waiter was notified already."""
     yield MarkDeleted(held)
     mine = next((name for name in names if name.startswith(ticket.prefix)), None)
     if mine is None:
@@ -86,14 +86,14 @@ def queued(held: Ticket, ticket: Ticket, names: list[str]) -> Recipe[Ticket | No
 
 
 def lost(held: Ticket, ticket: Ticket) -> Recipe[None]:
-    """Take note that the lock's node was gone before it was given up: an operator has deleted it."""
+    """Record a loss: the lock's node was gone before the release, as an operator had deleted it."""
     yield Discard(ticket)
     yield from keep(held)
     yield MarkMissing(held)
 
 
 def keep(held: Ticket) -> Recipe[None]:
-    """Take it back that a hold is being given up, for as long as its session lasts."""
+    """Make the suspended hold a hold again, unless its session is over."""
     try:
         while not (yield Grant(held)):
             yield Prove(held)
@@ -102,7 +102,7 @@ def keep(held: Ticket) -> Recipe[None]:
 
 
 def outwait(ticket: Ticket) -> Recipe[bool]:
-    """Wait until the ticket's node is gone: somebody else has deleted it, or, what can't be told apart, its session."""
+    """Wait until the ticket's node is gone: another client deleted it, or its session ended, which looks the same."""
     try:
         while True:
             (node,) = yield Watch(ticket, (Get(ticket.node, ticket),))
@@ -116,9 +116,9 @@ def outwait(ticket: Ticket) -> Recipe[bool]:
 
 
 def withdraw(ticket: Ticket) -> Recipe[bool]:
-    """Wait no longer; return whether somebody else deleted the ticket's node before, or may have.
+    """Stop waiting; return whether another client deleted the ticket's node before, or may have.
 
-    It takes as long as it takes: a node left behind would be notified in the place of somebody who waits.
+    No deadline bounds this: a notifier would spend a notification on a node that is left behind.
     """
     try:
         return (yield Delete(ticket.node, ticket)) is not True
@@ -128,17 +128,17 @@ def withdraw(ticket: Ticket) -> Recipe[bool]:
 
 
 def clear(ticket: Ticket) -> Recipe[None]:
-    """Have nothing of a ticket left that was discarded, whatever the keeper has done of that."""
+    """Delete whatever is left of a discarded ticket, without waiting for the keeper."""
     _, names = yield Sync(ticket.path), Children(ticket.path)
     yield tuple(Delete(f"{ticket.path}/{name}") for name in names if name.startswith(ticket.prefix))
 
 
 def notify(path: str, n: int | None) -> Recipe[None]:
-    """Wake the `n` longest waiters under `path`, or all of them for None.
+    """Wake the `n` longest-waiting waiters under `path`; None wakes all.
 
-    The listing needs no `sync`: our hold was granted on one that was newer than any waiter's multi, and the client
-    never goes back to an older state. A node that somebody else deleted, or may have, was not woken by us: the next in
-    line is, in its place.
+    The listing needs no `sync`: our hold was granted on a listing newer than any waiter's `multi`, and a client never
+    reads an older state afterwards. If another client deleted a waiter's node, or may have, this call has not woken
+    that waiter, and wakes the next one instead.
     """
     while n is None or n > 0:
         names = yield Children(path)

@@ -1,4 +1,4 @@
-"""To destroy what a primitive keeps in persistent nodes, and nothing else; and to see who uses it still."""
+"""Destroy the persistent nodes of a primitive, and nothing else; list the clients that still use it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Users = list[tuple[str, Node]]  # nodes by their paths
 
 
 def users(path: str, folders: Sequence[str]) -> Recipe[list[Users]]:
-    """Return who has a node in each of the folders, as the leader has them, in no order."""
+    """Return the nodes in each of the folders, read behind a `sync`, in no order."""
     _, *listings = yield (Sync(path), *map(Children, folders))
     found: list[Users] = []
     for folder, names in zip(folders, listings, strict=True):
@@ -44,20 +44,20 @@ def users(path: str, folders: Sequence[str]) -> Recipe[list[Users]]:
 def destroy(
     path: str, check: Callable[[Node], object], child: re.Pattern[str], folders: Sequence[str] = ()
 ) -> Recipe[Users]:
-    """Remove a node and its children, if nobody has a node in the folders; return who has.
+    """Remove a node and its children unless a client has a node in one of the folders; return those nodes.
 
-    It is deleted together with the folders, all or nothing: that a folder can be deleted shows that nobody is in it. So
-    those that are missing are made before. More children than one request can name go in pieces, before that. That the
-    node is gone already is success.
+    One `multi` deletes the node together with the folders. A folder can only be deleted while it is empty, so the
+    `multi` fails if a client is using the primitive; missing folders are made first. If there are more children than
+    one request can name, most are deleted in batches before. A node that is gone already is success.
 
     Args:
-        path: the node; its children have none.
-        check: raises ForeignNodeError for a node that is something else.
-        child: the names of its children; one of another name shows that the node is something else.
-        folders: where everybody who uses the primitive has a node, if there are such; beside the node, without data.
+        path: the node; its children are leaves.
+        check: raises ForeignNodeError for a node of another kind.
+        child: matches the names of the node's children; any other name shows a node of another kind.
+        folders: nodes without data, beside the node, in which every client that uses the primitive has a node.
 
     Raises:
-        ForeignNodeError: something else is there; nothing of it was touched.
+        ForeignNodeError: the path has other nodes; none of them was touched.
     """
     made, most = 0, most_together(path)
     while True:
@@ -72,7 +72,7 @@ def destroy(
             if room is not None and room.data:
                 raise _foreign(path, f"the node {folder!r} has data, {room.data[:100]!r}")
         using = [each for found in (yield from users(path, folders)) for each in found] if folders else []
-        if using or node is None or node.czxid != (made or node.czxid):  # one made anew since is not ours to destroy
+        if using or node is None or node.czxid != (made or node.czxid):  # a node made since is not ours to destroy
             return using
         made = node.czxid
         if folders:
@@ -83,10 +83,10 @@ def destroy(
             while len(left) > most:
                 yield Multi(ticket, (Check(path, node.version), *left[:most]))
                 del left[:most]
-            # Of the version that was looked at: what was written since may be something else.
+            # Only in the version that was checked: what was written since may be of another kind.
             yield Multi(ticket, (*left, Delete(path, version=node.version), *map(Delete, folders)))
         except (NoNode, BadVersion, NotEmpty, ConnectionLost, Requeue) as error:
-            yield Discard(ticket)  # somebody changed it meanwhile, or nobody can know: look again
+            yield Discard(ticket)  # changed meanwhile, or unknown: look again
             if isinstance(error, NotEmpty):
                 yield from _check_leaves(path, [each.path for each in left[:most]])
         else:
@@ -95,10 +95,10 @@ def destroy(
 
 
 def _check_leaves(path: str, leaves: Sequence[str]) -> Recipe[None]:
-    """Refuse to delete nodes that have children: to try again would be to try for ever.
+    """Refuse to delete nodes that have children, as the retry would never end.
 
     Raises:
-        ForeignNodeError: one has.
+        ForeignNodeError: a node has children.
     """
     below = (yield tuple(map(Children, leaves))) if leaves else []
     for leaf, found in zip(leaves, below, strict=True):
@@ -108,5 +108,5 @@ def _check_leaves(path: str, leaves: Sequence[str]) -> Recipe[None]:
 
 def _foreign(path: str, why: str) -> ForeignNodeError:
     return ForeignNodeError(
-        path, f"{why}, so it is something else's, and was not deleted; delete it by hand if it is left from that"
+        path, f"{why}, so it belongs to something else, and was not deleted; delete it by hand if that left it behind"
     )

@@ -1,8 +1,8 @@
-"""The flag: one node that says whether it is set, and how often it was, so that nobody who waits can miss a set.
+"""The flag: one node holds the flag and how often it was set, so that no waiter misses a set.
 
-Every change is a write on condition that nobody else has written since the node was read. So a write that comes late
-fails, and one whose answer was lost is settled by reading again: either the flag is as wanted, or the epoch has moved,
-which means that somebody made it so since the call began, or neither, and then nothing was written.
+Every change is a conditional write, which fails if another client has written since the node was read. So a delayed
+write fails, and a write whose reply was lost is settled by another read. Either the flag is as wanted; or the epoch has
+moved, so the flag was as wanted at some moment of the call; or neither, and nothing was written.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from .ticket import Ticket
 
 _DATA = re.compile(rb"(\d{1,19}) (set|clear)")
 CHILD = re.compile("(?!)")
-"""The names of its node's children: it has none."""
+"""Matches no name: the node has no children."""
 
 
 class Flag(NamedTuple):
-    """What the node says, as `<epoch> set` or `<epoch> clear`.
+    """The content of the node: `<epoch> set` or `<epoch> clear`.
 
     Attributes:
-        epoch: how often the flag went from clear to set, since the node was made.
-        is_set: whether it is set.
+        epoch: how often the flag went from clear to set since the node was made.
+        is_set: whether the flag is set.
     """
 
     epoch: int = 0
@@ -46,34 +46,34 @@ class Flag(NamedTuple):
 
     @classmethod
     def of(cls, path: str, node: Node) -> Flag:
-        """Read the node's data.
+        """Parse the node's data.
 
         Raises:
-            ForeignNodeError: it is no flag's.
+            ForeignNodeError: the data is not a flag's.
         """
         said = _DATA.fullmatch(node.data)
         if said is None:
             raise ForeignNodeError(
                 path,
-                f"the node's data is {node.data[:100]!r}, and an Event's is like b'3 set' or b'3 clear'; delete the "
-                "node if it is left from something else, or use another path",
+                f"the node's data is {node.data[:100]!r}, but an Event's is like b'3 set' or b'3 clear'; delete the "
+                "node if something else left it behind, or use another path",
             )
         return cls(int(said[1]), said[2] == b"set")
 
     def turned(self, wanted: bool) -> Flag:
-        """Return what the flag is after it was set, or cleared."""
+        """Return the flag after a set, or a clear."""
         return Flag(self.epoch + wanted, wanted)
 
     @property
     def data(self) -> bytes:
-        """What the node says."""
+        """The data to write to the node."""
         return b"%d %s" % (self.epoch, b"set" if self.is_set else b"clear")
 
 
 class Since(NamedTuple):
-    """From where on a call counts: the node that there was when it began, and the epoch.
+    """The start of a call: the node that existed, and its epoch.
 
-    A node that was made since then counts from its first epoch, as each of its sets is one since the call began.
+    If the node was made after that, the call counts from epoch 0, as every set of that node came after the start.
     """
 
     made: int
@@ -81,7 +81,7 @@ class Since(NamedTuple):
 
     @staticmethod
     def began(before: Since | None, node: Node | None, flag: Flag) -> Since:
-        """Return from where to count on, now that this was read."""
+        """Return the start to count from, given what was read."""
         if node is None:
             return before or Since(0, 0)
         if before is None:
@@ -90,20 +90,20 @@ class Since(NamedTuple):
 
 
 def look(path: str) -> Recipe[Flag]:
-    """Return the flag as the leader has it; one that was never set needs no node."""
+    """Return the flag, read behind a `sync`. A flag that was never set needs no node."""
     _, node = yield Sync(path), Get(path)
     return Flag() if node is None else Flag.of(path, node)
 
 
 def turn(path: str, wanted: bool) -> Recipe[Flag]:
-    """Set the flag, or clear it; return what it was last seen to be."""
+    """Set or clear the flag; return it as last seen."""
     since: Since | None = None
     while True:
         _, node = yield Sync(path), Get(path)
         flag = Flag() if node is None else Flag.of(path, node)
         since = Since.began(since, node, flag)
-        # That the epoch has moved means: set by somebody, or cleared in between, while this call lasted. So ours took
-        # place at the same moment.
+        # If the epoch has moved, the flag was set, or cleared in between, during this call: ours counts as made at that
+        # moment.
         if flag.is_set == wanted or flag.epoch > since.epoch:
             return flag
         if node is None:
@@ -115,13 +115,13 @@ def turn(path: str, wanted: bool) -> Recipe[Flag]:
 
 
 def wait(path: str) -> Recipe[Flag]:
-    """Wait until the flag is set, or was since the wait began; return what it was last seen to be."""
+    """Wait until the flag is set, or was set since the wait began; return it as last seen."""
     since: Since | None = None
     while True:
         ticket: Ticket = yield NewTicket(path)
         try:
-            # Behind a sync, so that no set from before the call is taken for one since. Later looks in the same session
-            # see no less.
+            # Behind a sync: a set from before the call must not count as one since. Later reads in the same session are
+            # never older.
             _, node = yield Sync(path, ticket), Get(path, ticket)
             watched = False
             while True:
@@ -131,7 +131,7 @@ def wait(path: str) -> Recipe[Flag]:
                     yield Discard(ticket)
                     return flag
                 if node is None:
-                    yield from make(path, flag.data)  # what is not there can't be watched
+                    yield from make(path, flag.data)  # a missing node can't be watched
                 elif watched:
                     yield Wait(ticket)
                 (node,) = yield Watch(ticket, (Get(path, ticket),))

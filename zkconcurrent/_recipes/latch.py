@@ -1,7 +1,7 @@
-"""The latch: a node with the count, and a child for each count down; it is open once there are enough.
+"""The latch: a node with the count, and a child for each `count_down`; the latch opens when these add up to the count.
 
-A child has a name of its own, drawn before it is made and the same however often that is tried. So a count whose answer
-was lost is not counted twice. How much it counts is in the name too: one listing tells it all.
+A child's unique name is drawn before the first attempt to make it, and kept for every retry. So a count down whose
+reply was lost is never counted twice. The name also says how much it counts, so one listing gives the sum.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from .ticket import Ticket
 
 ROLE = "count-"
 CHILD = re.compile(r"_c_[0-9a-f-]{36}-count-([0-9]{1,19})")
-"""The names of the counts."""
+"""Matches the names of the counts; the group is how much each counts."""
 
 
 def remaining(path: str, count: int, node: Node | None, names: Sequence[str]) -> int:
-    """Return how much is left to count down; children that are no counts do not count.
+    """Return how much is left to count down. Children of other names do not count.
 
     Raises:
-        ForeignNodeError: the node is no latch's.
-        ValueError: it was made with another count.
+        ForeignNodeError: the node is not a latch's.
+        ValueError: the latch was made with another count.
     """
     if node is None:
         return count
     if (theirs := read(path, node)) != count:
         raise ValueError(
-            f"the latch at {path!r} was made with a count of {theirs}, not {count}: all must give the same; "
-            "destroy() it if nobody uses it any more"
+            f"the latch at {path!r} was made with a count of {theirs}, not {count}: all clients must give the same; "
+            "destroy() it if no client uses it any more"
         )
     return max(0, count - sum(int(said[1]) for name in names if (said := CHILD.fullmatch(name))))
 
@@ -52,21 +52,21 @@ def read(path: str, node: Node) -> int:
     """Return the count that the latch was made with.
 
     Raises:
-        ForeignNodeError: the node is no latch's.
+        ForeignNodeError: the node is not a latch's.
     """
     return agreed(path, node, "a CountDownLatch's is its count")
 
 
 def look(path: str, count: int) -> Recipe[int]:
-    """Return how much is left, as the leader has it; a latch that nobody used needs no node."""
+    """Return how much is left, read behind a `sync`. A latch that was never used needs no node."""
     _, node, names = yield Sync(path), Get(path), Children(path)
     return remaining(path, count, node, names)
 
 
 def count_down(path: str, count: int, n: int) -> Recipe[int]:
-    """Count down by `n`, once; return how much was left when it was last seen."""
+    """Count down by `n`, exactly once; return how much was left when last seen."""
     ticket: Ticket = yield NewTicket(path)
-    yield Discard(ticket)  # of it we need the unique name only: what is made is no session's
+    yield Discard(ticket)  # only its unique name is needed: the count's node belongs to no session
     mine = f"{path}/{ticket.prefix}{ROLE}{n}"
     while True:
         _, node, names = yield Sync(path), Get(path), Children(path)
@@ -83,7 +83,7 @@ def count_down(path: str, count: int, n: int) -> Recipe[int]:
 
 
 def wait(path: str, count: int) -> Recipe[int]:
-    """Wait until nothing is left to count down."""
+    """Wait until the latch is open."""
     while True:
         ticket: Ticket = yield NewTicket(path)
         try:
@@ -91,7 +91,7 @@ def wait(path: str, count: int) -> Recipe[int]:
             watched = False
             while remaining(path, count, node, names):
                 if node is None:
-                    yield from make(path, b"%d" % count)  # what is not there can't be watched
+                    yield from make(path, b"%d" % count)  # a missing node can't be watched
                 elif watched:
                     yield Wait(ticket)
                 node, names = yield Watch(ticket, (Get(path, ticket), Children(path, ticket)))

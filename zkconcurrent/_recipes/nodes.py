@@ -1,4 +1,4 @@
-"""A node that outlives its makers: what all must agree on, flags and counts are kept in one."""
+"""Persistent nodes: they keep flags, counts and the numbers that all clients must agree on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .operations import CreatePersistent, EnsureContainer, Node, NoNode, Recipe
 
 
 def make(path: str, data: bytes) -> Recipe[None]:
-    """Make the node unless it is there; what is above it are containers, so that they go when it is destroyed."""
+    """Make the node unless it exists. Its ancestors are containers, so that they disappear once it is destroyed."""
     while True:
         try:
             yield CreatePersistent(path, data)
@@ -18,20 +18,20 @@ def make(path: str, data: bytes) -> Recipe[None]:
 
 
 def agreed(path: str, node: Node, ours: str) -> int:
-    """Return the number that all must agree on, which a node has as text.
+    """Return the number in a node, on which all clients must agree.
 
     Args:
-        path: the primitive's.
-        node: what was read.
-        ours: what such a node has, for the error.
+        path: the primitive's path.
+        node: the node that was read.
+        ours: what the node should have, for the error message.
 
     Raises:
-        ForeignNodeError: the node has something else.
+        ForeignNodeError: the node has other data.
     """
     if not node.data.isdigit() or len(node.data) > 19:
         raise ForeignNodeError(
             path,
-            f"the node's data is {node.data[:100]!r}, and {ours}; delete the node if it is left from something else, "
+            f"the node's data is {node.data[:100]!r}, but {ours}; delete the node if something else left it behind, "
             "or use another path",
         )
     return int(node.data)

@@ -1,7 +1,7 @@
-"""Operations: all that a recipe may ask of a driver, and how each can fail.
+"""Operations: everything that a recipe may ask of the driver, and how each can fail.
 
-A recipe yields one operation and is sent its answer, or a tuple of operations, which the driver sends back to back
-and answers together. An operation that failed raises at the yield; of several, the first.
+A recipe yields one operation and is sent its result; or it yields a tuple of operations, which the driver sends back to
+back, and is sent all results. A failed operation raises at the yield; of several failures, the first.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ class Failure(Exception):
 
 
 class NoNode(Failure):
-    """The node, or the parent of one to be created, does not exist."""
+    """The node does not exist, or the parent of a node to be created does not."""
 
 
 class NodeExists(Failure):
-    """The node that was to be made is there."""
+    """The node to be created exists."""
 
 
 class BadVersion(Failure):
-    """The node was written since it was read."""
+    """The node has been written since it was read."""
 
 
 class NotEmpty(Failure):
@@ -33,11 +33,11 @@ class NotEmpty(Failure):
 
 
 class ConnectionLost(Failure):
-    """The answer to a create, a write or a multi never came: it may or may not have been applied."""
+    """The reply to a create, a write or a multi never came: whether it was applied is unknown."""
 
 
 class Requeue(Failure):
-    """The ticket is worth nothing any more: queue anew, at the tail."""
+    """The ticket is no longer valid: queue anew, at the tail."""
 
 
 class SessionExpired(Requeue):
@@ -49,15 +49,15 @@ class NodeGone(Requeue):
 
 
 class DeadlinePassed(BaseException):
-    """Thrown into a recipe whose time is up; no `Exception`, so that no recipe takes it for a failure."""
+    """Raised in a recipe at its deadline; not an `Exception`, so that no recipe handles it as a failure."""
 
 
 class OutOfReach(BaseException):
-    """Thrown into a recipe that is to end with the connection; no `Exception`, as `DeadlinePassed`."""
+    """Raised in a recipe that must end because the service is out of reach; not an `Exception`, as `DeadlinePassed`."""
 
 
 class Node(NamedTuple):
-    """A znode as a `Get` sees it; `created` is how many children were ever made in it."""
+    """A znode as a `Get` reads it; `created` counts the children ever created in it."""
 
     data: bytes
     czxid: int
@@ -68,15 +68,15 @@ class Node(NamedTuple):
 
 
 class NewTicket(NamedTuple):
-    """Wait for the service; answer a new `Ticket` of the present session."""
+    """Wait for a connection; return a new `Ticket` of the current session."""
 
     path: str
 
 
 class CreateEphemeral(NamedTuple):
-    """Make the ticket's node, EPHEMERAL_SEQUENTIAL; its name and token are then known. Never retried.
+    """Create the ticket's node, EPHEMERAL_SEQUENTIAL; its name and token are then known. Never retried.
 
-    With a `number` it is EPHEMERAL, and takes that in the place of one of its own.
+    With a `number` the node is EPHEMERAL, and its name ends in that number.
     """
 
     ticket: Ticket
@@ -86,21 +86,21 @@ class CreateEphemeral(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The node's path; its beginning, where the server adds the number."""
+        """The node's path, without the number that the server adds."""
         return f"{self.ticket.path}/{self.ticket.prefix}{self.role}{self.number}"
 
 
 class CreatePersistent(NamedTuple):
-    """Make a PERSISTENT node; answer whether it was not there; None: it is there, and whether by us can't be known."""
+    """Create a PERSISTENT node; True if this created it, False if it existed, None if unknown (a reply was lost)."""
 
     path: str
     data: bytes
 
 
 class Set(NamedTuple):
-    """Write a node's data, if it has that version still; answer whether it had. Never retried.
+    """Write a node's data if it still has that version; return whether it did. Never retried.
 
-    In a `Multi`, a node that has not fails the whole.
+    In a `Multi`, another version fails the whole.
     """
 
     path: str
@@ -109,10 +109,10 @@ class Set(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """Delete a node; answer whether it was there; None: it is gone, and whether by us can't be known.
+    """Delete a node; True if this deleted it, False if it did not exist, None if unknown (a reply was lost).
 
-    With a ticket, the node is the ticket's own, and the ticket is done with. With a version, it fails with `BadVersion`
-    unless the node has that one.
+    With a ticket, the node is the ticket's own, and the ticket ends. With a version, the delete fails with `BadVersion`
+    unless the node has that version.
     """
 
     path: str
@@ -128,9 +128,10 @@ class Check(NamedTuple):
 
 
 class Multi(NamedTuple):
-    """Do all of it or nothing, in the ticket's session; answered as a whole. Never retried.
+    """Apply all operations or none, in the ticket's session, with one result. Never retried.
 
-    The ticket is one whose node is made, if one is. Who is deleted in it hands over to nobody of ours: see `Rule`.
+    If the operations create nodes, the ticket is that of one of them. A delete in a `Multi` hands the lock over to no
+    thread of this process: see `Rule`.
     """
 
     ticket: Ticket
@@ -138,39 +139,39 @@ class Multi(NamedTuple):
 
 
 class EnsureContainer(NamedTuple):
-    """Make a container node; that it exists already is success."""
+    """Create a container node; succeed if it exists already."""
 
     path: str
 
 
 class Children(NamedTuple):
-    """Answer the names of the children; a path that does not exist has none."""
+    """Return the names of the children; none if the node does not exist."""
 
     path: str
     ticket: Ticket | None = None
 
 
 class Sync(NamedTuple):
-    """Let the server in use catch up with its leader."""
+    """Let the connected server catch up with its leader."""
 
     path: str
     ticket: Ticket | None = None
 
 
 class Get(NamedTuple):
-    """Answer a `Node`, or None if there is none."""
+    """Return a `Node`, or None if it does not exist."""
 
     path: str
     ticket: Ticket | None = None
 
 
 class WaitGone(NamedTuple):
-    """Wait until the node ahead is gone, or may be, and read; answer what each read answers.
+    """Wait until the node ahead is gone, or may be, then read; return the results of the reads.
 
-    The answer is None, and nothing was read, if the node's holder is a thread of ours that handed over. Otherwise the
-    reads are sent as soon as the node goes, by whoever sees that: the thread that waits is woken once, by the answers.
-    It `asks` if the contender ahead only passes through: then the wait is a part of the question whether we get in at
-    once, and no deadline counts yet.
+    The result is None, and nothing was read, if a thread of this process held the node and handed over. Otherwise the
+    thread that sees the node go sends the reads at once, so the waiting thread is woken only once, by their results.
+    With `asks`, the contender ahead is expected to pass through: the wait still belongs to the question whether this
+    acquire can succeed at once, and no deadline counts yet.
     """
 
     ticket: Ticket
@@ -180,60 +181,60 @@ class WaitGone(NamedTuple):
 
 
 class Watch(NamedTuple):
-    """Read, and leave watches for the ticket; answer what each read answers. What does not exist is not watched."""
+    """Read, and set watches for the ticket; return the results. A node that does not exist is not watched."""
 
     ticket: Ticket
     reads: tuple[Get | Children, ...]
 
 
 class Wait(NamedTuple):
-    """Wait until what the ticket's last `Watch` has read changes, or may have."""
+    """Wait until something changes that the ticket's last `Watch` read, or may have changed."""
 
     ticket: Ticket
 
 
 class Grant(NamedTuple):
-    """Take the ticket for a hold; answer whether its session is surely alive. If not, `Prove` that and ask again."""
+    """Make the ticket a hold; return whether its session is surely alive. If it is not, `Prove` that and ask again."""
 
     ticket: Ticket
 
 
 class Prove(NamedTuple):
-    """Wait until the ticket's session is proved to be alive."""
+    """Wait until the ticket's session is proved alive."""
 
     ticket: Ticket
 
 
 class SuspendHold(NamedTuple):
-    """Count on a hold no more, as it is being given up; answer whether it was one still. `Grant` takes that back."""
+    """Stop counting on a hold, as its release is about to be sent; return whether it was held. `Grant` undoes this."""
 
     ticket: Ticket
 
 
 class MarkDeleted(NamedTuple):
-    """Take note that nothing of the ticket is on the server, nor will be."""
+    """Record that the ticket has no node on the server, and will have none."""
 
     ticket: Ticket
 
 
 class MarkMissing(NamedTuple):
-    """Take note that the node of what was a hold is not there: if it is a hold still, that is lost."""
+    """Record that a hold's node does not exist: if it is still held, the hold is lost."""
 
     ticket: Ticket
 
 
 class Discard(NamedTuple):
-    """Delete whatever the ticket has, or may have, on the server; in the background if need be. Never fails."""
+    """Delete the node that the ticket has, or may have, on the server; in the background if need be. Never fails."""
 
     ticket: Ticket
 
 
 class Policy(NamedTuple):
-    """What becomes of a request that fails.
+    """How a failed request is handled.
 
     Attributes:
-        repeats: it is sent again after a lost connection; else the recipe is told `ConnectionLost`.
-        answers: the failures that are an answer, and which; all others are raised.
+        repeats: it is sent again after a lost connection; otherwise `ConnectionLost` is raised in the recipe.
+        answers: the failures that are results, with their values; all others are raised.
     """
 
     repeats: bool
@@ -244,7 +245,7 @@ POLICIES = {
     CreateEphemeral: Policy(repeats=False),
     Multi: Policy(repeats=False),
     Set: Policy(repeats=False, answers={NoNode: False, BadVersion: False}),
-    # Repeated, a False is no answer: it was there, or gone, by our own doing perhaps. Then it is None.
+    # After a retry a False becomes None: our own first attempt may have made, or deleted, the node.
     CreatePersistent: Policy(repeats=True, answers={NodeExists: False}),
     Delete: Policy(repeats=True, answers={NoNode: False}),
     EnsureContainer: Policy(repeats=True, answers={NodeExists: None}),

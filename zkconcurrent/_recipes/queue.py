@@ -1,4 +1,4 @@
-"""The queue: to wait for one's turn among all who have a node there."""
+"""The queue: contenders acquire in the order of their nodes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .ticket import Ticket
 
 
 def acquire(path: str, rule: Rule, data: bytes) -> Recipe[Ticket]:
-    """Queue under `path` and wait for our turn.
+    """Join the queue under `path` and wait for our turn.
 
     Source: the lock recipe of ZooKeeper's documentation, with Curator's unique names.
     """
@@ -50,7 +50,7 @@ def acquire(path: str, rule: Rule, data: bytes) -> Recipe[Ticket]:
                 else:
                     read = yield WaitGone(ticket, ahead[0], (listing,))
                     if read is None and rule.hands_over and (yield Grant(ticket)):
-                        return ticket  # handed over by a thread of ours that was the first
+                        return ticket  # handed over by a thread of this process, which was first
                     (names,) = read or [(yield listing)]
                 check(ticket, names)
         except Requeue:
@@ -58,7 +58,7 @@ def acquire(path: str, rule: Rule, data: bytes) -> Recipe[Ticket]:
 
 
 def try_acquire(path: str, rule: Rule, data: bytes) -> Recipe[Ticket | None]:
-    """Take what is free, without waiting for anybody; None if somebody is in the way."""
+    """Acquire without waiting; None if another contender is in the way."""
     _, names = yield Sync(path), Children(path)
     check_queue(path, names)
     if blockers(None, names, rule):
@@ -80,10 +80,10 @@ def try_acquire(path: str, rule: Rule, data: bytes) -> Recipe[Ticket | None]:
 
 
 def join(ticket: Ticket, rule: Rule, data: bytes) -> Recipe[Sequence[str]]:
-    """Put the ticket's node at the tail of its queue; return a listing that has it.
+    """Create the ticket's node at the tail of its queue; return a listing that has it.
 
     Raises:
-        StartAgain: the ticket's node was not made, or is gone.
+        Requeue: the ticket's node was not created, or is gone.
     """
     path = ticket.path
     while True:
@@ -101,10 +101,10 @@ def join(ticket: Ticket, rule: Rule, data: bytes) -> Recipe[Sequence[str]]:
 
 
 def find(ticket: Ticket) -> Recipe[Sequence[str]]:
-    """Find the node whose create was not answered: its unique name tells whether it was made; return the listing.
+    """Find by its unique name the node whose create got no reply; return the listing.
 
     Raises:
-        NodeGone: it was not made in the ticket's session.
+        NodeGone: it was not created in the ticket's session.
     """
     _, names = yield Sync(ticket.path, ticket), Children(ticket.path, ticket)
     mine = next((name for name in names if name.startswith(ticket.prefix)), None)
@@ -116,10 +116,10 @@ def find(ticket: Ticket) -> Recipe[Sequence[str]]:
 
 
 def downgrade(writer: Ticket, rule: Rule, data: bytes) -> Recipe[Ticket | None]:
-    """Take a read lock in the place of the write lock that is held; None if that is lost.
+    """Take a read lock in the place of the held write lock; None if the write lock is lost.
 
-    The read node has the writer's number, so that whoever waits for the writer finds the reader in its place. It is
-    made only while the writer's node is there, so that nobody can have got in: it holds without a look at the queue.
+    The read node has the writer's number, so that a waiter behind the writer then finds the reader in its place. It is
+    created only while the writer's node exists, so no other contender can have got in: it holds without a listing.
 
     Source: Curator's `InterProcessReadWriteLock` since 5.5, which makes the node without the check.
     """
@@ -133,7 +133,7 @@ def downgrade(writer: Ticket, rule: Rule, data: bytes) -> Recipe[Ticket | None]:
                 )
             except ConnectionLost:
                 yield from find(ticket)
-            ticket.token = writer.token  # what it fences is one hold, of two names
+            ticket.token = writer.token  # two nodes, one hold to fence
             while not (yield Grant(ticket)):
                 yield Prove(ticket)
             return ticket
@@ -146,21 +146,26 @@ def downgrade(writer: Ticket, rule: Rule, data: bytes) -> Recipe[Ticket | None]:
 
 
 def check(ticket: Ticket, names: Sequence[str]) -> None:
-    """Refuse to go on by a listing that lacks our own node, or has somebody who does not play by our rules."""
+    """Refuse a listing without our own node, or with a contender of other rules.
+
+    Raises:
+        NodeGone: our own node is missing.
+        ForeignNodeError: as `check_queue`.
+    """
     if ticket.name not in names:
         raise NodeGone
     check_queue(ticket.path, names)
 
 
 def list_queue(path: str) -> Recipe[Sequence[str]]:
-    """Return the children as the leader has them, all of them contenders."""
+    """Return the names of all contenders, read behind a `sync`."""
     _, names = yield Sync(path), Children(path)
     check_queue(path, names)
     return names  # type: ignore[no-any-return]
 
 
 def contenders(path: str, rule: Rule) -> Recipe[tuple[int, list[tuple[str, Node]]]]:
-    """Return every node in the queue, those who hold first, with what it says of itself; and how many hold."""
+    """Return how many contenders hold, and every node of the queue with its content, the holders first."""
     queue = yield from list_queue(path)
     hold = holders(queue, rule)
     names = [*hold, *(name for name in line_up(queue, rule) if name not in hold)]

@@ -1,7 +1,7 @@
-"""Rules: who must wait for whom, decided from the names of the children alone.
+"""Rules: which contender waits for which, decided from the names of the children alone.
 
-Every contender has a node in one queue. A rule answers, without I/O, "given my node and the children, do I hold it,
-and if not, which nodes must I outwait?" Two properties are what makes a lock of it:
+Every contender has a node in one queue. A rule answers, without I/O: given my node and the children, do I hold; and if
+not, which nodes must I wait for? Two properties make it a lock:
 
 * two contenders that exclude each other are never both unblocked;
 * while every node that I watch exists, I am rightly blocked.
@@ -19,25 +19,25 @@ from .._errors import ForeignNodeError, SequenceExhaustedError
 LAST_SEQUENCE = 2_147_483_647
 LATE_SEQUENCE = 2_000_000_000
 
-# What kazoo's own locks leave: they wait by another rule, and for nobody of ours.
+# The nodes of kazoo's own locks, which wait by another rule and for none of our contenders.
 _KAZOO_NODE = re.compile(r"[0-9a-f]{32}__r?lock__-?\d+\Z")
-# What the server adds to the name of a sequential node, whoever makes it: `%010d` of an int, which may be negative.
+# The number that the server appends to a sequential node's name: `%010d` of an int, which may be negative.
 _SEQUENCE = re.compile(r"([0-9]{10}|-[0-9]{9,10})\Z")
 
 
 class Rule(NamedTuple):
-    """How one queue decides, for those who come to it in one role.
+    """How one queue decides for the contenders of one role.
 
-    Of two contenders, the one with the lower number is ahead. It is in the other's way if either of them wants to be
-    alone. Of one number are only a writer and the read lock that it took itself: they never wait for each other.
+    The contender with the lower number is ahead. It blocks the other if either is exclusive. Two nodes share a number
+    only after a downgrade (a writer and the read lock it took itself); these never block each other.
 
     Attributes:
-        role: what stands between the unique prefix and the sequence number in the names that we make.
-        roles: the roles of all who share the queue, in the order in which names are cut.
-        alone: what marks the names of those who want to hold alone; all names have "" in them.
-        hands_over: whether a thread that gives up its hold may let the next of this process go on before the server
-            has answered. Only where all want to be alone and nobody can come to stand between the two: where several
-            hold, the one that goes need not have been the last in the way; and a writer leaves a read lock behind.
+        role: the part of our nodes' names between the unique prefix and the sequence number.
+        roles: the roles of all contenders in the queue, in the order in which names are cut.
+        alone: marks the names of exclusive contenders; every name contains "".
+        hands_over: whether a releasing thread may let the next thread of this process continue before the server has
+            replied. That is safe only if all contenders are exclusive and no node can come between the two. Where
+            several hold, the releasing one need not be the last in the way; and a writer may leave a read lock behind.
     """
 
     role: str
@@ -46,17 +46,17 @@ class Rule(NamedTuple):
     hands_over: bool = False
 
     def key(self, name: str) -> str:
-        """Return what `name` sorts by: all after the last role, or the whole name where there is none.
+        """Return the sort key of `name`: the part after the last role, or the whole name if it has no role.
 
-        Source: Curator's `StandardLockInternalsDriver.standardFixForSorting` and, of two roles, one after the other,
-        its `InterProcessReadWriteLock`; compared as strings, as there.
+        Source: Curator's `StandardLockInternalsDriver.standardFixForSorting`; for two roles, one after the other, its
+        `InterProcessReadWriteLock`. Keys are compared as strings, as there.
         """
         for role in self.roles:
             name = name.rpartition(role)[2]
         return name
 
     def is_ours(self, name: str) -> bool:
-        """Whether `name` holds, once it does, in this rule's role."""
+        """Return whether `name` contends in this rule's role."""
         return (self.alone in name) == (self.alone in self.role)
 
 
@@ -64,33 +64,32 @@ MUTEX = Rule("lock-", ("lock-",), hands_over=True)
 """Curator's InterProcessMutex: every child excludes every other."""
 
 LEASE = Rule("lease-", ("lease-",))
-"""The permits of Curator's InterProcessSemaphoreV2 that are out; they are in no order, and in nobody's way."""
+"""The acquired permits of Curator's InterProcessSemaphoreV2; they have no order and block no contender."""
 
 READ = Rule("__READ__", ("__READ__", "__WRIT__"), alone="__WRIT__")
-"""The readers of Curator's InterProcessReadWriteLock: they wait for the writers ahead of them."""
+"""The readers of Curator's InterProcessReadWriteLock: a reader waits for the writers ahead of it."""
 
 WRITE = READ._replace(role="__WRIT__")
-"""The writers of the same queue: they wait for everybody ahead of them."""
+"""The writers of the same queue: a writer waits for every contender ahead of it."""
 
 
 def line_up(queue: Sequence[str], rule: Rule) -> list[str]:
-    """Return the children in the order in which they hold."""
+    """Return the children in the order of their turns."""
     return sorted(queue, key=rule.key)
 
 
 def blockers(me: str | None, queue: Sequence[str], rule: Rule) -> list[str]:
-    """Return the nodes that `me` must outwait, the nearest one first; an empty answer means that it holds.
+    """Return the nodes that `me` must wait for, the nearest first; if there are none, `me` holds.
 
     Args:
-        me: a name in `queue`, or None for somebody who would come last.
+        me: a name in `queue`, or None for a contender that would come last.
         queue: the names of all children, in any order.
         rule: how the queue decides.
     """
     if me is None:
         alone = rule.alone in rule.role
         return [name for name in line_up(queue, rule)[::-1] if alone or rule.alone in name]
-    # Not sorted: to find the nearest ahead takes one look at each of n names. Of equal keys the listing's order
-    # decides, as in a stable sort.
+    # Not sorted: one pass over n names finds the nearest ahead. The listing's order breaks ties, as in a stable sort.
     key = rule.key
     mine = key(me)
     at = queue.index(me)
@@ -109,29 +108,30 @@ def blockers(me: str | None, queue: Sequence[str], rule: Rule) -> list[str]:
 
 
 def holders(queue: Sequence[str], rule: Rule) -> list[str]:
-    """Return the nodes that hold, in any role, the first in line first."""
+    """Return the nodes that hold, in any role, in the order of their turns."""
     line = line_up(queue, rule)
     return list(itertools.takewhile(lambda name: not blockers(name, line, rule), line))
 
 
 def check_queue(path: str, queue: Sequence[str]) -> None:
-    """Refuse a queue in which somebody waits by another rule than ours, or does not wait at all.
+    """Refuse a queue with a child that waits by another rule, or does not wait at all.
 
-    Any child that ends in a sequence number is a contender, in whatever language it was made: see wire.md.
+    Any child whose name ends in a sequence number is a contender, whichever client made it: see
+    docs/reference/znodes.md.
 
     Raises:
-        ForeignNodeError: a child was made by one of kazoo's own recipes; or it is not sequential, as where the path
-            of another primitive lies below this one.
+        ForeignNodeError: one of kazoo's own recipes made a child; or a child is not sequential, as when the path of
+            another primitive lies below this one.
     """
     for name in queue:
         if name[:3] == "_c_" and name[-10:].isdecimal():
-            continue  # first, and without a pattern, what nearly all are: a wake-up has a look at each of a crowd
+            continue  # nearly all: without a pattern, as a wake-up checks every name of a crowd
         if not _SEQUENCE.search(name):
             raise ForeignNodeError(
                 path,
                 f"the child {name!r} is no contender for a lock, as it does not end in a sequence number: paths of "
-                "primitives must not nest, in other processes neither; put one of the two elsewhere, or delete the "
-                "child if it is left from something else",
+                "primitives must not nest, not even across processes; move one of the two, or delete the child if "
+                "something else left it behind",
             )
         if _KAZOO_NODE.match(name):
             raise ForeignNodeError(
@@ -142,16 +142,16 @@ def check_queue(path: str, queue: Sequence[str]) -> None:
 
 
 def check_sequence(path: str, name: str, rule: Rule) -> bool:
-    """Refuse a node whose number no longer says who came first; return whether the numbers are running out.
+    """Refuse a number that no longer gives the order of arrival; return whether the numbers are running out.
 
     Raises:
-        SequenceExhaustedError: the parent's counter is at its end.
+        SequenceExhaustedError: the parent's counter is exhausted.
     """
     number = int(rule.key(name))
     if not 0 <= number < LAST_SEQUENCE:
         raise SequenceExhaustedError(
             path,
-            f"ZooKeeper has no sequence numbers left here (it gave {number}); let the path fall idle until its node "
-            "is removed (it is then made anew and counts from 0), or use another path",
+            f"ZooKeeper has no sequence numbers left here (it gave {number}); leave the path idle until its node is "
+            "removed (the next use creates it anew and counts from 0), or use another path",
         )
     return number >= LATE_SEQUENCE

@@ -1,4 +1,4 @@
-"""The semaphore: the first in a queue takes permits while there are enough, and makes room for the next in one step."""
+"""The semaphore: the first in the queue waits for enough permits, takes them and leaves the queue in one step."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ from .queue import find
 from .rules import LEASE, MUTEX, blockers, check_queue, line_up
 from .ticket import State, Ticket
 
-# What `add` calls its nodes: a UUID, and how many permits it adds.
+# The names of the nodes that `add` makes: a UUID, and how many permits it adds.
 ADDED = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-([0-9]{1,19})")
 
 
 class Layout(NamedTuple):
-    """Where a semaphore has its nodes, and how many permits it began with."""
+    """The paths of a semaphore's nodes, and its initial number of permits."""
 
     path: str
     value: int
@@ -56,17 +56,17 @@ class Layout(NamedTuple):
 
     @property
     def leases(self) -> str:
-        """One node for each permit that is out."""
+        """The parent of the leases: one node for each acquired permit."""
         return f"{self.path}/leases"
 
     @property
     def permits(self) -> str:
-        """The value, as text; its children are permits that were added."""
+        """The node with the value, as text; its children are added permits."""
         return f"{self.path}/permits"
 
 
 class Sight(NamedTuple):
-    """What was read of a semaphore: the queue first, then, not before, what is out and what there is."""
+    """What was read of a semaphore: the queue first, and only then the leases and the permits."""
 
     queue: Sequence[str]
     leases: Sequence[str]
@@ -75,7 +75,7 @@ class Sight(NamedTuple):
 
     @property
     def free(self) -> int:
-        """How many permits are left."""
+        """How many permits are free."""
         return self.value + self.added - len(self.leases)
 
 
@@ -84,17 +84,18 @@ def acquire(
 ) -> Recipe[tuple[list[Ticket], int] | None]:
     """Take permits, all or none; return their tickets, and how many permits were added so far.
 
-    Only the first in the queue looks at the leases. From when a listing shows us first, nobody but us may make a lease,
-    as all who come later are behind us: a listing of the leases that is asked for after that can only have too many,
-    however old it is, and whatever program the others run. (Curator's make theirs before they leave the queue.)
+    Only the first in the queue looks at the leases. Once a listing shows that we are first, only we may make leases, as
+    every later client is behind us. So a later listing of the leases can only show too many, however stale the server
+    is, and whichever program the others run. (Curator's processes make their leases before they leave the queue.)
 
     Args:
         at: the semaphore.
-        permits: how many.
-        data: what our nodes say of us.
-        wait: whether to wait for permits; if not, the answer is None where there are too few for us and for those
-            ahead of us who will get theirs, for whom we wait.
-        hurried: whether the wait ends soon: while there are enough for those ahead and for us, it has not begun.
+        permits: how many permits to take.
+        data: the content of our nodes.
+        wait: whether to wait for permits. If not, the result is None when the free permits are too few for us and for
+            the contenders ahead of us that will get theirs; if they are enough, we wait for those contenders.
+        hurried: the deadline is near. While the free permits are enough for the contenders ahead and for us, the
+            deadline does not count yet.
 
     Source: Curator's `InterProcessSemaphoreV2`.
     """
@@ -137,10 +138,10 @@ def acquire(
 
 
 def join(ticket: Ticket, at: Layout, data: bytes) -> Recipe[Sight]:
-    """Put the ticket's node at the tail of the queue; return what is seen behind that.
+    """Create the ticket's node at the tail of the queue; return what is read behind that.
 
     Raises:
-        StartAgain: the ticket's node was not made, or is gone.
+        Requeue: the ticket's node was not created, or is gone.
     """
     while True:
         try:
@@ -157,23 +158,23 @@ def join(ticket: Ticket, at: Layout, data: bytes) -> Recipe[Sight]:
 
 
 def reads(at: Layout, ticket: Ticket | None) -> tuple[Children | Get, ...]:
-    """Return what reads all there is of a semaphore."""
+    """Return the operations that read a whole semaphore."""
     permits = Get(at.permits, ticket), Children(at.permits, ticket)
     return (Children(at.locks, ticket), Children(at.leases, ticket), *permits)
 
 
 def look(at: Layout, ticket: Ticket | None, *before: Operation, seen: Sequence[Any] | None = None) -> Recipe[Sight]:
-    """Read all there is of a semaphore, behind other operations, if any.
+    """Read a whole semaphore, behind other operations, if any.
 
     Args:
         at: the semaphore.
-        ticket: ours, if there is one.
-        before: what is done before.
-        seen: what was read already.
+        ticket: our ticket, if there is one.
+        before: operations to send before the reads.
+        seen: the results of the reads, if they were sent already.
 
     Raises:
-        ForeignNodeError: something else is there.
-        ValueError: it has another value.
+        ForeignNodeError: the path has other nodes.
+        ValueError: the semaphore has another value.
     """
     while True:
         *_, queue, leases, node, added = seen or (yield (*before, *reads(at, ticket)))
@@ -183,36 +184,36 @@ def look(at: Layout, ticket: Ticket | None, *before: Operation, seen: Sequence[A
         if node is not None or ticket is None:
             return Sight(queue, leases, at.value, count(added))
         before, seen = (), None
-        yield from lay_out(at)  # who comes first says what the value is
+        yield from lay_out(at)  # the first client sets the value
 
 
 def lay_out(at: Layout) -> Recipe[None]:
-    """Make the nodes that stay."""
+    """Create the nodes that every client shares."""
     above = [*ancestors(at.path), at.path, at.locks, at.leases]
     while True:
         try:
             yield (*map(EnsureContainer, above), CreatePersistent(at.permits, str(at.value).encode()))
             return
         except NoNode:
-            continue  # reaped just now
+            continue  # a parent was just reaped
 
 
 def check_value(at: Layout, node: Node | None) -> None:
-    """Refuse to go on with a value that is not the one that all others have.
+    """Refuse a semaphore whose value differs from ours.
 
     Raises:
-        ForeignNodeError: the node has no value.
-        ValueError: the two differ.
+        ForeignNodeError: the node is not a semaphore's.
+        ValueError: the values differ.
     """
     if node is not None and (theirs := read(at, node)) != at.value:
-        raise ValueError(f"the semaphore {at.path!r} was made with value={theirs}, and not with value={at.value}")
+        raise ValueError(f"the semaphore {at.path!r} was made with value={theirs}, not value={at.value}")
 
 
 def read(at: Layout, node: Node) -> int:
-    """Return the value that a node says.
+    """Return the value in a node.
 
     Raises:
-        ForeignNodeError: it is no semaphore's.
+        ForeignNodeError: the node is not a semaphore's.
     """
     return agreed(at.path, node, f"that of {at.permits!r} is a Semaphore's value")
 
@@ -223,10 +224,11 @@ def count(added: Sequence[str]) -> int:
 
 
 def is_room(at: Layout, ahead: Sequence[str], free: int, permits: int) -> Recipe[bool]:
-    """Return whether enough permits will be left for us when all those ahead have come and gone.
+    """Return whether enough permits will be left for us after all contenders ahead have had theirs.
 
-    Who waits ahead for more than there is, holds us up: then there is no room. Who only tries goes without. The first
-    in the queue may be Curator's, and have its lease already; any other of Curator's wants one.
+    A contender ahead that waits for more permits than are free holds us up, so the answer is no. One that only tries
+    leaves without. If Curator made the first node in the queue, its client may have its lease already and counts 0; any
+    other node of Curator's counts 1.
     """
     if free < permits or not ahead:
         return free >= permits
@@ -241,7 +243,12 @@ def is_room(at: Layout, ahead: Sequence[str], free: int, permits: int) -> Recipe
 
 
 def wanted(data: bytes, curators: int) -> tuple[int, bool]:
-    """Return how many permits a node in the queue is there for, and whether it only tries."""
+    """Return how many permits a node in the queue wants, and whether it only tries.
+
+    Args:
+        data: the node's content.
+        curators: how many, if Curator made the node, as it does not say.
+    """
     try:
         said = json.loads(data)
         return int(said["permits"]), bool(said["try"])
@@ -250,20 +257,20 @@ def wanted(data: bytes, curators: int) -> tuple[int, bool]:
 
 
 def take(ticket: Ticket, leases: list[Ticket], at: Layout, permits: int, data: bytes) -> Recipe[None]:
-    """Make the leases in the place of the ticket's node, all in one step, and hold them.
+    """Replace the ticket's node by the leases, in one `multi`, and hold them.
 
-    That the ticket's node is deleted with it lets the step happen once at most: so it can be asked for again while the
-    ticket's node is there, and the leases are found by their unique names when it is not.
+    The `multi` deletes the ticket's node, so it applies at most once. After a lost reply it is sent again while that
+    node exists; when it is gone, the leases are found by their unique names.
 
     Args:
         ticket: the first in the queue.
-        leases: is given the leases' tickets, as soon as there is something to be discarded.
+        leases: receives each lease's ticket as it begins, so that the caller can discard it.
         at: the semaphore.
-        permits: how many leases.
-        data: what they say of us.
+        permits: how many leases to make.
+        data: the content of their nodes.
 
     Raises:
-        StartAgain: the ticket's node is gone, or the session is over.
+        Requeue: the ticket's node is gone, or the session is over.
     """
     for _ in range(permits):
         leases.append((yield NewTicket(at.leases)))
@@ -287,14 +294,14 @@ def take(ticket: Ticket, leases: list[Ticket], at: Layout, permits: int, data: b
         while not (yield Grant(lease)):
             yield Prove(lease)
     if any(lease.state is not State.HELD for lease in leases):
-        raise Requeue  # it ran out in between
+        raise Requeue  # the lease ran out in between
 
 
 def find_leases(ticket: Ticket, leases: Sequence[Ticket]) -> Recipe[bool]:
-    """Return whether the leases were made; if not, they can be still.
+    """Return whether the leases were made; if not, they still can be.
 
     Raises:
-        NodeGone: they are not all there in the ticket's session, and the ticket's node is gone.
+        NodeGone: the ticket's node is gone, and not all leases exist in its session.
     """
     _, queue, names = yield (
         Sync(ticket.path, ticket),
@@ -315,12 +322,12 @@ def find_leases(ticket: Ticket, leases: Sequence[Ticket]) -> Recipe[bool]:
 
 
 def add(at: Layout, permits: int, unique: str) -> Recipe[int]:
-    """Add permits, once, whatever is lost on the way; return how many were added so far.
+    """Add permits exactly once, also when replies are lost; return how many were added so far.
 
     Args:
         at: the semaphore.
-        permits: how many.
-        unique: a UUID.
+        permits: how many permits to add.
+        unique: a UUID, the same for every retry.
     """
     while True:
         node, added = yield Get(at.permits), Children(at.permits)
@@ -333,6 +340,6 @@ def add(at: Layout, permits: int, unique: str) -> Recipe[int]:
 
 
 def is_locked(at: Layout) -> Recipe[bool]:
-    """Return whether no permit is left, as the leader has it."""
+    """Return whether no permit is free, read behind a `sync`."""
     sight = yield from look(at, None, Sync(at.path))
     return sight.free <= 0

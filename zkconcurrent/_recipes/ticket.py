@@ -7,7 +7,7 @@
        |                +--lose--> LOST (its node, if the session lives on, is deleted like a discarded one)
        +--discard--> DISCARDED
 
-A hold that is given up together with something else (`Multi`) goes back to QUEUED before that is sent.
+A hold that is released in a `Multi` goes back to QUEUED before that is sent.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from collections.abc import Callable
 from .._engine.lease import Lease
 from .rules import Rule, check_sequence
 
-PREFIX_LENGTH = len("_c_") + 36 + len("-")  # as Curator's, around a UUID
+PREFIX_LENGTH = len("_c_") + 36 + len("-")  # a UUID between Curator's marks
 
 
 class State(enum.Enum):
-    """Where a ticket is in its life."""
+    """The stage of a ticket's life."""
 
     QUEUED = "queued"
     HELD = "held"
@@ -31,35 +31,36 @@ class State(enum.Enum):
 
 
 def _nothing() -> None:
-    """Wake nobody."""
+    """Do nothing."""
 
 
-_OVER = Lease(0)  # as no session began it
+_OVER = Lease(0)  # no session began it, so it never counts
 
 
 class Ticket:
-    """One contender: a node with a name of its own, in one session.
+    """One contender: a node with a unique name, in one session.
 
     Attributes:
         path: the queue.
-        prefix: how the node's name begins; unique, so that it is found again after a lost answer.
-        state: where it is in its life.
-        lease: the lease of the session that the node lives and dies with.
-        live: that lease while it is held; else one that is over. The one look that a thread takes at its hold.
+        prefix: the beginning of the node's name; unique, so that the node is found again after a lost reply.
+        state: the stage of its life.
+        lease: the lease of the session in which the node lives.
+        live: that lease while the ticket is held, else one that is over; a thread checks its hold by this alone.
         session: that session.
-        name: the node's name, once it is known.
-        token: the node's creation zxid, the fencing token, once it is known.
-        sent: a request that makes its node was sent, and may have made it.
-        awaits: what is watched, while it is waited for.
+        name: the node's name, once known.
+        token: the node's creation zxid, once known; the fencing token.
+        sent: a request that creates its node was sent, and may have been applied.
+        awaits: the watched paths, while it waits.
         shown: the nodes whose end it waits for, as the server in use shows them.
-        changed: what was awaited may be gone, or changed: look again.
-        handed_over: the thread of ours that held what was awaited has given it up, so our turn has come.
+        changed: a watched node may be gone, or changed: look again.
+        handed_over: a thread of this process held the watched node and has released it, so it is our turn.
         proving: it waits for its lease to be proved.
         unreadable: we may not read the node, or it is gone, so no heartbeat asks for it.
         deletes: how often its delete was sent.
-        refusal: why the node was not ours to delete: `NoNode`, it had gone before the first try; or an error.
+        refusal: why the delete failed: `NoNode` if the node was gone before the first attempt; otherwise an error.
         late: the queue's sequence numbers are running out.
-        observer: returns what is called, with the ticket, once its hold is lost; None if nobody wants to know.
+        wake: ends the sleep of the call that waits with this ticket.
+        observer: returns the function to call, with the ticket, when its hold is lost; None if there is none.
     """
 
     __slots__ = (
@@ -111,7 +112,7 @@ class Ticket:
 
     @property
     def state(self) -> State:
-        """Where it is in its life."""
+        """The stage of its life."""
         return self._state
 
     @state.setter
@@ -121,19 +122,19 @@ class Ticket:
 
     @property
     def node(self) -> str:
-        """The node's path; its beginning, while the sequence number is not known."""
+        """The node's path; only its beginning until the name is known."""
         return f"{self.path}/{self.name or self.prefix}"
 
     def queued_as(self, name: str, token: int) -> None:
-        """Note what the server called the node."""
+        """Record the name and token that the server gave the node."""
         self.name, self.token = name, token
 
     def check_sequence(self, rule: Rule) -> None:
-        """Refuse a number that orders nothing; see `check_sequence` of the rules."""
+        """Refuse an exhausted sequence number; see `rules.check_sequence`."""
         assert self.name is not None
         self.late = check_sequence(self.path, self.name, rule)
 
     def note_change(self) -> None:
-        """Have its recipe look again."""
+        """Make its recipe look again."""
         self.changed = True
         self.wake()

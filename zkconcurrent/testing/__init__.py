@@ -1,14 +1,14 @@
-"""Real ZooKeeper servers for tests: started in a second, on loopback, from whatever installation there is.
+"""Real ZooKeeper servers for tests: started in a second, on loopback, from the installation on this machine.
 
     with Server() as server:
         client = KazooClient(server.hosts)
 
-Also a command, ``python -m zkconcurrent.testing``, and pytest fixtures (see `zkconcurrent.testing.plugin`).
+The package is also a command, `python -m zkconcurrent.testing`, and has pytest fixtures: see `plugin`.
 """
 
-from zkconcurrent.testing._ensemble import Ensemble, Peer
-from zkconcurrent.testing._errors import NoServerError
-from zkconcurrent.testing._installation import Installation, find_installation
-from zkconcurrent.testing._server import Server
+from ._ensemble import Ensemble, Peer
+from ._errors import NoServerError
+from ._installation import Installation, find_installation
+from ._server import Server
 
 __all__ = ["Ensemble", "Installation", "NoServerError", "Peer", "Server", "find_installation"]

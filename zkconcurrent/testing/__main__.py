@@ -1,6 +1,6 @@
-"""Run a ZooKeeper in the foreground: ``python -m zkconcurrent.testing``.
+"""Run a ZooKeeper in the foreground: `python -m zkconcurrent.testing`.
 
-The addresses for clients are printed as one line when they are served. Ctrl-C or SIGTERM ends it.
+It prints the addresses for clients, in one line, once it serves them. Ctrl-C or SIGTERM ends it.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ import signal
 import sys
 import time
 
-from zkconcurrent.testing import Ensemble, Server
+from . import Ensemble, Server
 
 _POLL_INTERVAL = 0.5
 
 
 def main() -> str | None:
-    """Run it until it is told to end.
+    """Run it until a signal ends it.
 
     Returns:
-        What went wrong, if anything did.
+        An error message, or None.
     """
     parser = argparse.ArgumentParser(
         prog="python -m zkconcurrent.testing",
@@ -30,7 +30,7 @@ def main() -> str | None:
     kind.add_argument("--ensemble", action="store_true", help="run three servers instead of one")
     arguments = parser.parse_args()
 
-    # Ctrl-C too, which is ignored where a script has put this in the background.
+    # Ctrl-C too, as a script that starts this in the background makes it ignore SIGINT.
     for told_to_end in (signal.SIGINT, signal.SIGTERM):
         signal.signal(told_to_end, signal.default_int_handler)
     try:

@@ -1,4 +1,4 @@
-"""Several servers that keep one state together, for tests of what happens when some of them fail."""
+"""An ensemble of servers, for tests in which some of them fail."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from zkconcurrent.testing._ports import free_ports, try_ports
-from zkconcurrent.testing._server import Server
-from zkconcurrent.testing._service import Service
+from ._ports import free_ports, try_ports
+from ._server import Server
+from ._service import Service
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -18,27 +18,27 @@ _POLL_INTERVAL = 0.02
 
 
 class Peer(NamedTuple):
-    """Where one server of an ensemble is reached by the others: its loopback ports."""
+    """The loopback ports at which the other servers of an ensemble reach one of them."""
 
     quorum: int
     election: int
 
 
 class Ensemble(Service):
-    """A ZooKeeper ensemble on loopback; a context manager that starts it and stops it.
+    """A ZooKeeper ensemble on loopback; a context manager that starts and stops it.
 
     Args:
-        n: How many servers; at least three.
-        route: Called before the start as ``route(a, b, peer)`` for each pair of servers, numbered from 1. Returns the
-            ports under which server ``a`` is told to reach server ``b``, which itself listens on those of ``peer``.
-            So a test can put a proxy between two servers. By default they reach each other directly.
-        settings: More lines for each ``zoo.cfg``, by name.
-        each: Called as ``each(number)``; returns what else the server of that number takes, such as a shorter
-            ``max_session_timeout`` than the others have.
-        **options: What else `Server` takes, for each of them.
+        n: the number of servers, at least three.
+        route: called before the start as `route(a, b, peer)` for each pair of servers, numbered from 1. It returns the
+            ports at which server `a` reaches server `b`, which itself listens on those of `peer`. So a test can put a
+            proxy between two servers. By default they reach each other directly.
+        settings: more lines for each `zoo.cfg`, by name.
+        each: called as `each(number)`; returns further arguments of that `Server`, such as a shorter
+            `max_session_timeout`.
+        **options: further arguments of each `Server`.
 
     Attributes:
-        servers: Its servers, while it runs; server number ``i`` is ``servers[i - 1]``.
+        servers: the running servers; server number `i` is `servers[i - 1]`.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Ensemble(Service):
             raise ValueError(f"an ensemble has at least three servers, not {n}")
         self._n = n
         self._route = route or (lambda _a, _b, peer: peer)
-        # In ticks. A follower that its leader does not hear for syncLimit is given up, and a leader by its followers.
+        # In ticks. A leader drops a follower that it has not heard for syncLimit, and a follower its leader.
         self._settings = {"initLimit": 50, "syncLimit": 10, **(settings or {})}
         self._options = options
         self._each = each or (lambda _number: {})
@@ -79,8 +79,8 @@ class Ensemble(Service):
         """Start all servers, and wait until all of them serve.
 
         Raises:
-            NoServerError: No ZooKeeper or no Java is found.
-            RuntimeError: It is running already, or a server does not come up; the message ends with its log.
+            NoServerError: there is no ZooKeeper, or no Java.
+            RuntimeError: the ensemble is running already, or a server does not start; the message ends with its log.
         """
         if self.servers:
             raise RuntimeError(f"{self!r} is running already")
@@ -90,30 +90,30 @@ class Ensemble(Service):
         """Wait until all servers serve clients.
 
         Raises:
-            RuntimeError: One ended, or does not serve in time; the message ends with its log.
+            RuntimeError: a server ended, or does not serve in time; the message ends with its log.
         """
         for server in self.servers:
             server.wait()
 
     def stop(self) -> None:
-        """End all servers and remove their folders."""
+        """Stop all servers and remove their folders."""
         for server in self.servers:
             server.stop()
         self.servers = ()
 
     def leader(self, timeout: float = _ELECTION_TIMEOUT) -> Server:
-        """The server that leads, once one does.
+        """Return the leader, once there is one.
 
         Args:
-            timeout: Seconds to wait for an election to end.
+            timeout: seconds to wait for an election to end.
 
         Raises:
-            TimeoutError: No server leads.
+            TimeoutError: no server became the leader in time.
         """
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
             answers = [(server, server.status()) for server in self.servers]
-            # An old leader that was frozen still says it leads when it thaws; the upper half of a zxid is the epoch.
+            # A thawed old leader still claims to lead. The upper half of a zxid is the epoch: take the newest.
             leaders = {int(told["Zxid"], 16) >> 32: server for server, told in answers if told.get("Mode") == "leader"}
             if leaders:
                 return leaders[max(leaders)]
@@ -121,7 +121,7 @@ class Ensemble(Service):
         raise TimeoutError(f"no server of {self!r} led within {timeout:g} s")
 
     def followers(self) -> list[Server]:
-        """The servers that follow a leader now."""
+        """Return the servers that follow a leader now."""
         return [server for server in self.servers if server.mode() == "follower"]
 
     def _start_all(self) -> None:
@@ -149,7 +149,7 @@ class Ensemble(Service):
         )
 
     def _members(self, told: int, peers: Mapping[int, Peer]) -> dict[str, object]:
-        """The lines that tell one server where all of them are. Its own is where it listens."""
+        """Return the lines of `zoo.cfg` that tell one server where all servers are; its own says where it listens."""
         members: dict[str, object] = {}
         for number, peer in peers.items():
             quorum, election = peer if number == told else self._route(told, number, peer)

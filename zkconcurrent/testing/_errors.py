@@ -1,4 +1,4 @@
-"""The one error that users of the package must be able to act on: there is no server to start."""
+"""The error of a machine without a ZooKeeper or a Java, and how to get them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ or run a ZooKeeper in a container and give your clients its address instead of s
 
 
 class NoServerError(RuntimeError):
-    """No ZooKeeper, or no Java to run it, was found on this machine.
+    """This machine has no ZooKeeper, or no Java to run it.
 
-    The message lists each place that was looked at, and how to get a server.
+    The message lists the places that were searched, and how to get a server.
     """

@@ -1,8 +1,8 @@
-"""Where a ZooKeeper is installed, and the class path that runs it.
+"""Find the installed ZooKeeper, and the class path that runs it.
 
-Four kinds are known, and looked for in this order: ``home`` (the folder named by ZOOKEEPER_HOME), ``debian`` (the
-package of Debian and Ubuntu), ``path`` (a zkServer.sh on the PATH) and ``pyspark`` (the jars inside that PyPI package).
-The environment variable ZKCONCURRENT_SERVER asks for one kind alone.
+There are four kinds of installations, searched for in this order: `home` (the folder in ZOOKEEPER_HOME), `debian` (the
+package of Debian and Ubuntu), `path` (a zkServer.sh on the PATH) and `pyspark` (the jars in that PyPI package). The
+environment variable ZKCONCURRENT_SERVER selects one kind.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from zkconcurrent.testing._errors import HOW_TO_GET_ONE, NoServerError
+from ._errors import HOW_TO_GET_ONE, NoServerError
 
 _DEBIAN = Path("/usr/share/java")
 
-# Among hundreds of other jars: those a server needs, with something that writes its log, and those Curator adds.
+# Among hundreds of jars: those of a server, with a logging library, and those that Curator adds.
 _SERVER = re.compile(
     r"(zookeeper|zookeeper-jute|metrics-core|snappy-java"
     r"|slf4j-api|slf4j-simple|log4j-api|log4j-core|log4j-slf4j2-impl)(-\d[^-]*)?\.jar"
@@ -32,13 +32,13 @@ _VERSION = re.compile(r"zookeeper-(\d[\w.-]*)\.jar")
 
 @dataclass(frozen=True)
 class Installation:
-    """One ZooKeeper that was found.
+    """One installed ZooKeeper.
 
     Attributes:
-        kind: ``home``, ``debian``, ``path`` or ``pyspark``.
-        version: Of ZooKeeper, such as ``"3.8.0"``.
-        class_path: The jars that run a server.
-        curator_class_path: The jars for a Java program that uses Curator's recipes; empty where they are not installed.
+        kind: `home`, `debian`, `path` or `pyspark`.
+        version: the version of ZooKeeper, such as `"3.8.0"`.
+        class_path: the jars that run a server.
+        curator_class_path: the jars for a Java program that uses Curator's recipes; empty if they are not installed.
     """
 
     kind: str
@@ -51,15 +51,15 @@ def find_installation(kind: str | None = None) -> Installation:
     """Find a ZooKeeper.
 
     Args:
-        kind: The only kind to look for; by default what ZKCONCURRENT_SERVER says, or else the first there is.
+        kind: the only kind to look for. By default the kind in ZKCONCURRENT_SERVER, else the first one found.
 
     Raises:
-        NoServerError: There is none, or not of the kind asked for, or ZOOKEEPER_HOME names a folder without one.
+        NoServerError: there is none, or none of that kind, or ZOOKEEPER_HOME names a folder without one.
     """
     wanted = kind or os.environ.get("ZKCONCURRENT_SERVER")
     if wanted and wanted not in _FINDERS:
         raise NoServerError(
-            f"No kind of ZooKeeper is called {wanted!r}; ZKCONCURRENT_SERVER takes {', '.join(_FINDERS)}."
+            f"There is no kind of ZooKeeper {wanted!r}; ZKCONCURRENT_SERVER takes {', '.join(_FINDERS)}."
         )
     looked_for = []
     for name in [wanted] if wanted else _FINDERS:
@@ -87,7 +87,7 @@ def _debian() -> Installation:
 
 
 def _path() -> Installation:
-    # Homebrew names it without .sh, and keeps the jars in a folder libexec beside it.
+    # Homebrew omits the .sh, and keeps the jars in a folder libexec beside it.
     script = shutil.which("zkServer.sh") or shutil.which("zkServer")
     if not script:
         raise LookupError("no zkServer.sh on the PATH")
@@ -117,14 +117,14 @@ _FINDERS: dict[str, Callable[[], Installation]] = {
 
 
 def _unpacked(home: Path) -> tuple[Path, ...]:
-    """The jars of Apache's own tarball (before 3.5 the server's jar was not in lib, but beside it)."""
+    """Return the jars of Apache's own tarball (before 3.5 the server's jar was beside lib, not in it)."""
     jars = (*sorted(home.glob("zookeeper-*.jar")), *sorted(home.glob("lib/*.jar")))
     return jars if any(_VERSION.fullmatch(jar.name) for jar in jars) else ()
 
 
 def _chosen(kind: str, folder: Path) -> Installation:
-    """The few jars that count, of a folder which many programs share."""
-    # Debian has each jar twice, with its version in its name and without.
+    """Return the installation in a folder of jars that many programs share."""
+    # Debian has each jar twice: with its version in the name and without.
     jars = {jar.resolve(): jar for jar in sorted(folder.glob("*.jar"), reverse=True)}.values()
     server = tuple(jar for jar in jars if _SERVER.fullmatch(jar.name))
     curator = tuple(jar for jar in jars if _CURATOR.fullmatch(jar.name))

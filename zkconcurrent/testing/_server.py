@@ -1,4 +1,4 @@
-"""One real ZooKeeper server, in a process and a folder of its own."""
+"""One real ZooKeeper server, in its own process and folder."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zkconcurrent.testing._installation import Installation, find_installation
-from zkconcurrent.testing._java import find_java, java_version
-from zkconcurrent.testing._leash import Leash
-from zkconcurrent.testing._ports import PortTakenError, free_ports, try_ports
-from zkconcurrent.testing._service import Service
+from ._installation import Installation, find_installation
+from ._java import find_java, java_version
+from ._ports import PortTakenError, free_ports, try_ports
+from ._process_guard import ProcessGuard
+from ._service import Service
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-# Quick to start and small, rather than fast in the long run. Accepted by every Java from 8 on.
+# Small and quick to start, rather than fast in the long run. Every Java from 8 on accepts these.
 _JVM_OPTIONS = ("-Xmx256m", "-Xshare:auto", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 
-# Whichever logging library an installation has finds its settings here: warnings and worse, on standard error.
+# The settings for any logging library: warnings and worse, on standard error.
 _LOGGING = Path(__file__).parent / "conf"
 
 _LOG = "log"
@@ -34,22 +34,22 @@ _POLL_INTERVAL = 0.02
 
 
 class Server(Service):
-    """A ZooKeeper server on loopback, for tests; a context manager that starts it and stops it.
+    """A ZooKeeper server on loopback, for tests; a context manager that starts and stops it.
 
-    It runs in a temporary folder, and leaves nothing behind: `stop` ends the process and removes the folder, and so
-    does the end of the Python process, even by SIGKILL. Needs a POSIX system.
+    It runs in a temporary folder and leaves nothing behind: `stop`, or the end of this Python process, even by SIGKILL,
+    ends the server and removes the folder. It needs a POSIX system.
 
     Args:
-        port: Where clients connect; by default a free one is chosen at the first start, and kept from then on.
-        tick_time: The server's unit of time, in seconds. Sessions expire at a multiple of it.
-        min_session_timeout: The shortest session timeout a client can get, in seconds; by default two ticks.
-        max_session_timeout: The longest, in seconds.
-        force_sync: Write every change through to the disk, as in production. Only the loss of power makes a difference.
-        container_check_interval: How often empty containers are removed, in seconds.
-        settings: More lines for its ``zoo.cfg``, by name.
-        properties: More system properties of Java, by name.
-        server_id: Its number, when the settings make it part of an ensemble.
-        installation: The ZooKeeper to run; by default the one `find_installation` finds.
+        port: the port for clients; by default the first start chooses a free one, and later starts keep it.
+        tick_time: the server's unit of time, in seconds. Sessions expire at a multiple of it.
+        min_session_timeout: the shortest session timeout a client can get, in seconds; by default two ticks.
+        max_session_timeout: the longest session timeout a client can get, in seconds.
+        force_sync: write every change through to the disk, as in production; matters only when the power fails.
+        container_check_interval: how often empty containers are removed, in seconds.
+        settings: more lines for its `zoo.cfg`, by name.
+        properties: more system properties of Java, by name.
+        server_id: its number, if the settings make it part of an ensemble.
+        installation: the ZooKeeper to run; by default the one that `find_installation` finds.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Server(Service):
         self._port = port
         self._server_id = server_id
         self._installation = installation
-        self._java = Path("java")  # until start finds which
+        self._java = Path("java")  # replaced at the start
         if min_session_timeout is None:
             min_session_timeout = 2 * tick_time
         self._settings = {
@@ -87,9 +87,9 @@ class Server(Service):
             "znode.container.checkIntervalMs": _milliseconds(container_check_interval),
             **(properties or {}),
         }
-        # Invariant: the leash, with the server's folder, exists from the first start until stop; the process from each
-        # start until it is killed (it may have ended by itself, and nobody has looked yet).
-        self._leash: Leash | None = None
+        # Invariant: the guard, with the server's folder, exists from the first start until stop; `_process` is set from
+        # each start until kill (it may have ended by itself, unnoticed).
+        self._guard: ProcessGuard | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._is_frozen = False
 
@@ -106,10 +106,10 @@ class Server(Service):
 
     @property
     def port(self) -> int:
-        """Where clients connect; the same from the first start on.
+        """The port for clients; the same from the first start on.
 
         Raises:
-            RuntimeError: It was never started, and no port was given.
+            RuntimeError: the server was never started, and no port was given.
         """
         if self._port is None:
             raise RuntimeError("the server has no port before it is started")
@@ -117,49 +117,49 @@ class Server(Service):
 
     @property
     def hosts(self) -> str:
-        """The address to give to clients, such as ``"127.0.0.1:21810"``."""
+        """The address to give to clients, such as `"127.0.0.1:21810"`."""
         return f"127.0.0.1:{self.port}"
 
     @property
     def pid(self) -> int:
-        """The server's process.
+        """The pid of the server's process.
 
         Raises:
-            RuntimeError: It is not running.
+            RuntimeError: the server is not running.
         """
         return self._running_process().pid
 
     @property
     def is_running(self) -> bool:
-        """Whether the process exists (it may be frozen, or not serve yet)."""
+        """Whether the process exists; it may be frozen, or not serve yet."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def log(self) -> str:
-        """What the server has printed since its last start; empty once it is stopped."""
-        if self._leash is None:
+        """The server's output since its last start; empty after `stop`."""
+        if self._guard is None:
             return ""
         try:
-            return (self._leash.folder / _LOG).read_text(errors="replace")
+            return (self._guard.folder / _LOG).read_text(errors="replace")
         except FileNotFoundError:
             return ""
 
     def start(self, *, wait: bool = True) -> None:
-        """Start it: afresh, or with the data it had when it was killed.
+        """Start it: with no data, or after a kill with the data it had.
 
         Args:
-            wait: Return only when it serves clients. Otherwise call `wait` yourself.
+            wait: whether to return only when it serves clients; if not, call `wait` yourself.
 
         Raises:
-            NoServerError: No ZooKeeper or no Java is found.
-            RuntimeError: It is running already, or it does not come up; the message ends with its log.
+            NoServerError: there is no ZooKeeper, or no Java.
+            RuntimeError: the server is running already, or does not start; the message ends with its log.
         """
         if self.is_running:
             raise RuntimeError(f"{self!r} is running already")
         self._installation = self._installation or find_installation()
         self._java = find_java()
-        if self._leash is not None:
-            self._launch(self._leash, wait)
+        if self._guard is not None:
+            self._launch(self._guard, wait)
         elif self._fixed_port is not None:
             self._start_afresh(wait)
         else:
@@ -172,11 +172,11 @@ class Server(Service):
             timeout: Seconds.
 
         Raises:
-            RuntimeError: It ended, or does not serve in time; the message ends with its log.
+            RuntimeError: the server ended, or does not serve in time; the message ends with its log.
         """
         began = time.monotonic()
         waited = 0.0
-        # A question that meets the server half started may never be answered, so the patience with each begins small.
+        # A server that is still starting may never reply to a request, so the patience with each begins small.
         while not self._serves(patience=max(0.1, waited / 2)):
             waited = time.monotonic() - began
             if not self.is_running:
@@ -186,57 +186,57 @@ class Server(Service):
             time.sleep(_POLL_INTERVAL)
 
     def stop(self) -> None:
-        """End the process and remove the folder. A later start begins with no data."""
+        """End the process and remove the folder; a later start begins with no data."""
         self.kill()
-        leash, self._leash = self._leash, None
-        if leash is not None and leash.is_ours:
-            leash.close()
+        guard, self._guard = self._guard, None
+        if guard is not None and guard.is_ours:
+            guard.close()
         atexit.unregister(self.stop)
 
     def kill(self) -> None:
-        """Kill it (SIGKILL), as a crash would; the data stays for the next start."""
+        """Kill it (SIGKILL), as in a crash; the data stays for the next start."""
         process, self._process = self._process, None
-        if process is not None and self._leash is not None and self._leash.is_ours:
-            self._leash.kill(process)
+        if process is not None and self._guard is not None and self._guard.is_ours:
+            self._guard.kill(process)
 
     def restart(self) -> None:
-        """Kill it and start it again on the same port with the same data."""
+        """Kill it, and start it again on the same port with the same data."""
         self.kill()
         self.start()
 
     def freeze(self) -> None:
-        """Stop it in its tracks (SIGSTOP): connections stay open, and nothing is answered."""
+        """Stop its process (SIGSTOP): connections stay open, and no request is answered."""
         if not self._is_frozen:
             os.kill(self.pid, signal.SIGSTOP)
             os.waitpid(self.pid, os.WUNTRACED)
             self._is_frozen = True
 
     def thaw(self) -> None:
-        """Let it go on after `freeze` (SIGCONT)."""
+        """Continue its process after `freeze` (SIGCONT)."""
         os.kill(self.pid, signal.SIGCONT)
         self._is_frozen = False
 
     def command(self, word: str, timeout: float = 5.0) -> str:
-        """Ask it one of ZooKeeper's four-letter words, such as ``srvr``, ``cons`` or ``wchs``.
+        """Send one of ZooKeeper's four-letter commands, such as `srvr`, `cons` or `wchs`; return the reply.
 
         Args:
-            word: All of them are allowed.
-            timeout: Seconds to wait for the connection and for each part of the answer.
+            word: the command; the server allows all of them.
+            timeout: seconds to wait for the connection and for each part of the reply.
 
         Raises:
-            OSError: It is not running, or does not answer in time.
+            OSError: the server is not running, or does not reply in time.
         """
         with socket.create_connection(("127.0.0.1", self.port), timeout) as connection:
             connection.sendall(word.encode())
             return b"".join(iter(lambda: connection.recv(65536), b"")).decode(errors="replace")
 
     def mntr(self) -> dict[str, str]:
-        """The figures it keeps about itself, such as ``zk_packets_received``; empty while it does not serve."""
+        """Return its metrics, such as `zk_packets_received`; empty while it does not serve."""
         lines = (line.partition("\t") for line in self.command("mntr").splitlines())
         return {name: value for name, tab, value in lines if tab}
 
     def status(self, timeout: float = 1.0) -> dict[str, str]:
-        """What ``srvr`` tells, such as ``Mode`` and ``Zxid``; empty while it does not serve or answer in time."""
+        """Return the reply to `srvr`, such as `Mode` and `Zxid`; empty while it does not serve or reply in time."""
         try:
             lines = (line.partition(": ") for line in self.command("srvr", timeout).splitlines())
             return {name: value for name, colon, value in lines if colon}
@@ -244,33 +244,33 @@ class Server(Service):
             return {}
 
     def mode(self) -> str | None:
-        """``standalone``, ``leader`` or ``follower``; None while it does not serve or answer in time."""
+        """Return `standalone`, `leader` or `follower`; None while it does not serve or reply in time."""
         return self.status().get("Mode")
 
     def _start_afresh(self, wait: bool) -> None:
         if self._fixed_port is None:
             (self._port,) = free_ports(1)
         try:
-            self._leash = Leash()
+            self._guard = ProcessGuard()
             atexit.register(self.stop)
-            self._launch(self._leash, wait)
+            self._launch(self._guard, wait)
         except BaseException:
             self.stop()
             raise
 
-    def _launch(self, leash: Leash, wait: bool) -> None:
+    def _launch(self, guard: ProcessGuard, wait: bool) -> None:
         settings = {
             **self._settings,
-            "dataDir": leash.folder,
+            "dataDir": guard.folder,
             "clientPortAddress": "127.0.0.1",
             "clientPort": self.port,
         }
-        config = leash.folder / "zoo.cfg"
+        config = guard.folder / "zoo.cfg"
         config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         if self._server_id is not None:
-            (leash.folder / "myid").write_text(f"{self._server_id}\n")
+            (guard.folder / "myid").write_text(f"{self._server_id}\n")
         assert self._installation is not None
-        properties = {"java.io.tmpdir": leash.folder, **self._properties}
+        properties = {"java.io.tmpdir": guard.folder, **self._properties}
         command = [
             str(self._java),
             *_JVM_OPTIONS,
@@ -280,8 +280,8 @@ class Server(Service):
             "org.apache.zookeeper.server.quorum.QuorumPeerMain",
             str(config),
         ]
-        with open(leash.folder / _LOG, "wb") as log:
-            self._process = leash.start(command, log)
+        with open(guard.folder / _LOG, "wb") as log:
+            self._process = guard.start(command, log)
         self._is_frozen = False
         if wait:
             self.wait()
@@ -292,9 +292,9 @@ class Server(Service):
         return self._process
 
     def _serves(self, patience: float) -> bool:
-        """Whether clients are served - and by this server, not by another that was quicker to take the port."""
+        """Return whether this server, and not another that took the port first, serves clients."""
         try:
-            return self._leash is not None and self._leash.folder.name in self.command("conf", patience)
+            return self._guard is not None and self._guard.folder.name in self.command("conf", patience)
         except OSError:
             return False
 

@@ -1,4 +1,4 @@
-"""What tests do with a ZooKeeper service, be it one server or an ensemble: connect to it, and expire sessions."""
+"""The common base of a server and an ensemble: tests connect to it, and expire sessions."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
 
-PATIENCE = 10.0  # seconds; kazoo's `start()` has more
+PATIENCE = 10.0  # seconds; kazoo's `start()` waits longer
 
 
 class Service(ABC):
-    """Something that clients can connect to."""
+    """A ZooKeeper service that clients can connect to."""
 
     @property
     @abstractmethod
     def hosts(self) -> str:
-        """The addresses to give to clients, such as ``"127.0.0.1:21810"``."""
+        """The addresses to give to clients, such as `"127.0.0.1:21810"`."""
 
     @contextmanager
     def client(self, **options: Any) -> Iterator[KazooClient]:
-        """Open a client that is started, and stopped when the block is left.
+        """Open a started client; the end of the block stops it.
 
         Args:
-            **options: As for `kazoo.client.KazooClient`, such as ``timeout`` (of the session, in seconds).
+            **options: arguments of `kazoo.client.KazooClient`, such as `timeout` (of the session, in seconds).
         """
         from kazoo.client import KazooClient
 
@@ -40,13 +40,13 @@ class Service(ABC):
             client.close()
 
     def expire(self, client: KazooClient) -> None:
-        """End the session of a client as the server would: its ephemeral znodes go, and it is told when it reconnects.
+        """End a client's session as its expiry would: its ephemeral nodes go, and it learns of that when it reconnects.
 
-        A second connection enters the same session and closes it, which is how ZooKeeper's own tests do it; it does so
-        until it is given another. When this returns the server has ended the session.
+        As in ZooKeeper's own tests, a second connection joins the session and closes it; it repeats that until the
+        server gives it another session. When this returns, the server has ended the session.
 
         Raises:
-            ValueError: The client is not connected, so that its session is not known.
+            ValueError: the client is not connected, so its session is unknown.
         """
         from kazoo.handlers.threading import KazooTimeoutError
 
@@ -54,10 +54,10 @@ class Service(ABC):
         if session is None:
             raise ValueError("the client is not connected: there is no session to expire")
         entered, until = session, time.monotonic() + PATIENCE
-        while entered is None or entered[0] == session[0]:  # the client, back before it was closed, cut us off
+        while entered is None or entered[0] == session[0]:  # the client reconnected before the close, and cut us off
             try:
                 with self.client(client_id=session) as second:
                     entered = second.client_id
-            except KazooTimeoutError:  # so soon that kazoo takes it for not connected at all
+            except KazooTimeoutError:  # cut off so early that kazoo takes it for a failed start
                 if time.monotonic() > until:
                     raise

@@ -1,7 +1,7 @@
 """Fixtures for tests that need a real ZooKeeper; pytest finds them wherever zkconcurrent is installed.
 
-Nothing is started, nor kazoo imported, before a test asks for one. Where there is no ZooKeeper the test fails with a
-message that says how to get one; it is never skipped.
+They start a server, and import kazoo, only when a test requests one. Without a ZooKeeper on the machine the test fails
+with a message that says how to get one; it is never skipped.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import pytest
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
 
-    from zkconcurrent.testing import Server
+    from . import Server
 
 
 @pytest.fixture(scope="session")
 def zookeeper() -> Iterator[Server]:
-    """A running ZooKeeper server, one for the whole test run."""
-    from zkconcurrent.testing import Server
+    """A running ZooKeeper server, one for each test run."""
+    from . import Server
 
     with Server() as server:
         yield server
@@ -30,13 +30,13 @@ def zookeeper() -> Iterator[Server]:
 
 @pytest.fixture
 def zk(zookeeper: Server) -> Iterator[KazooClient]:
-    """A started client with a session of its own, stopped after the test."""
+    """A started client with its own session, stopped after the test."""
     with zookeeper.client() as client:
         yield client
 
 
 @pytest.fixture
 def zk_path(request: pytest.FixtureRequest) -> str:
-    """A path no other test uses, such as ``"/test_transfer-5f0c8a12"``. The znode is not created."""
+    """A path that no other test uses, such as `"/test_transfer-5f0c8a12"`; its znode is not created."""
     name = re.sub(r"[^A-Za-z0-9_]+", "-", request.node.name).strip("-")
     return f"/{name}-{uuid.uuid4().hex[:8]}"

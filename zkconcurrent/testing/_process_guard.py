@@ -1,10 +1,10 @@
-"""A folder, and a process in it, that cannot outlive the Python process they belong to, not even when it is killed.
+"""A folder, and a process in it, that never outlive this Python process, even if it is killed.
 
-A few lines of shell watch a pipe of which only this process holds the other end. When this end is closed, on purpose or
-because the process is gone, the watch kills the leashed process and removes the folder.
+A few lines of shell, the watch, read from a pipe whose other end only this process holds. When that end closes, on
+purpose or because this process is gone, the watch kills the guarded process and removes the folder.
 
-The leashed process writes its pid into the pipe itself, before it becomes what it should be: so there is no moment in
-which it runs and the watch does not know of it.
+The guarded process itself writes its pid into the pipe, before it executes its command. So it never runs without the
+watch knowing it.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ while read -r line; do pid=$line; done
 [ -z "$pid" ] || kill -9 "$pid"
 rm -rf -- "$1" || { sleep 1; rm -rf -- "$1"; }
 """
-_LEASHED = 'echo $$; exec "$@" >&2'
+_GUARDED = 'echo $$; exec "$@" >&2'
 _NOBODY = b"\n"
 
-_leashes: weakref.WeakSet[Leash] = weakref.WeakSet()
+_guards: weakref.WeakSet[ProcessGuard] = weakref.WeakSet()
 
 
-class Leash:
-    """Ties a new temporary folder, and one process at a time, to the life of this process.
+class ProcessGuard:
+    """Bind a new temporary folder, and one process at a time, to the life of this process.
 
     Attributes:
-        folder: It is removed by `close`, or when this process ends.
+        folder: the folder; `close` or the end of this process removes it.
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class Leash:
         self._owner = os.getpid()
         read, self._write = os.pipe()
         try:
-            # In a session of its own, or Ctrl-C in a terminal would end it before it could be of use.
+            # In its own session, as Ctrl-C in a terminal would kill it before its work is done.
             self._watch = subprocess.Popen(
                 ["sh", "-c", _WATCH, "sh", str(self.folder)],
                 stdin=read,
@@ -55,22 +55,22 @@ class Leash:
             raise
         finally:
             os.close(read)
-        _leashes.add(self)
+        _guards.add(self)
 
     @property
     def is_ours(self) -> bool:
-        """False in a forked child: what is leashed belongs to its parent."""
+        """Whether this process made it; False in a forked child."""
         return self._owner == os.getpid()
 
     def start(self, command: Sequence[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
-        """Start the process, in the folder; it must be ended by `kill`.
+        """Start the process in the folder; end it by `kill` only.
 
         Args:
-            command: The program and its arguments.
-            log: Where what it prints goes.
+            command: the program and its arguments.
+            log: the file for its output.
         """
         return subprocess.Popen(
-            ["sh", "-c", _LEASHED, "sh", *command],
+            ["sh", "-c", _GUARDED, "sh", *command],
             stdin=subprocess.DEVNULL,
             stdout=self._write,
             stderr=log,
@@ -81,21 +81,21 @@ class Leash:
     def kill(self, process: subprocess.Popen[bytes]) -> None:
         """Kill and reap the process."""
         process.kill()
-        # Told before the process is reaped: from then on its pid may be another's.
+        # Tell the watch before the process is reaped, as its pid may then be reused.
         os.write(self._write, _NOBODY)
         process.wait()
 
     def close(self) -> None:
-        """Remove the folder, and make sure that no process is left."""
-        _leashes.discard(self)
+        """Remove the folder, and kill the process if it still runs."""
+        _guards.discard(self)
         os.close(self._write)
         self._watch.wait()
 
 
 def _after_fork() -> None:
-    # A forked child that lives on would keep the pipe open, and the watch waiting.
-    for leash in list(_leashes):
-        os.close(leash._write)
+    # A surviving forked child would keep the pipe open, and the watch waiting.
+    for guard in list(_guards):
+        os.close(guard._write)
 
 
 os.register_at_fork(after_in_child=_after_fork)
