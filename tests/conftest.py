@@ -192,6 +192,24 @@ def uncollected() -> Iterator[None]:
 
 
 @pytest.fixture
+def nothing_left(
+    zookeeper: Server,  # noqa: ARG001 - it is there before
+    eventually: Eventually,
+    caplog: pytest.LogCaptureFixture,
+) -> Iterator[None]:
+    """Every thread and descriptor of the test is gone at its end."""
+
+    def there_is() -> tuple[int, int]:
+        gc.collect()
+        return threading.active_count(), len(os.listdir("/proc/self/fd"))
+
+    before = there_is()
+    yield
+    caplog.get_records("call").clear()  # the errors that kazoo has logged keep its client, and so our keeper
+    eventually(lambda: there_is() <= before, f"{before} threads and descriptors")
+
+
+@pytest.fixture
 def in_thread() -> Iterator[InThread]:
     """Run a function in a thread of its own; the future has what came of it."""
     threads = []

@@ -72,6 +72,7 @@ class Barrier(Primitive):
     """
 
     _kind = "Barrier"
+    _broken_error: type[Exception] = threading.BrokenBarrierError
 
     def __init__(
         self,
@@ -133,7 +134,7 @@ class Barrier(Primitive):
         if came is None:
             if party is not None and party.goes_on:  # not answered: the others learn of it as soon as that can be
                 self._session.link.handler.spawn(self._leave_later, party)
-            raise threading.BrokenBarrierError(f"the barrier {self._path!r} is broken; reset() makes it whole")
+            raise self._broken_error(f"the barrier {self._path!r} is broken; reset() makes it whole")
         return came
 
     def _go_on(self, call: Call, party: Party, timeout: float | None) -> Steps[int | Party | None]:

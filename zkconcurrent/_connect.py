@@ -178,6 +178,18 @@ def connect(
     Source:
         `kazoo.client.KazooClient`; the connection strings of ZooKeeper's own clients.
     """
+    client, start = prepare(url, start_timeout=start_timeout, acl=acl, **options)
+    start()
+    return client
+
+
+def prepare(
+    url: str, *, start_timeout: float | None = None, acl: str | Sequence[Any] | None = None, **options: Any
+) -> tuple[Client, Callable[..., None]]:
+    """Return the client that a URL describes, and the function that starts it; arguments and errors as `connect`.
+
+    That function blocks, and closes the client again if it fails. It may be given a function that tells it to give up.
+    """
     check_interpreter()
     found = _parse(url)
     if start_timeout is not None:
@@ -196,13 +208,16 @@ def connect(
         raise RuntimeError("SASL needs the package pure-sasl: pip install pure-sasl")
     _take_acl(settings)
     client = Client(**settings)
-    try:
-        _start(client, chroot, time.monotonic() + patience, patience)
-    except BaseException:
-        client.stop()
-        client.close()
-        raise
-    return client
+
+    def start(given_up: Callable[[], bool] = lambda: False) -> None:
+        try:
+            _start(client, chroot, patience, given_up)
+        except BaseException:
+            client.stop()
+            client.close()
+            raise
+
+    return client, start
 
 
 def _check_lease(timeout: float, tick: float | None, margin: float) -> None:
@@ -217,26 +232,30 @@ def _check_lease(timeout: float, tick: float | None, margin: float) -> None:
         raise ValueError(f"margin is {margin!r}; it must be a part of the timeout, from 0 to less than 0.5")
 
 
-def _start(client: Client, chroot: str, until: float, patience: float) -> None:
+def _start(client: Client, chroot: str, patience: float, given_up: Callable[[], bool]) -> None:
     """Connect, and wait until a server has replied and the chroot exists.
 
     Raises:
-        TimeoutError: that took too long.
+        TimeoutError: that took too long, or the caller gave up.
         RefusedError: the service refuses the credentials or the chroot.
     """
+    until = time.monotonic() + patience
     link = Session.of(client).link  # before the start, so that the first acquire need not prove that the session lives
     live = client.start_async()
     while (left := until - time.monotonic()) > 0:
-        if link.stopped:
-            break  # kazoo has given up: its connection thread has ended
+        if link.stopped or given_up():
+            break  # stopped: kazoo has given up, and its connection thread has ended
         if not client.connected:
             live.wait(min(left, _POLL))
             continue
         try:
             # The chroot is set afterwards, as kazoo can't create it from below.
-            client.ensure_path_async(chroot or "/", acl=client.directory_acl).get(timeout=left)
-        except client.handler.timeout_exception:
-            break
+            made = client.ensure_path_async(chroot or "/", acl=client.directory_acl)
+            while not made.ready() and time.monotonic() < until and not given_up():
+                made.wait(_POLL)
+            if not made.ready():
+                break
+            made.get()
         except kazoo_errors.KazooException as error:
             if isinstance(error, kazoo_errors.AuthFailedError):
                 raise failure(error, chroot or "/") from error

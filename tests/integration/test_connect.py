@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import logging
-import os
 import select
 import signal
 import socket
@@ -31,19 +29,6 @@ from zkconcurrent.testing import Server
 from zkconcurrent.testing._ports import free_ports
 
 TLS = Path(__file__).parent / "tls"  # a server's certificate for localhost alone, and who signed it; for 100 years
-
-
-@pytest.fixture
-def nothing_left(zookeeper: Server, eventually: Eventually) -> Iterator[None]:  # noqa: ARG001 - it is there before
-    """Every thread and descriptor of the test is gone at its end."""
-
-    def there_is() -> tuple[int, int]:
-        gc.collect()
-        return threading.active_count(), len(os.listdir("/proc/self/fd"))
-
-    before = there_is()
-    yield
-    eventually(lambda: there_is() <= before, f"{before} threads and descriptors")
 
 
 clean = pytest.mark.usefixtures("nothing_left")

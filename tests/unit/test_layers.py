@@ -40,6 +40,11 @@ LAYERS = [
     {"_connect", "_locklike", "_local"},
     {"_namespace"},
     {"_synchronized"},
+    # The same for tasks.
+    {"aio._tasks"},
+    {"aio._locks"},
+    {"aio._sync", "aio._barrier", "aio._connect"},
+    {"aio"},
     {"__init__"},
 ]
 PURE = sorted(set[str]().union(*LAYERS[1:5]))
@@ -50,16 +55,17 @@ MAY_IMPORT_KAZOO = {"_kazoo.transport", "_kazoo.link"}
 def imports(module: str) -> set[str]:
     """Return what a module imports, for its types too: `.name` of the package, else the first part of the name."""
     parts = module.split(".")
-    file = PACKAGE.joinpath(*parts)
-    file = file / "__init__.py" if file.is_dir() else file.with_suffix(".py")
-    tree = ast.parse(file.read_text())
+    if PACKAGE.joinpath(*parts).is_dir():
+        parts.append("__init__")
+    tree = ast.parse(PACKAGE.joinpath(*parts).with_suffix(".py").read_text())
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            above = parts[: len(parts) - node.level] if node.level else []
-            found.add("." + ".".join([*above, node.module or ""]) if node.level else (node.module or "").split(".")[0])
+            above = parts[: len(parts) - node.level]
+            names = [node.module] if node.module else [alias.name for alias in node.names]
+            found |= {"." + ".".join([*above, name]) if node.level else name.partition(".")[0] for name in names}
     return found
 
 

@@ -1,4 +1,4 @@
-"""`Semaphore`, `Condition`, `Event`, `Barrier` and `CountDownLatch` for tasks, over those of threads."""
+"""`Semaphore`, `Condition`, `Event` and `CountDownLatch` for tasks, over those of threads."""
 
 from __future__ import annotations
 

@@ -1,0 +1,188 @@
+"""`aio.connect` on a real server: it blocks no loop, and leaves nothing, whenever it is cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+
+import zkconcurrent
+from tests.conftest import Eventually
+from zkconcurrent import aio
+from zkconcurrent.testing import Server
+
+pytestmark = pytest.mark.usefixtures("nothing_left")
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """The address of a server that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+
+
+def sessions(server: Server) -> int:
+    """Return how many sessions the server has."""
+    return int(server.status(timeout=10)["Connections"])
+
+
+def test_a_block(zookeeper: Server, zk_path: str) -> None:
+    """The block has a started client, below the chroot, which is stopped after it."""
+
+    async def main() -> zkconcurrent.Client:
+        async with aio.connect(f"zk://{zookeeper.hosts}{zk_path}?timeout=6", margin=0.03) as zk:
+            assert zk.connected
+            assert (zk.chroot, zk.margin) == (zk_path, 0.03)
+            async with aio.Lock(zk, "/lock"):
+                assert zk.get_children("/lock")
+        return zk
+
+    assert not asyncio.run(main()).connected
+
+
+def test_what_the_block_raises(zookeeper: Server) -> None:
+    """An error of the block passes, and the client is stopped."""
+    clients = []
+
+    async def main() -> None:
+        async with aio.connect(f"zk://{zookeeper.hosts}") as zk:
+            clients.append(zk)
+            raise KeyError(7)
+
+    with pytest.raises(KeyError):
+        asyncio.run(main())
+    assert not clients[0].connected
+
+
+def test_what_was_begun_is_done(zookeeper: Server, zk_path: str) -> None:
+    """What a task has begun and does not await is done before the client stops."""
+
+    async def main() -> None:
+        for n in range(5):
+            async with aio.connect(f"zk://{zookeeper.hosts}") as zk:
+                aio.Event(zk, f"{zk_path}/{n}").set()
+        async with aio.connect(f"zk://{zookeeper.hosts}") as zk:
+            assert all([await aio.Event(zk, f"{zk_path}/{n}").fetch() for n in range(5)])
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("url", ["http://a", "zk://a?tiemout=1", 7])
+def test_what_is_wrong(url: str) -> None:
+    """What is wrong with a URL, or an argument, is said as `zkconcurrent.connect` says it."""
+    with pytest.raises((ValueError, TypeError)) as expected:
+        zkconcurrent.connect(url)
+
+    async def main() -> None:
+        async with aio.connect(url):
+            pytest.fail("the block runs")
+
+    with pytest.raises(expected.type) as told:
+        asyncio.run(main())
+    assert str(told.value) == str(expected.value)
+
+
+def test_nobody_answers(silent: str) -> None:
+    """The start gives up in its time, and the tasks of the loop go on meanwhile."""
+    longest = 0.0
+
+    async def tick() -> None:
+        nonlocal longest
+        while True:
+            before = time.monotonic()
+            await asyncio.sleep(0.01)
+            longest = max(longest, time.monotonic() - before)
+
+    async def main() -> None:
+        ticking = asyncio.create_task(tick())
+        with pytest.raises(TimeoutError, match=rf"no answer from ZooKeeper at {silent}.* within 1 s"):
+            async with aio.connect(f"zk://{silent}?timeout=2", start_timeout=1.0):
+                pytest.fail("the block runs")
+        ticking.cancel()
+
+    asyncio.run(main())
+    assert 0 < longest < 0.5
+
+
+def test_a_cancel_where_nobody_answers(silent: str) -> None:
+    """A cancelled start ends at once; its thread, and those of the client, end after one more attempt."""
+
+    async def main() -> None:
+        connecting = asyncio.create_task(aio.connect(f"zk://{silent}?timeout=2").__aenter__())
+        await asyncio.sleep(0.2)
+        connecting.cancel()
+        before = time.monotonic()
+        with pytest.raises(asyncio.CancelledError):
+            await connecting
+        assert time.monotonic() - before < 0.5
+
+    before = time.monotonic()
+    asyncio.run(main())
+    assert time.monotonic() - before < 10.0
+
+
+def test_a_cancel_at_any_time(zookeeper: Server, eventually: Eventually) -> None:
+    """Whenever a start is cancelled, no session is left on the server, and no thread."""
+    before = sessions(zookeeper)
+
+    async def use() -> None:
+        async with aio.connect(f"zk://{zookeeper.hosts}"):
+            await asyncio.sleep(60)
+
+    async def main() -> None:
+        for n in range(30):
+            using = asyncio.create_task(use())
+            await asyncio.sleep(n / 1000)
+            using.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await using
+
+    asyncio.run(main())
+    eventually(lambda: sessions(zookeeper) <= before)
+
+
+def test_a_cancel_as_it_has_started(zookeeper: Server, eventually: Eventually) -> None:
+    """A client that has started in the moment of the cancellation is stopped."""
+    before = sessions(zookeeper)
+
+    async def main() -> None:
+        connecting = asyncio.create_task(aio.connect(f"zk://{zookeeper.hosts}").__aenter__())
+        await asyncio.sleep(0)
+        until = time.monotonic() + 20
+        while sessions(zookeeper) == before and time.monotonic() < until:
+            pass  # the loop stands still
+        time.sleep(0.3)
+        connecting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await connecting
+
+    asyncio.run(main())
+    eventually(lambda: sessions(zookeeper) <= before)
+
+
+def test_a_cancel_as_it_stops(zookeeper: Server, eventually: Eventually) -> None:
+    """A cancellation at the end of the block passes, and the client stops all the same."""
+    before = sessions(zookeeper)
+
+    async def main() -> None:
+        leave = asyncio.Event()
+
+        async def use() -> None:
+            async with aio.connect(f"zk://{zookeeper.hosts}"):
+                await leave.wait()
+
+        for turns in range(8):
+            leave.clear()
+            using = asyncio.create_task(use())
+            await asyncio.sleep(0.3)
+            leave.set()
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            using.cancel()
+            await asyncio.wait([using])
+
+    asyncio.run(main())
+    eventually(lambda: sessions(zookeeper) <= before)

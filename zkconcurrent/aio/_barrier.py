@@ -1,0 +1,108 @@
+"""`Barrier`: `asyncio.Barrier` for every process that opens the same path."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from types import TracebackType
+from typing import Any
+
+from .. import _barrier
+from .._kazoo.link import KazooClient
+from ._locks import REFRESH, Core
+from ._tasks import Tasks
+
+
+class _BarrierCore(Tasks, _barrier.Barrier):
+    """It, for tasks."""
+
+    _broken_error = getattr(asyncio, "BrokenBarrierError", threading.BrokenBarrierError)  # asyncio's since 3.11
+
+
+class Barrier(Core):
+    """`asyncio.Barrier` for every process that opens the same path; see `zkconcurrent.Barrier`.
+
+    A party whose wait is cancelled breaks the barrier for all who wait with it, as an interrupted thread does. In
+    asyncio such a task only leaves. Threads and tasks are parties alike, of this process and of others.
+
+    Args:
+        client: a `kazoo.client.KazooClient`; it may be started later.
+        path: the path that is the barrier; missing nodes are made, those above as containers.
+        parties: how many trip the barrier; all must agree on it.
+
+    Raises:
+        TypeError: `parties` is no integer.
+        ValueError: `parties` is less than 1, or too many; or the path is bad, or is another primitive of this client
+            already.
+
+    Source:
+        `asyncio.Barrier`, of Python 3.11 and newer.
+    """
+
+    def __init__(self, client: KazooClient, path: str, parties: int) -> None:
+        super().__init__(_BarrierCore(client, path, parties))
+        self._asked = {"n_waiting": 0.0, "broken": 0.0}
+
+    async def wait(self, timeout: float | None = None) -> int:
+        """Wait until all parties have come, and go on together.
+
+        Args:
+            timeout: how long to wait for the others, in seconds; None for ever. A party whose time is up breaks the
+                barrier.
+
+        Returns:
+            The arrival index, from 0 to `parties - 1`, another one for each party.
+
+        Raises:
+            asyncio.BrokenBarrierError: as `zkconcurrent.Barrier.wait` raises `threading.BrokenBarrierError`, which it
+                is on Python 3.10.
+            ValueError: the barrier is for another number of parties.
+            ForeignNodeError: the path has something else.
+            ClientError: the client can't be used here.
+        """
+        return int(await self._core.wait(timeout))
+
+    async def __aenter__(self) -> int:
+        return await self.wait()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        pass
+
+    async def reset(self) -> None:
+        """Send all waiters away, with BrokenBarrierError, and begin anew, broken or not."""
+        await self._core.reset()
+
+    async def abort(self) -> None:
+        """Break the barrier: all who wait, and all who come until it is reset, get BrokenBarrierError."""
+        await self._core.abort()
+
+    async def destroy(self) -> None:
+        """Remove the barrier; see `zkconcurrent.Barrier.destroy`."""
+        await self._core.destroy()
+
+    @property
+    def parties(self) -> int:
+        """How many trip the barrier."""
+        return int(self._core.parties)
+
+    @property
+    def n_waiting(self) -> int:
+        """How many wait, as last seen; asks for news, once a second at most."""
+        self._ask("n_waiting")
+        view: Any = self._core._view
+        return 0 if view.state is None or view.state.broken else int(view.waiting)
+
+    @property
+    def broken(self) -> bool:
+        """Whether the barrier is broken, as last seen; asks for news, once a second at most."""
+        self._ask("broken")
+        state = self._core._view.state
+        return state is not None and bool(state.broken)
+
+    def _ask(self, what: str) -> None:
+        now = self._core._session.now()
+        if now - self._asked[what] >= REFRESH:
+            self._asked[what] = now
+            self._in_background(getattr(self._core, what))

@@ -1,0 +1,104 @@
+"""`connect` for tasks: the client starts and stops on a thread, so that its loop runs on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Generator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from .. import _connect
+from .._connect import Client
+from .._engine.driver import Call
+from .._engine.session import Session
+from ._tasks import Pending, in_background
+
+
+@asynccontextmanager
+async def connect(url: str, **options: Any) -> AsyncIterator[Client]:
+    """Open a client and start it: `async with aio.connect("zk://host1,host2:2182/app?timeout=10") as zk:`.
+
+    The client starts and stops on a thread of the loop's default executor. Tasks and threads may use it together.
+    When the block ends, what its tasks have begun, such as an `Event.set()` that nobody awaits, is done before the
+    client stops, for up to a third of the session's timeout.
+
+    A cancellation waits for nothing: a client that is starting is closed by its thread, which can take as long as one
+    more attempt to connect, and one that is stopping goes on to stop. `asyncio.run` waits for that thread.
+
+    Args:
+        url: where ZooKeeper is; see `zkconcurrent.connect`.
+        **options: those of `zkconcurrent.connect`.
+
+    Raises:
+        ValueError, TimeoutError, RefusedError, RuntimeError: as `zkconcurrent.connect`, when the block is entered.
+
+    Source:
+        `zkconcurrent.connect`.
+    """
+    client, start = _connect.prepare(url, **options)
+    await _start(client, start)
+    try:
+        yield client
+    finally:
+        try:
+            await _finish(client)
+        finally:
+            stopping = _in_thread(_stop, client)
+            await asyncio.wait([stopping])  # which does not cancel it
+            stopping.result()
+
+
+async def _start(client: Client, start: Callable[..., None]) -> None:
+    # Taken once: by the thread when the client has started, or by the task when it gives up.
+    turn = [True]
+
+    def run() -> None:
+        try:
+            start(given_up=lambda: not turn)
+        except BaseException:
+            if turn:
+                raise
+        else:
+            if not _take(turn):
+                _stop(client)
+
+    starting = _in_thread(run)
+    try:
+        await asyncio.wait([starting])
+    except BaseException:
+        if not _take(turn):
+            _in_thread(_stop, client)
+        raise
+    starting.result()
+
+
+def _take(turn: list[bool]) -> bool:
+    try:
+        return turn.pop()
+    except IndexError:
+        return False
+
+
+def _stop(client: Client) -> None:
+    client.__exit__(None, None, None)
+
+
+def _in_thread(function: Callable[..., None], *args: Any) -> asyncio.Future[None]:
+    """Begin to run a function on a thread; unlike one of `to_thread`, it runs whatever is cancelled."""
+    future = asyncio.get_running_loop().run_in_executor(None, function, *args)
+    future.add_done_callback(asyncio.Future.exception)  # retrieved, also where nobody waits any more
+    return future
+
+
+async def _finish(client: Client) -> None:
+    """Wait until the calls that run in the background have ended."""
+    session = Session.of(client)
+    last = in_background(session, Pending(Call(session, ""), _nothing()))  # they run one after the other
+    ending = asyncio.ensure_future(last._wait())
+    await asyncio.wait([ending], timeout=session.timeout / 3)
+    ending.cancel()
+
+
+def _nothing() -> Generator[None, bool, None]:
+    return
+    yield
