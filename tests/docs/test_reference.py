@@ -9,10 +9,13 @@ import pytest
 
 import zkconcurrent
 import zkconcurrent.testing
+from zkconcurrent import aio
 
 DOCS = Path(__file__).parents[2] / "docs"
-PUBLIC = [*(f"zkconcurrent.{name}" for name in zkconcurrent.__all__ if name != "__version__")] + [
-    f"zkconcurrent.testing.{name}" for name in zkconcurrent.testing.__all__
+PUBLIC = [
+    *(f"zkconcurrent.{name}" for name in zkconcurrent.__all__ if name != "__version__"),
+    *(f"zkconcurrent.aio.{name}" for name in aio.__all__),
+    *(f"zkconcurrent.testing.{name}" for name in zkconcurrent.testing.__all__),
 ]
 
 

@@ -1,4 +1,4 @@
-"""gunicorn and Celery run what the page on workers tells to copy, with the commands that it shows."""
+"""gunicorn, Celery and uvicorn run what the pages tell the reader to copy, with the commands that they show."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ from zkconcurrent import Lock
 from zkconcurrent.testing import Server
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "how-to" / "workers.md").read_text()
-TYPED = [typed for block in blocks(PAGE) if block.kind == "console" for typed, _ in commands(block.text)]
+PAGES = [(ROOT / "docs" / "how-to" / f"{name}.md").read_text() for name in ("workers", "asyncio")]
+TYPED = [
+    typed for page in PAGES for block in blocks(page) if block.kind == "console" for typed, _ in commands(block.text)
+]
 PATIENCE = 60.0
 
 Run = Callable[..., "subprocess.Popen[Any]"]
@@ -31,9 +33,10 @@ Run = Callable[..., "subprocess.Popen[Any]"]
 
 @pytest.fixture
 def folder(zookeeper: Server, tmp_path: Path) -> Path:
-    """A folder with the page's files."""
-    for name, text in files(PAGE, zookeeper.hosts).items():
-        (tmp_path / name).write_text(text)
+    """A folder with the pages' files."""
+    for page in PAGES:
+        for name, text in files(page, zookeeper.hosts).items():
+            (tmp_path / name).write_text(text)
     return tmp_path
 
 
@@ -86,21 +89,26 @@ def stop(process: subprocess.Popen[Any], eventually: Eventually) -> None:
     eventually(gone)
 
 
-def ask(port: int) -> str:
+def ask(port: int, path: str = "/") -> str:
     """Ask the web server, past any proxy; an error is told by its number."""
     try:
-        with build_opener(ProxyHandler({})).open(f"http://127.0.0.1:{port}/", timeout=PATIENCE) as answer:
+        with build_opener(ProxyHandler({})).open(f"http://127.0.0.1:{port}{path}", timeout=PATIENCE) as answer:
             return str(answer.read().decode())
     except HTTPError as error:
         with error:
             return str(error.code)
 
 
-def serve(run: Run, eventually: Eventually, *options: str) -> tuple[subprocess.Popen[Any], int]:
-    """Run gunicorn until it answers; the process and the port it listens on."""
+def free_port() -> int:
+    """Return a port that nothing listens on."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = int(free.getsockname()[1])
+        return int(free.getsockname()[1])
+
+
+def serve(run: Run, eventually: Eventually, *options: str) -> tuple[subprocess.Popen[Any], int]:
+    """Run gunicorn until it answers; the process and the port it listens on."""
+    port = free_port()
     gunicorn = start(run, "gunicorn", "--bind", f"127.0.0.1:{port}", "--no-control-socket", *options)
 
     def answers() -> bool:
@@ -137,6 +145,29 @@ def test_gunicorn_aborts_a_worker(run: Run, apples: Lock, in_thread: InThread, e
         eventually(lambda: not apples.waiters(), patience=PATIENCE)
     assert ask(port).startswith("apples, ")
     stop(gunicorn, eventually)
+
+
+def test_uvicorn(run: Run, connect: Connect, in_thread: InThread, eventually: Eventually) -> None:
+    """Two workers of the FastAPI application hold up the requests of one user alone, and stop well."""
+    port = free_port()
+    uvicorn = start(run, "uvicorn", "--port", str(port))
+    client = connect()
+
+    def answers() -> bool:
+        assert uvicorn.poll() is None
+        with suppress(URLError):
+            return "user 1" in ask(port, "/users/1")
+        return False
+
+    eventually(answers, patience=PATIENCE)
+    seven = Lock(client, "/shop/users/7")
+    with seven:
+        requests = [in_thread(ask, port, "/users/7") for _ in range(4)]
+        eventually(lambda: len(seven.waiters()) == 4, patience=PATIENCE)
+        assert "user 8" in ask(port, "/users/8")
+        assert not any(request.done() for request in requests)
+    assert all("user 7" in request.result(PATIENCE) for request in requests)
+    stop(uvicorn, eventually)
 
 
 @pytest.mark.long

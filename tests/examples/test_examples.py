@@ -19,14 +19,18 @@ TELLS = {
     "transfer": r"160 transfers, and the sum is still 300\n",
     "api_limit": r"96 calls were made, never more than 3 at a time, although a process died with all the permits\n",
     "bounded_queue": r"60 items went through a queue with room for 3, each once\n",
+    "fastapi_app": r"200 requests to 2 processes: no two of one user overlapped, and nothing was lost\n",
     "map_reduce": r"4 processes agree: 400 words, 160 of them fish\n",
 }
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in EXAMPLES.glob("*.py")))
-def test_it_runs(name: str, zookeeper: Server, zk_path: str) -> None:
+FILES = [*EXAMPLES.glob("*.py"), EXAMPLES / "fastapi_app"]  # the demo has tests of its own
+
+
+@pytest.mark.parametrize("file", sorted(FILES), ids=lambda file: str(file.stem))
+def test_it_runs(file: Path, zookeeper: Server, zk_path: str) -> None:
     """It ends well, and its last word is what its text promises."""
-    command = [sys.executable, EXAMPLES / f"{name}.py", zookeeper.hosts, zk_path]
+    command = [sys.executable, file, zookeeper.hosts, zk_path]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
-    assert re.search(TELLS[name] + r"\Z", done.stdout)
+    assert re.search(TELLS[file.stem] + r"\Z", done.stdout)

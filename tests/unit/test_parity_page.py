@@ -1,7 +1,8 @@
-"""The page on parity with `threading` against the real one: no name is left out, and each is as the page says."""
+"""The page on parity against the real `threading` and `asyncio`: no name is left out, and each is as the page says."""
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import re
 import threading
@@ -11,9 +12,11 @@ from pathlib import Path
 import pytest
 
 import zkconcurrent
+from zkconcurrent import aio
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "parity.md").read_text()
 CLASSES = ["Lock", "RLock", "Condition", "Semaphore", "BoundedSemaphore", "Event", "Barrier"]
+OF_ASYNCIO = [name for name in CLASSES if hasattr(asyncio, name)]  # no RLock; a Barrier since 3.11
 # Written in C, without a signature; theirs in Python has one.
 IN_PYTHON = {"Lock": threading._RLock, "RLock": threading._RLock}  # type: ignore[attr-defined]
 
@@ -46,7 +49,7 @@ def parameters_of(cls: type, name: str) -> str:
 
 def check(name: str, said: str, note: str, *, there: bool, here: bool) -> None:
     """Hold a row against both libraries."""
-    assert there or re.search(r"since 3\.\d+", note), f"{name} is not in threading"
+    assert there or re.search(r"since 3\.\d+", note), f"{name} is not in the standard library"
     assert said in ("same", "differs", "absent")
     assert here is (said != "absent"), f"{name} is said to be {said}"
     assert said == "same" or note, f"{name} {said}: the page must say how, or why"
@@ -81,8 +84,55 @@ def test_a_class(cls: str) -> None:
 
 def test_what_threading_has_not() -> None:
     """What the page calls ours is, and is nowhere in `threading`."""
-    text = PAGE.split("\n## Beyond threading\n")[1]
+    text = PAGE.split("\n## Beyond threading\n")[1].split("\n## ")[0]
     ours = [getattr(zkconcurrent, name) for name in zkconcurrent.__all__ if name[0].isupper()]
     for name in re.findall(r"`(\w+)(?:\(\))?`", text):
         assert name in zkconcurrent.__all__ or any(hasattr(cls, name) for cls in ours)
         assert not hasattr(threading, name)
+
+
+def test_the_module_asyncio() -> None:
+    """Every lock and queue of asyncio has a row, and each row is true."""
+    listed = {name: (said, note) for name, _, said, note in rows("asyncio")}
+    names = {*asyncio.locks.__all__, *asyncio.queues.__all__}
+    assert names <= set(listed)
+    for name, (said, note) in listed.items():
+        here = name in aio.__all__ or "the standard library's own" in note
+        check(name, said, note, there=hasattr(asyncio, name), here=here)
+
+
+@pytest.mark.parametrize("cls", OF_ASYNCIO)
+def test_a_class_of_asyncio(cls: str) -> None:
+    """Every method of the class has a row, and each row is true: a coroutine or plain, and its parameters."""
+    theirs, ours = getattr(asyncio, cls), getattr(aio, cls)
+    instance = {"acquire", "release", "locked"} & set(vars(asyncio.Condition())) if cls == "Condition" else set[str]()
+    there = {name for name in dir(theirs) if not name.startswith("_")} | instance
+    there |= {"__aenter__", "__aexit__"} & set(dir(theirs))
+    listed = {name: (parameters, said, note) for name, parameters, said, note in rows(f"asyncio.{cls}")}
+    assert there == set(listed)
+    for name, (parameters, said, note) in listed.items():
+        here = hasattr(ours, name) or name in instance  # made by the constructors of both
+        check(name, said, note, there=name in there, here=here)
+        if name in instance:
+            continue
+        assert inspect.iscoroutinefunction(getattr(ours, name)) == inspect.iscoroutinefunction(getattr(theirs, name))
+        if parameters:
+            assert parameters == parameters_of(theirs, name)
+            more = parameters_of(ours, name).removeprefix(parameters.removesuffix(")"))
+            assert more == ")" or said == "differs"
+
+
+def test_a_condition_of_asyncio_has_the_methods_of_its_lock() -> None:
+    """What the constructors of asyncio's conditions take over from a lock, ours take over too."""
+    assigned = set(re.findall(r"self\.(\w+) = self\._lock\.\1", inspect.getsource(aio.Condition.__init__)))
+    assert {name for name in vars(asyncio.Condition()) if not name.startswith("_")} <= assigned
+
+
+def test_what_asyncio_has_not() -> None:
+    """What the page calls ours is, and is nowhere in asyncio's locks."""
+    text = PAGE.split("\n## Beyond asyncio\n")[1]
+    ours = [getattr(aio, name) for name in aio.__all__ if name[0].isupper()]
+    for name in re.findall(r"`(\w+)(?:\(\))?`", text):
+        assert name in aio.__all__ or any(hasattr(cls, name) for cls in ours)
+        assert not hasattr(asyncio, name)
+        assert not any(hasattr(getattr(asyncio, cls), name) for cls in OF_ASYNCIO)
