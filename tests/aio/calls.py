@@ -11,7 +11,7 @@ from kazoo.client import KazooClient
 
 from tests.aio.loops import idle, soon
 from zkconcurrent import aio
-from zkconcurrent._engine.holds import every
+from zkconcurrent._engine.holds import all_holds
 
 Make = Callable[[KazooClient, str], Any]
 
@@ -98,7 +98,7 @@ class Scene:
     def held(self) -> list[Any]:
         """Return what is held."""
         cores = [core for each in self.here for core in getattr(each._core, "locks", (each._core,))]
-        return [hold for core in cores for hold in every(core._path_state.holds)]
+        return [hold for core in cores for hold in all_holds(core._path_state.holds)]
 
 
 class Acquire(Scene):

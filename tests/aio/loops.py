@@ -178,7 +178,7 @@ def remains(client: KazooClient) -> dict[str, int]:
             "tickets": len(registry.tickets),
             "deletes": len(registry.deletes),
             "awaited": len(registry._awaiting),
-            "calls": len(session.parked),
+            "calls": len(session.calls),
             "dropped": len(session.dropped),
         }
     return {what: n for what, n in counts.items() if n}
