@@ -26,14 +26,10 @@ from ._primitive import check_timeout, entered
 T = TypeVar("T")
 
 
-class LocalNamespace:
-    """The names of `threading` for the threads of this process: see `namespace`.
+class NamedObjects:
+    """Objects of this process by their names: one for each, for as long as somebody has it."""
 
-    The same name gives the same object while the program keeps a reference to it. Objects with a lasting state
-    (semaphores, events, barriers, latches) live as long as the namespace. No hold is ever lost here, so `on_lost` is
-    never called. The objects have no attributes that `threading`'s lack. A lock that is dropped while it is held gives
-    a ResourceWarning; the next lock with its name is a new one, and free.
-    """
+    _package = "zkconcurrent"
 
     def __init__(self, path: str = "/") -> None:
         self._path = path if path == "/" else check_path(path)
@@ -75,6 +71,19 @@ class LocalNamespace:
             if made_on[term] is not value and made_on[term] != value:
                 raise ValueError(f"{path!r} was made with {term}={made_on[term]!r}, not {value!r}")
         return found
+
+    def __repr__(self) -> str:
+        return f"<{self._package}.{type(self).__name__} path={self._path!r}>"
+
+
+class LocalNamespace(NamedObjects):
+    """The names of `threading` for the threads of this process: see `namespace`.
+
+    The same name gives the same object while the program keeps a reference to it. Objects with a lasting state
+    (semaphores, events, barriers, latches) live as long as the namespace. No hold is ever lost here, so `on_lost` is
+    never called. The objects have no attributes that `threading`'s lack. A lock that is dropped while it is held gives
+    a ResourceWarning; the next lock with its name is a new one, and free.
+    """
 
     def Lock(  # noqa: N802
         self,
@@ -164,9 +173,6 @@ class LocalNamespace:
         """Return a `MultiLock` of the RLocks with those names."""
         return MultiLock({name: self.RLock(name) for name in check_names(names)})
 
-    def __repr__(self) -> str:
-        return f"<zkconcurrent.{type(self).__name__} path={self._path!r}>"
-
 
 def check_on_lost(on_lost: object) -> None:
     """Refuse an `on_lost` that a shared primitive could not call.
@@ -216,7 +222,8 @@ class Held(ABC):
         self.release()
 
 
-def _warn_dropped(path: str, warn: Callable[..., None] = warnings.warn) -> None:  # bound, for the interpreter's exit
+def warn_dropped(path: str, warn: Callable[..., None] = warnings.warn) -> None:  # bound, for the interpreter's exit
+    """Warn, from `__del__`, that a held lock goes."""
     warn(f"the last object of {path!r} was garbage collected while held", ResourceWarning, stacklevel=3)
 
 
@@ -250,7 +257,7 @@ class Lock(Held):
     def __del__(self) -> None:
         if self._held():
             self._lock = self._make()  # the code that reports the warning may keep this alive
-            _warn_dropped(self._path)
+            warn_dropped(self._path)
 
     def __repr__(self) -> str:
         return repr(self._lock)
@@ -319,7 +326,7 @@ class ReadWriteLock:
         if any(self._holds):
             for holds in self._holds:
                 holds.clear()  # the code that reports the warning may keep this alive
-            _warn_dropped(self._path)
+            warn_dropped(self._path)
 
     @property
     def read_lock(self) -> Side:

@@ -31,8 +31,10 @@ if TYPE_CHECKING:
 OnLost: TypeAlias = Callable[[Any], object]
 
 
-class SharedNamespace:
-    """The names of `threading` for all processes that open the same base path: see `namespace`."""
+class BasePath:
+    """A path of one client, below which all names lie."""
+
+    _package = "zkconcurrent"
 
     def __init__(self, client: KazooClient, path: str) -> None:
         Session.of(client)  # raises TypeError if it is not a client
@@ -51,6 +53,13 @@ class SharedNamespace:
 
     def _at(self, name: str) -> str:
         return check_name(self._path, name)
+
+    def __repr__(self) -> str:
+        return f"<{self._package}.{type(self).__name__} path={self._path!r}>"
+
+
+class SharedNamespace(BasePath):
+    """The names of `threading` for all processes that open the same base path: see `namespace`."""
 
     def Lock(  # noqa: N802 - as threading has it
         self, name: str, *, fair: bool = True, on_lost: OnLost | None = None
@@ -98,9 +107,6 @@ class SharedNamespace:
         """Return a `MultiLock` of the RLocks with those names."""
         return _MultiLock([self.RLock(name) for name in check_names(names)], on_lost=on_lost)
 
-    def __repr__(self) -> str:
-        return f"<zkconcurrent.{type(self).__name__} path={self._path!r}>"
-
 
 Namespace: TypeAlias = SharedNamespace | LocalNamespace
 
@@ -134,8 +140,15 @@ def namespace(client: KazooClient | Literal["local"], path: str = "/") -> Namesp
     Source:
         The module `threading`.
     """
-    if isinstance(client, str) and client == "local":
-        return LocalNamespace(path)
-    if isinstance(client, str):
+    return LocalNamespace(path) if is_local(client) else SharedNamespace(client, path)
+
+
+def is_local(client: object) -> bool:
+    """Return whether a namespace is to be of this process alone.
+
+    Raises:
+        ValueError: it is other text; that is not shown, as it may be a URL with a password.
+    """
+    if isinstance(client, str) and client != "local":
         raise ValueError("a namespace needs a KazooClient, such as connect(url) returns, or 'local'")
-    return SharedNamespace(client, path)
+    return isinstance(client, str)

@@ -43,7 +43,8 @@ LAYERS = [
     # The same for tasks.
     {"aio._tasks"},
     {"aio._locks"},
-    {"aio._sync", "aio._barrier", "aio._connect"},
+    {"aio._sync", "aio._barrier", "aio._connect", "aio._local"},
+    {"aio._namespace"},
     {"aio"},
     {"__init__"},
 ]

@@ -1,0 +1,225 @@
+"""The names of a namespace for the tasks of one loop: for tests without a server, and for programs of one process.
+
+What `asyncio` has is `asyncio`'s own object. What it lacks is here in its smallest honest form.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Iterable
+from contextlib import AsyncExitStack, ExitStack
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from .. import _local
+from .._limits import check_int
+from .._local import NamedObjects, check_names, check_on_lost, warn_dropped
+
+OnLost = Callable[[Any], object]
+
+
+class LocalNamespace(NamedObjects):
+    """The names of `asyncio` for the tasks of one loop: see `namespace`.
+
+    What is made twice by one name is one object. It is kept for as long as somebody has it, and what others find as it
+    was left (semaphores, events, barriers, latches) for as long as the namespace. A lock that is dropped while it is
+    held is a ResourceWarning: the next of its name is another one, and free.
+
+    Everything has `asyncio`'s interface alone: `acquire()` takes no `timeout`, and `release()`, `Event.set()` and
+    their like return None. Nothing here is ever lost, so no `on_lost` is ever called. There is no `ReadWriteLock`. A
+    program that is to run on both kinds of namespace keeps to that.
+    """
+
+    _package = "zkconcurrent.aio"
+
+    def Lock(self, name: str, *, fair: bool = True, on_lost: OnLost | None = None) -> asyncio.Lock:  # noqa: N802
+        """Return the `asyncio.Lock` of that name."""
+        check_on_lost(on_lost)
+        return self._one("Lock" if fair else "Lock(fair=False)", name, lambda: Lock(self._at(name)))
+
+    def RLock(self, name: str, *, fair: bool = True, on_lost: OnLost | None = None) -> RLock:  # noqa: N802
+        """Return the lock of that name that its task may acquire again."""
+        check_on_lost(on_lost)
+        return self._one("RLock" if fair else "RLock(fair=False)", name, lambda: RLock(self._at(name)))
+
+    def Condition(self, name: str, lock: asyncio.Lock | None = None) -> asyncio.Condition:  # noqa: N802
+        """Return the `asyncio.Condition` of that name; of a lock of this namespace, else of an `RLock` of its own."""
+        if lock is not None and not isinstance(lock, Lock):
+            raise TypeError(f"lock must be a Lock or RLock of this namespace, not {type(lock).__name__}")
+        if lock is not None and lock not in self._made_as:
+            raise ValueError(f"the lock is of another namespace than the condition {name!r}")
+        return self._one("Condition", name, lambda: Condition(lock or RLock(self._at(name))), lock=lock)
+
+    def Semaphore(self, name: str, value: int = 1, *, on_lost: OnLost | None = None) -> asyncio.Semaphore:  # noqa: N802
+        """Return the `asyncio.Semaphore` of that name."""
+        check_on_lost(on_lost)
+        check_int("value", value)
+        return self._one("Semaphore", name, lambda: asyncio.Semaphore(value), keep=True, value=value)
+
+    def BoundedSemaphore(  # noqa: N802
+        self, name: str, value: int = 1, *, on_lost: OnLost | None = None
+    ) -> asyncio.BoundedSemaphore:
+        """Return the `asyncio.BoundedSemaphore` of that name."""
+        check_on_lost(on_lost)
+        check_int("value", value)
+        return self._one("BoundedSemaphore", name, lambda: asyncio.BoundedSemaphore(value), keep=True, value=value)
+
+    def Event(self, name: str) -> asyncio.Event:  # noqa: N802
+        """Return the `asyncio.Event` of that name."""
+        return self._one("Event", name, asyncio.Event, keep=True)
+
+    if sys.version_info >= (3, 11) or not TYPE_CHECKING:
+
+        def Barrier(self, name: str, parties: int) -> asyncio.Barrier:  # noqa: N802
+            """Return the `asyncio.Barrier` of that name.
+
+            Raises:
+                NotImplementedError: this is Python 3.10, whose `asyncio` has none.
+            """
+            if sys.version_info < (3, 11):
+                raise NotImplementedError("asyncio has a Barrier since Python 3.11")
+            if check_int("parties", parties) < 1:
+                raise ValueError("parties must be >= 1")
+            return self._one("Barrier", name, lambda: asyncio.Barrier(parties), keep=True, parties=parties)
+
+    def CountDownLatch(self, name: str, count: int) -> CountDownLatch:  # noqa: N802
+        """Return the `CountDownLatch` of that name."""
+        return self._one("CountDownLatch", name, lambda: CountDownLatch(count), keep=True, count=count)
+
+    def MultiLock(  # noqa: N802
+        self,
+        names: Iterable[str],
+        *,
+        on_lost: OnLost | None = None,
+    ) -> MultiLock:
+        """Return one lock of the RLocks of those names."""
+        check_on_lost(on_lost)
+        return MultiLock([self.RLock(name) for name in check_names(names)])
+
+
+class Lock(asyncio.Lock):
+    """An `asyncio.Lock` that warns when it is dropped while it is held."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self._path = path
+
+    def __del__(self) -> None:
+        if self.locked():
+            asyncio.Lock.release(self)  # the report of the warning may keep it alive
+            warn_dropped(self._path)
+
+
+class RLock(Lock):
+    """A lock that its task may acquire again."""
+
+    _owner: object = None
+    _levels = 0
+
+    # asyncio's returns a Literal.
+    async def acquire(self) -> bool:  # type: ignore[override]
+        """Acquire it, or once more."""
+        me = asyncio.current_task()
+        if self._owner is not me:
+            await super().acquire()
+            self._owner = me
+        self._levels += 1
+        return True
+
+    def release(self) -> None:
+        """Release it once.
+
+        Raises:
+            RuntimeError: this task does not hold it.
+        """
+        if self._owner is None or self._owner is not asyncio.current_task():
+            raise RuntimeError("cannot release un-acquired lock")
+        self._levels -= 1
+        if not self._levels:
+            self._owner = None
+            super().release()
+
+
+class Condition(asyncio.Condition):
+    """An `asyncio.Condition` whose `wait` gives up all levels of an `RLock`, and has them again."""
+
+    def __init__(self, lock: asyncio.Lock) -> None:
+        super().__init__(lock)
+        self._levelled = lock if isinstance(lock, RLock) else None
+
+    # asyncio's returns a Literal.
+    async def wait(self) -> bool:  # type: ignore[override]
+        """Wait until notified."""
+        lock = self._levelled
+        if lock is None or lock._owner is not asyncio.current_task():
+            return await super().wait()
+        levels, lock._levels = lock._levels, 1
+        try:
+            return await super().wait()
+        finally:
+            lock._levels = levels
+
+
+class MultiLock:
+    """Several RLocks as one: all are held or none is; they are taken in the order of their names."""
+
+    def __init__(self, locks: list[RLock]) -> None:
+        self._locks = tuple(locks)
+
+    async def acquire(self) -> bool:
+        """Acquire all locks or none."""
+        async with AsyncExitStack() as taken:
+            for lock in self._locks:
+                await lock.acquire()
+                taken.callback(lock.release)
+            taken.pop_all()
+        return True
+
+    def release(self) -> None:
+        """Release all locks, the last one first; each is released whatever becomes of the others."""
+        with ExitStack() as taken:
+            for lock in self._locks:
+                taken.callback(lock.release)
+
+    def locked(self) -> bool:
+        """Return whether all of them are held."""
+        return all(lock.locked() for lock in self._locks)
+
+    async def __aenter__(self) -> None:
+        await self.acquire()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+class CountDownLatch:
+    """A count that goes down to zero, once; all who wait for that go on then, and so do all who come later."""
+
+    def __init__(self, count: int) -> None:
+        self._latch = _local.CountDownLatch(count)
+        self._open = asyncio.Event()
+        self._look()
+
+    def _look(self) -> None:
+        if not self._latch.count:
+            self._open.set()
+
+    async def fetch_count(self) -> int:
+        """Return how much is left to count down."""
+        return self._latch.count
+
+    def count_down(self, n: int = 1) -> None:
+        """Count down by `n`; a latch that is open stays as it is."""
+        self._latch.count_down(n)
+        self._look()
+
+    async def wait(self, timeout: float | None = None) -> bool:
+        """Wait until nothing is left to count down; return whether the latch is open, False at the deadline."""
+        try:
+            await asyncio.wait_for(self._open.wait(), timeout)
+        except asyncio.TimeoutError:
+            return self._open.is_set()
+        return True

@@ -1,0 +1,110 @@
+"""`namespace`: the names of `asyncio`, for one base path of ZooKeeper or for one loop of this process."""
+
+from __future__ import annotations
+
+# The classes have an underscore here, as inside of the class their names are the methods'.
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, TypeAlias, overload
+
+from .._connect import Client
+from .._kazoo.link import KazooClient
+from .._local import check_names
+from .._namespace import BasePath, is_local
+from ._barrier import Barrier as _Barrier
+from ._local import LocalNamespace
+from ._locks import Lock as _Lock
+from ._locks import MultiLock as _MultiLock
+from ._locks import ReadWriteLock as _ReadWriteLock
+from ._locks import RLock as _RLock
+from ._locks import WriteLock as _WriteLock
+from ._sync import BoundedSemaphore as _BoundedSemaphore
+from ._sync import Condition as _Condition
+from ._sync import CountDownLatch as _CountDownLatch
+from ._sync import Event as _Event
+from ._sync import Semaphore as _Semaphore
+
+OnLost: TypeAlias = Callable[[Any], object]
+
+
+class SharedNamespace(BasePath):
+    """The names of `asyncio` for all processes that open the same base path: see `namespace`."""
+
+    _package = "zkconcurrent.aio"
+
+    def Lock(  # noqa: N802 - as asyncio has it
+        self, name: str, *, fair: bool = True, on_lost: OnLost | None = None
+    ) -> _Lock:
+        """Return the `Lock` of that name."""
+        return _Lock(self._client, self._at(name), fair=fair, on_lost=on_lost)
+
+    def RLock(self, name: str, *, fair: bool = True, on_lost: OnLost | None = None) -> _RLock:  # noqa: N802
+        """Return the `RLock` of that name."""
+        return _RLock(self._client, self._at(name), fair=fair, on_lost=on_lost)
+
+    def Condition(self, name: str, lock: _Lock | _RLock | _WriteLock | None = None) -> _Condition:  # noqa: N802
+        """Return the `Condition` of that name."""
+        return _Condition(self._client, self._at(name), lock)
+
+    def Semaphore(self, name: str, value: int = 1, *, on_lost: OnLost | None = None) -> _Semaphore:  # noqa: N802
+        """Return the `Semaphore` of that name."""
+        return _Semaphore(self._client, self._at(name), value, on_lost=on_lost)
+
+    def BoundedSemaphore(  # noqa: N802
+        self, name: str, value: int = 1, *, on_lost: OnLost | None = None
+    ) -> _BoundedSemaphore:
+        """Return the `BoundedSemaphore` of that name."""
+        return _BoundedSemaphore(self._client, self._at(name), value, on_lost=on_lost)
+
+    def Event(self, name: str) -> _Event:  # noqa: N802
+        """Return the `Event` of that name."""
+        return _Event(self._client, self._at(name))
+
+    def Barrier(self, name: str, parties: int) -> _Barrier:  # noqa: N802
+        """Return the `Barrier` of that name."""
+        return _Barrier(self._client, self._at(name), parties)
+
+    def ReadWriteLock(self, name: str, *, on_lost: OnLost | None = None) -> _ReadWriteLock:  # noqa: N802
+        """Return the `ReadWriteLock` of that name."""
+        return _ReadWriteLock(self._client, self._at(name), on_lost=on_lost)
+
+    def CountDownLatch(self, name: str, count: int) -> _CountDownLatch:  # noqa: N802
+        """Return the `CountDownLatch` of that name."""
+        return _CountDownLatch(self._client, self._at(name), count)
+
+    def MultiLock(self, names: Iterable[str], *, on_lost: OnLost | None = None) -> _MultiLock:  # noqa: N802
+        """Return a `MultiLock` of the RLocks of those names."""
+        return _MultiLock([self.RLock(name) for name in check_names(names)], on_lost=on_lost)
+
+
+Namespace: TypeAlias = SharedNamespace | LocalNamespace
+
+
+@overload  # a type checker that knows nothing of kazoo takes a Client for anything: it comes first
+def namespace(client: Client, path: str = "/") -> SharedNamespace: ...
+@overload
+def namespace(client: Literal["local"], path: str = "/") -> LocalNamespace: ...
+@overload
+def namespace(client: KazooClient, path: str = "/") -> SharedNamespace: ...
+def namespace(client: KazooClient | Literal["local"], path: str = "/") -> Namespace:
+    """Return an object with the names of `asyncio`, for ZooKeeper or for one loop of this process.
+
+    `tasks = aio.namespace(zk, "/app")` makes `tasks.Lock("cart")` the `aio.Lock` at `/app/cart`, and so on, as
+    `zkconcurrent.namespace` does for threads. Both share the paths.
+
+    `tasks = aio.namespace("local")` has the names on the standard library alone: `asyncio`'s own `Lock`, `Condition`,
+    `Semaphore`, `BoundedSemaphore`, `Event` and, from Python 3.11 on, `Barrier`; and small ones of its own for
+    `RLock`, `MultiLock` and `CountDownLatch`. It has no `ReadWriteLock`. What is made twice by one name is one object.
+    Each such namespace is a world of its own. `Namespace` is the type of either.
+
+    Args:
+        client: a `kazoo.client.KazooClient`, which may be started later; or "local".
+        path: what all names lie below. No name can leave it.
+
+    Raises:
+        TypeError: the client is neither.
+        ValueError: the path is bad. Of the object's methods: the name is bad, or is another kind of object already.
+
+    Source:
+        The module `asyncio`.
+    """
+    return LocalNamespace(path) if is_local(client) else SharedNamespace(client, path)
