@@ -16,6 +16,7 @@ import pickle
 import re
 import string
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
 from types import TracebackType
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -30,6 +31,7 @@ from ._paths import check_name, check_path
 from ._rlock import RLock
 
 F = TypeVar("F", bound="Callable[..., Any] | classmethod[Any, Any, Any] | staticmethod[Any, Any]")
+Hold: TypeAlias = Callable[[Any, Any, "tuple[Any, ...]", "dict[str, Any]"], Any]
 Where: TypeAlias = "KazooClient | Namespace | Callable[[], KazooClient | Namespace]"
 
 # The path separator, the mark of an escape, and the characters that ZooKeeper (which counts in UTF-16) refuses.
@@ -231,7 +233,95 @@ def escape(text: str) -> str:
     return _ESCAPED.sub(lambda found: "".join(f"%{b:02X}" for b in found[0].encode("utf-8", "surrogatepass")), text)
 
 
-class synchronized:  # noqa: N801 - as wrapt has it
+class LockedBy(ABC):
+    """A decorator that holds a lock around what it decorates: what both bindings share.
+
+    Attributes:
+        _namespaces: the classes of namespaces.
+    """
+
+    _namespaces: tuple[type[Any], ...]
+
+    def __init__(self, where: Any, path: str | None = None) -> None:
+        self._lock_given = where if path is None else None
+        self._where: Any = where
+        if path is None:
+            if not self._is_lock(where):
+                raise TypeError(f"without a path, give a lock, not {type(where).__name__}")
+            self._template = Template("")
+            return
+        if not (isinstance(where, (KazooClient, *self._namespaces)) or callable(where)):
+            raise TypeError(f"give a client, a namespace or a function that returns one, not {type(where).__name__}")
+        self._template = Template(path)
+        example = self._template.fill(lambda _: "x")
+        is_namespace = isinstance(where, self._namespaces)
+        if isinstance(where, KazooClient) or (path.startswith("/") and not is_namespace):
+            check_path(example)
+        else:
+            check_name(where.path if is_namespace else "/", example)
+
+    def _lock(self, arguments: dict[str, Any]) -> Any:
+        """Return the lock for the arguments of a call."""
+        if self._lock_given is not None:
+            return self._lock_given
+        where = self._where
+        if not isinstance(where, (KazooClient, *self._namespaces)):
+            where = where()
+        path = self._template.path(arguments)
+        return where.RLock(path) if isinstance(where, self._namespaces) else self._rlock(where, path)
+
+    def _block(self) -> Any:
+        """Return the lock of a block."""
+        if self._template.arguments:
+            raise TypeError(f"a block has no arguments for {', '.join(self._template.arguments)}: decorate a function")
+        self._entered = self._lock({})  # a reference, as a lock is dropped with its last object
+        return self._entered
+
+    def __call__(self, function: F) -> F:
+        """Return the function with the lock around its calls; its name, signature and docstring are kept."""
+        inner: Any = getattr(function, "__func__", function)  # behind a classmethod, staticmethod or bound method
+        name = getattr(inner, "__qualname__", repr(inner))
+        if isinstance(function, type) or not callable(inner):
+            raise TypeError(f"synchronized is for functions and methods, not for {function!r}")
+        hold = self._holding(inner, name)
+        signature = inspect.signature(inner)
+        for argument in self._template.arguments:
+            if argument not in signature.parameters:
+                raise ValueError(
+                    f"{name} has no argument {argument!r}, which the path names; it has "
+                    f"{', '.join(signature.parameters) or 'none'}"
+                )
+
+        def lock_for(instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            if not self._template.arguments:
+                return self._lock({})
+            bound = signature.bind(*(() if instance is None else (instance,)), *args, **kwargs)
+            bound.apply_defaults()
+            return self._lock(bound.arguments)
+
+        def call(wrapped: Any, instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            return hold(lock_for(instance, args, kwargs), wrapped, args, kwargs)
+
+        return SynchronizedFunction(function, call)  # type: ignore
+
+    @abstractmethod
+    def _is_lock(self, lock: object) -> bool:
+        """Return whether that can be held."""
+
+    @abstractmethod
+    def _rlock(self, client: KazooClient, path: str) -> Any:
+        """Return the RLock there."""
+
+    @abstractmethod
+    def _holding(self, function: Any, name: str) -> Hold:
+        """Return what calls such a function, with a lock held.
+
+        Raises:
+            TypeError: this is not for such a function.
+        """
+
+
+class synchronized(LockedBy):  # noqa: N801 - as wrapt has it
     """Decorate a function so that each call holds a lock: `@synchronized(zk, "/users/{user.id}")`.
 
     The lock is the `RLock` at the path, so functions with the same path may call each other. Fields are those of
@@ -256,7 +346,8 @@ class synchronized:  # noqa: N801 - as wrapt has it
     pickled by name, as a plain function is, so `Pool.map` takes it. A generator function holds the lock while its
     generator runs: from the first `next()` until it ends, is closed or raises, also while suspended at a `yield`. It
     must end in the thread that began it: exhaust it, or use `contextlib.closing`. Below `contextlib.contextmanager` it
-    gives a `with` block. An `async def` is refused: the lock would block its event loop.
+    gives a `with` block. An `async def` is refused, as the lock would block its event loop:
+    use `aio.synchronized`.
 
     Args:
         where: a `kazoo.client.KazooClient`; or a namespace, to whose path the lock's is relative; or a function without
@@ -276,60 +367,25 @@ class synchronized:  # noqa: N801 - as wrapt has it
         during the call that makes the generator.
     """
 
+    _namespaces = SharedNamespace, LocalNamespace
+
     def __init__(self, where: Where | LockLike, path: str | None = None) -> None:
-        self._lock_given = where if path is None else None
-        self._where: Any = where
-        if path is None:
-            if not isinstance(where, LockLike):
-                raise TypeError(f"without a path, give a lock, not {type(where).__name__}")
-            self._template = Template("")
-            return
-        if not (isinstance(where, KazooClient | SharedNamespace | LocalNamespace) or callable(where)):
-            raise TypeError(f"give a client, a namespace or a function that returns one, not {type(where).__name__}")
-        self._template = Template(path)
-        example = self._template.fill(lambda _: "x")
-        if isinstance(where, KazooClient) or (path.startswith("/") and not isinstance(where, Namespace)):
-            check_path(example)
-        else:
-            check_name(where.path if isinstance(where, Namespace) else "/", example)
+        super().__init__(where, path)
 
-    def _lock(self, arguments: dict[str, Any]) -> LockLike:
-        """Return the lock for the arguments of a call."""
-        if self._lock_given is not None:
-            return self._lock_given  # type: ignore[return-value]
-        where = self._where
-        if not isinstance(where, KazooClient | SharedNamespace | LocalNamespace):
-            where = where()
-        path = self._template.path(arguments)
-        if isinstance(where, SharedNamespace | LocalNamespace):
-            return where.RLock(path)
-        return RLock(where, path)
+    def _is_lock(self, lock: object) -> bool:
+        return isinstance(lock, LockLike)
 
-    def __call__(self, function: F) -> F:
-        """Return the function with the lock around its calls; its name, signature and docstring are kept."""
-        inner: Any = getattr(function, "__func__", function)  # behind a classmethod, staticmethod or bound method
-        name = getattr(inner, "__qualname__", repr(inner))
-        if isinstance(function, type) or not callable(inner):
-            raise TypeError(f"synchronized is for functions and methods, not for {function!r}")
-        if inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner):
+    def _rlock(self, client: KazooClient, path: str) -> RLock:
+        return RLock(client, path)
+
+    def _holding(self, function: Any, name: str) -> Hold:
+        if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
             raise TypeError(_ASYNC.format(name))
-        signature = inspect.signature(inner)
-        for argument in self._template.arguments:
-            if argument not in signature.parameters:
-                raise ValueError(
-                    f"{name} has no argument {argument!r}, which the path names; it has "
-                    f"{', '.join(signature.parameters) or 'none'}"
-                )
+        if inspect.isgeneratorfunction(function):
+            return lambda lock, wrapped, args, kwargs: _hold(lock, wrapped(*args, **kwargs))
 
-        def lock_for(instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> LockLike:
-            if not self._template.arguments:
-                return self._lock({})
-            bound = signature.bind(*(() if instance is None else (instance,)), *args, **kwargs)
-            bound.apply_defaults()
-            return self._lock(bound.arguments)
-
-        def call(wrapped: Any, instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            with lock_for(instance, args, kwargs):
+        def call(lock: LockLike, wrapped: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            with lock:
                 result = wrapped(*args, **kwargs)
             if inspect.iscoroutine(result):
                 result.close()
@@ -337,18 +393,10 @@ class synchronized:  # noqa: N801 - as wrapt has it
                 raise TypeError(_ASYNC.format(name))
             return result
 
-        def generate(wrapped: Any, instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            return _hold(lock_for(instance, args, kwargs), wrapped(*args, **kwargs))
-
-        return SynchronizedFunction(function, generate if inspect.isgeneratorfunction(inner) else call)  # type: ignore
-
-    # -- as a block ------------------------------------------------------------------------------------------------
+        return call
 
     def __enter__(self) -> bool:
-        if self._template.arguments:
-            raise TypeError(f"a block has no arguments for {', '.join(self._template.arguments)}: decorate a function")
-        self._entered = self._lock({})  # a reference, as a lock is dropped with its last object
-        return self._entered.__enter__()
+        return self._block().__enter__()  # type: ignore[no-any-return]
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -403,5 +451,5 @@ def _hold(lock: LockLike, generator: Generator[Any, Any, Any]) -> Generator[Any,
 
 _ASYNC = (
     "synchronized can't decorate the async function {0}: waiting for the lock would block its event loop, and the "
-    "lock would not exclude other tasks of the thread. Decorate a plain function, and call it by asyncio.to_thread()"
+    "lock would not exclude other tasks of the thread. Use zkconcurrent.aio.synchronized"
 )

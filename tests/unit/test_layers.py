@@ -46,6 +46,7 @@ LAYERS = [
     {"aio._locks"},
     {"aio._sync", "aio._barrier", "aio._connect", "aio._local"},
     {"aio._namespace"},
+    {"aio._synchronized"},
     {"aio"},
     {"__init__"},
 ]

@@ -360,7 +360,7 @@ async def stream(user: int) -> AsyncIterator[int]:
 @pytest.mark.parametrize("where", [(client, "/users"), (local, "users"), (threading.Lock(),)])
 def test_async_is_refused(where: tuple[Any, ...], function: Callable[..., Any]) -> None:
     """An `async def` is a TypeError when it is decorated, which says what to do."""
-    with pytest.raises(TypeError, match=r"async function .*asyncio.to_thread"):
+    with pytest.raises(TypeError, match=r"async function .*zkconcurrent\.aio\.synchronized"):
         synchronized(*where)(function)
 
 

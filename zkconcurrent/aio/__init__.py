@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ._locks import Lock, Lost, MultiLock, ReadLock, ReadWriteLock, RLock, WriteLock
     from ._namespace import Namespace, SharedNamespace, namespace
     from ._sync import BoundedSemaphore, Condition, CountDownLatch, Event, Semaphore
+    from ._synchronized import synchronized
     from ._tasks import Completion
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "WriteLock",
     "connect",
     "namespace",
+    "synchronized",
 ]
 
 _HOMES = {
@@ -50,6 +52,7 @@ _HOMES = {
     "SharedNamespace": "_namespace",
     "connect": "_connect",
     "namespace": "_namespace",
+    "synchronized": "_synchronized",
 }
 
 

@@ -1,0 +1,319 @@
+"""`aio.synchronized`: coroutine functions and async generators whose calls hold a lock, made by the same templates."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import functools
+import inspect
+import pickle
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+import zkconcurrent
+from tests.conftest import Connect
+from zkconcurrent import aio
+
+client = KazooClient()  # never started: nothing is sent
+local = aio.namespace("local")
+
+
+def held(name: str) -> bool:
+    """Return whether this task holds the lock of that name."""
+    return local.RLock(name)._owner is asyncio.current_task()
+
+
+async def pay(user: Any, amount: int = 1) -> object:
+    """Pay."""
+    return user, amount
+
+
+@aio.synchronized(local, "named/{n}")
+async def doubled(n: int) -> tuple[int, bool]:
+    """Return what can be checked."""
+    return 2 * n, held(f"named/{n}")
+
+
+@aio.synchronized(local, "generators/{name}")
+async def counting(name: str, n: int = 3) -> AsyncGenerator[Any, Any]:
+    """Count, and say whether the lock is held."""
+    for _ in range(n):
+        try:
+            sent = yield held(f"generators/{name}")
+        except KeyError as error:
+            sent = error
+        if sent is not None:
+            yield sent
+
+
+class Account:
+    """Has methods of all kinds."""
+
+    number = 7
+
+    @aio.synchronized(local, "methods/{self.number}/{amount}")
+    async def method(self, amount: int = 1) -> bool:
+        """Pay from it."""
+        return held(f"methods/{self.number}/{amount}")
+
+    @aio.synchronized(local, "classes/{cls.number}")
+    @classmethod
+    async def above(cls) -> bool:
+        """Pay from all."""
+        return held(f"classes/{cls.number}")
+
+    @staticmethod
+    @aio.synchronized(local, "statics/{amount}")
+    async def static(amount: int = 1) -> bool:
+        """Pay."""
+        return held(f"statics/{amount}")
+
+
+def test_exclusion(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """Calls by tasks of two clients, and by threads, with one value count without losing one; no node is left."""
+    counted = 0
+
+    async def add(client: KazooClient) -> None:
+        @aio.synchronized(client, f"{zk_path}/{{name}}")
+        async def one(name: str) -> None:  # noqa: ARG001 - it is in the path
+            nonlocal counted
+            before = counted
+            await asyncio.sleep(0.001)
+            counted = before + 1
+
+        @zkconcurrent.synchronized(client, f"{zk_path}/{{name}}")
+        def other(name: str) -> None:  # noqa: ARG001
+            nonlocal counted
+            before = counted
+            threading.Event().wait(0.001)
+            counted = before + 1
+
+        for _ in range(5):
+            await one("a/b")
+            await asyncio.to_thread(other, name="a/b")
+
+    async def main() -> None:
+        await asyncio.wait_for(asyncio.gather(*(add(client) for client in (zk, zk, connect()))), 60)
+
+    asyncio.run(main())
+    assert counted == 30
+    assert zk.get_children(zk_path) == ["a%2Fb"]
+
+
+def test_a_generator_on_a_server(zk: KazooClient, zk_path: str) -> None:
+    """A generator that is closed early, and one that is cancelled, let go of the lock."""
+
+    async def main() -> None:
+        lock = aio.RLock(zk, zk_path)
+
+        @aio.synchronized(zk, zk_path)
+        async def steps() -> AsyncIterator[int]:
+            yield 1
+            await asyncio.sleep(60)
+
+        running: Any = steps()
+        assert await running.__anext__() == 1
+        assert await lock.fetch_locked()
+        await running.aclose()
+        assert not await lock.fetch_locked()
+
+        async def exhaust() -> None:
+            async for _ in steps():
+                reached.set()
+
+        reached = asyncio.Event()
+        task = asyncio.create_task(exhaust())
+        await reached.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await lock.acquire(timeout=20)
+        lock.release()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("use", "error", "told"),
+    [
+        (lambda: aio.synchronized(client, "/users")(lambda: 0), TypeError, "<lambda> is none: use zkconcurrent.sync"),
+        (lambda: aio.synchronized(client, "/users")(Account), TypeError, "for functions and methods"),
+        (lambda: aio.synchronized(client, "/{x}")(pay), ValueError, "no argument 'x'.* it has user, amount"),
+        (lambda: aio.synchronized(client, "/{user}{amount}"), ValueError, "two fields in one part"),
+        (lambda: aio.synchronized(client, "users"), ValueError, "start with '/'"),
+        (lambda: aio.synchronized(local, "/users"), ValueError, "relative"),
+        (lambda: aio.synchronized(threading.Lock()), TypeError, "give a lock, not lock"),
+        (lambda: aio.synchronized(zkconcurrent.namespace("local"), "users"), TypeError, "give a client, a namespace"),
+        (lambda: zkconcurrent.synchronized(local, "users"), TypeError, "give a client, a namespace"),
+        (lambda: zkconcurrent.synchronized(asyncio.Lock()), TypeError, "give a lock, not Lock"),
+        (lambda: zkconcurrent.synchronized(client, "/users")(pay), TypeError, r"zkconcurrent\.aio\.synchronized"),
+        (lambda: aio.synchronized(local, "users/{user}")(pay)(None), TypeError, "has no text"),
+        (lambda: aio.synchronized(local, "users/{user}")(pay)(""), ValueError, "is empty"),
+    ],
+)
+def test_what_is_wrong(use: Callable[[], Any], error: type[Exception], told: str) -> None:
+    """What is wrong is said when it is decorated, or called: nothing waits to be awaited."""
+    with pytest.raises(error, match=told):
+        use()
+
+
+def test_functions_and_methods() -> None:
+    """Each kind of function, called in each way, holds the lock that its arguments name; not after it."""
+
+    async def main() -> None:
+        account = Account()
+        for call in (account.method, functools.partial(Account.method, account)):
+            assert await call()
+            assert await call(amount=2)
+        assert await account.above()
+        assert await Account.above()
+        assert await Account.static(4)
+        assert await doubled(4) == (8, True)
+        assert await asyncio.create_task(doubled(5)) == (10, True)
+        assert await asyncio.wait_for(doubled(6), 20) == (12, True)
+        assert not local.RLock("named/4").locked()
+        with pytest.raises(TypeError, match="no arguments for user"):
+            async with aio.synchronized(local, "users/{user}"):
+                pass
+
+    asyncio.run(main())
+
+
+def test_calls_of_one_path() -> None:
+    """Functions with one path may await each other; another task's call waits, and a cancelled one holds nothing."""
+
+    @aio.synchronized(local, "one/{n}")
+    async def outer(n: int) -> bool:
+        return await inner(n)
+
+    @aio.synchronized(local, "one/{m}")
+    async def inner(m: int) -> bool:
+        reached.set()
+        await asyncio.sleep(0.01 if m else 60)
+        return held(f"one/{m}")
+
+    reached = asyncio.Event()
+
+    async def main() -> None:
+        assert await asyncio.gather(outer(1), outer(1)) == [True, True]
+        reached.clear()
+        first = asyncio.create_task(outer(0))
+        await reached.wait()
+        second = asyncio.create_task(outer(0))
+        await asyncio.sleep(0)
+        for task in (second, first):
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        assert not local.RLock("one/0").locked()
+
+    asyncio.run(asyncio.wait_for(main(), 20))
+
+
+def test_generators() -> None:
+    """A generator holds the lock from its first step to its last; what is sent and thrown reaches it."""
+
+    async def main() -> None:
+        running = counting("a")
+        assert not held("generators/a")
+        assert await running.__anext__() is True
+        assert held("generators/a")
+        assert await running.asend("sent") == "sent"
+        assert await running.__anext__() is True
+        assert isinstance(await running.athrow(KeyError("thrown")), KeyError)
+        assert await running.__anext__() is True
+        with pytest.raises(StopAsyncIteration):
+            await running.__anext__()
+        assert not held("generators/a")
+        assert [each async for each in counting("a")] == [True] * 3
+        with pytest.raises(ZeroDivisionError):
+            await (running := counting("a")).__anext__()
+            await running.athrow(ZeroDivisionError())
+        assert not held("generators/a")
+        await counting("a").aclose()  # never begun
+        assert not held("generators/a")
+
+    asyncio.run(main())
+
+
+def test_what_a_generator_cleans_up() -> None:
+    """A generator that is closed runs its own clean-up with the lock still held, and a block ends with it."""
+    told = []
+
+    @asynccontextmanager
+    @aio.synchronized(local, "blocks/{name}")
+    async def block(name: str) -> AsyncIterator[bool]:
+        try:
+            yield held(f"blocks/{name}")
+        finally:
+            await asyncio.sleep(0)
+            told.append(held(f"blocks/{name}"))
+
+    async def main() -> None:
+        async with block("x") as got:
+            assert got
+        with pytest.raises(KeyError):
+            async with block("x"):
+                raise KeyError
+        assert not held("blocks/x")
+
+    asyncio.run(main())
+    assert told == [True, True]
+
+
+def test_blocks_and_locks_that_are_there() -> None:
+    """A path without fields is a block too, re-entrant; a lock of any kind is held as it is."""
+
+    async def main() -> None:
+        block = aio.synchronized(local, "report")
+        async with block, block:
+            assert held("report")
+        assert not held("report")
+        for lock in (asyncio.Lock(), local.Lock("there"), local.MultiLock(["x", "y"])):
+            where: Any = lock
+
+            @aio.synchronized(where)
+            async def function(lock: Any) -> bool:
+                return bool(lock.locked())
+
+            assert await function(lock)
+            assert not lock.locked()
+
+    asyncio.run(main())
+
+
+def test_a_function_says_where() -> None:
+    """A function that returns where is asked for each call."""
+    asked = []
+
+    def where() -> aio.LocalNamespace:
+        asked.append(1)
+        return local
+
+    @aio.synchronized(where, "late/{user}")
+    async def function(user: int) -> bool:
+        return held(f"late/{user}")
+
+    async def main() -> None:
+        assert await function(1)
+        assert await function(2)
+
+    asyncio.run(main())
+    assert len(asked) == 2
+
+
+def test_it_looks_as_before() -> None:
+    """Name, signature and kind stay, and it is pickled by name."""
+    function = aio.synchronized(client, "/users/{user}")(pay)
+    assert (function.__name__, function.__doc__) == ("pay", "Pay.")
+    assert inspect.signature(function) == inspect.signature(pay)
+    assert inspect.iscoroutinefunction(doubled)
+    assert inspect.isasyncgenfunction(counting)
+    assert pickle.loads(pickle.dumps(doubled)) is doubled
+    assert copy.copy(doubled) is doubled
+    assert asyncio.run(pickle.loads(pickle.dumps(Account().method))(3)) is True

@@ -1,0 +1,100 @@
+"""`synchronized` for `async def`: calls that hold a lock, at a path that is made of what they are called with."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import Any, TypeAlias
+
+from .._kazoo.link import KazooClient
+from .._synchronized import Hold, LockedBy
+from ._local import LocalNamespace
+from ._locks import RLock
+from ._namespace import Namespace, SharedNamespace
+
+Where: TypeAlias = "KazooClient | Namespace | Callable[[], KazooClient | Namespace]"
+Held: TypeAlias = "AbstractAsyncContextManager[Any, Any]"
+
+
+class synchronized(LockedBy):  # noqa: N801 - as wrapt has it
+    """Decorate an `async def` so that each call holds a lock: `@aio.synchronized(zk, "/users/{user.id}")`.
+
+    Templates, values and paths are those of `zkconcurrent.synchronized`. The lock is the `aio.RLock` at the path, so
+    coroutine functions with the same path may await each other in one task. `@aio.synchronized(lock)` holds a lock that
+    is there, of `aio` or of `asyncio`; and `async with aio.synchronized(zk, "/app/report"):` is a block.
+
+    The path is made when the function is called. A coroutine holds the lock while it runs. An async generator holds it
+    from its first step until it ends, is closed or raises, also while it stands at a `yield`. It must end in the task
+    that began it: exhaust it, or use `contextlib.aclosing`. Below `contextlib.asynccontextmanager` that gives an
+    `async with` block.
+
+    Args:
+        where: a `kazoo.client.KazooClient`; or a namespace of `aio`, below whose path the lock is; or a plain function
+            without arguments that returns one of these, called anew for each call. Or a lock.
+        path: the path, absolute for a client and relative for a namespace.
+
+    Raises:
+        TypeError: as `zkconcurrent.synchronized`, but that what is decorated must be `async def`.
+        ValueError: as `zkconcurrent.synchronized`.
+        LockLostError: when awaited, and the lock was lost; as at the end of an `async with` block.
+
+    Source:
+        `wrapt.synchronized`.
+    """
+
+    _namespaces = SharedNamespace, LocalNamespace
+
+    def __init__(self, where: Where | Held, path: str | None = None) -> None:
+        super().__init__(where, path)
+
+    def _is_lock(self, lock: object) -> bool:
+        return isinstance(lock, AbstractAsyncContextManager)
+
+    def _rlock(self, client: KazooClient, path: str) -> RLock:
+        return RLock(client, path)
+
+    def _holding(self, function: Any, name: str) -> Hold:
+        if inspect.isasyncgenfunction(function):
+            return lambda lock, wrapped, args, kwargs: _hold(lock, wrapped(*args, **kwargs))
+        if not inspect.iscoroutinefunction(function):
+            raise TypeError(
+                f"aio.synchronized is for async functions, and {name} is none: use zkconcurrent.synchronized"
+            )
+
+        async def call(lock: Held, wrapped: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            async with lock:
+                return await wrapped(*args, **kwargs)
+
+        return call
+
+    async def __aenter__(self) -> None:
+        await self._block().__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._entered.__aexit__(kind, error, traceback)
+
+
+async def _hold(lock: Held, generator: AsyncGenerator[Any, Any]) -> AsyncGenerator[Any, Any]:
+    """Run an async generator with the lock held, from its beginning to its end."""
+    async with lock:
+        try:
+            step = generator.__anext__()
+            while True:
+                try:
+                    value = await step
+                except StopAsyncIteration:
+                    return
+                try:
+                    sent = yield value
+                except GeneratorExit:
+                    raise
+                except BaseException as error:
+                    step = generator.athrow(error)
+                else:
+                    step = generator.asend(sent)
+        finally:
+            await generator.aclose()
