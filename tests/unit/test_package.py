@@ -46,9 +46,18 @@ def test_kazoo_is_loaded_with_the_first_lock() -> None:
 
 
 def test_asyncio_is_loaded_with_what_is_for_tasks() -> None:
-    """Importing the package imports no asyncio; naming what is for tasks does, without an import of its own."""
+    """Importing the package, or a lock for threads, imports no asyncio; `aio` does, without an import of its own."""
     code = (
-        "import sys, zkconcurrent; assert 'asyncio' not in sys.modules; zkconcurrent.aio; "
-        "assert 'kazoo' not in sys.modules; zkconcurrent.aio.Lock; assert 'asyncio' in sys.modules"
+        "import sys, zkconcurrent; zkconcurrent.Lock; assert 'asyncio' not in sys.modules; "
+        "zkconcurrent.aio.Lock; assert 'asyncio' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_loop_does_not_wait_for_imports() -> None:
+    """All that is for tasks is there once `aio` is imported: no module of ours is loaded later, in a running loop."""
+    code = (
+        "import sys; from zkconcurrent import aio; before = {*sys.modules}; "
+        "[getattr(aio, name) for name in aio.__all__]; assert before == {*sys.modules}"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
