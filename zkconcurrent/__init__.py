@@ -1,7 +1,7 @@
 """The locks of `threading`, shared by every process that opens the same path in the same ZooKeeper.
 
-Each name is loaded at its first use. pytest imports this package wherever it is installed, for the fixtures of
-`zkconcurrent.testing`, and a test run without locks should not load kazoo.
+Each name, and `aio`, is loaded at its first use. pytest imports this package wherever it is installed, for the fixtures
+of `zkconcurrent.testing`, and a test run without locks should load neither kazoo nor asyncio.
 """
 
 from importlib import import_module
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ._version import __version__
 
 if TYPE_CHECKING:
+    from . import aio as aio
     from ._barrier import Barrier
     from ._condition import Condition
     from ._connect import Client, connect
@@ -93,6 +94,8 @@ _HOMES = {
 if not TYPE_CHECKING:  # with it, a type checker would accept any name
 
     def __getattr__(name: str) -> object:
+        if name == "aio":
+            return import_module(".aio", __name__)
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         value = globals()[name] = getattr(import_module(f".{_HOMES.get(name, '_errors')}", __name__), name)
@@ -100,4 +103,4 @@ if not TYPE_CHECKING:  # with it, a type checker would accept any name
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, "aio"})

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 TESTS = '''
+import asyncio
 import re
 
 def test_client(zk, zk_path):
@@ -15,9 +16,17 @@ def test_client(zk, zk_path):
     assert zk.exists(zk_path) is None
     zk.create(zk_path, b"data")
 
+def test_async_client(azk, zk_path):
+    """Is connected, and serves tasks."""
+    async def main():
+        from zkconcurrent import aio
+        async with aio.Lock(azk, zk_path):
+            assert azk.exists(zk_path)
+    asyncio.run(main())
+
 def test_same_server(zookeeper, zk):
     """Is on the same server as the tests before it."""
-    assert len(zk.get_children("/")) == 2
+    assert len(zk.get_children("/")) == 3
     assert zookeeper.status(timeout=10)["Mode"] == "standalone"
 
 def test_path(zk_path):
@@ -41,13 +50,13 @@ def run_pytest(folder: Path, **environment: str) -> subprocess.CompletedProcess[
 def test_fixtures(tmp_path: Path) -> None:
     """Tests that ask for the fixtures get a server, a client and a path."""
     ended = run_pytest(tmp_path)
-    assert "3 passed" in ended.stdout, ended.stdout
+    assert "4 passed" in ended.stdout, ended.stdout
 
 
 def test_no_server(tmp_path: Path) -> None:
     """Without a server a test that needs one fails with the reason; it is not skipped, and others run."""
     ended = run_pytest(tmp_path, ZOOKEEPER_HOME=str(tmp_path), ZKCONCURRENT_SERVER="home")
-    assert "1 passed, 2 errors" in ended.stdout
+    assert "1 passed, 3 errors" in ended.stdout
     assert f"NoServerError: ZOOKEEPER_HOME is '{tmp_path}'" in ended.stdout
 
 

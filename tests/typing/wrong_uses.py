@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 import zkconcurrent
-from zkconcurrent import LockLike, Namespace, synchronized
+from zkconcurrent import LockLike, Namespace, aio, synchronized
 
 zk = zkconcurrent.connect("zk://host")
 mutex = zkconcurrent.Mutex  # wrong
@@ -56,3 +56,25 @@ pay("x")  # wrong
 number: int = pay(1)  # wrong
 synchronized(zk, 1)  # wrong
 synchronized(zk, "/app/lock")(7)  # wrong
+
+with aio.Lock(zk, "/app/lock"):  # wrong
+    pass
+aio.Lock(zk)  # wrong
+aio.Mutex  # wrong
+aio.Barrier(zk, "/app/barrier", "2")  # wrong
+aio.Barrier(zk, "/app/barrier", 2).n_waiting()  # wrong
+tasks: aio.Namespace = aio.namespace("local")
+tasks.RLock()  # wrong
+tasks.ReadWriteLock("pair")  # wrong
+tasks = threads  # wrong
+aio.connect(1)  # wrong
+
+
+@aio.synchronized(zk, "/users/{user}")
+async def pay_later(user: int) -> str:
+    """Pay."""
+    return str(user)
+
+
+pay_later("x")  # wrong
+number = pay_later(1)  # wrong

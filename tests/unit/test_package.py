@@ -4,28 +4,60 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from types import ModuleType
 
 import pytest
 
 import zkconcurrent
+from zkconcurrent import aio
+
+packages = pytest.mark.parametrize("package", [zkconcurrent, aio], ids=lambda package: package.__name__)
 
 
-@pytest.mark.parametrize("name", zkconcurrent.__all__)
-def test_every_public_name_is_there(name: str) -> None:
+@packages
+def test_every_public_name_is_there(package: ModuleType) -> None:
     """What `__all__` lists can be had, and is shown by `dir()`."""
-    assert getattr(zkconcurrent, name) is not None
-    assert name in dir(zkconcurrent)
+    for name in package.__all__:
+        assert getattr(package, name) is not None
+        assert name in dir(package)
+    assert package.__all__ == sorted(package.__all__)
 
 
-def test_an_unknown_name_is_an_attribute_error() -> None:
+@packages
+def test_an_unknown_name_is_an_attribute_error(package: ModuleType) -> None:
     """A name that is not public is no attribute."""
-    with pytest.raises(AttributeError, match="Mutex"):
-        _ = zkconcurrent.Mutex
+    with pytest.raises(AttributeError, match=f"'{package.__name__}' has no attribute 'Mutex'"):
+        _ = package.Mutex
+
+
+def test_tasks_have_the_names_of_threads() -> None:
+    """`aio` has every class and function that the package has for threads; errors and types are shared."""
+    shared = {"Client", "Contender", "LockLike", "__version__"}
+    errors = {name for name in zkconcurrent.__all__ if name.endswith("Error")}
+    assert set(zkconcurrent.__all__) - shared - errors == set(aio.__all__) - {"Completion", "Lost"}
 
 
 def test_kazoo_is_loaded_with_the_first_lock() -> None:
     """Importing the package imports nothing of kazoo; naming a lock does."""
     code = (
         "import sys, zkconcurrent; assert 'kazoo' not in sys.modules; zkconcurrent.Lock; assert 'kazoo' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_asyncio_is_loaded_with_what_is_for_tasks() -> None:
+    """Importing the package, or a lock for threads, imports no asyncio; `aio` does, without an import of its own."""
+    code = (
+        "import sys, zkconcurrent; zkconcurrent.Lock; assert 'asyncio' not in sys.modules; "
+        "zkconcurrent.aio.Lock; assert 'asyncio' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_loop_does_not_wait_for_imports() -> None:
+    """All that is for tasks is there once `aio` is imported: no module of ours is loaded later, in a running loop."""
+    code = (
+        "import sys; from zkconcurrent import aio; before = {*sys.modules}; "
+        "[getattr(aio, name) for name in aio.__all__]; assert before == {*sys.modules}"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

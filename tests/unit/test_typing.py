@@ -8,10 +8,12 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import zkconcurrent
+from zkconcurrent import aio
 
 pytestmark = pytest.mark.xdist_group("test_typing")
 
@@ -34,9 +36,10 @@ def errors() -> dict[str, list[int]]:
     return found
 
 
-def test_a_users_program(errors: dict[str, list[int]]) -> None:
+@pytest.mark.parametrize("program", ["uses_every_name.py", "uses_every_name_of_aio.py"])
+def test_a_users_program(program: str, errors: dict[str, list[int]]) -> None:
     """A program that uses every public name passes `mypy --strict`."""
-    assert errors["uses_every_name.py"] == []
+    assert errors[program] == []
 
 
 def test_wrong_uses(errors: dict[str, list[int]]) -> None:
@@ -45,16 +48,21 @@ def test_wrong_uses(errors: dict[str, list[int]]) -> None:
     assert sorted(set(errors["wrong_uses.py"])) == [n for n, line in enumerate(lines, 1) if line.endswith("# wrong")]
 
 
-def test_every_name_is_used() -> None:
-    """The program uses all that `__all__` lists."""
-    tree = ast.parse((PROGRAMS / "uses_every_name.py").read_text())
+@pytest.mark.parametrize(
+    ("program", "package", "called"),
+    [("uses_every_name.py", zkconcurrent, "zkconcurrent"), ("uses_every_name_of_aio.py", aio, "aio")],
+    ids=["zkconcurrent", "aio"],
+)
+def test_every_name_is_used(program: str, package: ModuleType, called: str) -> None:
+    """Each program uses all that `__all__` lists."""
+    tree = ast.parse((PROGRAMS / program).read_text())
     used = {
         node.attr
         for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "zkconcurrent"
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == called
     }
     used |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
-    assert set(zkconcurrent.__all__) <= used
+    assert set(package.__all__) <= used
 
 
 def test_the_types_are_shipped() -> None:

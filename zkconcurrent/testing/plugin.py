@@ -36,6 +36,12 @@ def zk(zookeeper: Server) -> Iterator[KazooClient]:
 
 
 @pytest.fixture
+def azk(zk: KazooClient) -> KazooClient:
+    """The client `zk`, for async tests of any plugin: it starts before their event loop, and stops after it."""
+    return zk
+
+
+@pytest.fixture
 def zk_path(request: pytest.FixtureRequest) -> str:
     """A path that no other test uses, such as `"/test_transfer-5f0c8a12"`; its znode is not created."""
     name = re.sub(r"[^A-Za-z0-9_]+", "-", request.node.name).strip("-")

@@ -1,0 +1,141 @@
+"""A user's program of tasks, for the type checker alone: it uses every public name of `aio`, and says what it gets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import zkconcurrent
+from zkconcurrent import aio
+from zkconcurrent.aio import Namespace, synchronized
+
+
+def told(lock: object) -> None:
+    """Hear of a loss."""
+
+
+async def told_later(lock: object) -> None:
+    """Hear of a loss in a task."""
+
+
+async def locks(zk: zkconcurrent.Client) -> None:
+    """Use all that can be held."""
+    lock: aio.Lock = aio.Lock(zk, "/app/lock", fair=False, on_lost=told)
+    rlock: aio.RLock = aio.RLock(zk, "/app/rlock", on_lost=told_later)
+    pair: aio.ReadWriteLock = aio.ReadWriteLock(zk, "/app/pair", on_lost=told)
+    read: aio.ReadLock = pair.read_lock
+    write: aio.WriteLock = pair.write_lock
+    semaphore: aio.Semaphore = aio.Semaphore(zk, "/app/api", 5, on_lost=told)
+    bounded: aio.BoundedSemaphore = aio.BoundedSemaphore(zk, "/app/bounded")
+    several: aio.MultiLock = aio.MultiLock([lock, rlock, read, write], on_lost=told)
+    condition: aio.Condition = aio.Condition(zk, "/app/condition", lock=rlock)
+    for each in (lock, rlock, read, write, several, semaphore, bounded):
+        acquired: bool = await each.acquire(timeout=2.5) and await each.acquire(blocking=False)
+        held: bool = each.locked() or await each.fetch_locked()
+        released: aio.Completion = each.release()
+        await released
+        done: bool = released.done()
+        owner: zkconcurrent.Contender | None = await each.owner()
+        waiters: list[zkconcurrent.Contender] = await each.waiters()
+        token: int = each.fencing_token
+        suspect: bool = each.suspect
+        lost: aio.Lost = each.lost
+        is_lost: bool = lost.is_set() or await lost.wait()
+        async with each:
+            pass
+    await semaphore.acquire(permits=2)
+    semaphore.release(2)
+    await bounded.destroy()
+    async with condition:
+        woken: bool = await condition.wait(1.0)
+        found: list[int] = await condition.wait_for(lambda: [1])
+        condition.notify(2)
+        await condition.notify_all()
+
+
+async def waits(zk: zkconcurrent.Client) -> None:
+    """Use all that can be waited for."""
+    event: aio.Event = aio.Event(zk, "/app/event")
+    await event.set()
+    happened: bool = await event.wait(1.0) and event.is_set() and await event.fetch()
+    event.clear()
+    barrier: aio.Barrier = aio.Barrier(zk, "/app/barrier", 3)
+    index: int = await barrier.wait(timeout=None) + barrier.parties + barrier.n_waiting
+    broken: bool = barrier.broken
+    async with barrier as number:
+        same: int = number
+    await barrier.reset()
+    await barrier.abort()
+    latch: aio.CountDownLatch = aio.CountDownLatch(zk, "/app/latch", 3)
+    latch.count_down(2)
+    left: int = await latch.fetch_count()
+    opened: bool = await latch.wait()
+    for each in (event, barrier, latch):
+        await each.destroy()
+
+
+async def program(tasks: Namespace) -> None:
+    """Do the same on either namespace."""
+    async with tasks.Lock("lock"), tasks.RLock("cart"), tasks.MultiLock(["cart", "stock"]):
+        held: bool = tasks.Lock("lock").locked()
+    async with tasks.Semaphore("api", 5), tasks.BoundedSemaphore("bounded", value=5), tasks.Condition("condition"):
+        tasks.Event("go").set()
+    latch = tasks.CountDownLatch("latch", 2)
+    latch.count_down()
+    left: int = await latch.fetch_count()
+    base: str = tasks.path
+
+
+def namespaces(zk: zkconcurrent.Client, config: dict[str, str]) -> Namespace:
+    """Pick one by configuration."""
+    shared: aio.SharedNamespace = aio.namespace(zk, "/app")
+    local: aio.LocalNamespace = aio.namespace("local")
+    token: int = shared.RLock("cart", on_lost=told).fencing_token
+    read: aio.ReadLock = shared.ReadWriteLock("pair").read_lock
+    event: asyncio.Event = local.Event("go")
+    return shared if config["locks"] == "zookeeper" else local
+
+
+async def decorated(zk: zkconcurrent.Client, tasks: Namespace) -> None:
+    """Use `synchronized` on what it is for; the types of what is decorated stay."""
+
+    @synchronized(zk, "/users/{user}")
+    async def pay(user: int, amount: float = 1.0) -> str:
+        return f"{user} {amount}"
+
+    @synchronized(tasks, "rows/{name}")
+    async def rows(name: str) -> AsyncIterator[int]:
+        yield len(name)
+
+    @asynccontextmanager
+    @synchronized(lambda: zk, "/blocks/{name}")
+    async def block(name: str) -> AsyncIterator[int]:
+        yield len(name)
+
+    @synchronized(asyncio.Lock())
+    async def alone() -> None: ...
+
+    class Account:
+        @synchronized(aio.RLock(zk, "/app/lock"))
+        async def method(self, amount: int) -> int:
+            return amount
+
+    said: str = await pay(7, amount=2.0)
+    kept: Callable[[int, float], Coroutine[Any, Any, str]] = pay
+    total: int = sum([each async for each in rows("x")]) + await Account().method(1)
+    async with block("x") as length, synchronized(zk, "/app/report"):
+        same: int = length
+    await alone()
+
+
+async def main() -> None:
+    """Open a client and do it all."""
+    async with aio.connect("zk://host1,host2/app?timeout=10", start_timeout=5.0, read_only=False) as zk:
+        client: zkconcurrent.Client = zk
+        await program(namespaces(client, {"locks": "zookeeper"}))
+        await locks(zk)
+        await waits(zk)
+        await decorated(zk, aio.namespace(zk))
+        lock: zkconcurrent.aio.Lock = zkconcurrent.aio.Lock(zk, "/app/lock")
