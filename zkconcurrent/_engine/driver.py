@@ -79,6 +79,7 @@ class Call:
     Attributes:
         tickets: those begun in this call; `abandon` discards them.
         wake: ends its sleep; see `_waiting`.
+        deserted: returns whether its loop is closed, so that nobody resumes it; None for the call of a thread.
         over: it was abandoned, or wants nothing of a gate any more.
         path_state: where this call takes or gives up a hold, if it does.
         settled: all that there is to be sent for that was sent, or given up, so that nobody waits for this call.
@@ -94,6 +95,7 @@ class Call:
         self.tickets: list[Ticket] = []
         self.over = False
         self.wake: Callable[[], None] = nobody
+        self.deserted: Callable[[], bool] | None = None
         self._down_since: float | None = None
         self._deadline: float | None = None
         self._until: float | None = None  # the deadline, and a moment more once it has passed
@@ -106,9 +108,9 @@ class Call:
         """Run the call to its end, on the calling thread."""
         return wait(self, steps, self.session.link.signal())
 
-    def begin(self, wake: Callable[[], None]) -> None:
+    def begin(self, wake: Callable[[], None], deserted: Callable[[], bool] | None = None) -> None:
         """Begin; `wake` ends its sleep, as does each change of the connection."""
-        self.wake = wake
+        self.wake, self.deserted = wake, deserted
         self.session.parked[id(self)] = self
 
     def end(self) -> None:

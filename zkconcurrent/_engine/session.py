@@ -100,6 +100,7 @@ class Session(ClientState):
         self.heartbeat = Heartbeat(self)
         self._suspect = False
         self._suspect_said = -math.inf
+        self._looked = -math.inf  # when it was last seen which event loops are closed
         self.handoffs: weakref.WeakSet[Turns] = weakref.WeakSet()
         self.watches_handoffs = False
         self._keepers = [_keep]  # taken by who starts it
@@ -334,6 +335,7 @@ class Session(ClientState):
 
     def attend(self) -> float:
         """Do what is due, and log; return the seconds until there is more. On the keeper's thread."""
+        self._abandon_deserted()
         if not self.lock.acquire(True, STUCK):
             self.stuck = True
             self.unpark()
@@ -347,6 +349,16 @@ class Session(ClientState):
             while True:
                 log.warning(*self._said.popleft())
         return pause
+
+    def _abandon_deserted(self) -> None:
+        """Abandon the calls whose event loops are closed; called without the lock, as a call may be of two sessions."""
+        now = self.now()
+        if now < self._looked + IDLE_BEAT:
+            return
+        self._looked = now
+        for ref in self.parked.valuerefs():
+            if (call := ref()) is not None and call.deserted is not None and call.deserted():
+                call.abandon()
 
     def help(self) -> None:
         """Do what is due in the place of a keeper that is stuck, if it is the calling thread that has the lock."""

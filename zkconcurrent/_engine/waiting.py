@@ -27,8 +27,11 @@ LONGEST_SLEEP = 10.0
 class Waiting(Protocol):
     """A call, as the loops know it."""
 
-    def begin(self, wake: WakeUp) -> None:
-        """Begin; to call `wake`, on any thread, ends its sleep, or else the next."""
+    def begin(self, wake: WakeUp, deserted: Callable[[], bool] | None = None) -> None:
+        """Begin; to call `wake`, on any thread, ends its sleep, or else the next.
+
+        Once `deserted` returns True, no loop will resume the call: it is to be abandoned.
+        """
 
     def end(self) -> None:
         """Take note that its steps have come to their end."""
@@ -83,11 +86,11 @@ async def wait_async(call: Waiting, steps: Steps[T]) -> T:
             _end_sleep(sleep)
 
     def wake() -> None:  # on any thread
-        with suppress(RuntimeError):  # the loop is closed: nobody sleeps there any more
+        with suppress(RuntimeError):  # the loop is closed; the keeper abandons the call
             loop.call_soon_threadsafe(rouse)
 
     try:
-        call.begin(wake)
+        call.begin(wake, loop.is_closed)
         try:
             pause = next(steps)
             while True:

@@ -16,6 +16,8 @@ from typing import Any, TypeVar
 
 from .. import _lock, _multilock, _rlock, _rwlock
 from .._engine.holds import Loss
+from .._engine.identity import ended
+from .._engine.session import Dropped
 from .._errors import LockLostError
 from .._kazoo.link import KazooClient
 from .._lock_base import Contender
@@ -124,11 +126,21 @@ class LockBase(Core):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if kind is GeneratorExit and asyncio._get_running_loop() is None:
+            self._forsake()
+            return
         try:
             self.release()
         except LockLostError:
             if kind is None or (issubclass(kind, Exception) and not issubclass(kind, LockLostError)):
                 raise
+
+    def _forsake(self) -> None:
+        """Leave the holds of tasks that are gone to the keeper: the loop is closed, and its tasks are thrown away."""
+        for core in getattr(self._core, "locks", (self._core,)):
+            holds = core._path_state.all(core._rule.role)
+            core._session.dropped.append(Dropped([], [hold.ticket for hold in holds if ended(hold.owner)]))
+            core._session.wake_keeper()
 
     def locked(self) -> bool:
         """Return whether the lock is held, as last seen; asks for news, once a second at most.
