@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from .. import _lock, _multilock, _rlock, _rwlock
 from .._engine.holds import Loss
 from .._engine.identity import ended
-from .._engine.session import Dropped
+from .._engine.session import Dropped, Session
 from .._errors import LockLostError
 from .._kazoo.link import KazooClient
 from .._lock_base import Contender
@@ -98,7 +98,7 @@ class LockBase(Core):
         task = asyncio.current_task()
         if self._owned and task is not None and getattr(task.get_coro(), "cr_frame", None) is sys._getframe():
             raise RuntimeError(
-                f"acquire() is all that its task does, which would own {self.path} and end: await acquire(timeout=...) "
+                f"acquire() is all that its task does, which would own {getattr(self._core, 'path', self)} and end: await acquire(timeout=...) "
                 "in the task that uses the lock"
             )
         self._loop = asyncio.get_running_loop()
@@ -117,6 +117,7 @@ class LockBase(Core):
         core = self._core
         hold = core._to_give_up()
         call = core._give_up_level(hold)
+        self._seen = False
         holds = [] if call is None or not call.tickets else [(hold, _told(core, hold))]
         return Released(core._session, core.path, holds)
 
@@ -184,7 +185,7 @@ class LockBase(Core):
         core = self._core
         core._session.check_lease()
         with core._session.lock:
-            return Lost(core._session, core._loss())
+            return Lost((core._session, core._loss()))
 
     @property
     def suspect(self) -> bool:
@@ -205,26 +206,26 @@ class LockBase(Core):
 
 
 class Lost:
-    """Whether one hold is lost."""
+    """Whether a hold is lost, or the first of several."""
 
-    def __init__(self, session: Any, loss: Loss) -> None:
-        self._session = session
-        self._loss = loss
+    def __init__(self, *losses: tuple[Session, Loss]) -> None:
+        self._losses = losses
 
     def is_set(self) -> bool:
         """Return whether it is lost, by the clock too."""
-        self._session.check_lease()
-        return self._loss.told
+        for session, _ in self._losses:
+            session.check_lease()
+        return any(loss.told for _, loss in self._losses)
 
     async def wait(self) -> bool:
         """Wait until it is lost."""
         loop = asyncio.get_running_loop()
         listener = _Listener(loop)
-        with self._session.lock:
-            self._loss.wholes = (*(each for each in self._loss.wholes if not each.over), listener)
-            told = self._loss.told
+        for session, loss in self._losses:
+            with session.lock:
+                loss.wholes = (*(each for each in loss.wholes if not each.over), listener)
         try:
-            if not told:
+            if not any(loss.told for _, loss in self._losses):
                 await listener.future
         finally:
             listener.over = True
@@ -399,6 +400,21 @@ class MultiLock(LockBase):
                 raise TypeError(f"a MultiLock is of locks of zkconcurrent.aio, not {type(lock).__name__}")
         self._given = tuple(given)
         super().__init__(_MultiCore([lock._core for lock in given], on_lost=tells(self, on_lost)))
+
+    def locked(self) -> bool:
+        """Return whether all locks are held, as last seen; asks for news, once a second at most."""
+        seen = [lock.locked() for lock in self._given]  # each asks
+        return all(seen)
+
+    @property
+    def lost(self) -> Lost:
+        """Set when the first of the present holds is lost; a fresh one with the next."""
+        losses: list[tuple[Session, Loss]] = []
+        for core in self._core.locks:
+            core._session.check_lease()
+            with core._session.lock:
+                losses.append((core._session, core._loss()))
+        return Lost(*losses)
 
     def release(self) -> Completion:
         """Release all locks; each is released whatever becomes of the others. Errors as the locks' own."""

@@ -68,6 +68,7 @@ class Semaphore(LockBase):
         """
         core = self._core
         call, holds = core._give_up_permits(n)
+        self._seen = False
         if n > len(holds):
             return self._in_background(Pending(call, core._giving_back(call, n, holds)))
         return Released(core._session, core.path, [(hold, _told(core, hold)) for hold in holds])
@@ -75,6 +76,9 @@ class Semaphore(LockBase):
     def locked(self) -> bool:
         """Return whether no permit is left, as last seen; asks for news, once a second at most."""
         core = self._core
+        mine = sum(hold.alive for hold in core._path_state.all(core._rule.role))
+        if mine >= core._layout.value + (core._path_state.last_seen or 0):
+            return True
         if core._session.now() - self._asked >= REFRESH:
             self._asked = core._session.now()
             self._in_background(self._noting(core.locked()))
