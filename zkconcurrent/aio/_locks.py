@@ -98,7 +98,8 @@ class LockBase(Core):
         task = asyncio.current_task()
         if self._owned and task is not None and getattr(task.get_coro(), "cr_frame", None) is sys._getframe():
             raise RuntimeError(
-                f"acquire() is all that its task does, which would own {getattr(self._core, 'path', self)} and end: await acquire(timeout=...) "
+                f"acquire() is all that its task does, which would own "
+                f"{getattr(self._core, 'path', self)} and end: await acquire(timeout=...) "
                 "in the task that uses the lock"
             )
         self._loop = asyncio.get_running_loop()
