@@ -14,7 +14,8 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 from unittest.mock import patch
@@ -94,27 +95,23 @@ class Watcher(logging.Handler):
             self.slow.append(f"{text}\ncomputed {computed:.3f} s, stood {self._stood:.3f} s\n{self._stack}")
 
 
-def run(main: Coroutine[Any, Any, T], *, errors: bool = False) -> T:
-    """Run a coroutine to its end in a loop of its own, in debug mode.
+@contextmanager
+def watching(*, errors: bool = False) -> Iterator[None]:
+    """Watch the loop that this thread runs within the block.
 
     Args:
-        main: the coroutine.
         errors: whether asyncio may log errors, such as a task that nobody awaited.
     """
     watcher, handle_run = Watcher(), asyncio.Handle._run
     looking = threading.Thread(target=watcher.look, name="watcher")
     logger = logging.getLogger("asyncio")
 
-    async def watched() -> T:
-        asyncio.get_running_loop().slow_callback_duration = SLOW
-        return await main
-
     logger.addHandler(watcher)
     looking.start()
     gc.freeze()  # a collection looks at what this test has made, and not at all of pytest
     try:
         with patch.object(asyncio.Handle, "_run", lambda handle: watcher.run(handle, handle_run)):
-            result = asyncio.run(watched(), debug=True)
+            yield
     finally:
         gc.unfreeze()
         logger.removeHandler(watcher)
@@ -122,7 +119,17 @@ def run(main: Coroutine[Any, Any, T], *, errors: bool = False) -> T:
         looking.join()
     assert not watcher.slow, "\n".join(watcher.slow)
     assert errors or not watcher.errors, "\n".join(watcher.errors)
-    return result
+
+
+def run(main: Coroutine[Any, Any, T], *, errors: bool = False) -> T:
+    """Run a coroutine to its end in a loop of its own, in debug mode."""
+
+    async def watched() -> T:
+        asyncio.get_running_loop().slow_callback_duration = SLOW
+        return await main
+
+    with watching(errors=errors):
+        return asyncio.run(watched(), debug=True)
 
 
 async def until(condition: Callable[[], object], what: str = "", patience: float = PATIENCE) -> None:

@@ -25,3 +25,16 @@ def test_a_ticket_that_goes_as_it_is_discarded() -> None:
     registry.deletes = Interrupting()
     registry.discard(ticket)
     assert ticket.prefix not in registry.tickets
+
+
+def test_a_waiter_that_was_told_shows_no_node() -> None:
+    """A waiter that does not look again, as its thread is suspended or its loop closed, blames no server."""
+    registry, lease = Registry("seed"), Lease(1)
+    lease.opened(0.0, 6.0)
+    registry.opened(lease)
+    ticket = registry.begin("/lock", [])
+    registry.start_waiting(ticket, "/lock/ahead")
+    ticket.shown = ("/lock/ahead",)
+    assert registry.shown() == ["/lock/ahead"]
+    registry.note_change("/lock/ahead")
+    assert registry.shown() == []

@@ -18,17 +18,18 @@ class Calls:
     def __init__(self, undo: Callable[[], None] | None = None) -> None:
         self._undo = undo
         self._wake: WakeUp | None = None
+        self._deserted: Callable[[], bool] | None = None
         self.calls: list[Call] = []
 
-    def begin(self, wake: WakeUp) -> None:
+    def begin(self, wake: WakeUp, deserted: Callable[[], bool] | None = None) -> None:
         """Begin; `wake` ends the sleep of each call."""
-        self._wake = wake
+        self._wake, self._deserted = wake, deserted
 
     def add(self, call: Call) -> Call:
         """Begin one more call."""
         assert self._wake is not None
         self.calls.append(call)
-        call.begin(self._wake)
+        call.begin(self._wake, self._deserted)
         return call
 
     def end(self) -> None:

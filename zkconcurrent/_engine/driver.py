@@ -80,6 +80,7 @@ class Call:
     Attributes:
         tickets: those begun in this call; `abandon` discards them.
         wake: ends its sleep; see `waiting`.
+        deserted: returns whether its event loop is closed, so that no loop resumes it; None for the call of a thread.
         finished: it was abandoned, or has left its hand-off.
         path_state: where this call takes or ends a hold, if it does.
         settled: all its requests were sent, or given up, so that no thread waits for this call.
@@ -97,6 +98,7 @@ class Call:
         self.tickets: list[Ticket] = []
         self.finished = False
         self.wake: Callable[[], None] = no_wakeup
+        self.deserted: Callable[[], bool] | None = None
         self._down_since: float | None = None
         self._deadline: float | None = None
         self._cutoff: float | None = None  # the deadline; once it has passed, a moment later
@@ -109,9 +111,9 @@ class Call:
         """Run the call to its end, on the calling thread."""
         return wait(self, steps, self.session.link.sleep_event())
 
-    def begin(self, wake: Callable[[], None]) -> None:
+    def begin(self, wake: Callable[[], None], deserted: Callable[[], bool] | None = None) -> None:
         """Begin; `wake` ends the call's sleep, and so does each change of the connection."""
-        self.wake = wake
+        self.wake, self.deserted = wake, deserted
         self.session.calls[id(self)] = self
 
     def end(self) -> None:

@@ -189,8 +189,11 @@ class Registry:
         return [ticket for ticket in self.tickets.values() if ticket.name and ticket.session == self.session]
 
     def shown(self) -> list[str]:
-        """Return the nodes whose end this client's waiters wait for."""
-        waiters = {waiter for waiters in self._awaiting.values() for waiter in waiters}
+        """Return the nodes whose end this client's waiters wait for.
+
+        A waiter that was told of a change does not count: it has only to look again, however long that takes it.
+        """
+        waiters = {waiter for waiters in self._awaiting.values() for waiter in waiters if not waiter.changed}
         return list({node: None for waiter in waiters for node in waiter.shown})
 
     def strays(self, path: str, names: Collection[str]) -> list[str]:

@@ -103,6 +103,7 @@ class Session(ClientState):
         self.heartbeat = Heartbeat(self)
         self._suspect = False
         self._suspect_warned_at = -math.inf
+        self._loops_checked_at = -math.inf
         self.handoffs: weakref.WeakSet[Handoff] = weakref.WeakSet()
         self.watches_handoffs = False
         self._keepers_to_start = [_keeper_loop]  # taken by the thread that starts it
@@ -361,6 +362,7 @@ class Session(ClientState):
 
     def do_due_work(self) -> float:
         """Do the due work, and log; return the seconds until more is due. On the keeper's thread."""
+        self._abandon_deserted_calls()
         if not self.lock.acquire(True, STUCK_AFTER):
             self.stuck = True
             self.wake_calls()
@@ -374,6 +376,16 @@ class Session(ClientState):
             while True:
                 log.warning(*self._warnings.popleft())
         return pause
+
+    def _abandon_deserted_calls(self) -> None:
+        """Abandon the calls whose event loops are closed. Without the lock, as a call may belong to two sessions."""
+        now = self.now()
+        if now < self._loops_checked_at + IDLE_BEAT:
+            return
+        self._loops_checked_at = now
+        for ref in self.calls.valuerefs():
+            if (call := ref()) is not None and call.deserted is not None and call.deserted():
+                call.abandon()
 
     def stand_in_for_keeper(self) -> None:
         """Do the keeper's work while it is stuck, if the calling thread has the lock."""

@@ -27,8 +27,11 @@ LONGEST_SLEEP = 10.0
 class Waiting(Protocol):
     """A call, as the loops see it."""
 
-    def begin(self, wake: WakeUp) -> None:
-        """Begin. `wake`, called on any thread, ends the call's sleep; if it does not sleep, the next one."""
+    def begin(self, wake: WakeUp, deserted: Callable[[], bool] | None = None) -> None:
+        """Begin. `wake`, called on any thread, ends the call's sleep; if it does not sleep, the next one.
+
+        Once `deserted` returns True, no loop will resume the call: the keeper abandons it.
+        """
 
     def end(self) -> None:
         """Note that the steps have ended."""
@@ -83,11 +86,11 @@ async def wait_async(call: Waiting, steps: Steps[T]) -> T:
             _end_sleep(sleep)
 
     def wake() -> None:  # on any thread
-        with suppress(RuntimeError):  # the loop is closed: no task sleeps there any more
+        with suppress(RuntimeError):  # the loop is closed; the keeper abandons the call
             loop.call_soon_threadsafe(rouse)
 
     try:
-        call.begin(wake)
+        call.begin(wake, loop.is_closed)
         try:
             pause = next(steps)
             while True:

@@ -7,6 +7,7 @@ tasks of one process, other processes and Java exclude each other on one path.
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 import weakref
 from collections.abc import Awaitable, Callable, Iterable
@@ -15,6 +16,8 @@ from typing import Any, TypeVar
 
 from .. import _lock, _multilock, _rlock, _rwlock
 from .._engine.holds import Loss
+from .._engine.identity import ended
+from .._engine.session import Dropped
 from .._errors import LockLostError
 from .._kazoo.link import KazooClient
 from .._lock_base import Contender
@@ -47,12 +50,13 @@ class Core:
         return str(self._core.path)
 
     def __reduce__(self) -> Any:
-        return self._core.__reduce__()
+        raise TypeError(
+            f"cannot pickle {type(self).__name__} {self.path!r}: open a client in the other process and make the same "
+            "there, from the same path"
+        )
 
     def __repr__(self) -> str:
-        return repr(self._core).replace(
-            f"zkconcurrent.{type(self._core).__name__}", f"zkconcurrent.aio.{type(self).__name__}"
-        )
+        return re.sub(r"zkconcurrent\._(\w+)Core\b", r"zkconcurrent.aio.\1", repr(self._core))
 
     def _in_background(self, pending: Any) -> Completion:
         session = self._core._session
@@ -115,6 +119,7 @@ class Acquirable(Core):
         core = self._core
         hold = core._to_give_up()
         call = core._give_up_level(hold)
+        self._seen = False
         return Released([] if call is None or not call.tickets else [(core, hold)])
 
     async def __aenter__(self) -> None:
@@ -123,11 +128,21 @@ class Acquirable(Core):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if kind is GeneratorExit and asyncio._get_running_loop() is None:
+            self._forsake()
+            return
         try:
             self.release()
         except LockLostError:
             if kind is None or (issubclass(kind, Exception) and not issubclass(kind, LockLostError)):
                 raise
+
+    def _forsake(self) -> None:
+        """Leave the holds of tasks that are gone to the keeper: the loop is closed, and its tasks are thrown away."""
+        for core in getattr(self._core, "locks", (self._core,)):
+            holds = core._path_state.all(core._rule.role)
+            core._session.dropped.append(Dropped([], [hold.ticket for hold in holds if ended(hold.owner)]))
+            core._session.wake_keeper()
 
 
 class LockBase(Acquirable):
@@ -332,11 +347,11 @@ class RLock(LockBase):
         super().__init__(_RLockCore(client, path, fair=fair, on_lost=tells(self, on_lost)))
 
 
-class _ReadCore(Tasks, _rwlock.ReadLock):
+class _ReadLockCore(Tasks, _rwlock.ReadLock):
     """`zkconcurrent.ReadLock`, owned by tasks."""
 
 
-class _WriteCore(Tasks, _rwlock.WriteLock):
+class _WriteLockCore(Tasks, _rwlock.WriteLock):
     """`zkconcurrent.WriteLock`, owned by tasks."""
 
 
@@ -361,8 +376,8 @@ class ReadWriteLock:
 
     def __init__(self, client: KazooClient, path: str, *, on_lost: Callable[[Any], object] | None = None) -> None:
         self._read_lock, self._write_lock = ReadLock.__new__(ReadLock), WriteLock.__new__(WriteLock)
-        ReadLock.__init__(self._read_lock, _ReadCore(client, path, on_lost=tells(self._read_lock, on_lost)))
-        WriteLock.__init__(self._write_lock, _WriteCore(client, path, on_lost=tells(self._write_lock, on_lost)))
+        ReadLock.__init__(self._read_lock, _ReadLockCore(client, path, on_lost=tells(self._read_lock, on_lost)))
+        WriteLock.__init__(self._write_lock, _WriteLockCore(client, path, on_lost=tells(self._write_lock, on_lost)))
 
     @property
     def read_lock(self) -> ReadLock:
@@ -378,7 +393,7 @@ class ReadWriteLock:
         return f"<zkconcurrent.aio.{type(self).__name__} object path={self._read_lock.path!r} at {id(self):#x}>"
 
 
-class _MultiCore(Tasks, _multilock.MultiLock):
+class _MultiLockCore(Tasks, _multilock.MultiLock):
     """`zkconcurrent.MultiLock`, owned by tasks."""
 
 
@@ -397,7 +412,7 @@ class MultiLock(Acquirable):
             if not isinstance(lock, LockBase | MultiLock):
                 raise TypeError(f"a MultiLock takes locks of zkconcurrent.aio, not {type(lock).__name__}")
         self._given = tuple(each for lock in given for each in (lock.locks if isinstance(lock, MultiLock) else (lock,)))
-        super().__init__(_MultiCore([lock._core for lock in given], on_lost=tells(self, on_lost)))
+        super().__init__(_MultiLockCore([lock._core for lock in given], on_lost=tells(self, on_lost)))
 
     @property
     def locks(self) -> tuple[LockBase, ...]:

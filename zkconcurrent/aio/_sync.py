@@ -12,6 +12,7 @@ from .. import _condition, _event, _latch, _semaphore
 from .._engine.driver import Call
 from .._errors import ClientError, ZkConcurrentError
 from .._kazoo.link import KazooClient
+from .._paths import check_path
 from .._recipes.event import Flag
 from ._locks import REFRESH, Core, LockBase, ReadLock, RLock, settled, tells
 from ._tasks import Completion, Pending, Released, Tasks
@@ -73,6 +74,7 @@ class Semaphore(LockBase):
         """
         core = self._core
         call, holds = core._give_up_permits(n)
+        self._seen = False
         if n > len(holds):
             return self._in_background(Pending(call, core._giving_back(call, n, holds)))
         return Released([(core, hold) for hold in holds])
@@ -80,6 +82,9 @@ class Semaphore(LockBase):
     def locked(self) -> bool:
         """Return whether no permit is free, as last seen. The call asks for news, at most once a second."""
         core = self._core
+        mine = sum(hold.alive for hold in core._path_state.all(core._rule.role))
+        if mine >= core._layout.value + (core._path_state.last_seen or 0):
+            return True
         if core._session.now() - self._asked >= REFRESH:
             self._asked = core._session.now()
             self._in_background(self._noting(core.locked()))
@@ -112,6 +117,7 @@ class Condition(Core):
     def __init__(self, client: KazooClient, path: str, lock: LockBase | None = None) -> None:
         if lock is not None and (not isinstance(lock, LockBase) or isinstance(lock, ReadLock)):
             raise TypeError(f"lock must be a Lock, RLock or write lock of zkconcurrent.aio, not {type(lock).__name__}")
+        check_path(path)  # first: the default lock has a path below it
         self._lock: LockBase = lock if lock is not None else RLock(client, f"{path}/{_condition.Condition._part}")
         super().__init__(_ConditionCore(client, path, self._lock._core))
         self.acquire = self._lock.acquire
@@ -259,7 +265,7 @@ class Event(Core):
         await self._core.destroy()
 
 
-class _LatchCore(Tasks, _latch.CountDownLatch):
+class _CountDownLatchCore(Tasks, _latch.CountDownLatch):
     """`zkconcurrent.CountDownLatch`, for tasks."""
 
 
@@ -273,7 +279,7 @@ class CountDownLatch(Core):
     """
 
     def __init__(self, client: KazooClient, path: str, count: int) -> None:
-        super().__init__(_LatchCore(client, path, count))
+        super().__init__(_CountDownLatchCore(client, path, count))
 
     async def fetch_count(self) -> int:
         """Return how much is left to count down; asks the leader."""

@@ -75,7 +75,7 @@ class Completion:
         self._done = True
         wakers = list(self._wakers)
         if error is not None and not wakers:
-            log.error("a call that nobody awaits has failed: %s", error)
+            log.error("a call has failed, and no task awaits it: %s", error)
         for wake in wakers:
             wake()
 

@@ -1,0 +1,543 @@
+"""The locks of tasks: asyncio's interface, who excludes whom, losses, and what is asked of them."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import sys
+import threading
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+import zkconcurrent
+from tests.aio.calls import AGAINST, LOCKS, Permits
+from tests.aio.loops import idle, nodes, run, soon, until
+from tests.conftest import Connect
+from zkconcurrent import LockLostError, aio
+from zkconcurrent.testing import Server
+
+every = pytest.mark.parametrize("make", LOCKS)
+OWNED = ("RLock", "unfair RLock", "read lock", "write lock", "MultiLock")
+owned = pytest.mark.parametrize("make", OWNED)
+TWINS = {
+    "Lock": zkconcurrent.Lock,
+    "RLock": zkconcurrent.RLock,
+    "write lock": lambda client, path: zkconcurrent.ReadWriteLock(client, path).write_lock,
+    "Semaphore": zkconcurrent.Semaphore,
+}
+
+
+@every
+def test_asyncios_interface(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+    """Acquire returns True; a try and a deadline return False; release returns at once; `async with` does both."""
+    lock, other = LOCKS[make](zk, zk_path), AGAINST.get(make, LOCKS[make])(far, zk_path)
+
+    async def main() -> None:
+        assert await lock.acquire() is True
+        assert await other.acquire(blocking=False) is False
+        assert await other.acquire(timeout=0.05) is False
+        assert await other.acquire(timeout=0) is False
+        released = lock.release()
+        assert isinstance(released, aio.Completion)
+        assert await released is None
+        assert released.done()
+        assert await other.acquire(timeout=10) is True
+        await other.release()
+        if not isinstance(lock, Permits):
+            async with lock as nothing:
+                assert nothing is None
+                assert lock.locked()
+                assert await lock.fetch_locked()
+                assert not await other.acquire(blocking=False)
+        await until(lambda: not nodes(far, zk_path))
+        for wrong in ({"blocking": False, "timeout": 1}, {"timeout": float("nan")}):
+            with pytest.raises(ValueError):  # noqa: PT011 - `threading` says it in several ways
+                await lock.acquire(**wrong)
+
+    run(main())
+
+
+@every
+def test_released_too_often(make: str, zk: KazooClient, zk_path: str) -> None:
+    """What is not held is not released; only a semaphore adds a permit instead, unless it is bounded."""
+    lock = LOCKS[make](zk, zk_path)
+
+    async def main() -> None:
+        if make in ("Semaphore", "three permits"):
+            await lock.release()
+            assert await lock.acquire(timeout=10)
+            await lock.release()
+            return
+        with pytest.raises(ValueError if make == "BoundedSemaphore" else RuntimeError):
+            lock.release()
+
+    run(main())
+
+
+@every
+def test_its_text(make: str, zk: KazooClient, zk_path: str) -> None:
+    """It says what it is and where, and can't be pickled."""
+    lock = LOCKS[make](zk, zk_path)
+    if isinstance(lock, Permits):
+        lock = lock.semaphore
+    assert f"zkconcurrent.aio.{type(lock).__name__}" in repr(lock)
+    assert zk_path in repr(lock)
+    with pytest.raises(TypeError, match="pickle"):
+        pickle.dumps(lock)
+
+
+@pytest.mark.parametrize("make", TWINS)
+def test_threads_and_tasks_in_order(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+    """Threads and tasks of one client, and of another process, get one path in the order in which they came."""
+    order: list[int] = []
+    lock, elsewhere = LOCKS[make](zk, zk_path), LOCKS[make](far, zk_path)
+    inside = 0
+
+    def enter(n: int) -> None:
+        nonlocal inside
+        inside += 1
+        assert inside == 1
+        order.append(n)
+
+    def leave() -> None:
+        nonlocal inside
+        inside -= 1
+
+    def in_thread(n: int) -> None:
+        with TWINS[make](zk, zk_path):  # type: ignore[operator]
+            enter(n)
+            leave()
+
+    async def in_task(n: int, lock: Any) -> None:
+        async with lock:
+            enter(n)
+            await asyncio.sleep(0)
+            leave()
+
+    async def main() -> None:
+        await lock.acquire()
+        waiting = []
+        for n in range(9):
+            waiting.append(
+                asyncio.create_task(
+                    asyncio.to_thread(in_thread, n) if n % 3 == 1 else in_task(n, elsewhere if n % 3 == 2 else lock)
+                )
+            )
+            await until(lambda n=n: len(nodes(far, zk_path)) == n + 2)
+        lock.release()
+        await soon(asyncio.gather(*waiting))
+
+    run(main())
+    assert order == list(range(9))
+
+
+@every
+def test_one_at_a_time(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+    """Many tasks of two processes: never two of them are inside, and all get in."""
+    if make == "read lock":
+        pytest.skip("readers share it")
+    locks = [LOCKS[make](client, zk_path) for client in (zk, far)]
+    inside, count = 0, 0
+
+    async def work(lock: Any) -> None:
+        nonlocal inside, count
+        for _ in range(3):
+            assert await lock.acquire()
+            inside += 1
+            assert inside == 1
+            await asyncio.sleep(0)
+            inside -= 1
+            count += 1
+            lock.release()
+
+    async def main() -> None:
+        await soon(asyncio.gather(*(work(lock) for lock in locks for _ in range(6))))
+        await until(lambda: not nodes(far, zk_path))
+
+    run(main())
+    assert count == 36
+
+
+@pytest.mark.parametrize("make", OWNED[:-1])
+def test_the_owner_is_the_task(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+    """Its task alone releases it, and, where that may be, acquires it again; another task waits."""
+    lock = LOCKS[make](zk, zk_path)
+
+    async def main() -> None:
+        await lock.acquire()
+
+        async def other() -> bool:
+            with pytest.raises(RuntimeError):
+                lock.release()
+            return await lock.acquire(blocking=False) and bool(lock.release())
+
+        got = await asyncio.create_task(other())
+        assert bool(got) == (make == "read lock")
+        async with lock:
+            assert len(await asyncio.to_thread(nodes, far, zk_path)) == 1
+        await lock.release()
+        await until(lambda: not nodes(far, zk_path))
+
+    run(main())
+
+
+@pytest.mark.parametrize("make", ["Lock", "unfair Lock", "Semaphore"])
+def test_any_task_releases(make: str, zk: KazooClient, zk_path: str) -> None:
+    """A Lock and a permit may be released by another task, as in asyncio."""
+    lock = LOCKS[make](zk, zk_path)
+
+    async def acquire() -> None:
+        await lock.acquire()
+
+    async def main() -> None:
+        await asyncio.create_task(acquire())
+        await lock.release()
+        assert await lock.acquire(timeout=10)
+        await asyncio.to_thread(lambda: None)
+        await lock.release()
+
+    run(main())
+
+
+@owned
+def test_a_task_that_would_own_it_and_end(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+    """A task made for an acquire alone is refused before anything is sent; so is wait_for, up to Python 3.11."""
+    lock = aio.MultiLock([aio.RLock(zk, zk_path)]) if make == "MultiLock" else LOCKS[make](zk, zk_path)
+
+    async def main() -> None:
+        with pytest.raises(RuntimeError, match="timeout="):
+            await asyncio.create_task(lock.acquire())
+        if sys.version_info < (3, 12):
+            with pytest.raises(RuntimeError, match="timeout="):
+                await asyncio.wait_for(lock.acquire(), 5)
+        else:
+            assert await asyncio.wait_for(lock.acquire(), 5)
+            await lock.release()
+        assert not await asyncio.to_thread(nodes, far, zk_path)
+        assert await lock.acquire(timeout=5)
+        await lock.release()
+
+    run(main())
+
+
+@pytest.mark.parametrize("make", ["Lock", "Semaphore"])
+def test_wait_for(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+    """What any task may release may be acquired by `wait_for`, which leaves nothing when the time is up."""
+    lock, other = LOCKS[make](zk, zk_path), LOCKS[make](far, zk_path)
+
+    async def main() -> None:
+        assert await asyncio.wait_for(lock.acquire(), 10)
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(other.acquire(), 0.1)
+        await until(lambda: len(nodes(far, zk_path)) == 1)
+        await lock.release()
+
+    run(main())
+
+
+@pytest.mark.parametrize("make", [make for make in LOCKS if make not in ("MultiLock", "three permits")])
+@pytest.mark.parametrize("plain", [True, False], ids=["plain", "async"])
+def test_a_loss(make: str, plain: bool, zookeeper: Server, connect: Connect, far: KazooClient, zk_path: str) -> None:
+    """`lost` is set, `on_lost` runs on the loop that acquired, release raises once; then all is new."""
+    zk = connect(timeout=4)
+    told: list[tuple[Any, int]] = []
+
+    def tell(lock: Any) -> None:
+        told.append((lock, threading.get_ident()))
+
+    async def tell_later(lock: Any) -> None:
+        await asyncio.sleep(0)
+        tell(lock)
+
+    on_lost = tell if plain else tell_later
+    if make.startswith(("read", "write")):
+        pair = aio.ReadWriteLock(zk, zk_path, on_lost=on_lost)
+        lock: Any = pair.read_lock if make == "read lock" else pair.write_lock
+    else:
+        lock = LOCKS[make](zk, zk_path, on_lost=on_lost)
+
+    async def main() -> None:
+        await lock.acquire()
+        token, lost = lock.fencing_token, lock.lost
+        assert not lost.is_set()
+        waiting = asyncio.create_task(lost.wait())
+        (node,) = await asyncio.to_thread(nodes, far, zk_path)
+        await asyncio.to_thread(far.delete, node)
+        assert await soon(waiting)
+        assert lost.is_set()
+        assert await lost.wait()
+        await until(lambda: told)
+        assert told == [(lock, threading.get_ident())]
+        with pytest.raises(LockLostError):
+            _ = lock.fencing_token
+        with pytest.raises(LockLostError):
+            await lock.acquire()
+        with pytest.raises(LockLostError):
+            lock.release()
+        async with lock:
+            assert lock.fencing_token > token
+            assert not lock.lost.is_set()
+            await asyncio.to_thread(zookeeper.expire, zk)
+            await soon(lock.lost.wait())
+            with pytest.raises(LockLostError):
+                lock.release()
+            await lock.acquire()
+        assert len(told) == 2
+
+    run(main())
+
+
+def test_a_loss_of_one_of_several(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+    """A MultiLock is lost with the first of its locks; the others are released by what acknowledges that."""
+    told: list[aio.MultiLock] = []
+    lock = aio.MultiLock([aio.Lock(zk, f"{zk_path}/{name}") for name in "ab"], on_lost=told.append)
+
+    async def main() -> None:
+        for name in "ab":
+            await lock.acquire()
+            assert lock.locked()
+            lost = lock.lost
+            (node,) = await asyncio.to_thread(nodes, far, f"{zk_path}/{name}")
+            await asyncio.to_thread(far.delete, node)
+            assert await soon(lost.wait())
+            assert lost.is_set()
+            with pytest.raises(LockLostError):
+                lock.release()
+            await until(lambda: not nodes(far, zk_path))
+            assert not lock.lost.is_set()
+        await until(lambda: len(told) == 2)
+
+    run(main())
+
+
+def test_a_loss_at_the_end_of_the_block(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+    """`async with` raises LockLostError at its end, also in the place of an Exception, but not of a cancel."""
+    lock = aio.Lock(zk, zk_path)
+
+    async def lose() -> None:
+        (node,) = await asyncio.to_thread(nodes, far, zk_path)
+        lost = lock.lost
+        await asyncio.to_thread(far.delete, node)
+        await soon(lost.wait())
+
+    async def main() -> None:
+        for error in (None, KeyError, asyncio.CancelledError):
+            with pytest.raises(asyncio.CancelledError if error is asyncio.CancelledError else LockLostError):
+                async with lock:
+                    await lose()
+                    if error is not None:
+                        raise error
+            assert not await lock.fetch_locked()
+
+    run(main())
+
+
+def test_fencing_tokens(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+    """They grow from holder to holder, in whatever process, task or thread."""
+    locks = [aio.Lock(zk, zk_path), aio.Lock(far, zk_path)]
+    tokens = []
+
+    def in_thread() -> None:
+        with zkconcurrent.Lock(zk, zk_path) as _:
+            tokens.append(zkconcurrent.Lock(zk, zk_path).fencing_token)
+
+    async def main() -> None:
+        for _ in range(3):
+            for lock in locks:
+                async with lock:
+                    tokens.append(lock.fencing_token)
+                    assert lock.guard(lock.client.transaction())
+            await asyncio.to_thread(in_thread)
+        with pytest.raises(RuntimeError):
+            _ = locks[0].fencing_token
+
+    run(main())
+    assert tokens == sorted(set(tokens))
+
+
+@pytest.mark.parametrize("make", ["Lock", "RLock", "read lock", "write lock", "Semaphore"])
+def test_locked_as_last_seen(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+    """What this process does is seen at once; what others do is seen by a loop that asks again and again."""
+    lock, other = LOCKS[make](zk, zk_path), LOCKS[make](far, zk_path)
+
+    async def main() -> None:
+        assert not lock.locked()
+        async with lock:
+            assert lock.locked()
+            assert not lock.suspect
+            assert await lock.fetch_locked()
+        assert not lock.locked()
+        async with other:
+            assert await lock.fetch_locked()
+            assert lock.locked()
+            owner = await lock.owner()
+            assert owner is not None
+            assert owner.thread == asyncio.current_task().get_name()  # type: ignore[union-attr]
+            assert await lock.waiters() == []
+        async with asyncio.timeout(20) if sys.version_info >= (3, 11) else other:
+            while lock.locked():
+                await asyncio.sleep(0.01)
+        assert not await lock.fetch_locked()
+        assert await lock.owner() is None
+
+    run(main())
+
+
+def test_a_completion_of_several(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+    """Any number of tasks, of any loops, and nobody at all, await what a plain method has begun."""
+    lock, event = aio.Lock(zk, zk_path), aio.Event(far, f"{zk_path}-event")
+
+    async def both(*completions: aio.Completion) -> None:
+        await asyncio.gather(*(await_it(each) for each in completions for _ in range(3)))
+
+    async def await_it(completion: aio.Completion) -> None:
+        await completion
+        assert completion.done()
+
+    async def main() -> None:
+        await lock.acquire()
+        completions = lock.release(), event.set()
+        await asyncio.gather(
+            both(*completions), asyncio.to_thread(lambda: asyncio.run(both(*completions))), both(*completions)
+        )
+        await both(*completions)
+        event.clear()  # nobody awaits it
+        await until(lambda: zkconcurrent.Event(zk, f"{zk_path}-event").is_set() is False)
+
+    run(main())
+
+
+def test_the_last_line(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+    """A `set()`, a `count_down()` and a `release()` in the last line of a program's main reach the server."""
+    event, latch, lock = aio.Event(zk, f"{zk_path}-e"), aio.CountDownLatch(zk, f"{zk_path}-l", 1), aio.Lock(zk, zk_path)
+
+    async def main() -> None:
+        await lock.acquire()
+        event.set()
+        latch.count_down()
+        lock.release()
+
+    run(main())
+    assert zkconcurrent.Event(far, f"{zk_path}-e").wait(20)
+    assert zkconcurrent.CountDownLatch(far, f"{zk_path}-l", 1).wait(20)
+    with zkconcurrent.Lock(far, zk_path):
+        pass
+
+
+def test_two_loops(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+    """One object serves several loops, one after the other and at once."""
+    lock = aio.Lock(zk, zk_path)
+    counted = 0
+
+    async def main() -> None:
+        nonlocal counted
+        for _ in range(20):
+            async with lock:
+                seen = counted
+                await asyncio.sleep(0)
+                counted = seen + 1
+
+    async def twice() -> None:
+        await asyncio.gather(main(), asyncio.to_thread(lambda: asyncio.run(main())))
+
+    run(main())
+    run(twice())
+    assert counted == 60
+    assert not nodes(far, zk_path)
+
+
+def test_a_condition(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+    """Tasks and threads of two processes wait in one line; `wait_for` and deadlines are as in threading."""
+    mine, theirs, twin = aio.Condition(zk, zk_path), aio.Condition(far, zk_path), zkconcurrent.Condition(far, zk_path)
+    woken: list[int] = []
+
+    async def wait(n: int, condition: aio.Condition) -> None:
+        async with condition:
+            assert await condition.wait()
+            woken.append(n)
+
+    def wait_in_thread(n: int) -> None:
+        with twin:
+            assert twin.wait(20)
+            woken.append(n)
+
+    async def main() -> None:
+        waiting = []
+        for n, call in enumerate([wait(0, mine), asyncio.to_thread(wait_in_thread, 1), wait(2, theirs), wait(3, mine)]):
+            waiting.append(asyncio.create_task(call))
+            await until(lambda n=n: len(nodes(far, f"{zk_path}/waiters")) == n + 1)
+        async with mine:
+            await mine.notify(2)
+        await until(lambda: len(woken) == 2)
+        assert sorted(woken) == [0, 1]  # the longest waiters; each then takes the lock when it can
+        async with theirs:
+            theirs.notify_all()
+        await soon(asyncio.gather(*waiting))
+        async with mine:
+            assert await mine.wait(0.05) is False
+            assert await mine.wait_for(lambda: 7) == 7
+        with pytest.raises(RuntimeError):
+            await mine.wait()
+        with pytest.raises(RuntimeError):
+            mine.notify()
+        await until(lambda: not nodes(far, zk_path))
+
+    run(main())
+
+
+def test_an_event_and_a_latch(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+    """Tasks and threads wait for one flag and one count; own changes are seen at once, others' by asking again."""
+    event, elsewhere = aio.Event(zk, zk_path), aio.Event(far, zk_path)
+    latch, twin = aio.CountDownLatch(zk, f"{zk_path}-l", 2), zkconcurrent.CountDownLatch(far, f"{zk_path}-l", 2)
+
+    async def main() -> None:
+        assert not event.is_set()
+        assert not await event.fetch()
+        assert await event.wait(0.05) is False
+        waiting = asyncio.create_task(event.wait())
+        twins = asyncio.create_task(asyncio.to_thread(zkconcurrent.Event(far, zk_path).wait, 20))
+        await idle(zk, far)
+        done = event.set()
+        assert event.is_set()
+        await done
+        assert await soon(waiting)
+        assert await twins
+        await elsewhere.clear()
+        async with asyncio.timeout(20) if sys.version_info >= (3, 11) else aio.Lock(zk, f"{zk_path}-x"):
+            while event.is_set():
+                await asyncio.sleep(0.01)
+        assert await latch.wait(0.05) is False
+        opens = asyncio.create_task(latch.wait())
+        latch.count_down()
+        await asyncio.to_thread(twin.count_down)
+        assert await soon(opens)
+        assert await latch.fetch_count() == 0
+        await event.destroy()
+        await latch.destroy()
+
+    run(main())
+
+
+def test_permits(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+    """Permits are taken all or none; a release beyond what is held adds them for everybody."""
+    mine, theirs = aio.Semaphore(zk, zk_path, 3), aio.Semaphore(far, zk_path, 3)
+
+    async def main() -> None:
+        assert await mine.acquire(permits=2)
+        assert not await theirs.acquire(permits=2, blocking=False)
+        waiting = asyncio.create_task(theirs.acquire(permits=2))
+        await idle(far)
+        mine.release()
+        assert await soon(waiting)
+        assert await theirs.fetch_locked()
+        await theirs.release(3)  # one is added
+        assert await theirs.acquire(permits=3, blocking=False)
+        with pytest.raises(ValueError, match="more"):
+            mine.release(0)
+        theirs.release(3)
+        mine.release()
+        await until(lambda: not nodes(far, zk_path))
+
+    run(main())
