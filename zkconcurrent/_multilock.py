@@ -39,7 +39,8 @@ class MultiLock(Waiter):
         An `acquire` that fails, is interrupted or finds a lock lost gives back all that it acquired.
 
     Cost:
-        The sum of its locks' costs, one lock after the other.
+        To acquire: the sum of its locks' costs, one lock after the other. To release: one write for each lock, all in
+        one round trip.
 
     Args:
         locks: each a `Lock`, an `RLock`, a read or write lock, or a MultiLock, which stands for its locks.

@@ -632,6 +632,7 @@ def test_more_permits_than_there_are(
     eventually(permits_awaited(zk, signals.path, 1))
     signals.release(2)
     assert waiting_for_two.result(20)
+    signals.release(2)
 
 
 def test_many_permits_at_once(zk: KazooClient, connect: Connect, zk_path: str) -> None:

@@ -31,7 +31,7 @@ async def locks(zk: zkconcurrent.Client) -> None:
     bounded: aio.BoundedSemaphore = aio.BoundedSemaphore(zk, "/app/bounded")
     several: aio.MultiLock = aio.MultiLock([lock, rlock, read, write], on_lost=told)
     condition: aio.Condition = aio.Condition(zk, "/app/condition", lock=rlock)
-    for each in (lock, rlock, read, write, several, semaphore, bounded):
+    for each in (lock, rlock, read, write, semaphore, bounded):
         acquired: bool = await each.acquire(timeout=2.5) and await each.acquire(blocking=False)
         held: bool = each.locked() or await each.fetch_locked()
         released: aio.Completion = each.release()
@@ -45,6 +45,11 @@ async def locks(zk: zkconcurrent.Client) -> None:
         is_lost: bool = lost.is_set() or await lost.wait()
         async with each:
             pass
+    both: bool = await several.acquire(timeout=2.5) and (several.locked() or await several.fetch_locked())
+    first_lost: aio.Lost = several.lost
+    locks: tuple[object, ...] = several.locks
+    all_held_by: zkconcurrent.Contender | None = await several.owner()
+    await several.release()
     await semaphore.acquire(permits=2)
     semaphore.release(2)
     await bounded.destroy()
