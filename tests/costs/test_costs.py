@@ -367,7 +367,7 @@ def test_the_first_use_of_a_flag_and_a_count(counted: KazooClient, proxy: Proxy,
 
 
 def test_several_locks_as_one(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
-    """Acquired, the locks cost what each costs alone; released, one round trip. A try stops at the first that is held."""
+    """An acquire costs the sum of the locks, a release one round trip; a try stops at the first that is held."""
     lock = MultiLock([Lock(counted, f"{zk_path}-{name}") for name in "abc"])
     lock.acquire()
     lock.release()
