@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from .. import _lock, _multilock, _rlock, _rwlock
 from .._engine.holds import Loss
-from .._engine.identity import ended
+from .._engine.identity import ended, of_caller
 from .._engine.session import Dropped, Session
 from .._errors import LockLostError
 from .._kazoo.link import KazooClient
@@ -290,7 +290,9 @@ _running: set[asyncio.Future[Any]] = set()
 
 
 class _LockCore(Tasks, _lock.Lock):
-    """It, owned by tasks."""
+    """It, owned by tasks, and released anywhere, as by a callback of the loop."""
+
+    _caller = staticmethod(of_caller)
 
 
 class Lock(LockBase):

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from .. import _condition, _event, _latch, _semaphore
 from .._engine.driver import Call
+from .._engine.identity import of_caller
 from .._errors import ClientError, ZkConcurrentError
 from .._kazoo.link import KazooClient
 from .._recipes.event import Flag
@@ -20,11 +21,15 @@ T = TypeVar("T")
 
 
 class _SemaphoreCore(Tasks, _semaphore.Semaphore):
-    """It, owned by tasks."""
+    """It, owned by tasks, and released anywhere, as by a callback of the loop."""
+
+    _caller = staticmethod(of_caller)
 
 
 class _BoundedSemaphoreCore(Tasks, _semaphore.BoundedSemaphore):
-    """It, owned by tasks."""
+    """It, owned by tasks, and released anywhere, as by a callback of the loop."""
+
+    _caller = staticmethod(of_caller)
 
 
 class Semaphore(LockBase):

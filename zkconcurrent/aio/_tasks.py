@@ -41,9 +41,11 @@ class Pending(Generic[T]):
 class Tasks:
     """Mixed into a primitive of threads: tasks own what they acquire, and its calls wait for nothing by themselves."""
 
+    _caller: Callable[[], int] = staticmethod(of_task)
+
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._identity = of_task
+        self._identity = self._caller
 
     def _await(self, call: Waiting, steps: Steps[Any]) -> Any:
         return Pending(call, steps)
