@@ -17,6 +17,7 @@ import traceback
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any, TypeVar
 from unittest.mock import patch
 
@@ -64,6 +65,10 @@ class Watcher(logging.Handler):
         finally:
             self._runs = False
 
+    def forgive(self) -> None:
+        """Do not count for how long the present callback has stood: the test itself has waited."""
+        self._stood, self._stack = 0.0, ""
+
     def look(self) -> None:
         """See, again and again, where the loop's thread stands; on the watcher's own thread."""
         last: tuple[object, ...] = ()
@@ -73,7 +78,8 @@ class Watcher(logging.Handler):
             frame = sys._current_frames().get(self._thread)
             # No reference to a frame, or a task, is kept: what they have shall be garbage when it is.
             place = (self._callbacks, id(frame), frame and frame.f_lasti)
-            if self._runs and place == last and now - before < 2 * LOOK and self._sleeps():
+            waits = frame is not None and self._runs and place == last and now - before < 2 * LOOK and self._sleeps()
+            if waits and not starts_a_thread(frame):
                 self._stood += now - before
                 if self._stood > SLOW and not self._stack:
                     self._stack = "".join(traceback.format_stack(frame))
@@ -95,8 +101,17 @@ class Watcher(logging.Handler):
             self.slow.append(f"{text}\ncomputed {computed:.3f} s, stood {self._stood:.3f} s\n{self._stack}")
 
 
+def starts_a_thread(frame: FrameType | None) -> bool:
+    """Return whether it only waits until a new thread was given a processor."""
+    while frame is not None and frame.f_globals.get("__name__") == "threading":
+        if frame.f_code is threading.Thread.start.__code__:
+            return True
+        frame = frame.f_back
+    return False
+
+
 @contextmanager
-def watching(*, errors: bool = False) -> Iterator[None]:
+def watching(*, errors: bool = False) -> Iterator[Watcher]:
     """Watch the loop that this thread runs within the block.
 
     Args:
@@ -111,7 +126,7 @@ def watching(*, errors: bool = False) -> Iterator[None]:
     gc.freeze()  # a collection looks at what this test has made, and not at all of pytest
     try:
         with patch.object(asyncio.Handle, "_run", lambda handle: watcher.run(handle, handle_run)):
-            yield
+            yield watcher
     finally:
         gc.unfreeze()
         logger.removeHandler(watcher)

@@ -86,6 +86,14 @@ def of_task() -> int:
     return life.number
 
 
+def of_caller() -> int:
+    """Return the number of the running task; where none runs, as in a callback of the loop, one that owns nothing."""
+    try:
+        return of_task()
+    except RuntimeError:
+        return -threading.get_ident()
+
+
 def task_of(owner: int) -> Any:
     """Return the task of that number, or None."""
     life = _living.get(owner)

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from .. import _condition, _event, _latch, _semaphore
 from .._engine.driver import Call
+from .._engine.identity import of_caller
 from .._errors import ClientError, ZkConcurrentError
 from .._kazoo.link import KazooClient
 from .._paths import check_path
@@ -21,11 +22,15 @@ T = TypeVar("T")
 
 
 class _SemaphoreCore(Tasks, _semaphore.Semaphore):
-    """`zkconcurrent.Semaphore`, owned by tasks."""
+    """`zkconcurrent.Semaphore`, owned by tasks; a callback of the loop may release it, too."""
+
+    _caller = staticmethod(of_caller)
 
 
 class _BoundedSemaphoreCore(Tasks, _semaphore.BoundedSemaphore):
-    """`zkconcurrent.BoundedSemaphore`, owned by tasks."""
+    """`zkconcurrent.BoundedSemaphore`, owned by tasks; a callback of the loop may release it, too."""
+
+    _caller = staticmethod(of_caller)
 
 
 class Semaphore(LockBase):

@@ -42,9 +42,11 @@ class Pending(Generic[T]):
 class Tasks:
     """Mixed into a primitive of threads: tasks own its holds, and its methods return `Pending` calls."""
 
+    _caller: Callable[[], int] = staticmethod(of_task)
+
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._identity = of_task
+        self._identity = self._caller
 
     def _await(self, call: Waiting, steps: Steps[Any]) -> Any:
         return Pending(call, steps)
