@@ -1,0 +1,221 @@
+"""What each call of `aio` sends: the same as its threaded twin, counted on the wire; and what it leaves: nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import tracemalloc
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.aio.calls import AGAINST, LOCKS
+from tests.aio.loops import idle, left, nodes, run, soon, until
+from tests.conftest import Connect, Eventually
+from tests.costs.test_costs import answered
+from tests.tools.count import Count
+from tests.tools.proxy import Proxy
+from zkconcurrent import aio
+from zkconcurrent._engine.identity import _living
+from zkconcurrent._engine.session import Session
+from zkconcurrent.testing import Server
+
+SLOW_WIRE = 0.05  # seconds each way: no task is kept from sending the next request for as long
+CYCLES = 10_000
+CANCELS = 1_000
+
+
+@pytest.fixture
+def proxy(zookeeper: Server) -> Iterator[Proxy]:
+    """A proxy that delays, so that what is pipelined is seen to be."""
+    with Proxy(zookeeper.hosts) as proxy:
+        proxy.delay(SLOW_WIRE)
+        yield proxy
+
+
+@pytest.fixture
+def counted(connect: Connect, proxy: Proxy, eventually: Eventually) -> KazooClient:
+    """A client whose requests are counted; its probe for containers was before."""
+    client = connect(hosts=proxy.hosts)
+    link = Session.of(client).link
+    eventually(lambda: link.containers)
+    return client
+
+
+async def counting(proxy: Proxy, call: Callable[[], Any]) -> Count:
+    """Return what a call sends."""
+    with proxy.counting() as count:
+        await call()
+    return count
+
+
+LOCK = {"create2": 1, "getChildren": 1}
+PERMIT = {"create2": 1, "getChildren": 3, "getData": 1, "multi": 1}
+ACQUIRE = {
+    **dict.fromkeys(LOCKS, (LOCK, 1)),
+    **dict.fromkeys(("Semaphore", "BoundedSemaphore", "three permits"), (PERMIT, 2)),
+    "MultiLock": ({"create2": 2, "getChildren": 2}, 2),
+}
+RELEASE = {**dict.fromkeys(LOCKS, 1), "three permits": 3, "MultiLock": 2}
+
+
+@pytest.mark.parametrize("make", LOCKS)
+def test_uncontended(make: str, counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
+    """Acquire and release cost what those of threads do: the writes, the reads and the round trips."""
+    lock = LOCKS[make](counted, zk_path)
+
+    async def main() -> None:
+        await lock.acquire()
+        await lock.release()
+        acquiring = await counting(proxy, lock.acquire)
+        releasing = await counting(proxy, lambda: lock.release())
+        requests, flights = ACQUIRE[make]
+        assert acquiring.requests == requests
+        assert acquiring.flights == flights
+        assert releasing.requests == {"delete": RELEASE[make]}
+        assert releasing.flights == 1
+
+    run(main())
+
+
+@pytest.mark.parametrize("make", ["Lock", "RLock", "read lock", "write lock", "unfair Lock"])
+def test_contended(make: str, zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
+    """Until it waits: one write, two reads, two round trips. Handed over by another process: one event, one listing."""
+    mine, theirs = AGAINST.get(make, LOCKS[make])(zk, zk_path), LOCKS[make](counted, zk_path)
+
+    async def acquire() -> None:
+        await theirs.acquire()
+        await theirs.release()
+
+    async def main() -> None:
+        await mine.acquire()
+        with proxy.counting() as until_waiting:
+            waiting = asyncio.create_task(acquire())
+            await until(answered(until_waiting, "getData"))
+        assert until_waiting.requests == {**LOCK, "getData": 1}
+        assert until_waiting.flights == 2
+        with proxy.counting() as handed_over:
+            mine.release()
+            await soon(waiting)
+        assert handed_over.requests == {"getChildren": 1, "delete": 1}
+        assert sum(handed_over.events.values()) == 1
+
+    run(main())
+
+
+def test_between_tasks(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
+    """Between tasks of one process, a release is one delete, and the next goes on without any request."""
+    lock = aio.Lock(counted, zk_path)
+
+    async def main() -> None:
+        await lock.acquire()
+        with proxy.counting() as until_waiting:
+            waiting = asyncio.create_task(lock.acquire())
+            await until(answered(until_waiting, "getData"))
+        with proxy.counting() as handed_over:
+            lock.release()
+            assert await soon(waiting)
+        assert handed_over.requests == {"delete": 1}
+        await lock.release()
+
+    run(main())
+
+
+def test_again_and_tries(zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
+    """To acquire again sends nothing; a failing try is two reads in one round trip."""
+    lock, other = aio.RLock(counted, zk_path), aio.RLock(zk, zk_path)
+
+    async def again() -> None:
+        for _ in range(3):
+            async with lock:
+                pass
+
+    async def main() -> None:
+        async with lock:
+            assert not (await counting(proxy, again)).requests
+        async with other:
+            count = await counting(proxy, lambda: lock.acquire(blocking=False))
+        assert count.requests == {"sync": 1, "getChildren": 1}
+        assert count.flights == 1
+
+    run(main())
+
+
+def test_an_event_and_a_latch(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
+    """A question is two reads in one round trip; a change is these, and one write."""
+    event, latch = aio.Event(counted, zk_path), aio.CountDownLatch(counted, f"{zk_path}-l", 3)
+
+    async def main() -> None:
+        await event.set()
+        await latch.count_down()
+        looks = {"sync": 1, "getData": 1}
+        for call in (event.fetch, event.wait, event.set):
+            count = await counting(proxy, call)
+            assert count.requests == looks
+            assert count.flights == 1
+        count = await counting(proxy, event.clear)
+        assert count.requests == {**looks, "setData": 1}
+        assert count.flights == 2
+        assert (await counting(proxy, latch.fetch_count)).requests == {**looks, "getChildren": 1}
+        assert (await counting(proxy, latch.count_down)).requests == {**looks, "getChildren": 1, "create": 1}
+
+    run(main())
+
+
+def grown(before: tracemalloc.Snapshot, path: str) -> int:
+    """Return how many bytes the library has allocated since then, and has still."""
+    gc.collect()
+    only = [tracemalloc.Filter(True, path)]
+    now = tracemalloc.take_snapshot().filter_traces(only)
+    return sum(each.size_diff for each in now.compare_to(before.filter_traces(only), "filename"))
+
+
+@pytest.mark.long
+def test_cycles(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+    """Ten thousand cycles, each with an object of its own, and a thousand cancelled acquires leave nothing."""
+    held = aio.Lock(far, f"{zk_path}-held")
+
+    async def cycles(n: int) -> None:
+        for _ in range(n):
+            async with aio.Lock(zk, zk_path):
+                pass
+
+    async def many(n: int) -> None:
+        await asyncio.gather(*(cycles(n // 20) for _ in range(20)))
+
+    async def cancels(n: int) -> None:
+        async def wait() -> None:
+            await aio.Lock(zk, f"{zk_path}-held").acquire()
+
+        for k in range(n // 50):
+            waiting = [asyncio.create_task(wait()) for _ in range(50)]
+            if k % 2:
+                await idle(zk)  # all wait; else they are cancelled at whatever they do
+            else:
+                await asyncio.sleep(0.001 * (k % 7))
+            for task in waiting:
+                task.cancel()
+            await asyncio.wait(waiting)
+            assert all(task.cancelled() for task in waiting)
+
+    async def main() -> None:
+        async with held:
+            await many(200)
+            await cancels(100)
+            await until(lambda: not left(zk))
+            owners, before = len(_living), tracemalloc.take_snapshot()
+            await many(CYCLES)
+            await cancels(CANCELS)
+            await until(lambda: not left(zk))
+            assert grown(before, "*/zkconcurrent/*") < 50_000
+            assert len(_living) < owners + 100
+            assert len(nodes(far, f"{zk_path}-held")) == 1
+        assert not nodes(far, zk_path)
+
+    tracemalloc.start()
+    try:
+        asyncio.run(main())  # without debug mode, which notes where each future was made
+    finally:
+        tracemalloc.stop()
