@@ -170,11 +170,25 @@ class Condition(Primitive):
         return True
 
     def _take_back(self, hold: Hold, waited: Call, struck: BaseException | None = None) -> None:
-        """Restore the caller's hold of the lock, whatever interrupts the call, and leave no waiter's node."""
-        if self._is_given_up(hold, waited):
-            calls = Calls()
-            return self._await(calls, self._reacquire(calls, hold, waited, struck))
-        return None
+        """Restore the caller's hold of the lock, whatever interrupts the call, and leave no waiter's node.
+
+        Raises:
+            BaseException: what interrupted this call, once the lock is held.
+            ZkConcurrentError: the lock can't be acquired.
+        """
+        try:
+            late = self._restore_hold(hold, waited, struck)
+            if late is not None:
+                raise late
+        finally:
+            late = struck = None  # or the traceback and this frame keep each other, and the lock, alive
+
+    def _restore_hold(self, hold: Hold, waited: Call, struck: BaseException | None) -> BaseException | None:
+        """Restore the hold; return what interrupted that, to be raised after it: a call that raises undoes its grant."""
+        if not self._is_given_up(hold, waited):
+            return None
+        calls = Calls()
+        return self._await(calls, self._reacquire(calls, hold, waited, struck))
 
     def _is_given_up(self, hold: Hold, waited: Call) -> bool:
         """End the wait; return whether the hold was released and must be acquired again."""
@@ -187,8 +201,10 @@ class Condition(Primitive):
         self._session.discard(hold.ticket)
         return True
 
-    def _reacquire(self, calls: Calls, hold: Hold, waited: Call, struck: BaseException | None) -> Steps[None]:
-        """Acquire the lock at its former depth; an interrupt is raised only after that, as in `threading`.
+    def _reacquire(
+        self, calls: Calls, hold: Hold, waited: Call, struck: BaseException | None
+    ) -> Steps[BaseException | None]:
+        """Acquire the lock at its former depth; return the last interrupt that came meanwhile.
 
         After an interrupt, the call does not wait for ZooKeeper while that is out of reach: the hold is lost instead.
 
@@ -203,25 +219,22 @@ class Condition(Primitive):
             try:
                 if lock._mine() is None:
                     yield from lock._acquire_steps(call, True, None, owner, hold.depth)
+                # A call of its own, which can be abandoned without the lock.
+                call = calls.add(Call(self._session, self._waiters, fragile=fragile))
                 for ticket in waited.tickets:
                     if not self._session.is_discarded(ticket):
                         yield from call.run(clear(ticket))
-                break
+                return late
             except (GeneratorExit, ZkConcurrentError):
                 raise
             except OutOfReach:
                 if lock._mine() is None:
                     hold.ticket.state = State.LOST
                     lock._path_state.put_back(hold)
-                break
+                return late
             except BaseException as error:
                 call.abandon()
                 late = error
-        if late is not None:
-            try:
-                raise late
-            finally:
-                del late, struck  # or the traceback and this frame keep each other, and the lock, alive
 
     # -- notifying -----------------------------------------------------------------------------------------------
 

@@ -15,9 +15,8 @@ from kazoo.client import KazooClient
 
 from tests.aio.calls import AGAINST, LOCKS
 from tests.aio.loops import idle, left, nodes, run, soon, until
-from tests.conftest import Connect, Eventually
-from tests.faults.test_connection import FAST
-from tests.tools.proxy import Proxy
+from tests.conftest import FAST, Connect, Eventually
+from tests.helpers.proxy import Proxy
 from zkconcurrent import LockLostError, aio
 from zkconcurrent.testing import Server
 

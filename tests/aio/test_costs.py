@@ -14,9 +14,8 @@ from kazoo.client import KazooClient
 from tests.aio.calls import AGAINST, LOCKS
 from tests.aio.loops import idle, left, nodes, run, soon, until
 from tests.conftest import Connect, Eventually
-from tests.costs.test_costs import answered
-from tests.tools.count import Count
-from tests.tools.proxy import Proxy
+from tests.helpers.count import Count, answered
+from tests.helpers.proxy import Proxy
 from zkconcurrent import aio
 from zkconcurrent._engine.identity import _living
 from zkconcurrent._engine.session import Session

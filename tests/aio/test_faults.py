@@ -10,9 +10,8 @@ from kazoo.client import KazooClient
 
 from tests.aio.calls import LOCKS
 from tests.aio.loops import left, nodes, run, soon, until
-from tests.conftest import Connect
-from tests.faults.test_connection import FAST
-from tests.tools.proxy import Proxy
+from tests.conftest import FAST, Connect
+from tests.helpers.proxy import Proxy
 from zkconcurrent import LockLostError, aio
 from zkconcurrent.testing import Server
 

@@ -181,27 +181,6 @@ def test_the_owner_is_the_task(make: str, zk: KazooClient, far: KazooClient, zk_
     run(main())
 
 
-def test_a_task_that_ends_as_it_holds(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
-    """Nobody else may release its lock: that is released with a warning; not what it has released itself."""
-    lock = aio.RLock(zk, zk_path)
-
-    async def forgets() -> None:
-        async with lock:
-            pass
-        await lock.acquire()
-        await lock.acquire()
-
-    async def main() -> None:
-        with pytest.warns(ResourceWarning, match="has ended and held") as warned:
-            task = asyncio.create_task(forgets())
-            await task
-            assert await aio.RLock(far, zk_path).acquire(timeout=20)
-        assert len(warned) == 1
-        del task
-
-    run(main())
-
-
 @pytest.mark.parametrize("make", ["Lock", "unfair Lock", "Semaphore"])
 def test_any_task_releases(make: str, zk: KazooClient, zk_path: str) -> None:
     """A Lock and a permit may be released by another task, as in asyncio."""

@@ -9,14 +9,13 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
 
 import pytest
 from kazoo.client import KazooClient
 
 import zkconcurrent
 from tests.conftest import Connect, Eventually, InThread
-from tests.helpers.count import Count
+from tests.helpers.count import answered
 from tests.helpers.lock_types import AnyLock, Kind, against, every, reentrant, unfair
 from tests.helpers.proxy import Proxy
 from zkconcurrent import (
@@ -48,11 +47,6 @@ def counted(connect: Connect, proxy: Proxy, eventually: Eventually) -> KazooClie
     link = Session.of(client).link
     eventually(lambda: link.containers)
     return client
-
-
-def answered(count: Count, name: str, n: int = 1) -> Callable[[], bool]:
-    """Return a condition: n requests of a name were answered. A waiter's watch is set then, and not when it is sent."""
-    return lambda: sum(each.kind == "answer" and each.name == name for each in list(count.trace)) >= n
 
 
 def warm(lock: AnyLock) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Callable
 
 from tests.helpers.wire import Message
 
@@ -82,3 +83,8 @@ class Count:
 
     def __str__(self) -> str:
         return "\n".join(map(str, list(self.trace)))
+
+
+def answered(count: Count, name: str, n: int = 1) -> Callable[[], bool]:
+    """Return a condition: n requests of a name were answered. A waiter's watch is set then, and not when it is sent."""
+    return lambda: sum(each.kind == "answer" and each.name == name for each in list(count.trace)) >= n

@@ -9,15 +9,14 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-import warnings
 import weakref
 from collections.abc import Awaitable, Callable, Iterable
 from types import TracebackType
 from typing import Any, TypeVar
 
 from .. import _lock, _multilock, _rlock, _rwlock
-from .._engine.holds import Hold, Loss
-from .._engine.identity import ended, of_caller, task_of
+from .._engine.holds import Loss
+from .._engine.identity import ended, of_caller
 from .._engine.session import Dropped
 from .._errors import LockLostError
 from .._kazoo.link import KazooClient
@@ -105,10 +104,7 @@ class Acquirable(Core):
                 "in the task that uses the lock"
             )
         self._loop = asyncio.get_running_loop()
-        got: bool = await settled(self._core.acquire(blocking, -1 if timeout is None else timeout))
-        if got and task is not None and self._owned and all(hold.depth == 1 for _, hold in self._holds_of(task)):
-            task.add_done_callback(self._on_owner_done)
-        return got
+        return await settled(self._core.acquire(blocking, -1 if timeout is None else timeout))
 
     def release(self) -> Completion:
         """Release the lock; the next waiter in the queue gets it.
@@ -124,8 +120,6 @@ class Acquirable(Core):
         hold = core._to_give_up()
         call = core._give_up_level(hold)
         self._seen = False
-        if call is not None:
-            self._stop_watching_owner()
         return Released([] if call is None or not call.tickets else [(core, hold)])
 
     async def __aenter__(self) -> None:
@@ -143,29 +137,12 @@ class Acquirable(Core):
             if kind is None or (issubclass(kind, Exception) and not issubclass(kind, LockLostError)):
                 raise
 
-    def _holds(self) -> list[tuple[Any, Hold]]:
-        """Return the live holds of this process, with the primitives of threads that have them."""
-        cores = getattr(self._core, "locks", (self._core,))
-        return [(core, hold) for core in cores for hold in core._path_state.all(core._rule.role) if hold.alive]
-
-    def _holds_of(self, task: asyncio.Task[Any]) -> list[tuple[Any, Hold]]:
-        return [(core, hold) for core, hold in self._holds() if task_of(hold.owner) is task]
-
-    def _stop_watching_owner(self) -> None:
-        task = asyncio.current_task() if asyncio._get_running_loop() is not None else None
-        if task is not None:
-            task.remove_done_callback(self._on_owner_done)
-
-    def _on_owner_done(self, task: asyncio.Task[Any]) -> None:
-        """Release what a task held when it ended; no other task may."""
-        holds = self._holds_of(task)
-        if holds:
-            _leave_to_keeper(holds)
-            warnings.warn(f"the task {task.get_name()} has ended and held {self!r}", ResourceWarning, stacklevel=1)
-
     def _forsake(self) -> None:
         """Leave the holds of tasks that are gone to the keeper: the loop is closed, and its tasks are thrown away."""
-        _leave_to_keeper([(core, hold) for core, hold in self._holds() if ended(hold.owner)])
+        for core in getattr(self._core, "locks", (self._core,)):
+            holds = core._path_state.all(core._rule.role)
+            core._session.dropped.append(Dropped([], [hold.ticket for hold in holds if ended(hold.owner)]))
+            core._session.wake_keeper()
 
 
 class LockBase(Acquirable):
@@ -238,12 +215,6 @@ class LockBase(Acquirable):
             ValueError: the transaction's client has another chroot, so it can't see the lock's node.
         """
         return self._core.guard(transaction)
-
-
-def _leave_to_keeper(holds: list[tuple[Any, Hold]]) -> None:
-    for core, hold in holds:
-        core._session.dropped.append(Dropped([], [hold.ticket]))
-        core._session.wake_keeper()
 
 
 class Lost:
@@ -454,7 +425,6 @@ class MultiLock(Acquirable):
     def release(self) -> Completion:
         """Release all locks; each is released whatever becomes of the others. Errors as the locks' own."""
         given_up, errors = self._core._give_up_all()
-        self._stop_watching_owner()
         if errors:
             raise _multilock._first(errors)
         return Released([(core, hold) for core, hold, call in given_up if call.tickets])

@@ -180,9 +180,9 @@ class Condition(Core):
     async def _take_back(self, hold: Any, call: Call, struck: BaseException | None = None) -> None:
         if isinstance(struck, GeneratorExit):
             return
-        pending = self._core._take_back(hold, call, struck)
-        if pending is not None:
-            await pending
+        late = await settled(self._core._restore_hold(hold, call, struck))
+        if late is not None:
+            raise late
 
     def _is_withdrawn(self, waited: Call) -> bool:
         """Return whether this client has deleted the waiter's node, so that nobody can have notified it."""
