@@ -184,7 +184,7 @@ class Condition(Primitive):
             late = struck = None  # or the traceback and this frame keep each other, and the lock, alive
 
     def _restore_hold(self, hold: Hold, waited: Call, struck: BaseException | None) -> BaseException | None:
-        """Restore the hold; return what interrupted that, to be raised after it: a call that raises undoes its grant."""
+        """Restore the hold; return what interrupted that. To be raised later: a call that raises undoes its grant."""
         if not self._is_given_up(hold, waited):
             return None
         calls = Calls()
