@@ -167,7 +167,7 @@ async def soon(awaitable: Any, patience: float = PATIENCE) -> Any:
 async def idle(*clients: KazooClient) -> None:
     """Wait until these clients have no request outstanding, and nothing is left to do in the loop.
 
-    Whoever is asleep then waits for somebody else. The round trip of a `sync` brings all answers and events of before.
+    A task that is asleep then waits for another. The round trip of a `sync` brings all answers and events of before.
     """
     loop, quiet = asyncio.get_running_loop(), 0
     while quiet < 2:

@@ -61,7 +61,7 @@ def test_asyncios_interface(make: str, zk: KazooClient, far: KazooClient, zk_pat
 
 @every
 def test_released_too_often(make: str, zk: KazooClient, zk_path: str) -> None:
-    """What is not held is not released; only a semaphore adds a permit instead, unless it is bounded."""
+    """A lock that is not held is not released; only a semaphore adds a permit instead, unless it is bounded."""
     lock = LOCKS[make](zk, zk_path)
 
     async def main() -> None:
@@ -222,7 +222,7 @@ def test_a_task_that_would_own_it_and_end(make: str, zk: KazooClient, far: Kazoo
 
 @pytest.mark.parametrize("make", ["Lock", "Semaphore"])
 def test_wait_for(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
-    """What any task may release may be acquired by `wait_for`, which leaves nothing when the time is up."""
+    """A lock that any task may release may be acquired by `wait_for`, which leaves nothing after its timeout."""
     lock, other = LOCKS[make](zk, zk_path), LOCKS[make](far, zk_path)
 
     async def main() -> None:
@@ -357,7 +357,7 @@ def test_fencing_tokens(zk: KazooClient, far: KazooClient, zk_path: str) -> None
 
 @pytest.mark.parametrize("make", ["Lock", "RLock", "read lock", "write lock", "Semaphore"])
 def test_locked_as_last_seen(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
-    """What this process does is seen at once; what others do is seen by a loop that asks again and again."""
+    """Acts of this process show at once; a loop that asks again and again sees those of others."""
     lock, other = LOCKS[make](zk, zk_path), LOCKS[make](far, zk_path)
 
     async def main() -> None:

@@ -72,7 +72,7 @@ def test_what_was_begun_is_done(zookeeper: Server, zk_path: str) -> None:
 
 @pytest.mark.parametrize("url", ["http://a", "zk://a?tiemout=1", 7])
 def test_what_is_wrong(url: str) -> None:
-    """What is wrong with a URL, or an argument, is said as `zkconcurrent.connect` says it."""
+    """A wrong URL or argument gives the error of `zkconcurrent.connect`."""
     with pytest.raises((ValueError, TypeError)) as expected:
         zkconcurrent.connect(url)
 

@@ -201,7 +201,7 @@ def test_bad_bases_and_clients() -> None:
     ],
 )
 def test_they_are_asyncios(local: aio.LocalNamespace, name: str, arguments: tuple[Any, ...]) -> None:
-    """What `asyncio` has is an object of `asyncio`, the same for the same name, another for another."""
+    """The names that `asyncio` has give its objects: the same for the same name, another for another."""
     make = getattr(local, name)
     one = make("one", *arguments)
     assert isinstance(one, getattr(asyncio, name))
@@ -230,14 +230,14 @@ def test_they_are_asyncios(local: aio.LocalNamespace, name: str, arguments: tupl
 def test_what_is_wrong(
     use: Callable[[aio.LocalNamespace], Any], error: type[Exception], told: str, local: aio.LocalNamespace
 ) -> None:
-    """What the shared namespace would refuse, and what is not there, the local one refuses at once."""
+    """The local namespace refuses at once whatever the shared one would refuse, and the names that it lacks."""
     with pytest.raises(error, match=told):
         use(local)
     assert not local._objects
 
 
 def test_terms_and_what_is_kept(local: aio.LocalNamespace) -> None:
-    """What all must agree on must be said alike; what others find as it was left, stays."""
+    """Terms that all must agree on must be given alike; objects with a lasting state stay."""
     local.Event("event").set()
     local.Semaphore("semaphore", 0).release()
     local.CountDownLatch("latch", 2).count_down()

@@ -157,7 +157,7 @@ def test_a_generator_on_a_server(zk: KazooClient, zk_path: str) -> None:
     ],
 )
 def test_what_is_wrong(use: Callable[[], Any], error: type[Exception], told: str) -> None:
-    """What is wrong is said when it is decorated, or called: nothing waits to be awaited."""
+    """A mistake raises when the function is decorated, or called: no error waits to be awaited."""
     with pytest.raises(error, match=told):
         use()
 

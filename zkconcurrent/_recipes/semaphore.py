@@ -66,7 +66,7 @@ class Layout(NamedTuple):
 
 
 class Sight(NamedTuple):
-    """What was read of a semaphore: the queue first, and only then the leases and the permits."""
+    """A look at a semaphore: the queue was read first, and only then the leases and the permits."""
 
     queue: Sequence[str]
     leases: Sequence[str]

@@ -22,12 +22,12 @@ OnLost = Callable[[Any], object]
 class LocalNamespace(NamedObjects):
     """The names of `asyncio` for the tasks of one loop: see `namespace`.
 
-    What is made twice by one name is one object. It is kept for as long as somebody has it, and what others find as it
-    was left (semaphores, events, barriers, latches) for as long as the namespace. A lock that is dropped while it is
-    held is a ResourceWarning: the next of its name is another one, and free.
+    The same name gives the same object while the program keeps a reference to it. Objects with a lasting state
+    (semaphores, events, barriers, latches) live as long as the namespace. A lock that is dropped while it is held gives
+    a ResourceWarning; the next lock with its name is a new one, and free.
 
-    Everything has `asyncio`'s interface alone: `acquire()` takes no `timeout`, and `release()`, `Event.set()` and
-    their like return None. Nothing here is ever lost, so no `on_lost` is ever called. There is no `ReadWriteLock`. A
+    Every object has `asyncio`'s interface alone: `acquire()` takes no `timeout`, and `release()`, `Event.set()` and
+    their like return None. No hold is ever lost here, so `on_lost` is never called. There is no `ReadWriteLock`. A
     program that is to run on both kinds of namespace keeps to that.
     """
 

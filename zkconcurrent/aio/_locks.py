@@ -65,7 +65,7 @@ class Core:
 
 
 class Acquirable(Core):
-    """What tasks acquire and release, and use in `async with` blocks."""
+    """A primitive that tasks acquire and release, and use in `async with` blocks."""
 
     _owned = True  # only the task that acquired it may release it
 

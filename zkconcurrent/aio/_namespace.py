@@ -93,7 +93,7 @@ def namespace(client: KazooClient | Literal["local"], path: str = "/") -> Namesp
 
     `tasks = aio.namespace("local")` has the names on the standard library alone: `asyncio`'s own `Lock`, `Condition`,
     `Semaphore`, `BoundedSemaphore`, `Event` and, from Python 3.11 on, `Barrier`; and small ones of its own for
-    `RLock`, `MultiLock` and `CountDownLatch`. It has no `ReadWriteLock`. What is made twice by one name is one object.
+    `RLock`, `MultiLock` and `CountDownLatch`. It has no `ReadWriteLock`. The same name gives the same object.
     Each such namespace is a world of its own. `Namespace` is the type of either.
 
     Args:
