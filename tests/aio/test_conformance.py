@@ -32,6 +32,7 @@ NAMES = ("Lock", "Event", "Condition", "Semaphore", "BoundedSemaphore", "Barrier
 
 REPR = "the text of the repr: ours is the threaded twin's, which has the path"
 WAITERS = "looks into `_waiters`"
+ORDER = "tells in which order tasks that are let in together run: ours run as their replies come"
 CANCEL = "a cancelled party breaks the barrier here, as with threads"
 STATE = "sees the barrier between two turns of the loop: ours shows `n_waiting` and `broken` as last seen"
 DRAINING = "resets while the parties go on, a state that lasts some turns of the loop and that ours does not have"
@@ -49,10 +50,12 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         "test_repr": REPR,
         "test_wait_cancel": WAITERS,
         "test_clear_with_waiters": WAITERS,
-        "test_wait": "tells in which order tasks run: ours go on as they are answered",
+        "test_wait": ORDER,
     },
     "ConditionTests": {
         "test_repr": REPR,
+        "test_notify": ORDER,
+        "test_notify_all": ORDER,
         "test_wait": "its tasks end with the lock held, which the test then releases: ours is an RLock, of its task",
         "test_wait_cancel": WAITERS,
         "test_wait_cancel_contested": "waits in another task than the one that acquired: ours is an RLock, of its task",
@@ -64,6 +67,9 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         "test_semaphore": VALUE,
         "test_acquire": WAITERS,
         "test_acquire_cancel": WAITERS,
+        "test_acquire_fifo_order": ORDER,
+        "test_acquire_fifo_order_2": ORDER,
+        "test_acquire_fifo_order_3": ORDER,
         "test_acquire_fifo_order_4": VALUE,
         "test_initial_value_zero": "asks `locked()` where no loop runs, of a service that was not asked yet",
     },
@@ -104,19 +110,17 @@ class Asyncio:
 def bound(kind: Callable[..., Any], client: KazooClient, watcher: Watcher) -> type:
     """Return a class of that name that asks for no client, and makes each object on a path of its own.
 
-    The path of a semaphore was used before: tasks that come together to one that was not make its nodes first, and
-    queue as each is done with that.
+    The path was used before: tasks that come together to one that was not make its nodes first, and queue in the order
+    in which each is done with that.
     """
 
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
         path = f"/aio-conformance/{next(_numbers)}"
         kind.__init__(self, client, path, *args, **kwargs)  # type: ignore[misc]
-        value = (*args, *kwargs.values(), 1)[0]
-        if kind is aio.Semaphore and value:
-            using = threading.Thread(target=use, args=(zkconcurrent.Semaphore(client, path, value),))
-            using.start()
-            using.join()
-            watcher.forgive()
+        using = threading.Thread(target=use, args=(client, self, (*args, *kwargs.values(), 1)[0]))
+        using.start()
+        using.join()
+        watcher.forgive()
 
     return type(kind.__name__, (kind,), {"__init__": init})  # type: ignore[arg-type]
 
@@ -140,10 +144,18 @@ class OnZooKeeper:
         asyncio.get_running_loop().slow_callback_duration = SLOW
 
 
-def use(semaphore: zkconcurrent.Semaphore) -> None:
-    """Use a semaphore once."""
-    with semaphore:
-        pass
+def use(client: KazooClient, primitive: Any, value: Any) -> None:
+    """Make the nodes below which contenders queue."""
+    if isinstance(primitive, aio.Semaphore):
+        kind = zkconcurrent.BoundedSemaphore if isinstance(primitive, aio.BoundedSemaphore) else zkconcurrent.Semaphore
+        semaphore = kind(client, primitive.path, value)
+        if semaphore.acquire(timeout=0.01):
+            semaphore.release()
+    elif isinstance(primitive, aio.Condition):
+        client.ensure_path(f"{primitive.path}/waiters")
+        client.ensure_path(primitive._lock.path)
+    elif isinstance(primitive, aio.Lock):
+        client.ensure_path(primitive.path)
 
 
 def without(tests: type) -> type:
