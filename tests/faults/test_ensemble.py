@@ -194,3 +194,6 @@ def test_a_server_whose_copy_has_diverged(
         assert lock.acquire(timeout=10 * SESSION)
         lock.release()
     assert "copy has diverged" in caplog.text
+    # What operators are told to watch.
+    assert int(follower.mntr()["zk_digest_mismatches_count"]) > 0
+    assert int(leader.mntr()["zk_digest_mismatches_count"]) == 0

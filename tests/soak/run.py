@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,6 +57,7 @@ class Verdict:
         history: all that happened.
         start: when the first fault could strike.
         quorum: for which part of the time there was a leader, from 0 to 1.
+        diverged: the servers whose copies were not their leader's: what they show is wrong.
         violations: what should not have happened.
     """
 
@@ -65,23 +66,26 @@ class Verdict:
     start: float
     quorum: float
     violations: list[Violation]
+    diverged: frozenset[int] = frozenset()
 
 
-class Quorum:
-    """Looks out for a leader, all the time.
+class Lookout:
+    """Looks at the servers all the time: whether one leads, and whether their copies are the same.
 
     Attributes:
-        share: of the time in which there was one.
+        diverged: the servers whose copies were not their leader's at some time; their logs are in the folder.
     """
 
-    def __init__(self, testbed: Testbed) -> None:
+    def __init__(self, testbed: Testbed, folder: Path) -> None:
         self._testbed = testbed
+        self._folder = folder
         self._over = threading.Event()
         self._with = self._all = 0.0
+        self.diverged: set[int] = set()
         self._thread = threading.Thread(target=self._look)
 
     @property
-    def share(self) -> float:
+    def quorum(self) -> float:
         """The part of the time in which there was a leader."""
         return self._with / self._all if self._all else 1.0
 
@@ -101,6 +105,10 @@ class Quorum:
             self._with += (now - before) * there
             self._all += now - before
             before = now
+            for number in set(self._testbed.diverged()) - self.diverged:
+                self.diverged.add(number)
+                log = self._testbed.servers[number - 1].log
+                (self._folder / f"diverged-{number}.log").write_text(log, encoding="utf-8")
 
 
 @contextmanager
@@ -134,7 +142,7 @@ def run(plan: Plan, folder: Path) -> Verdict:
         NoServerError: there is no ZooKeeper.
     """
     leftovers: list[str] = []
-    with Testbed(plan.places, alone=not plan.faults) as testbed, Quorum(testbed) as quorum:
+    with Testbed(plan.places, alone=not plan.faults) as testbed, Lookout(testbed, folder) as lookout:
         with Workers(testbed, folder, plan.seed, plan.session, plan.workload, plan.places) as workers:
             workers.wait_until_connected()
             start = clock()
@@ -155,7 +163,8 @@ def run(plan: Plan, folder: Path) -> Verdict:
                 for number, server in enumerate(testbed.servers, 1):
                     (folder / f"server-{number}.log").write_text(server.log, encoding="utf-8")
         faults = sorted((fault for track in tracks for fault in track.faults), key=lambda fault: fault.at)
-    return judge(plan, Logs(folder).news(), faults, start, healed, leftovers, quorum.share)
+    verdict = judge(plan, Logs(folder).news(), faults, start, healed, leftovers, lookout.quorum)
+    return replace(verdict, diverged=frozenset(lookout.diverged))
 
 
 def _left(testbed: Testbed, session: float) -> list[str]:

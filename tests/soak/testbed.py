@@ -119,6 +119,21 @@ class Testbed:
         """Return whether a server leads now, and says so at once."""
         return any(server.status(0.25).get("Mode") in ("leader", "standalone") for server in self.servers)
 
+    def diverged(self) -> list[int]:
+        """Return the numbers of the servers whose copy, as they themselves have found, is not their leader's.
+
+        Since 3.6 a server compares the digest of its tree with that which the leader sends with each transaction.
+        """
+        numbers = []
+        for number, server in enumerate(self.servers, 1):
+            with contextlib.suppress(OSError):
+                figures = dict(
+                    line.split("\t", 1) for line in server.command("mntr", 0.25).splitlines() if "\t" in line
+                )
+                if int(figures.get("zk_digest_mismatches_count", 0)):
+                    numbers.append(number)
+        return numbers
+
     def ephemerals(self) -> list[str]:
         """Return all ephemeral nodes, as the leader knows them."""
         return list(_ephemerals(self.service))
