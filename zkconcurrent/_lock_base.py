@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timezone
 from types import TracebackType
 from typing import Any, NamedTuple
 
 from ._engine.driver import Call
 from ._engine.holds import Hold, Loss, lost_error
+from ._engine.identity import task_of
 from ._engine.local_handoff import LocalHandoff
 from ._engine.session import log
 from ._engine.waiting import Steps
@@ -111,6 +112,12 @@ class LockBase(Primitive, ABC):
         limit = self._deadline(blocking, timeout)
         call = Call(self._session, self._path, self._path_state)
         return self._await(call, self._acquire_steps(call, blocking and timeout != 0, limit, self._identity(), depth))
+
+    def _holding_tasks(self) -> Iterable[tuple[str, Any]]:
+        rule, holds = self._rule, self._path_state.holds
+        for role in list(holds):
+            if rule.alone in rule.role or rule.alone in role:  # one of the two excludes the other
+                yield from ((self._path, task_of(hold.owner)) for hold in self._path_state.all(role) if hold.alive)
 
     def _acquire_steps(self, call: Call, wait: bool, deadline: float | None, owner: int, depth: int) -> Steps[bool]:
         handoff = self._path_state.handoff

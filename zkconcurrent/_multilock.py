@@ -189,6 +189,9 @@ class MultiLock(Waiter):
         if errors:
             raise _first(errors)
 
+    def _holding_tasks(self) -> Iterable[tuple[str, Any]]:
+        return (each for lock in self._locks for each in lock._holding_tasks())
+
     def locked(self) -> bool:
         """Return whether every lock is held, by any process; asks the leader. Cost: up to 2 reads for each lock."""
         calls = Calls()

@@ -7,7 +7,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -46,7 +46,14 @@ class Waiter:
         """Convert a `wait(timeout)` argument to a deadline. None waits forever; zero or less makes one attempt."""
         return self._deadline(True, -1 if timeout is None else max(timeout, 0.0))
 
-    _check_may_block = staticmethod(check_may_block)
+    def _check_may_block(self) -> None:
+        """Warn of a wait that would stop an event loop; refuse one that would stop it for ever."""
+        check_may_block(self._holding_tasks)
+
+    def _holding_tasks(self) -> Iterable[tuple[str, Any]]:
+        """Return the paths that an acquire would wait for while tasks of this process hold them, and these tasks."""
+        return ()
+
     _session: Session
 
 

@@ -110,6 +110,9 @@ class Semaphore(LockBase):
         call = Call(self._session, self._path, self._path_state)
         return self._await(call, self._taking_permits(call, permits, wait, hurried, deadline, self._identity()))
 
+    def _holding_tasks(self) -> tuple[()]:
+        return ()  # others may give permits back
+
     def _taking_permits(
         self, call: Call, permits: int, wait: bool, hurried: bool, deadline: float | None, owner: int
     ) -> Steps[bool]:

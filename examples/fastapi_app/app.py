@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from fastapi import FastAPI, HTTPException, Request
+from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 
 from zkconcurrent import LockLostError, ZkConcurrentError, aio
@@ -41,13 +41,17 @@ async def refuse(request: Request, error: ZkConcurrentError) -> JSONResponse:  #
     return JSONResponse({"detail": str(error)}, 500 if isinstance(error, LockLostError) else 503)
 
 
+@app.exception_handler(TimeoutError)
+async def send_away(request: Request, error: TimeoutError) -> JSONResponse:  # noqa: ARG001 - FastAPI passes them
+    """Answer a request that has waited too long for its user's lock."""
+    return JSONResponse({"detail": "too many requests of this user"}, 503, {"Retry-After": "1"})
+
+
 @app.post("/users/{user}/add")
 async def add(user: int, amount: int) -> dict[str, int]:
     """Add to a user's account, alone among the requests of this user in all processes."""
     lock = aio.Lock(app.state.zk, f"/users/{user}")
-    if not await lock.acquire(timeout=PATIENCE):
-        raise HTTPException(503, "too many requests of this user", {"Retry-After": "1"})
-    try:
+    async with lock.hold(PATIENCE):
         inside, account = ACCOUNTS / f"{user}.inside", ACCOUNTS / str(user)
         inside.touch(exist_ok=False)  # fails if another request of this user is inside
         balance = int(account.read_text()) if account.exists() else 0
@@ -56,5 +60,3 @@ async def add(user: int, amount: int) -> dict[str, int]:
         account.write_text(str(balance))
         inside.unlink()
         return {"balance": balance, "token": lock.fencing_token, "process": os.getpid()}
-    finally:
-        lock.release()

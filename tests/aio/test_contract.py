@@ -73,25 +73,25 @@ def test_granted_and_cancelled_together(make: str, zk: KazooClient, far: KazooCl
             await holder.acquire()
             first = owning(lock.acquire)
             await idle(zk)
-            second = owning(behind.acquire)
+            got, over = asyncio.Event(), asyncio.Event()
+            second = asyncio.create_task(hold_until(over, got))
             await idle(zk)
             holder.release()  # hands it to a task of this client in this very moment
             first.cancel()
             await cancelled(first)
-            if AGAINST.get(make) is None or not second.done():
-                assert await soon(second)
+            await soon(got.wait())
             await until(lambda: len(nodes(far, zk_path)) <= (3 if "permits" in make else 2))
             hold = behind._core._newest() if not hasattr(behind._core, "locks") else None
             assert hold is None or hold.alive
-            await give_back(behind)
+            over.set()
+            await second
         await until(lambda: not nodes(far, zk_path))
 
-    async def give_back(lock: Any) -> None:
-        """Release what a task that has ended has left."""
-        for core in getattr(lock._core, "locks", (lock._core,)):
-            for hold in core._path_state.all(core._rule.role):
-                core._path_state.drop(hold)
-                core._session.discard(hold.ticket)
+    async def hold_until(over: asyncio.Event, got: asyncio.Event) -> None:
+        await behind.acquire()
+        got.set()
+        await over.wait()
+        behind.release()
 
     run(main())
 
@@ -310,6 +310,88 @@ def test_loops_that_are_closed(
     kept.clear()
     gc.collect()
     eventually(lambda: not left(zk), "the client knows of no call")
+
+
+OWNED: dict[str, Any] = {
+    **{make: LOCKS[make] for make in ("RLock", "unfair RLock", "read lock", "write lock")},
+    "MultiLock": lambda client, path: aio.MultiLock([aio.RLock(client, f"{path}/a"), aio.RLock(client, f"{path}/b")]),
+}
+
+
+@pytest.mark.parametrize("make", OWNED)
+@pytest.mark.parametrize("end", ["returns", "raises", "cancelled"])
+def test_a_task_that_ends_with_a_hold(make: str, end: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+    """The library releases a lock that only its task may release when that task ends, and warns."""
+    lock, rival = OWNED[make](zk, zk_path), AGAINST.get(make, LOCKS[make])(far, zk_path)
+
+    async def own() -> None:
+        assert await lock.acquire()
+        if make != "read lock":
+            assert await lock.acquire()  # at any depth
+        if end == "raises":
+            raise ZeroDivisionError
+        if end == "cancelled":
+            await asyncio.Event().wait()
+
+    async def main() -> None:
+        task = asyncio.create_task(own(), name="forgetful")
+        waiting = asyncio.create_task(enter())
+        await idle(zk, far)
+        task.cancel()
+        await asyncio.wait([task])
+        await soon(waiting)
+        async with lock:  # a task that comes later has nothing to do with it
+            pass
+        await until(lambda: not nodes(far, zk_path))
+
+    async def enter() -> None:
+        async with rival:
+            pass
+
+    with pytest.warns(ResourceWarning, match="forgetful has ended without releasing .*which the library releases"):
+        run(main())
+    for core in lock._cores():
+        assert not any(core._path_state.holds.values())
+
+
+@pytest.mark.parametrize("make", ["Lock", "Semaphore"])
+def test_a_task_that_leaves_its_hold_to_others(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+    """What any task may release stays held after the task that acquired it, without a warning."""
+    lock = LOCKS[make](zk, zk_path)
+
+    async def main() -> None:
+        await owning(lock.acquire)
+        await asyncio.sleep(0.2)
+        assert nodes(far, zk_path)
+        await lock.release()
+
+    run(main())
+
+
+@pytest.mark.parametrize("make", OWNED)
+def test_a_holder_that_is_thrown_away(
+    make: str, zk: KazooClient, far: KazooClient, zk_path: str, eventually: Eventually
+) -> None:
+    """A task that the garbage collector takes, with its loop, holds nothing any more."""
+    lock = OWNED[make](zk, zk_path)
+
+    async def hold() -> None:
+        assert await lock.acquire()
+        await asyncio.Event().wait()
+
+    async def main() -> None:
+        task = asyncio.create_task(hold())
+        await idle(zk)
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(main())
+    loop.run_until_complete(loop.shutdown_default_executor())
+    assert nodes(far, zk_path)
+    loop.close()
+    del loop
+    gc.collect()
+    eventually(lambda: not nodes(far, zk_path), "the node is gone")
 
 
 @pytest.mark.parametrize("make", ["Lock", "RLock", "write lock", "Semaphore", "MultiLock"])

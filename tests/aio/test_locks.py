@@ -539,3 +539,36 @@ def test_permits(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
         await until(lambda: not nodes(far, zk_path))
 
     run(main())
+
+
+@pytest.mark.parametrize("make", ["Lock", "RLock", "read lock", "write lock", "MultiLock"])
+def test_the_twin_of_threads_in_the_loop(make: str, zk: KazooClient, zk_path: str) -> None:
+    """A call of the threads' twin that would stop the loop until one of the loop's own tasks releases is refused."""
+    lock = LOCKS[make](zk, zk_path)
+    pair = zkconcurrent.ReadWriteLock(zk, zk_path) if make in ("read lock", "write lock") else None
+    twin: Any
+    if make == "MultiLock":
+        twin = zkconcurrent.MultiLock([zkconcurrent.RLock(zk, f"{zk_path}/b"), zkconcurrent.Lock(zk, f"{zk_path}/a")])
+    else:
+        twin = getattr(zkconcurrent, make)(zk, zk_path) if pair is None else pair.write_lock
+
+    async def main() -> None:
+        async with lock:
+            for options in ({}, {"timeout": 5}):
+                with pytest.raises(RuntimeError, match=f"holds {zk_path}.* zkconcurrent.aio instead"):
+                    twin.acquire(**options)
+            assert not twin.acquire(blocking=False)
+            assert not await asyncio.to_thread(twin.acquire, timeout=0.05)
+            if make == "read lock":
+                assert pair is not None
+                with pytest.warns(RuntimeWarning, match="running event loop"):
+                    pair.read_lock.acquire()
+                pair.read_lock.release()
+
+        def use() -> None:
+            with twin:
+                pass
+
+        await asyncio.to_thread(use)
+
+    run(main())

@@ -41,6 +41,8 @@ async def locks(zk: zkconcurrent.Client) -> None:
         waiters: list[zkconcurrent.Contender] = await each.waiters()
         token: int = each.fencing_token
         suspect: bool = each.suspect
+        async with each.hold(2.5), each.hold(timeout=None, cancel_on_loss=False) as nothing:
+            assert nothing is None
         lost: aio.Lost = each.lost
         is_lost: bool = lost.is_set() or await lost.wait()
         async with each:

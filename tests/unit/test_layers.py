@@ -43,7 +43,7 @@ LAYERS = [
     {"_synchronized"},
     # The same for tasks.
     {"aio._tasks"},
-    {"aio._locks"},
+    {"aio._losses", "aio._locks"},
     {"aio._sync", "aio._barrier", "aio._connect", "aio._local"},
     {"aio._namespace"},
     {"aio._synchronized"},

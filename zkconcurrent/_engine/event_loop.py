@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Callable, Iterable
 from typing import Any
 
 
@@ -17,13 +18,27 @@ def running_task() -> Any:
     return None if loop is None else sys.modules["asyncio"].current_task(loop) or loop
 
 
-def check_may_block() -> None:
-    """Warn, once for each line of the program, about a call that would stop an event loop while it waits."""
-    if _running_loop() is not None:
-        warn(
-            "this call waits in the thread of a running event loop and stops all its tasks: call it by "
-            "asyncio.to_thread()"
-        )
+def check_may_block(holders: Callable[[], Iterable[tuple[str, Any]]]) -> None:
+    """Warn, once for each line of the program, about a call that would stop an event loop while it waits.
+
+    Args:
+        holders: returns the paths that the call would wait for, and the tasks that hold them.
+
+    Raises:
+        RuntimeError: one of these tasks belongs to the loop that the call would stop, so it would never release.
+    """
+    loop = _running_loop()
+    if loop is None:
+        return
+    for path, task in holders():
+        if task is not None and task.get_loop() is loop:
+            raise RuntimeError(
+                f"{task.get_name()} holds {path}, and runs in the event loop that this call would stop until then: "
+                "acquire the lock of zkconcurrent.aio instead"
+            )
+    warn(
+        "this call waits in the thread of a running event loop and stops all its tasks: call it by asyncio.to_thread()"
+    )
 
 
 def _running_loop() -> Any:

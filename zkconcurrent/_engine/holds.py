@@ -218,9 +218,9 @@ class PathState:
             before = self.holds[role].get(owner)
             if before is not None and before.ticket.state is State.LOST:
                 raise lost_error(before)
-            for lost in self.all(role):
-                if lost.ticket.state is State.LOST and ended(lost.owner):
-                    self.drop(lost)  # its thread has ended: no thread is left to settle it
+            for left in list(self.holds[role].values()):
+                if not left.alive and ended(left.owner):
+                    self.drop(left)  # no thread or task is left to settle it
             task = None if is_task(owner) else running_task()
             if task is None:
                 hold = Hold(self.path, ticket, role, owner, self.next_loss[role], depth)
@@ -328,6 +328,14 @@ class PathState:
             face._start_on_lost()
         for whole in wholes:
             whole.tell()
+
+    def end_owner(self, owner: int) -> bool:
+        """Have the keeper release what a task held as it ended; return whether it held anything."""
+        held = [hold.ticket for hold in all_holds(self.holds) if hold.owner == owner and hold.alive]
+        if held:
+            self.session.dropped.append(Dropped([], held))
+            self.session.wake_keeper()
+        return bool(held)
 
     def forget(self) -> None:
         """Forget all holds, in a forked child: they are the parent's."""

@@ -9,10 +9,11 @@ from __future__ import annotations
 import itertools
 import sys
 import threading
+import warnings
 import weakref
 from collections.abc import Callable
 from functools import cache, partial
-from typing import Any
+from typing import Any, Protocol
 
 _FIRST = 1 << 50  # above all results of `get_ident`, and small: each acquire looks it up
 
@@ -60,13 +61,40 @@ class _Number:
         return mine.setdefault("number", life.number)
 
 
+class Held(Protocol):
+    """Has holds at a path, and releases those of a task that has ended."""
+
+    path: str
+
+    def end_owner(self, owner: int) -> bool:
+        """Release; return whether the task held anything. The garbage collector may call this, anywhere."""
+
+
 class _TaskLife(_Life):
     """Goes when its task does; over once the task is done."""
 
     def __init__(self, task: Any) -> None:
         super().__init__(next(_numbers), 0)
         self.ident = self.number
-        self.task = weakref.ref(task)
+        self.held: weakref.WeakSet[Held] = weakref.WeakSet()
+        end = partial(_end, self.held, self.number, task.get_name())
+        self.task = weakref.ref(task, end)
+        task.add_done_callback(end)
+
+
+def _end(held: weakref.WeakSet[Held], owner: int, name: str, gone: object) -> None:
+    """Release what a task holds that is done, or was thrown away with its loop; of the latter, asyncio warns."""
+    paths = [each.path for each in list(held) if each.end_owner(owner)]
+    if paths and not isinstance(gone, weakref.ref):
+        text = f"{name} has ended without releasing {', '.join(map(repr, paths))}, which the library releases"
+        warnings.warn(text, ResourceWarning, stacklevel=2)
+
+
+def release_at_end(owner: int, held: Held) -> None:
+    """Have what a task holds at a path, or will hold, released when the task ends."""
+    life = _living[owner]
+    assert isinstance(life, _TaskLife)
+    life.held.add(held)
 
 
 def of_task() -> int:

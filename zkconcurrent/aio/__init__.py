@@ -6,7 +6,8 @@ Unlike those of `zkconcurrent`, the names are all loaded at once: an import whil
 from ._barrier import Barrier
 from ._connect import connect
 from ._local import LocalNamespace
-from ._locks import Lock, Lost, MultiLock, ReadLock, ReadWriteLock, RLock, WriteLock
+from ._locks import Lock, MultiLock, ReadLock, ReadWriteLock, RLock, WriteLock
+from ._losses import Lost
 from ._namespace import Namespace, SharedNamespace, namespace
 from ._sync import BoundedSemaphore, Condition, CountDownLatch, Event, Semaphore
 from ._synchronized import synchronized

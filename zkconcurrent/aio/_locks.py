@@ -9,19 +9,18 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-import weakref
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, TypeVar
 
 from .. import _lock, _multilock, _rlock, _rwlock
-from .._engine.holds import Loss
 from .._engine.identity import ended, of_caller
 from .._engine.session import Dropped
 from .._errors import LockLostError
 from .._kazoo.link import KazooClient
 from .._lock_base import Contender
 from .._primitive import entered
+from ._losses import Holding, Lost, tells
 from ._tasks import Completion, Pending, Released, Tasks, in_background
 
 T = TypeVar("T")
@@ -104,7 +103,16 @@ class Acquirable(Core):
                 "in the task that uses the lock"
             )
         self._loop = asyncio.get_running_loop()
-        return await settled(self._core.acquire(blocking, -1 if timeout is None else timeout))
+        acquired = self._core.acquire(blocking, -1 if timeout is None else timeout)
+        if isinstance(acquired, Pending):
+            acquired = await acquired
+            for core in self._cores():
+                core._release_at_end()
+        return bool(acquired)
+
+    def _cores(self) -> Iterable[Any]:
+        """Return the primitives of threads inside that have holds."""
+        return (self._core,)
 
     def release(self) -> Completion:
         """Release the lock; the next waiter in the queue gets it.
@@ -137,9 +145,26 @@ class Acquirable(Core):
             if kind is None or (issubclass(kind, Exception) and not issubclass(kind, LockLostError)):
                 raise
 
+    def hold(self, timeout: float | None = None, *, cancel_on_loss: bool = True) -> Holding:
+        """Return an `async with` block that holds the lock, and ends when the hold is lost.
+
+        On a loss the block's task is cancelled, and `LockLostError` leaves the block in place of the cancellation, as
+        `TimeoutError` leaves `asyncio.timeout()`.
+
+        Args:
+            timeout: how long to wait for the lock, in seconds; None waits forever, 0 makes one attempt.
+            cancel_on_loss: whether to cancel the block's task. If False, the block ends with `LockLostError` as
+                `async with lock` does, once its body has ended.
+
+        Raises:
+            TimeoutError: the lock was not acquired in time; from the start of the block.
+            LockLostError: the hold was lost; from the end of the block.
+        """
+        return Holding(self, timeout, cancel_on_loss)
+
     def _forsake(self) -> None:
         """Leave the holds of tasks that are gone to the keeper: the loop is closed, and its tasks are thrown away."""
-        for core in getattr(self._core, "locks", (self._core,)):
+        for core in self._cores():
             holds = core._path_state.all(core._rule.role)
             core._session.dropped.append(Dropped([], [hold.ticket for hold in holds if ended(hold.owner)]))
             core._session.wake_keeper()
@@ -215,88 +240,6 @@ class LockBase(Acquirable):
             ValueError: the transaction's client has another chroot, so it can't see the lock's node.
         """
         return self._core.guard(transaction)
-
-
-class Lost:
-    """Whether a hold, or the first of several, is lost."""
-
-    def __init__(self, parts: list[tuple[Any, Callable[[], Loss]]]) -> None:
-        self._parts: list[tuple[Any, Loss]] = []
-        for session, loss in parts:
-            session.check_lease()
-            with session.lock:
-                self._parts.append((session, loss()))
-
-    def is_set(self) -> bool:
-        """Return whether it is lost, by the clock too."""
-        for session, _ in self._parts:
-            session.check_lease()
-        return any(loss.told for _, loss in self._parts)
-
-    async def wait(self) -> bool:
-        """Wait until it is lost."""
-        listener = _Listener(asyncio.get_running_loop())
-        for session, loss in self._parts:
-            with session.lock:
-                loss.wholes = (*(each for each in loss.wholes if not each.over), listener)
-        try:
-            if not self.is_set():
-                await listener.future
-        finally:
-            listener.over = True
-        return True
-
-
-class _Listener:
-    """A task that waits for a loss. The loss notifies it like a `Whole`."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self.event = self
-        self.future: asyncio.Future[None] = loop.create_future()
-        self.over = False
-
-    def set(self) -> None:
-        """Wake the task; on any thread."""
-
-        def end() -> None:
-            if not self.future.done():
-                self.future.set_result(None)
-
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(end)
-
-    def of(self) -> None:
-        """Return None: it belongs to no object."""
-
-    def tell(self) -> None:
-        """Do nothing more: `set` has woken the task."""
-
-
-def tells(lock: Any, on_lost: Callable[[Any], object] | None) -> Any:
-    """Return a function that calls a user's `on_lost`, plain or async, on the loop that acquired last."""
-    if on_lost is None or not callable(on_lost):
-        return on_lost
-    ref = weakref.ref(lock)
-
-    def told(_: Any) -> None:
-        there = ref()
-        loop = None if there is None else there._loop
-        if loop is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(_call, on_lost, there)
-
-    return told
-
-
-def _call(on_lost: Callable[[Any], object], lock: Any) -> None:
-    result = on_lost(lock)
-    if isinstance(result, Awaitable):
-        task = asyncio.ensure_future(result)
-        _running.add(task)
-        task.add_done_callback(_running.discard)
-
-
-_running: set[asyncio.Future[Any]] = set()
 
 
 class _LockCore(Tasks, _lock.Lock):
@@ -421,6 +364,9 @@ class MultiLock(Acquirable):
         """The locks, in the order in which they are acquired."""
         given = {id(lock._core): lock for lock in self._given}
         return tuple(given[id(core)] for core in self._core.locks)
+
+    def _cores(self) -> Iterable[Any]:
+        return self._core.locks  # type: ignore[no-any-return]
 
     def release(self) -> Completion:
         """Release all locks; each is released whatever becomes of the others. Errors as the locks' own."""

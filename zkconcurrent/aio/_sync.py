@@ -15,7 +15,8 @@ from .._errors import ClientError, ZkConcurrentError
 from .._kazoo.link import KazooClient
 from .._paths import check_path
 from .._recipes.event import Flag
-from ._locks import REFRESH, Core, LockBase, ReadLock, RLock, settled, tells
+from ._locks import REFRESH, Core, LockBase, ReadLock, RLock, settled
+from ._losses import tells
 from ._tasks import Completion, Pending, Released, Tasks
 
 T = TypeVar("T")

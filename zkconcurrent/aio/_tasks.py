@@ -18,8 +18,8 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from .._engine.driver import Call
-from .._engine.holds import Hold
-from .._engine.identity import of_task
+from .._engine.holds import Hold, PathState
+from .._engine.identity import of_task, release_at_end
 from .._engine.session import Session
 from .._engine.waiting import Steps, Waiting, wait_async
 from .._errors import ZkConcurrentError
@@ -43,6 +43,8 @@ class Tasks:
     """Mixed into a primitive of threads: tasks own its holds, and its methods return `Pending` calls."""
 
     _caller: Callable[[], int] = staticmethod(of_task)
+    _identity: Callable[[], int]
+    _path_state: PathState
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -51,8 +53,12 @@ class Tasks:
     def _await(self, call: Waiting, steps: Steps[Any]) -> Any:
         return Pending(call, steps)
 
-    @staticmethod
-    def _check_may_block() -> None:
+    def _release_at_end(self) -> None:
+        """If only the task that acquires may release, have its holds released when it ends."""
+        if self._caller is of_task:
+            release_at_end(self._identity(), self._path_state)
+
+    def _check_may_block(self) -> None:
         """Allow every call: none blocks the loop."""
 
 

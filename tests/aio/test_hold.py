@@ -1,0 +1,216 @@
+"""`lock.hold()`: a block that ends when its hold is lost, as that of `asyncio.timeout` does at its deadline."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.aio.calls import AGAINST, LOCKS
+from tests.aio.loops import idle, nodes, run, soon, until
+from zkconcurrent import LockLostError, aio
+
+every = pytest.mark.parametrize("make", [make for make in LOCKS if make != "three permits"])
+
+
+def cancels() -> int:
+    """Return how many cancellations of the running task are not taken back; Python 3.10 does not count them."""
+    task: Any = asyncio.current_task()
+    return int(task.cancelling()) if sys.version_info >= (3, 11) else 0
+
+
+async def lose(far: KazooClient, path: str) -> None:
+    """Have an operator delete the newest node of a path."""
+    await asyncio.to_thread(lambda: far.delete(max(nodes(far, path))))
+
+
+@every
+def test_held(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+    """The block holds; it releases at its end, also after an error, and leaves its error alone."""
+    lock, other = LOCKS[make](zk, zk_path), AGAINST.get(make, LOCKS[make])(far, zk_path)
+
+    async def main() -> None:
+        async with lock.hold() as nothing:
+            assert nothing is None
+            assert not await other.acquire(blocking=False)
+        await until(lambda: not nodes(far, zk_path))
+        for error in (ZeroDivisionError, asyncio.CancelledError, GeneratorExit):
+            with pytest.raises(error):
+                async with lock.hold(timeout=10):
+                    raise error
+            await until(lambda: not nodes(far, zk_path))
+        block = lock.hold(0)
+        async with block:
+            pass
+        with pytest.raises(RuntimeError, match="call it anew"):
+            async with block:
+                pass
+        assert not nodes(far, zk_path)
+
+    run(main())
+
+
+@every
+def test_not_in_time(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+    """TimeoutError names the lock; the body does not run, and nothing is left."""
+    lock, other = LOCKS[make](zk, zk_path), AGAINST.get(make, LOCKS[make])(far, zk_path)
+
+    async def main() -> None:
+        async with other:
+            before = await asyncio.to_thread(nodes, far, zk_path)
+            for timeout in (0, 0.05):
+                with pytest.raises(TimeoutError, match=zk_path):
+                    async with lock.hold(timeout):
+                        pytest.fail("the body ran")
+            await until(lambda: nodes(far, zk_path) == before)
+
+    run(main())
+
+
+@every
+def test_lost(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+    """A loss cancels the body; LockLostError leaves the block, and its task is not being cancelled after it."""
+    lock = LOCKS[make](zk, zk_path)
+
+    async def main() -> None:
+        for _ in range(2):
+            with pytest.raises(LockLostError) as told:
+                async with lock.hold():
+                    await lose(far, zk_path)
+                    await soon(asyncio.Event().wait())
+            assert isinstance(told.value.__cause__, asyncio.CancelledError)
+            assert cancels() == 0
+            await asyncio.sleep(0)
+        async with lock.hold():  # the loss is settled
+            pass
+        await until(lambda: not nodes(far, zk_path))
+
+    run(main())
+
+
+def test_a_loss_that_is_not_settled(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+    """The block is not entered while the task has a loss of the lock to settle."""
+    lock = aio.RLock(zk, zk_path)
+
+    async def main() -> None:
+        async with lock:
+            lost = lock.lost
+            await lose(far, zk_path)
+            await soon(lost.wait())
+            with pytest.raises(LockLostError):
+                async with lock.hold():
+                    pytest.fail("the body ran")
+            with pytest.raises(LockLostError):
+                lock.release()
+            await lock.acquire()
+
+    run(main())
+
+
+def test_cancelled(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+    """A cancellation from outside goes on through the block."""
+    lock = aio.Lock(zk, zk_path)
+
+    async def main() -> None:
+        inside = asyncio.Event()
+
+        async def body() -> None:
+            async with lock.hold():
+                inside.set()
+                await asyncio.Event().wait()
+
+        task = asyncio.create_task(body())
+        await soon(inside.wait())
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await until(lambda: not nodes(far, zk_path))
+
+    run(main())
+
+
+def test_cancelled_in_the_same_turn(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+    """The loss and a cancellation from outside reach the task together: the cancellation wins."""
+    if sys.version_info < (3, 11):
+        pytest.skip("Python 3.10 does not count cancellations")
+    lock = aio.Lock(zk, zk_path)
+
+    async def main() -> None:
+        inside = asyncio.Event()
+        blocks = []
+
+        async def body() -> None:
+            block = lock.hold()
+            blocks.append(block)
+            async with block:
+                inside.set()
+                await asyncio.Event().wait()
+
+        task = asyncio.create_task(body())
+        await soon(inside.wait())
+        blocks[0]._cancel()  # as the loss does
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await until(lambda: not nodes(far, zk_path))
+
+    run(main())
+
+
+def test_without_a_cancellation(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+    """With `cancel_on_loss=False` the body runs to its end; then LockLostError says that the hold was lost."""
+    lock = aio.Lock(zk, zk_path)
+
+    async def main() -> None:
+        done = False
+        with pytest.raises(LockLostError):
+            async with lock.hold(cancel_on_loss=False):
+                lost = lock.lost
+                await lose(far, zk_path)
+                await soon(lost.wait())
+                await asyncio.sleep(0.1)
+                done = True
+        assert done
+
+    run(main())
+
+
+def test_a_body_that_swallows_it(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+    """A body that goes on in spite of the cancellation gets LockLostError at its end."""
+    lock = aio.Lock(zk, zk_path)
+
+    async def main() -> None:
+        with pytest.raises(LockLostError):
+            async with lock.hold():
+                await lose(far, zk_path)
+                with pytest.raises(asyncio.CancelledError):
+                    await soon(asyncio.Event().wait())
+        assert cancels() == 0
+        await idle(zk)
+
+    run(main())
+
+
+def test_within_a_timeout(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+    """A deadline around the block, and one inside it, keep their own errors."""
+    if sys.version_info < (3, 11):
+        pytest.skip("asyncio.timeout is of Python 3.11")
+    lock = aio.Lock(zk, zk_path)
+
+    async def main() -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2), lock.hold():
+                await asyncio.Event().wait()
+        with pytest.raises(TimeoutError):
+            async with lock.hold(), asyncio.timeout(0.1):
+                await asyncio.Event().wait()
+        with pytest.raises(LockLostError):
+            async with asyncio.timeout(20), lock.hold():
+                await lose(far, zk_path)
+                await asyncio.Event().wait()
+        await until(lambda: not nodes(far, zk_path))
+
+    run(main())

@@ -1,0 +1,154 @@
+"""The losses of holds as tasks see them: awaited, told to `on_lost` on a loop, and as the end of a block."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import Any
+
+from .._engine.holds import Loss
+from .._errors import LockLostError
+
+
+class Lost:
+    """Whether a hold, or the first of several, is lost."""
+
+    def __init__(self, parts: list[tuple[Any, Callable[[], Loss]]]) -> None:
+        self._parts: list[tuple[Any, Loss]] = []
+        for session, loss in parts:
+            session.check_lease()
+            with session.lock:
+                self._parts.append((session, loss()))
+
+    def is_set(self) -> bool:
+        """Return whether it is lost, by the clock too."""
+        for session, _ in self._parts:
+            session.check_lease()
+        return any(loss.told for _, loss in self._parts)
+
+    async def wait(self) -> bool:
+        """Wait until it is lost."""
+        told = asyncio.Event()
+        listener = self._listen(told.set)
+        try:
+            await told.wait()
+        finally:
+            listener.over = True
+        return True
+
+    def _listen(self, call: Callable[[], object]) -> _Listener:
+        """Have the running loop call a function on the loss, at once if it has come."""
+        listener = _Listener(asyncio.get_running_loop(), call)
+        for session, loss in self._parts:
+            with session.lock:
+                loss.wholes = (*(each for each in loss.wholes if not each.over), listener)
+        if self.is_set():
+            listener.set()
+        return listener
+
+
+class _Listener:
+    """A function of a loop that is called on a loss. The loss notifies it like a `Whole`.
+
+    Attributes:
+        over: whether the function is called no more.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:
+        self._loop = loop
+        self._call = call
+        self.event = self
+        self.over = False
+
+    def set(self) -> None:
+        """Have the function called; on any thread."""
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._tell)
+
+    def _tell(self) -> None:
+        if not self.over:
+            self.over = True
+            self._call()
+
+    def of(self) -> None:
+        """Return None: it belongs to no object."""
+
+    def tell(self) -> None:
+        """Do nothing more: `set` has had the function called."""
+
+
+class Holding:
+    """An `async with` block that holds a lock and is cancelled when the hold is lost; `lock.hold()` makes it."""
+
+    def __init__(self, lock: Any, timeout: float | None, cancel_on_loss: bool) -> None:
+        self._lock = lock
+        self._timeout = timeout
+        self._cancel_on_loss = cancel_on_loss
+        self._task: asyncio.Task[Any] | None = None
+        self._listener: _Listener | None = None
+        self._cancelled = False
+        self._before = 0
+
+    async def __aenter__(self) -> None:
+        if self._task is not None:
+            raise RuntimeError("a hold() is for one block: call it anew for the next")
+        self._task = asyncio.current_task()
+        assert self._task is not None
+        if hasattr(self._task, "cancelling"):  # since Python 3.11
+            self._before = self._task.cancelling()
+        if not await self._lock.acquire(timeout=self._timeout):
+            raise TimeoutError(f"not acquired within {self._timeout} s: {self._lock!r}")
+        if self._cancel_on_loss:
+            self._listener = self._lock.lost._listen(self._cancel)
+
+    def _cancel(self) -> None:
+        assert self._task is not None
+        self._cancelled = True
+        self._task.cancel("the hold was lost")
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._listener is not None:
+            self._listener.over = True
+        if self._cancelled and self._is_only_ours() and isinstance(error, asyncio.CancelledError):
+            try:
+                self._lock.release()
+            except LockLostError as lost:
+                raise lost from error
+        else:
+            await self._lock.__aexit__(kind, error, traceback)
+
+    def _is_only_ours(self) -> bool:
+        """Take our cancellation back; return whether there is no other."""
+        assert self._task is not None
+        return not hasattr(self._task, "uncancel") or self._task.uncancel() <= self._before
+
+
+def tells(lock: Any, on_lost: Callable[[Any], object] | None) -> Any:
+    """Return a function that calls a user's `on_lost`, plain or async, on the loop that acquired last."""
+    if on_lost is None or not callable(on_lost):
+        return on_lost
+    ref = weakref.ref(lock)
+
+    def told(_: Any) -> None:
+        there = ref()
+        loop = None if there is None else there._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(_call, on_lost, there)
+
+    return told
+
+
+def _call(on_lost: Callable[[Any], object], lock: Any) -> None:
+    result = on_lost(lock)
+    if isinstance(result, Awaitable):
+        task = asyncio.ensure_future(result)
+        _running.add(task)
+        task.add_done_callback(_running.discard)
+
+
+_running: set[asyncio.Future[Any]] = set()
