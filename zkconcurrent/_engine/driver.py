@@ -154,6 +154,7 @@ class Call:
                     step = recipe.throw(error)
                 else:
                     step = recipe.send(reply)
+                    del reply  # the next step may wait for long: a listing of a crowd is large
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
         except GeneratorExit:
