@@ -87,6 +87,26 @@ class Call:
         fragile: its recipe ends once the service is out of reach for a third of the session timeout.
     """
 
+    __slots__ = (
+        "__weakref__",
+        "_before_wait",
+        "_cutoff",
+        "_deadline",
+        "_down_since",
+        "_first_replies_by",
+        "_hurried",
+        "_refused",
+        "deserted",
+        "finished",
+        "fragile",
+        "path",
+        "path_state",
+        "session",
+        "settled",
+        "tickets",
+        "wake",
+    )
+
     def __init__(
         self, session: Session, path: str, path_state: HoldStore | None = None, *, fragile: bool = False
     ) -> None:
@@ -364,6 +384,7 @@ class Call:
                 if not isinstance(failed, NoNode | ConnectionLost | SessionExpired):
                     raise failed
             elif reply.done and not ticket.changed:
+                del reply
                 yield from self._await_change(ticket)
         except GeneratorExit:
             raise
@@ -471,19 +492,21 @@ class Call:
         That call is on the stack of the calling thread, and ends only when this one returns. Its frames have it in a
         local variable named `call`, or the primitive in `self`.
 
+        The call of a task is not checked. A handler has no task, unless it runs an event loop of its own; and CPython
+        keeps every frame looked at, and its locals if they were read, for as long as the task waits.
+
         Raises:
             ClientError: the thread was interrupted while it acquired or released at this path.
         """
-        if self.path_state is None or self.settled:
+        if self.path_state is None or self.settled or self.deserted is not None:
             return
-        frame: FrameType | None = sys._getframe(1)
-        while frame is not None and not (_is_library_frame(frame) and frame.f_locals.get("call") is self):
-            frame = frame.f_back
-        while frame is not None and _is_library_frame(frame):
-            frame = frame.f_back  # the frame that made this call
+        frame = _caller_of_library(sys._getframe(1))
         calls_out, settled = True, False
         while frame is not None:
             known = frame.f_locals if _is_library_frame(frame) else {}
+            if known.get("call") is self:  # a wrapper stands between the call's own frames
+                frame = _caller_of_library(frame)
+                continue
             if not known:
                 calls_out, settled = True, False
             elif calls_out and frame.f_code.co_name in _CALL_OVERRIDABLE and "call" not in known:
@@ -558,6 +581,12 @@ class Call:
 
 # Methods that call other methods, which a subclass may override.
 _CALL_OVERRIDABLE = ("__enter__", "__exit__", "acquire")
+
+
+def _caller_of_library(frame: FrameType | None) -> FrameType | None:
+    while frame is not None and _is_library_frame(frame):
+        frame = frame.f_back
+    return frame
 
 
 def _is_library_frame(frame: FrameType) -> bool:

@@ -71,40 +71,54 @@ def wait(call: Waiting, steps: Steps[T], event: Any) -> T:
         raise
 
 
+class _Sleeper:
+    """The sleep of one call in one task. An object: closures would take more memory for each task that waits."""
+
+    __slots__ = ("_loop", "_signalled", "_sleep")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._sleep: asyncio.Future[None] | None = None
+        self._signalled = False
+
+    def wake(self) -> None:
+        """End the sleep; on any thread."""
+        with suppress(RuntimeError):  # the loop is closed; the keeper abandons the call
+            self._loop.call_soon_threadsafe(self._rouse)
+
+    def _rouse(self) -> None:  # on the loop
+        self._signalled = True
+        if self._sleep is not None:
+            _end_sleep(self._sleep)
+
+    async def sleep(self, pause: float | None) -> bool:
+        """Sleep until woken, or for `pause` seconds; return whether it was woken."""
+        if not self._signalled:
+            self._sleep = sleep = self._loop.create_future()
+            timer = None if pause is None else self._loop.call_later(pause, _end_sleep, sleep)
+            try:
+                await sleep
+            finally:
+                self._sleep = None
+                if timer is not None:
+                    timer.cancel()
+        woken, self._signalled = self._signalled, False
+        return woken
+
+
 async def wait_async(call: Waiting, steps: Steps[T]) -> T:
     """Run a call to its end, in the running task."""
     import asyncio  # programs without an event loop never import it
 
     loop = asyncio.get_running_loop()
-    sleep: asyncio.Future[None] | None = None
-    signalled = False
-
-    def rouse() -> None:  # on the loop
-        nonlocal signalled
-        signalled = True
-        if sleep is not None:
-            _end_sleep(sleep)
-
-    def wake() -> None:  # on any thread
-        with suppress(RuntimeError):  # the loop is closed; the keeper abandons the call
-            loop.call_soon_threadsafe(rouse)
-
+    sleeper = _Sleeper(loop)
     try:
-        call.begin(wake, loop.is_closed)
+        call.begin(sleeper.wake, loop.is_closed)
         try:
             pause = next(steps)
             while True:
                 try:
-                    if not signalled:
-                        sleep = loop.create_future()
-                        timer = None if pause is None else loop.call_later(pause, _end_sleep, sleep)
-                        try:
-                            await sleep
-                        finally:
-                            sleep = None
-                            if timer is not None:
-                                timer.cancel()
-                    woken, signalled = signalled, False
+                    woken = await sleeper.sleep(pause)
                 except BaseException as error:
                     if isinstance(error, GeneratorExit):  # the loop is gone, and this task with it
                         raise

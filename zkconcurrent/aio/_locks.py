@@ -104,7 +104,8 @@ class Acquirable(Core):
                 "in the task that uses the lock"
             )
         self._loop = asyncio.get_running_loop()
-        return await settled(self._core.acquire(blocking, -1 if timeout is None else timeout))
+        result = self._core.acquire(blocking, -1 if timeout is None else timeout)
+        return bool(await result) if isinstance(result, Pending) else bool(result)
 
     def release(self) -> Completion:
         """Release the lock; the next waiter in the queue gets it.
