@@ -25,6 +25,7 @@ CROWDS = (1, 10, 100, 500, 1000)
 HERDS = (1, 3, 10, 30, 100, 300)
 AIOZK = ("aiozk",) if find_spec("aiozk") else ()  # its figures are left out where it is not installed
 TASKS = {"twin": OURS, "pool": "pool", **{name: name for name in AIOZK}, "aio": "aio"}  # with the processes they run in
+BATCH = 10  # waiters that queue at once: each lists all before it, and these lists are to be few at a time
 PROCESSES = 4  # of a crowd or herd
 BEHIND = 3.0  # milliseconds after which a waiter is surely in the queue
 TIME, REQUESTS, EVENTS = "ms per hand-over", "requests per hand-over", "watch events per release"
@@ -278,14 +279,15 @@ def task_memory(stage: Stage, quick: bool) -> Groups:
     some, many, tries = (100, 300, 1_000) if quick else (1_000, 10_000, 100_000)
 
     def growth(name: str, waiters: int, kind: str = "lock") -> dict[str, float]:
+        has_nodes = kind != "unfair"  # the waiters of an unfair lock wait in their process
         with stage.guest(TASKS[name]) as player:
-            path, base = stage.path(), stage.counters().watches
+            path, base = stage.path(), stage.watched_nodes()
             player.ask("join", kind, path, 0, 1, 0)
             stage.settle(base)
             before, start = resident(player), time.monotonic()
-            player.ask("join", kind, path, 0, waiters, 0)
-            # An unfair lock's waiters have no nodes: they wait in their process.
-            stage.wait_for_waiters(base + waiters if kind == "lock" else base)
+            for joined in range(BATCH, waiters + 1, BATCH):
+                player.ask("join", kind, path, 0, BATCH, 0)
+                stage.wait_for_waiters(base + joined if has_nodes else base)
             waited = time.monotonic() - start
             stage.settle(base)
             return {"kB per waiter": (resident(player) - before) / waiters, "ms per waiter": waited / waiters * 1000}
@@ -300,7 +302,7 @@ def task_memory(stage: Stage, quick: bool) -> Groups:
 
     yield [
         *(Lane(f"{some} waiting", name, partial(growth, name, some)) for name in TASKS),
-        Lane(f"{many} waiting", "aio", partial(growth, "aio", many)),
+        Lane(f"{many} waiting", "aio", partial(growth, "aio", many), 1),
         Lane(f"{many} waiting, fair=False", "aio", partial(growth, "aio", many, "unfair")),
         Lane(f"{tries} tries", "aio", failing),
     ]

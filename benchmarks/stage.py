@@ -42,7 +42,10 @@ class Player:
         self._process = subprocess.Popen(
             command,
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])},
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
+            },
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,

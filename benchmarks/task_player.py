@@ -89,7 +89,11 @@ class _Awaited(_Plain):
 
 
 class Pool(Ours):
-    """kazoo's Lock in a thread pool. The loop's own pool is too small: all its threads wait, and none is left to release."""
+    """kazoo's Lock in a thread pool that is large enough.
+
+    The loop's own pool has a few threads more than the machine has processors. When all of them wait, none is left to
+    release the lock.
+    """
 
     def lock(self, kind: str, path: str) -> Any:  # noqa: ARG002
         """Return a lock of its own: kazoo's serves one thread at a time."""
