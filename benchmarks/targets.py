@@ -88,7 +88,18 @@ TARGETS = [
             ("hand-over, 2 processes", "2 processes", "aio"),
         )
     ),
-    Target("memory of a waiting task, kB", "task-memory", "1000 waiting", "kB per waiter", None, 8, ours="aio"),
-    Target("the same, of 10,000", "task-memory", "10000 waiting", "kB per waiter", None, 8, ours="aio"),
+    Target(
+        "memory of a waiting task, kB, 1000 waiting",
+        "task-memory",
+        "1000 waiting",
+        "kB per waiter",
+        None,
+        8,
+        ours="aio",
+    ),
+    Target("the same, 3000 waiting", "task-memory", "3000 waiting", "kB per waiter", None, 8, ours="aio"),
+    Target(
+        "10000 waiting, fair=False", "task-memory", "10000 waiting, fair=False", "kB per waiter", None, 8, ours="aio"
+    ),
     Target("import with a lock, beyond importing kazoo, ms", "import", "with RLock", "ms", None, 30),
 ]

@@ -17,6 +17,7 @@ undone;
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import sys
 from collections.abc import Callable, Sequence
@@ -360,16 +361,8 @@ class Call:
             self._begin_wait()
         session, ticket, ahead = self.session, step.ticket, f"{step.ticket.path}/{step.ahead}"
         early: list[Reply] = []
-
-        def gone() -> None:  # with the session's lock held, on kazoo's thread or that of the holder ahead
-            if early or ticket.handed_over or not session.link.connected:
-                self.wake()
-            else:
-                if not ticket.lease.believed(session.clock() + session.timeout / 20):  # after a long wait
-                    session.link.check([ticket.node], HandledReply(lambda _: None))
-                early.extend([self._send(read, None, last=read is step.reads[-1]) for read in step.reads])
-
-        session.start_waiting(ticket, gone, ahead)
+        # Not a closure, which would take more memory for each of a crowd of waiters.
+        session.start_waiting(ticket, functools.partial(self._look_again, step, early), ahead)
         ticket.shown = (ahead,)
         try:
             yield from self._connected(ticket)
@@ -395,6 +388,19 @@ class Call:
         if ticket.handed_over:
             return None
         return (yield from self._request(step.reads, replies=early))
+
+    def _look_again(self, step: WaitGone, early: list[Reply]) -> None:
+        """Send the reads of a wait whose node is gone; with the session's lock held.
+
+        On kazoo's thread, or on that of the holder ahead.
+        """
+        session, ticket = self.session, step.ticket
+        if early or ticket.handed_over or not session.link.connected:
+            self.wake()
+        else:
+            if not ticket.lease.believed(session.clock() + session.timeout / 20):  # after a long wait
+                session.link.check([ticket.node], HandledReply(lambda _: None))
+            early.extend([self._send(read, None, last=read is step.reads[-1]) for read in step.reads])
 
     def _prove(self, step: Prove) -> Steps[None]:
         session, ticket = self.session, step.ticket

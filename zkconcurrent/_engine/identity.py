@@ -20,6 +20,8 @@ _FIRST = 1 << 50  # above all results of `get_ident`, and small: each acquire lo
 class _Life:
     """Is garbage collected when its thread ends."""
 
+    __slots__ = ("__weakref__", "ident", "number")
+
     def __init__(self, number: int, ident: int) -> None:
         self.number = number
         self.ident = ident
@@ -62,6 +64,8 @@ class _Number:
 
 class _TaskLife(_Life):
     """Goes when its task does; over once the task is done."""
+
+    __slots__ = ("task",)
 
     def __init__(self, task: Any) -> None:
         super().__init__(next(_numbers), 0)

@@ -71,39 +71,24 @@ def wait(call: Waiting, steps: Steps[T], event: Any) -> T:
         raise
 
 
-class _Sleeper:
-    """The sleep of one call in one task. An object: closures would take more memory for each task that waits."""
+class _Wakeup:
+    """Ends the sleep of one call in one task. An object: closures would take more memory for each task that waits."""
 
-    __slots__ = ("_loop", "_signalled", "_sleep")
+    __slots__ = ("loop", "signalled", "sleep")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._sleep: asyncio.Future[None] | None = None
-        self._signalled = False
+        self.loop = loop
+        self.sleep: asyncio.Future[None] | None = None
+        self.signalled = False
 
-    def wake(self) -> None:
-        """End the sleep; on any thread."""
+    def wake(self) -> None:  # on any thread
         with suppress(RuntimeError):  # the loop is closed; the keeper abandons the call
-            self._loop.call_soon_threadsafe(self._rouse)
+            self.loop.call_soon_threadsafe(self._rouse)
 
     def _rouse(self) -> None:  # on the loop
-        self._signalled = True
-        if self._sleep is not None:
-            _end_sleep(self._sleep)
-
-    async def sleep(self, pause: float | None) -> bool:
-        """Sleep until woken, or for `pause` seconds; return whether it was woken."""
-        if not self._signalled:
-            self._sleep = sleep = self._loop.create_future()
-            timer = None if pause is None else self._loop.call_later(pause, _end_sleep, sleep)
-            try:
-                await sleep
-            finally:
-                self._sleep = None
-                if timer is not None:
-                    timer.cancel()
-        woken, self._signalled = self._signalled, False
-        return woken
+        self.signalled = True
+        if self.sleep is not None:
+            _end_sleep(self.sleep)
 
 
 async def wait_async(call: Waiting, steps: Steps[T]) -> T:
@@ -111,14 +96,24 @@ async def wait_async(call: Waiting, steps: Steps[T]) -> T:
     import asyncio  # programs without an event loop never import it
 
     loop = asyncio.get_running_loop()
-    sleeper = _Sleeper(loop)
+    wakeup = _Wakeup(loop)
     try:
-        call.begin(sleeper.wake, loop.is_closed)
+        call.begin(wakeup.wake, loop.is_closed)
         try:
             pause = next(steps)
             while True:
                 try:
-                    woken = await sleeper.sleep(pause)
+                    if not wakeup.signalled:
+                        wakeup.sleep = loop.create_future()
+                        timer = None if pause is None else loop.call_later(pause, _end_sleep, wakeup.sleep)
+                        try:
+                            await wakeup.sleep
+                        finally:
+                            wakeup.sleep = None
+                            if timer is not None:
+                                timer.cancel()
+                                timer = None
+                    woken, wakeup.signalled = wakeup.signalled, False
                 except BaseException as error:
                     if isinstance(error, GeneratorExit):  # the loop is gone, and this task with it
                         raise
