@@ -90,8 +90,8 @@ package: ## wheel and sdist, in dist; each is installed into an empty environmen
 	@tools/packages
 	@tools/package
 
-bench: ## ours, kazoo's recipes and Curator side by side, 15 minutes: BENCH='--quick', BENCH='uncontended handover'
-	@tools/venv test
+bench: ## ours, kazoo's recipes and Curator side by side, 25 minutes: BENCH='--quick', BENCH='uncontended handover'
+	@tools/venv test bench
 	@tools/packages
 	$(BIN)/python -m benchmarks $(BENCH)
 

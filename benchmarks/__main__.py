@@ -2,7 +2,7 @@
 
 A run that is interrupted, or fails, shows what it has measured until then.
 
-python -m benchmarks                          everything, some 15 minutes
+python -m benchmarks                          everything, some 25 minutes
 python -m benchmarks uncontended network      some parts
 python -m benchmarks --quick                  everything in small: whether it works, rather than how fast
 python -m benchmarks --from run.json          tables and charts of an earlier run, measuring nothing
@@ -81,7 +81,7 @@ def main() -> int:
         prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("parts", nargs="*", metavar="part", help=f"all, or some of: {', '.join(PARTS)}")
-    parser.add_argument("--quick", action="store_true", help="few rounds, small crowds: two minutes")
+    parser.add_argument("--quick", action="store_true", help="few rounds, small crowds: three minutes")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every round there")
     parser.add_argument("--charts", type=Path, metavar="FOLDER", help="(default: docs/charts; none for a quick run)")
     parser.add_argument("--from", type=Path, metavar="FILE", dest="earlier", help="show what a --json has")

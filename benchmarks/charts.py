@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 
 from benchmarks.figures import OURS, Figure, find
-from benchmarks.parts import CROWDS, EVENTS, HERDS, PEERS, REQUESTS, STRATEGIES, TIME
+from benchmarks.parts import CROWDS, EVENTS, HERDS, PARTS, PEERS, REQUESTS, STRATEGIES, TIME
 from benchmarks.report import name_of, number
 from benchmarks.stage import ROOT
 
@@ -30,6 +30,11 @@ COLORS = {
     "curator": "#009e73",
     "one node": "#c0362c",
     "everyone": "#cc79a7",
+    "aio": "#0072b2",
+    "awaited": "#0072b2",
+    "twin": "#56b4e9",
+    "pool": "#e69f00",
+    "aiozk": "#009e73",
 }
 OTHERS = "#8c6d31"
 BARS = {  # the file, the part, its quantity, and what is said above
@@ -39,6 +44,7 @@ BARS = {  # the file, the part, its quantity, and what is said above
     "try.svg": ("try", "ms", "A try that fails", "milliseconds; less is better"),
     "threads.svg": ("threads", "cycles/s", "Eight threads of a process, one lock", "cycles per second; more is better"),
     "handover.svg": ("handover", "ms", "Hand-over between processes", "milliseconds; less is better"),
+    "tasks.svg": ("tasks", "ms", "Tasks of one event loop, one lock", "milliseconds; less is better"),
     "readers.svg": ("readers", "cycles/s", "Eight readers, four processes", "cycles per second; more is better"),
 }
 
@@ -71,7 +77,7 @@ def bars(title: str, subtitle: str, figures: Sequence[Figure]) -> str:
             low, high = (NAMES + edge * scale for edge in figure.spread)
             end = NAMES + figure.median * scale
             middle = y + BAR / 2 - 2
-            bold = 700 if figure.contestant == OURS else 400
+            bold = 700 if figure.contestant == PARTS[figure.part].ours else 400
             body += [
                 text(NAMES - 10, y + BAR * 0.7, name_of(figure.contestant), "end", weight=bold),
                 rect(NAMES, y, max(end - NAMES, 1), BAR - 4, COLORS.get(figure.contestant, OTHERS)),

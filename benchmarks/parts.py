@@ -9,18 +9,23 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib.util import find_spec
 from statistics import median
 from typing import NamedTuple
 
 from benchmarks.figures import OURS
-from benchmarks.stage import ROOT, BenchmarkError, Player, Queue, Stage, compete, resident, sessions, share
+from benchmarks.stage import ROOT, BenchmarkError, Player, Queue, Stage, compete, peak, resident, sessions, share
 
 PEERS = ("kazoo", "curator", OURS)
 STRATEGIES = ("one node", "everyone", OURS)
 CROWDS = (1, 10, 100, 500, 1000)
 HERDS = (1, 3, 10, 30, 100, 300)
+AIOZK = ("aiozk",) if find_spec("aiozk") else ()  # its figures are left out where it is not installed
+TASKS = {"twin": OURS, "pool": "pool", **{name: name for name in AIOZK}, "aio": "aio"}  # with the processes they run in
+BATCH = 10  # waiters that queue at once: each lists all before it, and these lists are to be few at a time
 PROCESSES = 4  # of a crowd or herd
 BEHIND = 3.0  # milliseconds after which a waiter is surely in the queue
 TIME, REQUESTS, EVENTS = "ms per hand-over", "requests per hand-over", "watch events per release"
@@ -55,6 +60,7 @@ class Part(NamedTuple):
         rounds: in a full run, and in a quick one.
         seconds: what a full run takes, about; the progress bar's measure.
         warm_up: whether there is a round before the first, which does not count.
+        ours: the contestant that the others are compared to.
     """
 
     title: str
@@ -63,6 +69,7 @@ class Part(NamedTuple):
     rounds: tuple[int, int]
     seconds: int
     warm_up: bool = True
+    ours: str = OURS
 
 
 def uncontended(stage: Stage, quick: bool) -> Groups:
@@ -239,6 +246,69 @@ def memory(stage: Stage, quick: bool) -> Groups:
     yield [Lane(f"{waiters} waiting", name, partial(growth, name)) for name in ("kazoo", OURS)]
 
 
+def tasks(stage: Stage, quick: bool) -> Groups:
+    """Tasks of one event loop, beside as many threads: alone, in a queue, and from one process to another."""
+    players = {name: stage.team(who, 1)[0] for name, who in TASKS.items()}
+    cycles, seconds, crowd = (50, 0.5, 100) if quick else (100, 1.0, 1000)
+    with sessions(list(players.values()), stage.hosts):
+        yield [
+            *(
+                Lane("uncontended", name, partial(_cycles, player, "time", "lock", stage.path(), cycles))
+                for name, player in players.items()
+            ),
+            Lane("uncontended", "awaited", partial(_cycles, players["aio"], "time", "awaited", stage.path(), cycles)),
+        ]
+
+    def take_turns(name: str, contenders: int) -> dict[str, float]:
+        queue = compete(stage, stage.team(TASKS[name], 1), "lock", contenders, seconds, one_by_one=False)
+        return {"ms": _quantities(queue)[TIME]}
+
+    def hand_over(name: str) -> dict[str, float]:
+        queue = compete(stage, stage.team(TASKS[name], 2), "lock", 2, seconds, hold=0.006)
+        return {"ms": median(queue.hand_overs(waited=BEHIND))}
+
+    yield [
+        *(Lane("8 tasks", name, partial(take_turns, name, 8)) for name in TASKS),
+        *(Lane(f"{crowd} tasks", name, partial(take_turns, name, crowd), 3) for name in TASKS),
+        *(Lane("2 processes", name, partial(hand_over, name)) for name in TASKS),
+    ]
+
+
+def task_memory(stage: Stage, quick: bool) -> Groups:
+    """By how much a process grows with each task, or thread, that waits; and what very many tasks take."""
+    some, more, many, tries = (100, 200, 300, 1_000) if quick else (1_000, 3_000, 10_000, 100_000)
+
+    def growth(name: str, waiters: int, kind: str = "lock") -> dict[str, float]:
+        has_nodes = kind != "unfair"  # the waiters of an unfair lock wait in their process
+        with stage.guest(TASKS[name]) as player:
+            path, base = stage.path(), stage.watched_nodes()
+            player.ask("join", kind, path, 0, 1, 0)
+            stage.settle(base)
+            before, start = resident(player), time.monotonic()
+            for joined in range(BATCH, waiters + 1, BATCH):
+                player.ask("join", kind, path, 0, BATCH, 0)
+                stage.wait_for_waiters(base + joined if has_nodes else base)
+            waited = time.monotonic() - start
+            stage.settle(base)
+            return {"kB per waiter": (resident(player) - before) / waiters, "ms per waiter": waited / waiters * 1000}
+
+    def failing() -> dict[str, float]:
+        with stage.guest("aio") as player:
+            path = stage.path()
+            player.ask("hold", "lock", path)
+            before = resident(player)
+            taken = int(player.ask("try", "lock", path, tries))
+            return {"kB per try": (peak(player) - before) / tries, "ms per try": taken / tries / 1e6}
+
+    yield [
+        *(Lane(f"{some} waiting", name, partial(growth, name, some)) for name in TASKS),
+        # Each waiter of a fair lock lists all before it, so ten thousand of them take many minutes to queue.
+        Lane(f"{more} waiting", "aio", partial(growth, "aio", more), 1),
+        Lane(f"{many} waiting, fair=False", "aio", partial(growth, "aio", many, "unfair")),
+        Lane(f"{tries} tries", "aio", failing),
+    ]
+
+
 PARTS = {
     "uncontended": Part("acquire + release, nobody else there", uncontended, 1, (15, 3), 55),
     "network": Part("the same, with a network between", network, 2, (7, 2), 60),
@@ -250,5 +320,7 @@ PARTS = {
     "readers": Part("readers share", readers, 1, (9, 2), 45),
     "import": Part("import zkconcurrent beyond importing kazoo", imports, 1, (15, 3), 10),
     "memory": Part("memory of a thread that waits", memory, 1, (3, 1), 10, False),
+    "tasks": Part("tasks of one event loop, and as many threads", tasks, 2, (9, 2), 250, ours="aio"),
+    "task-memory": Part("memory of a task that waits", task_memory, 1, (3, 1), 120, False, ours="aio"),
     "herd": Part("three strategies, each waiter in a session of its own", herd, 1, (3, 1), 120, False),
 }

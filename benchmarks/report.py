@@ -17,6 +17,11 @@ NAMES = {
     "unfair": "zkconcurrent, fair=False",
     "one node": "1. one node, everyone tries",
     "everyone": "2. everyone watches the list",
+    "twin": "zkconcurrent, threads",
+    "pool": "kazoo, asyncio.to_thread",
+    "aiozk": "aiozk",
+    "aio": "zkconcurrent.aio",
+    "awaited": "zkconcurrent.aio, release awaited",
 }
 
 
@@ -29,7 +34,8 @@ def tables(figures: Sequence[Figure]) -> Iterator[str]:
             if any(figure.quantity == TIME for figure in mine):
                 yield from table(["waiters", "contestant", EVENTS, REQUESTS, TIME, "ours : it"], _queues(mine))
             else:
-                yield from table(["case", "contestant", "quantity", "median", "middle half", "ours : it"], _rows(mine))
+                ours = "ours : it" if part.ours == OURS else f"{part.ours} : it"
+                yield from table(["case", "contestant", "quantity", "median", "middle half", ours], _rows(mine))
 
 
 def _rows(figures: Sequence[Figure]) -> Iterator[list[str]]:
@@ -57,7 +63,7 @@ def _spread(figure: Figure) -> str:
 
 
 def _ratio(figures: Sequence[Figure], figure: Figure) -> str:
-    ours = find(figures, figure.part, figure.case, figure.quantity, OURS)
+    ours = find(figures, figure.part, figure.case, figure.quantity, PARTS[figure.part].ours)
     return "" if ours is None or ours is figure else number(ours.ratio(figure))
 
 

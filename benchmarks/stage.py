@@ -26,6 +26,7 @@ ROOT = Path(__file__).parents[1]
 PATIENCE = 180.0  # seconds that anything may take
 JAVA = "CuratorPlayer"
 KINDS = ("lock", "read", "write", "semaphore")
+OF_TASKS = ("aio", "pool", "aiozk")  # the contestants whose contenders are tasks of one event loop
 
 
 class BenchmarkError(Exception):
@@ -41,7 +42,10 @@ class Player:
         self._process = subprocess.Popen(
             command,
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
+            },
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -189,7 +193,8 @@ class Stage:
         if contestant == "curator":
             command = [*self._java(), "-Xmx512m", "-cp", self._class_path(), JAVA]
         else:
-            command = [sys.executable, "-m", "benchmarks.player", contestant]
+            module = "benchmarks.task_player" if contestant in OF_TASKS else "benchmarks.player"
+            command = [sys.executable, "-m", module, contestant]
         return self._hire(contestant, command)
 
     def _hire(self, name: str, command: Sequence[str]) -> Player:
@@ -379,6 +384,12 @@ def resident(player: Player) -> float:
     """Return how much memory a process has, in kilobytes."""
     words = Path(f"/proc/{player.pid}/statm").read_text().split()
     return int(words[1]) * os.sysconf("SC_PAGE_SIZE") / 1024
+
+
+def peak(player: Player) -> float:
+    """Return how much memory a process has had at most, in kilobytes."""
+    lines = Path(f"/proc/{player.pid}/status").read_text().splitlines()
+    return float(next(line.split()[1] for line in lines if line.startswith("VmHWM:")))
 
 
 def _check_clock(player: Player) -> None:

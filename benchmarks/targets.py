@@ -78,5 +78,28 @@ TARGETS = [
     Target("clients woken per release, 1 to 1000 waiters", "crowd", "*", EVENTS, None, 1),
     Target("hand-over, 500 waiters, against Curator", "crowd", "500 waiting", TIME, "curator", 0.15),
     Target("requests per cycle, 1 to 1000 waiters", "crowd", "*", REQUESTS, None, BUDGET, digits=1),
+    *(
+        Target(f"tasks against as many threads: {words}", "tasks", case, "ms", "twin", 1.3, ours=ours)
+        for words, case, ours in (
+            ("uncontended", "uncontended", "aio"),
+            ("release awaited", "uncontended", "awaited"),
+            ("8 on one lock", "8 tasks", "aio"),
+            ("1000 on one lock", "1000 tasks", "aio"),
+            ("hand-over, 2 processes", "2 processes", "aio"),
+        )
+    ),
+    Target(
+        "memory of a waiting task, kB, 1000 waiting",
+        "task-memory",
+        "1000 waiting",
+        "kB per waiter",
+        None,
+        8,
+        ours="aio",
+    ),
+    Target("the same, 3000 waiting", "task-memory", "3000 waiting", "kB per waiter", None, 8, ours="aio"),
+    Target(
+        "10000 waiting, fair=False", "task-memory", "10000 waiting, fair=False", "kB per waiter", None, 8, ours="aio"
+    ),
     Target("import with a lock, beyond importing kazoo, ms", "import", "with RLock", "ms", None, 30),
 ]

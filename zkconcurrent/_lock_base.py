@@ -7,6 +7,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from datetime import datetime, timezone
+from functools import partial
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -121,13 +122,10 @@ class LockBase(Primitive, ABC):
 
     def _acquire_steps(self, call: Call, wait: bool, deadline: float | None, owner: int, depth: int) -> Steps[bool]:
         handoff = self._path_state.handoff
-
-        def recipe() -> Recipe[Ticket | None]:
-            return self._recipe(wait, node_data(owner), owner)
-
-        ticket = yield from (
-            call.run(recipe(), deadline) if handoff is None else handoff.run(call, recipe, deadline, wait)
-        )
+        if handoff is None:
+            ticket = yield from call.run(self._new_recipe(wait, owner), deadline)
+        else:
+            ticket = yield from handoff.run(call, partial(self._new_recipe, wait, owner), deadline, wait)
         if ticket is not None:
             self._path_state.take(ticket, self._rule.role, owner, depth)
         if handoff is not None:
@@ -138,6 +136,9 @@ class LockBase(Primitive, ABC):
             log.warning("the sequence numbers of %s are running out: leave it idle, or use another path", self._path)
         log.debug("acquired %s", ticket.node)
         return True
+
+    def _new_recipe(self, wait: bool, owner: int) -> Recipe[Ticket | None]:
+        return self._recipe(wait, node_data(owner), owner)
 
     def _recipe(self, wait: bool, data: bytes, owner: int) -> Recipe[Ticket | None]:  # noqa: ARG002
         """Return the recipe that gets a new hold: one that waits, or one that makes a single attempt."""

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
+from benchmarks.parts import Groups, task_memory, tasks
+from benchmarks.stage import Stage, compete, sessions
 from tests.conftest import Eventually
 
 ROOT = Path(__file__).parents[2]
@@ -58,6 +62,31 @@ def test_a_quick_run(tmp_path: Path, eventually: Eventually) -> None:
     assert [chart.name for chart in charts] == ["reentrant.svg"]
     assert ElementTree.parse(charts[0]).getroot().tag.endswith("svg")
     eventually(lambda: not marked(mark), "the end of all it started")
+
+
+@pytest.mark.parametrize("contestant", ["aio", "pool"])
+def test_contenders_that_are_tasks(contestant: str) -> None:
+    """Tasks of two processes take turns, one at a time, whichever library has the lock."""
+    with Stage() as stage:
+        team = stage.team(contestant, 2)
+        queue = compete(stage, team, "lock", 4, 0.3)
+        assert {turn.player for turn in queue.turns} == {0, 1}
+        assert all(before.released <= after.acquired for before, after in itertools.pairwise(queue.turns))
+        with sessions(team, stage.hosts):
+            assert len(team[0].ask("time", "lock", stage.path(), 3).split()) == 3
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", [tasks, task_memory])
+def test_what_is_measured_of_tasks(part: Callable[[Stage, bool], Groups]) -> None:
+    """Every case gives figures."""
+    with Stage() as stage:
+        for lanes in part(stage, True):
+            for lane in lanes:
+                if lane.contestant == "aio":
+                    measured = lane.measure()
+                    assert measured
+                    assert min(measured.values()) > 0
 
 
 @pytest.mark.parametrize("way", [signal.SIGINT, signal.SIGKILL])

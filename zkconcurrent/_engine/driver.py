@@ -17,6 +17,7 @@ undone;
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import sys
 from collections.abc import Callable, Sequence
@@ -87,6 +88,26 @@ class Call:
         fragile: its recipe ends once the service is out of reach for a third of the session timeout.
     """
 
+    __slots__ = (
+        "__weakref__",
+        "_before_wait",
+        "_cutoff",
+        "_deadline",
+        "_down_since",
+        "_first_replies_by",
+        "_hurried",
+        "_refused",
+        "deserted",
+        "finished",
+        "fragile",
+        "path",
+        "path_state",
+        "session",
+        "settled",
+        "tickets",
+        "wake",
+    )
+
     def __init__(
         self, session: Session, path: str, path_state: HoldStore | None = None, *, fragile: bool = False
     ) -> None:
@@ -154,6 +175,7 @@ class Call:
                     step = recipe.throw(error)
                 else:
                     step = recipe.send(reply)
+                    del reply  # the next step may wait for long: a listing of a crowd is large
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
         except GeneratorExit:
@@ -339,16 +361,8 @@ class Call:
             self._begin_wait()
         session, ticket, ahead = self.session, step.ticket, f"{step.ticket.path}/{step.ahead}"
         early: list[Reply] = []
-
-        def gone() -> None:  # with the session's lock held, on kazoo's thread or that of the holder ahead
-            if early or ticket.handed_over or not session.link.connected:
-                self.wake()
-            else:
-                if not ticket.lease.believed(session.clock() + session.timeout / 20):  # after a long wait
-                    session.link.check([ticket.node], HandledReply(lambda _: None))
-                early.extend([self._send(read, None, last=read is step.reads[-1]) for read in step.reads])
-
-        session.start_waiting(ticket, gone, ahead)
+        # Not a closure, which would take more memory for each of a crowd of waiters.
+        session.start_waiting(ticket, functools.partial(self._look_again, step, early), ahead)
         ticket.shown = (ahead,)
         try:
             yield from self._connected(ticket)
@@ -363,6 +377,7 @@ class Call:
                 if not isinstance(failed, NoNode | ConnectionLost | SessionExpired):
                     raise failed
             elif reply.done and not ticket.changed:
+                del reply
                 yield from self._await_change(ticket)
         except GeneratorExit:
             raise
@@ -373,6 +388,19 @@ class Call:
         if ticket.handed_over:
             return None
         return (yield from self._request(step.reads, replies=early))
+
+    def _look_again(self, step: WaitGone, early: list[Reply]) -> None:
+        """Send the reads of a wait whose node is gone; with the session's lock held.
+
+        On kazoo's thread, or on that of the holder ahead.
+        """
+        session, ticket = self.session, step.ticket
+        if early or ticket.handed_over or not session.link.connected:
+            self.wake()
+        else:
+            if not ticket.lease.believed(session.clock() + session.timeout / 20):  # after a long wait
+                session.link.check([ticket.node], HandledReply(lambda _: None))
+            early.extend([self._send(read, None, last=read is step.reads[-1]) for read in step.reads])
 
     def _prove(self, step: Prove) -> Steps[None]:
         session, ticket = self.session, step.ticket
@@ -470,19 +498,21 @@ class Call:
         That call is on the stack of the calling thread, and ends only when this one returns. Its frames have it in a
         local variable named `call`, or the primitive in `self`.
 
+        The call of a task is not checked. A handler has no task, unless it runs an event loop of its own; and CPython
+        keeps every frame looked at, and its locals if they were read, for as long as the task waits.
+
         Raises:
             ClientError: the thread was interrupted while it acquired or released at this path.
         """
-        if self.path_state is None or self.settled:
+        if self.path_state is None or self.settled or self.deserted is not None:
             return
-        frame: FrameType | None = sys._getframe(1)
-        while frame is not None and not (_is_library_frame(frame) and frame.f_locals.get("call") is self):
-            frame = frame.f_back
-        while frame is not None and _is_library_frame(frame):
-            frame = frame.f_back  # the frame that made this call
+        frame = _caller_of_library(sys._getframe(1))
         calls_out, settled = True, False
         while frame is not None:
             known = frame.f_locals if _is_library_frame(frame) else {}
+            if known.get("call") is self:  # a wrapper stands between the call's own frames
+                frame = _caller_of_library(frame)
+                continue
             if not known:
                 calls_out, settled = True, False
             elif calls_out and frame.f_code.co_name in _CALL_OVERRIDABLE and "call" not in known:
@@ -557,6 +587,12 @@ class Call:
 
 # Methods that call other methods, which a subclass may override.
 _CALL_OVERRIDABLE = ("__enter__", "__exit__", "acquire")
+
+
+def _caller_of_library(frame: FrameType | None) -> FrameType | None:
+    while frame is not None and _is_library_frame(frame):
+        frame = frame.f_back
+    return frame
 
 
 def _is_library_frame(frame: FrameType) -> bool:

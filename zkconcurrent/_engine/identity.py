@@ -21,6 +21,8 @@ _FIRST = 1 << 50  # above all results of `get_ident`, and small: each acquire lo
 class _Life:
     """Is garbage collected when its thread ends."""
 
+    __slots__ = ("__weakref__", "ident", "number")
+
     def __init__(self, number: int, ident: int) -> None:
         self.number = number
         self.ident = ident
@@ -73,13 +75,27 @@ class Held(Protocol):
 class _TaskLife(_Life):
     """Goes when its task does; over once the task is done."""
 
+    __slots__ = ("gone", "held", "task")
+    gone: weakref.ref[Any]
+
     def __init__(self, task: Any) -> None:
         super().__init__(next(_numbers), 0)
         self.ident = self.number
-        self.held: weakref.WeakSet[Held] = weakref.WeakSet()
-        end = partial(_end, self.held, self.number, task.get_name())
-        self.task = weakref.ref(task, end)
+        self.task = weakref.ref(task)
+        self.held: weakref.WeakSet[Held] | None = None
+
+
+def release_at_end(owner: int, held: Held) -> None:
+    """Have what the running task holds at a path, or will hold, released when the task ends."""
+    life = _living[owner]
+    assert isinstance(life, _TaskLife)
+    if life.held is None:
+        life.held = weakref.WeakSet()
+        task: Any = life.task()
+        end = partial(_end, life.held, owner, task.get_name())
         task.add_done_callback(end)
+        life.gone = weakref.ref(task, end)
+    life.held.add(held)
 
 
 def _end(held: weakref.WeakSet[Held], owner: int, name: str, gone: object) -> None:
@@ -88,13 +104,6 @@ def _end(held: weakref.WeakSet[Held], owner: int, name: str, gone: object) -> No
     if paths and not isinstance(gone, weakref.ref):
         text = f"{name} has ended without releasing {', '.join(map(repr, paths))}, which the library releases"
         warnings.warn(text, ResourceWarning, stacklevel=2)
-
-
-def release_at_end(owner: int, held: Held) -> None:
-    """Have what a task holds at a path, or will hold, released when the task ends."""
-    life = _living[owner]
-    assert isinstance(life, _TaskLife)
-    life.held.add(held)
 
 
 def of_task() -> int:

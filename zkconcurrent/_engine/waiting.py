@@ -71,40 +71,49 @@ def wait(call: Waiting, steps: Steps[T], event: Any) -> T:
         raise
 
 
+class _Wakeup:
+    """Ends the sleep of one call in one task. An object: closures would take more memory for each task that waits."""
+
+    __slots__ = ("loop", "signalled", "sleep")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.sleep: asyncio.Future[None] | None = None
+        self.signalled = False
+
+    def wake(self) -> None:  # on any thread
+        with suppress(RuntimeError):  # the loop is closed; the keeper abandons the call
+            self.loop.call_soon_threadsafe(self._rouse)
+
+    def _rouse(self) -> None:  # on the loop
+        self.signalled = True
+        if self.sleep is not None:
+            _end_sleep(self.sleep)
+
+
 async def wait_async(call: Waiting, steps: Steps[T]) -> T:
     """Run a call to its end, in the running task."""
     import asyncio  # programs without an event loop never import it
 
     loop = asyncio.get_running_loop()
-    sleep: asyncio.Future[None] | None = None
-    signalled = False
-
-    def rouse() -> None:  # on the loop
-        nonlocal signalled
-        signalled = True
-        if sleep is not None:
-            _end_sleep(sleep)
-
-    def wake() -> None:  # on any thread
-        with suppress(RuntimeError):  # the loop is closed; the keeper abandons the call
-            loop.call_soon_threadsafe(rouse)
-
+    wakeup = _Wakeup(loop)
     try:
-        call.begin(wake, loop.is_closed)
+        call.begin(wakeup.wake, loop.is_closed)
         try:
             pause = next(steps)
             while True:
                 try:
-                    if not signalled:
-                        sleep = loop.create_future()
-                        timer = None if pause is None else loop.call_later(pause, _end_sleep, sleep)
+                    if not wakeup.signalled:
+                        wakeup.sleep = loop.create_future()
+                        timer = None if pause is None else loop.call_later(pause, _end_sleep, wakeup.sleep)
                         try:
-                            await sleep
+                            await wakeup.sleep
                         finally:
-                            sleep = None
+                            wakeup.sleep = None
                             if timer is not None:
                                 timer.cancel()
-                    woken, signalled = signalled, False
+                                timer = None
+                    woken, wakeup.signalled = wakeup.signalled, False
                 except BaseException as error:
                     if isinstance(error, GeneratorExit):  # the loop is gone, and this task with it
                         raise

@@ -48,10 +48,12 @@ def acquire(path: str, rule: Rule, data: bytes) -> Recipe[Ticket]:
                     yield Prove(ticket)
                     names = yield listing
                 else:
+                    names = ()  # while n wait, they would keep n listings of n names
                     read = yield WaitGone(ticket, ahead[0], (listing,))
                     if read is None and rule.hands_over and (yield Grant(ticket)):
                         return ticket  # handed over by a thread of this process, which was first
                     (names,) = read or [(yield listing)]
+                    del read
                 check(ticket, names)
         except Requeue:
             yield Discard(ticket)

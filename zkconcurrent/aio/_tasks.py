@@ -31,6 +31,8 @@ log = logging.getLogger("zkconcurrent")
 class Pending(Generic[T]):
     """A call that has not begun; a task awaits it."""
 
+    __slots__ = ("call", "steps")
+
     def __init__(self, call: Waiting, steps: Steps[T]) -> None:
         self.call = call
         self.steps = steps
