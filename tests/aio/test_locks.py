@@ -476,6 +476,8 @@ def test_a_condition(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
         async with mine:
             assert await mine.wait(0.05) is False
             assert await mine.wait_for(lambda: 7) == 7
+            for timeout in (0.05, 0, -1):
+                assert await mine.wait_for(lambda: "", timeout) == ""
         with pytest.raises(RuntimeError):
             await mine.wait()
         with pytest.raises(RuntimeError):
