@@ -66,8 +66,8 @@ class Watcher(logging.Handler):
             self._runs = False
 
     def forgive(self) -> None:
-        """Do not count for how long the present callback has stood: the test itself has waited."""
-        self._stood, self._stack = 0.0, ""
+        """Do not count for how long the present callback has stood or computed: it was the test itself."""
+        self._stood, self._stack, self._began = 0.0, "", time.thread_time()
 
     def look(self) -> None:
         """See, again and again, where the loop's thread stands; on the watcher's own thread."""
