@@ -14,7 +14,17 @@ import pytest
 
 import zkconcurrent
 from tests.helpers import lock_types, on_tasks
-from tests.integration import test_event, test_latch, test_locks, test_losses, test_semaphore
+from tests.integration import (
+    test_condition,
+    test_event,
+    test_latch,
+    test_locks,
+    test_losses,
+    test_multilock,
+    test_rwlock,
+    test_semaphore,
+)
+from zkconcurrent import aio
 
 KINDS = {
     lock_types.Lock: on_tasks.Lock,
@@ -30,10 +40,13 @@ ADDRESS = "has the address of the object in its repr"
 NUMBERS = "is about threads that have each other's number; a task is known by itself"
 LATE = "expects that release() waits for the reply; a task's release() returns before"
 BY_LOOP = "has objects that never acquired call on_lost; a task's is called on the loop that acquired by that object"
+HALFWAY = "patches the methods of threads' locks, to stand halfway through a call"
+IDENTITY = "compares the identity of objects, which the helper wraps anew for each query"
+STANDARD = "threading's condition takes no lock of tasks"
 KAZOOS = "calls on kazoo's own threads, where no task runs"
 LEFT_OUT: dict[ModuleType, dict[str, str]] = {
     test_locks: {
-        "test_threadings_condition_takes_an_rlock": "threading's condition takes no lock of tasks",
+        "test_threadings_condition_takes_an_rlock": STANDARD,
         "test_called_on_kazoos_own_threads": KAZOOS,
     },
     test_losses: {
@@ -45,13 +58,26 @@ LEFT_OUT: dict[ModuleType, dict[str, str]] = {
         "test_the_holders_node_was_deleted_and_another_holds": LATE,
         "test_the_holders_node_was_deleted_and_nobody_holds": LATE,
         "test_many_nodes_are_deleted_at_once": "is about the session, and takes long",
-        "test_a_standard_condition_whose_lock_is_lost": "threading's condition takes no lock of tasks",
+        "test_a_standard_condition_whose_lock_is_lost": STANDARD,
     },
     test_event: {
         "test_the_old_name": "asyncio's event has no isSet()",
         "test_the_object_itself": ADDRESS,
     },
     test_latch: {"test_the_object_itself": ADDRESS},
+    test_condition: {
+        "test_all_are_woken": "also calls notifyAll(), which asyncio's condition has not",
+        "test_two_releases_of_one_hold": HALFWAY,
+        "test_which_locks_a_condition_takes": "has the text of an error, which names aio here",
+        "test_threadings_own_condition": STANDARD,
+    },
+    test_rwlock: {"test_both_holds_are_lost_and_settled": BY_LOOP},
+    test_multilock: {
+        "test_what_it_is_made_of": IDENTITY,
+        "test_a_loss_is_told": IDENTITY,
+        "test_what_is_told_is_not_kept": IDENTITY,
+        "test_all_or_none_with_errors": HALFWAY,
+    },
     test_semaphore: {
         "test_more_permits_than_there_are": "looks for the line of the caller, which here is of the helper"
     },
@@ -65,10 +91,7 @@ def against(kind: Any) -> Any:
 
 def generic(module: ModuleType) -> type:
     """Return a class of the module's tests, in which its names stand for those of `aio`."""
-    names = {
-        name: getattr(on_tasks, name)
-        for name in ("Lock", "RLock", "Event", "CountDownLatch", "Semaphore", "BoundedSemaphore")
-    }
+    names = {name: kind for name, kind in vars(on_tasks).items() if isinstance(kind, type) and name in aio.__all__}
     names |= {"read_lock": on_tasks.ReadLock, "write_lock": on_tasks.WriteLock, "against": against}
     names |= {"unfair_lock": on_tasks.unfair_lock}
 
@@ -100,3 +123,6 @@ TestLosses = generic(test_losses)
 TestEvent = generic(test_event)
 TestLatch = generic(test_latch)
 TestSemaphore = generic(test_semaphore)
+TestCondition = generic(test_condition)
+TestReadWriteLock = generic(test_rwlock)
+TestMultiLock = generic(test_multilock)

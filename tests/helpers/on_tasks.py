@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any
 
@@ -99,8 +100,10 @@ class OnTasks:
 
     def __init__(self, *args: Any, **options: Any) -> None:
         if callable(told := options.get("on_lost")):
-            options["on_lost"] = lambda _: threading.Thread(target=told, args=(self,)).start()
-        self._made = type(self)._twin(*args, **options)
+            ref = weakref.ref(self)
+            options["on_lost"] = lambda _: threading.Thread(target=told, args=(ref(),)).start()
+        options = {name: unwrapped(value) for name, value in options.items()}
+        self._made = type(self)._twin(*map(unwrapped, args), **options)
 
     def __getattr__(self, name: str) -> Any:
         made = self.__dict__["_made"]
@@ -111,8 +114,10 @@ class OnTasks:
         value = call(lambda: getattr(made, ASKS.get(name, name)))
         if isinstance(value, aio.Lost):
             return LostOnTasks(value)
+        if isinstance(value, tuple):
+            return tuple(map(wrapped, value))
         if not callable(value):
-            return value
+            return wrapped(value)
         return lambda *args, **options: call(lambda: value(*args, **options))
 
     def acquire(self, blocking: bool = True, timeout: float | None = None, **options: Any) -> bool:
@@ -131,6 +136,23 @@ class OnTasks:
 
     def __reduce__(self) -> Any:
         return self._made.__reduce__()
+
+
+def unwrapped(value: Any) -> Any:
+    """Return the object of `aio`, or those of a list."""
+    if isinstance(value, list | tuple | Iterator):
+        return [unwrapped(each) for each in value]
+    return value._made if isinstance(value, OnTasks) else value
+
+
+def wrapped(value: Any) -> Any:
+    """Return an object with the interface of threads, for one of `aio` that another one has."""
+    kind = KINDS.get(type(value))
+    if kind is None:
+        return value
+    found: OnTasks = kind.__new__(kind)
+    found._made = value
+    return found
 
 
 class LostOnTasks:
@@ -176,6 +198,24 @@ class WriteLock(RLock):
     _twin = staticmethod(lambda *args, **options: aio.ReadWriteLock(*args, **options).write_lock)
 
 
+class ReadWriteLock(OnTasks):
+    """`aio.ReadWriteLock`."""
+
+    _twin = aio.ReadWriteLock
+
+
+class MultiLock(OnTasks):
+    """`aio.MultiLock`."""
+
+    _twin = aio.MultiLock
+
+
+class Condition(OnTasks):
+    """`aio.Condition`."""
+
+    _twin = aio.Condition
+
+
 class Event(OnTasks):
     """`aio.Event`."""
 
@@ -198,6 +238,9 @@ class BoundedSemaphore(Semaphore):
     """`aio.BoundedSemaphore`."""
 
     _twin = aio.BoundedSemaphore
+
+
+KINDS = {aio.Lock: Lock, aio.RLock: RLock, aio.ReadLock: ReadLock, aio.WriteLock: WriteLock}
 
 
 def unfair_lock(*args: Any, **options: Any) -> Lock:
