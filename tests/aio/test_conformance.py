@@ -103,6 +103,10 @@ class Asyncio:
         """Sleep, or let all others do what they can."""
         await (_sleep(delay) if delay else idle(self._client))
 
+    def timeout(self, delay: float) -> Any:
+        """Give up later than they do: in their 10 ms a waiter is to be notified, to have its lock and to release it."""
+        return asyncio.timeout(max(delay, 2.0))
+
     def __getattr__(self, name: str) -> Any:
         return getattr(asyncio, name)
 

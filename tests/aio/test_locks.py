@@ -374,9 +374,11 @@ def test_locked_as_last_seen(make: str, zk: KazooClient, far: KazooClient, zk_pa
             assert owner is not None
             assert owner.thread == asyncio.current_task().get_name()  # type: ignore[union-attr]
             assert await lock.waiters() == []
-        async with asyncio.timeout(20) if sys.version_info >= (3, 11) else other:
-            while lock.locked():
-                await asyncio.sleep(0.01)
+        loop = asyncio.get_running_loop()
+        end = loop.time() + 20
+        while lock.locked():
+            assert loop.time() < end
+            await asyncio.sleep(0.01)
         assert not await lock.fetch_locked()
         assert await lock.owner() is None
 
@@ -476,6 +478,8 @@ def test_a_condition(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
         async with mine:
             assert await mine.wait(0.05) is False
             assert await mine.wait_for(lambda: 7) == 7
+            for timeout in (0.05, 0, -1):
+                assert await mine.wait_for(lambda: "", timeout) == ""
         with pytest.raises(RuntimeError):
             await mine.wait()
         with pytest.raises(RuntimeError):

@@ -142,6 +142,22 @@ def test_what_was_seen(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     asyncio.run(main())
 
 
+def test_what_the_service_says(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """`fetch_n_waiting` and `fetch_broken` ask the leader, so they are right at once."""
+
+    async def main() -> None:
+        barrier, other = aio.Barrier(zk, zk_path, 3), aio.Barrier(connect(), zk_path, 3)
+        assert (await barrier.fetch_n_waiting(), await barrier.fetch_broken()) == (0, False)
+        waiting = [asyncio.create_task(other.wait()) for _ in range(2)]
+        await until(come(zk, zk_path, 2))
+        assert (await barrier.fetch_n_waiting(), await barrier.fetch_broken()) == (2, False)
+        await other.abort()
+        assert (await barrier.fetch_n_waiting(), await barrier.fetch_broken()) == (0, True)
+        assert all(isinstance(each, BROKEN) for each in await asyncio.gather(*waiting, return_exceptions=True))
+
+    asyncio.run(main())
+
+
 def test_arguments(zk: KazooClient, zk_path: str) -> None:
     """At least one party; to make one sends nothing; its repr says what it is; it is not pickled."""
     for parties in (0, -1):

@@ -8,7 +8,7 @@ It runs in the present folder, top to bottom, as a reader would who copies:
 * a block whose first line is `# <name>.py` is that file, and must be run by a command further down;
 * of a `console` block, the lines after `$` run in bash if they call `python` or `pytest`; what is shown below a command
   is its output, where `...` stands for anything; a command that starts the server is the fixture's part, and one that
-  starts gunicorn, Celery or uvicorn is that of `test_workers`;
+  starts gunicorn, Celery, uvicorn or aiohttp is that of `test_workers`;
 * a block whose first line begins with `# Not run:` says why, and is only compiled. `test_pages` counts them.
 
 One thing is replaced: the address 127.0.0.1:2181 by that of the server at hand.
@@ -32,7 +32,7 @@ _FILE = re.compile(r"# (\w+\.py)\n")
 _NOT_RUN = "# Not run: "
 _OURS = re.compile(r"\b(python|pytest)\b")
 _SERVER = "python -m zkconcurrent.testing"
-_STARTED = re.compile(r"(gunicorn|celery|uvicorn) ")
+_STARTED = re.compile(r"(gunicorn|celery|uvicorn|python serve\.py) ")
 
 
 class Block(NamedTuple):
@@ -115,6 +115,7 @@ def run(page: Path, hosts: str) -> None:
         for command, shown in commands(text):
             if _STARTED.match(command):
                 not_run_yet -= named_in(command, not_run_yet)
+                continue
             if not _OURS.search(command) or command.startswith(_SERVER):
                 continue
             done = subprocess.run(

@@ -1,4 +1,4 @@
-"""gunicorn, Celery and uvicorn run what the pages tell the reader to copy, with the commands that they show."""
+"""gunicorn, Celery, uvicorn and aiohttp run what the pages tell the reader to copy, by the pages' commands."""
 
 from __future__ import annotations
 
@@ -168,6 +168,32 @@ def test_uvicorn(run: Run, connect: Connect, in_thread: InThread, eventually: Ev
         assert not any(request.done() for request in requests)
     assert all("user 7" in request.result(PATIENCE) for request in requests)
     stop(uvicorn, eventually)
+
+
+def test_aiohttp(run: Run, connect: Connect, in_thread: InThread, eventually: Eventually) -> None:
+    """The aiohttp worker holds up the requests of one user alone; a client that goes takes its waiter along."""
+    port, client = free_port(), connect()
+    [command] = [typed for typed in TYPED if typed.startswith("python serve.py ")]
+    worker = run([sys.executable, *command.split()[1:-1], str(port)])
+
+    def answers() -> bool:
+        assert worker.poll() is None
+        with suppress(URLError):
+            return "user 1" in ask(port, "/users/1")
+        return False
+
+    eventually(answers, patience=PATIENCE)
+    seven = Lock(client, "/shop/users/7")
+    with seven:
+        with socket.create_connection(("127.0.0.1", port)) as goes:
+            goes.sendall(b"GET /users/7 HTTP/1.1\r\nHost: shop\r\n\r\n")
+            eventually(lambda: len(seven.waiters()) == 1, patience=PATIENCE)
+        eventually(lambda: not seven.waiters(), patience=PATIENCE)
+        request = in_thread(ask, port, "/users/7")
+        eventually(lambda: len(seven.waiters()) == 1, patience=PATIENCE)
+        assert "user 8" in ask(port, "/users/8")
+    assert "user 7" in request.result(PATIENCE)
+    stop(worker, eventually)
 
 
 @pytest.mark.long

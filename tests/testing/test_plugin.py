@@ -7,6 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from zkconcurrent.testing import Server
+
 TESTS = '''
 import asyncio
 import re
@@ -35,11 +39,94 @@ def test_path(zk_path):
 '''
 
 
-def run_pytest(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run the tests above in a process of their own."""
-    (folder / "test_users.py").write_text(TESTS)
+IN_TASKS = '''
+import asyncio
+import os
+
+import pytest
+{imports}
+import zkconcurrent
+from zkconcurrent import aio
+
+@pytest.fixture(scope="session")
+def zookeeper():
+    """Not one more server: there is one."""
+
+@pytest.fixture
+def zk(zookeeper):
+    with zkconcurrent.connect("zk://" + os.environ["HOSTS"]) as zk:
+        yield zk
+
+{fixture}
+async def held(azk, zk_path):
+    async with aio.Lock(azk, zk_path + "-held"):
+        yield aio.Lock(azk, zk_path + "-held")
+
+{mark}
+async def test_excludes(azk, zk_path):
+    """Tasks exclude each other."""
+    lock = aio.RLock(azk, zk_path)
+    async with lock:
+        assert not await asyncio.create_task(attempt(lock))
+
+async def attempt(lock):
+    got = await lock.acquire(blocking=False)
+    if got:
+        await lock.release()
+    return got
+
+{mark}
+async def test_async_fixture(held, azk):
+    """A fixture holds a lock while its test runs."""
+    assert held.locked()
+    assert not await held.acquire(blocking=False)
+
+{mark}
+async def test_begins(azk, zk_path):
+    """What nobody awaits is done nevertheless."""
+    for n in range(20):
+        aio.Event(azk, zk_path + str(n)).set()
+    PATHS.append(zk_path)
+
+PATHS = []
+
+def test_ends(zk, azk):
+    """It was done after the test, before its client has stopped; azk is the client zk."""
+    assert zk is azk
+    assert all(zk.exists(PATHS[0] + str(n)) for n in range(20))
+
+{mark}
+async def test_leaves(azk, zk_path):
+    """A task that is left does no harm."""
+    lock = aio.Lock(azk, zk_path)
+    await lock.acquire()
+    lock.waits = asyncio.create_task(lock.acquire())
+    await asyncio.sleep(0.05)
+'''
+STRICT = {"imports": "import pytest_asyncio\n", "fixture": "@pytest_asyncio.fixture", "mark": "@pytest.mark.asyncio"}
+AUTO = {"imports": "", "fixture": "@pytest.fixture", "mark": ""}
+ANYIO = {
+    "imports": "\n@pytest.fixture\ndef anyio_backend():\n    return 'asyncio'\n",
+    "fixture": "@pytest.fixture",
+    "mark": "@pytest.mark.anyio",
+}
+LOOP_SCOPE = ("-o", "asyncio_default_fixture_loop_scope=function")  # pytest-asyncio wants it said
+PLUGINS: dict[str, tuple[dict[str, str], list[str]]] = {
+    "pytest-asyncio, strict": (STRICT, [*LOOP_SCOPE, "-p", "no:anyio"]),
+    "pytest-asyncio, auto": (AUTO, [*LOOP_SCOPE, "-p", "no:anyio", "-o", "asyncio_mode=auto"]),
+    "anyio": (ANYIO, ["-p", "no:asyncio"]),
+    "both": (ANYIO, [*LOOP_SCOPE]),
+}
+
+
+NONE = ["-p", "no:asyncio", "-p", "no:anyio"]
+
+
+def run_pytest(folder: Path, *options: str, text: str = TESTS, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run tests in a process of their own."""
+    (folder / "test_users.py").write_text(text)
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider"],
+        [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", *options],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -49,13 +136,46 @@ def run_pytest(folder: Path, **environment: str) -> subprocess.CompletedProcess[
 
 def test_fixtures(tmp_path: Path) -> None:
     """Tests that ask for the fixtures get a server, a client and a path."""
-    ended = run_pytest(tmp_path)
+    ended = run_pytest(tmp_path, *NONE)
     assert "4 passed" in ended.stdout, ended.stdout
+
+
+@pytest.mark.parametrize("plugin", PLUGINS)
+def test_async_tests(plugin: str, tmp_path: Path, zookeeper: Server) -> None:
+    """Async tests have a client, whichever plugin runs them, and nothing that they leave is an error."""
+    text, options = PLUGINS[plugin]
+    ended = run_pytest(tmp_path, *options, "-rA", text=IN_TASKS.format(**text), HOSTS=zookeeper.hosts)
+    assert "5 passed" in ended.stdout, ended.stdout + ended.stderr
+    assert "ERROR" not in ended.stdout
+
+
+def test_async_tests_without_a_plugin(tmp_path: Path, zookeeper: Server) -> None:
+    """The error of pytest says which plugins run an async test; a plain one may run a loop of its own."""
+    text = IN_TASKS.format(imports="", fixture="@pytest.fixture", mark="")
+    text += "\n\ndef test_plain(azk, zk_path):\n    asyncio.run(attempt(aio.Lock(azk, zk_path)))\n"
+    ended = run_pytest(tmp_path, *NONE, "-k", "excludes or plain", text=text, HOSTS=zookeeper.hosts)
+    assert "1 failed, 1 passed" in ended.stdout, ended.stdout
+    assert "pytest-asyncio" in ended.stdout
+
+
+def test_another_backend(tmp_path: Path, zookeeper: Server) -> None:
+    """Of anyio's backends azk takes asyncio alone, with or without options, and says so."""
+    text = (
+        IN_TASKS.format(imports="", fixture="@pytest.fixture", mark="")
+        + """
+@pytest.mark.parametrize("anyio_backend", ["trio", ("trio", {}), "asyncio", ("asyncio", {"use_uvloop": False})])
+def test_backend(anyio_backend, azk):
+    pass
+"""
+    )
+    ended = run_pytest(tmp_path, "-p", "no:asyncio", "-k", "backend", text=text, HOSTS=zookeeper.hosts)
+    assert "2 passed, 5 deselected, 2 errors" in ended.stdout, ended.stdout
+    assert ended.stdout.count("azk is for asyncio, not for trio: let the fixture anyio_backend return 'asyncio'") >= 2
 
 
 def test_no_server(tmp_path: Path) -> None:
     """Without a server a test that needs one fails with the reason; it is not skipped, and others run."""
-    ended = run_pytest(tmp_path, ZOOKEEPER_HOME=str(tmp_path), ZKCONCURRENT_SERVER="home")
+    ended = run_pytest(tmp_path, *NONE, ZOOKEEPER_HOME=str(tmp_path), ZKCONCURRENT_SERVER="home")
     assert "1 passed, 3 errors" in ended.stdout
     assert f"NoServerError: ZOOKEEPER_HOME is '{tmp_path}'" in ended.stdout
 

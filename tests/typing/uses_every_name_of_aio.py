@@ -27,6 +27,7 @@ async def locks(zk: zkconcurrent.Client) -> None:
     pair: aio.ReadWriteLock = aio.ReadWriteLock(zk, "/app/pair", on_lost=told)
     read: aio.ReadLock = pair.read_lock
     write: aio.WriteLock = pair.write_lock
+    where: str = pair.path + lock.path
     semaphore: aio.Semaphore = aio.Semaphore(zk, "/app/api", 5, on_lost=told)
     bounded: aio.BoundedSemaphore = aio.BoundedSemaphore(zk, "/app/bounded")
     several: aio.MultiLock = aio.MultiLock([lock, rlock, read, write], on_lost=told)
@@ -57,7 +58,7 @@ async def locks(zk: zkconcurrent.Client) -> None:
     await bounded.destroy()
     async with condition:
         woken: bool = await condition.wait(1.0)
-        found: list[int] = await condition.wait_for(lambda: [1])
+        found: list[int] = await condition.wait_for(lambda: [1], timeout=1.0)
         condition.notify(2)
         await condition.notify_all()
 
@@ -70,7 +71,7 @@ async def waits(zk: zkconcurrent.Client) -> None:
     event.clear()
     barrier: aio.Barrier = aio.Barrier(zk, "/app/barrier", 3)
     index: int = await barrier.wait(timeout=None) + barrier.parties + barrier.n_waiting
-    broken: bool = barrier.broken
+    broken: bool = barrier.broken or await barrier.fetch_broken() or await barrier.fetch_n_waiting() > 1
     async with barrier as number:
         same: int = number
     await barrier.reset()

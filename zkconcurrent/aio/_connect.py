@@ -41,7 +41,7 @@ async def connect(url: str, **options: Any) -> AsyncIterator[Client]:
         yield client
     finally:
         try:
-            await _finish(client)
+            await finish(client)
         finally:
             stopping = _in_thread(_stop, client)
             await asyncio.wait([stopping])  # which does not cancel it
@@ -90,7 +90,7 @@ def _in_thread(function: Callable[..., None], *args: Any) -> asyncio.Future[None
     return future
 
 
-async def _finish(client: Client) -> None:
+async def finish(client: Client) -> None:
     """Wait until the calls that run in the background have ended."""
     session = Session.of(client)
     last = in_background(session, Pending(Call(session, ""), _nothing()))  # they run one after the other

@@ -32,11 +32,18 @@ async def settled(result: T | Pending[T]) -> T:
     return await result if isinstance(result, Pending) else result
 
 
-class Core:
-    """The base of the primitives here: it wraps a primitive of threads whose owners are tasks."""
+class Twin:
+    """The twin of a primitive of threads: it wraps one whose owners are tasks."""
 
     def __init__(self, core: Any) -> None:
         self._core = core
+
+    def __repr__(self) -> str:
+        return re.sub(r"zkconcurrent\._(\w+)Core\b", r"zkconcurrent.aio.\1", repr(self._core))
+
+
+class Core(Twin):
+    """The twin of a primitive with one client and one path."""
 
     @property
     def client(self) -> KazooClient:
@@ -54,16 +61,13 @@ class Core:
             "there, from the same path"
         )
 
-    def __repr__(self) -> str:
-        return re.sub(r"zkconcurrent\._(\w+)Core\b", r"zkconcurrent.aio.\1", repr(self._core))
-
     def _in_background(self, pending: Any) -> Completion:
         session = self._core._session
         session.check_usable(self._core.path)
         return in_background(session, pending)
 
 
-class Acquirable(Core):
+class Acquirable(Twin):
     """A primitive that tasks acquire and release, and use in `async with` blocks."""
 
     _owned = True  # only the task that acquired it may release it
@@ -170,7 +174,7 @@ class Acquirable(Core):
             core._session.wake_keeper()
 
 
-class LockBase(Acquirable):
+class LockBase(Acquirable, Core):
     """The methods of all locks: `asyncio.Lock`'s, and the extras of `zkconcurrent`."""
 
     def locked(self) -> bool:
@@ -308,7 +312,14 @@ class WriteLock(LockBase):
     """The lock of a `ReadWriteLock` that one task of one process holds alone."""
 
 
-class ReadWriteLock:
+class _ReadWriteLockCore(_rwlock.ReadWriteLock):
+    """`zkconcurrent.ReadWriteLock`, of two locks that tasks own."""
+
+    def __init__(self, read_lock: _ReadLockCore, write_lock: _WriteLockCore) -> None:
+        self._read_lock, self._write_lock = read_lock, write_lock
+
+
+class ReadWriteLock(Core):
     """A pair of locks: any number of tasks hold `read_lock` together; one task holds `write_lock` alone.
 
     In all else it is a `zkconcurrent.ReadWriteLock`, with which it shares the path.
@@ -323,6 +334,7 @@ class ReadWriteLock:
         self._read_lock, self._write_lock = ReadLock.__new__(ReadLock), WriteLock.__new__(WriteLock)
         ReadLock.__init__(self._read_lock, _ReadLockCore(client, path, on_lost=tells(self._read_lock, on_lost)))
         WriteLock.__init__(self._write_lock, _WriteLockCore(client, path, on_lost=tells(self._write_lock, on_lost)))
+        super().__init__(_ReadWriteLockCore(self._read_lock._core, self._write_lock._core))
 
     @property
     def read_lock(self) -> ReadLock:
@@ -333,9 +345,6 @@ class ReadWriteLock:
     def write_lock(self) -> WriteLock:
         """The lock that one task holds alone."""
         return self._write_lock
-
-    def __repr__(self) -> str:
-        return f"<zkconcurrent.aio.{type(self).__name__} object path={self._read_lock.path!r} at {id(self):#x}>"
 
 
 class _MultiLockCore(Tasks, _multilock.MultiLock):
@@ -398,4 +407,7 @@ class MultiLock(Acquirable):
         return await self._core.owner()  # type: ignore[no-any-return]
 
     def __reduce__(self) -> Any:
-        return self._core.__reduce__()
+        raise TypeError(
+            f"cannot pickle {type(self).__name__}: open clients in the other process and make the object there, with "
+            "the same paths"
+        )

@@ -193,10 +193,15 @@ class Condition(Core):
             for waiter in waited.tickets
         )
 
-    async def wait_for(self, predicate: Callable[[], T]) -> T:
-        """Wait until the predicate is true; return its last result."""
+    async def wait_for(self, predicate: Callable[[], T], timeout: float | None = None) -> T:
+        """Wait until the predicate is true or the timeout passes; return the predicate's last result."""
+        now = self._core._session.now
+        deadline = None if timeout is None else now() + timeout
         while not (result := predicate()):
-            await self.wait()
+            left = None if deadline is None else deadline - now()
+            if left is not None and left <= 0:
+                break
+            await self.wait(left)
         return result
 
     def notify(self, n: int = 1) -> Completion:

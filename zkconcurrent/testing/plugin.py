@@ -7,6 +7,7 @@ with a message that says how to get one; it is never skipped.
 from __future__ import annotations
 
 import re
+import threading
 import uuid
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -36,9 +37,28 @@ def zk(zookeeper: Server) -> Iterator[KazooClient]:
 
 
 @pytest.fixture
-def azk(zk: KazooClient) -> KazooClient:
-    """The client `zk`, for async tests of any plugin: it starts before their event loop, and stops after it."""
-    return zk
+def azk(zk: KazooClient, request: pytest.FixtureRequest) -> Iterator[KazooClient]:
+    """The client `zk`, for tests of `zkconcurrent.aio`, run by pytest-asyncio, by anyio or by `asyncio.run`.
+
+    It is started before the test's event loop runs. After the test, what its tasks have begun, such as an `Event.set()`
+    that no task awaits, is done before the client stops, for up to a third of the session timeout.
+    """
+    if "anyio_backend" in request.fixturenames:
+        backend = request.getfixturevalue("anyio_backend")
+        name = backend if isinstance(backend, str) else backend[0]
+        if name != "asyncio":
+            pytest.fail(
+                f"the fixture azk is for asyncio, not for {name}: let the fixture anyio_backend return 'asyncio'"
+            )
+    yield zk
+    import asyncio
+
+    from ..aio._connect import finish
+
+    # On a thread of its own: the loop of this one belongs to the plugin that runs the tests.
+    finishing = threading.Thread(target=lambda: asyncio.run(finish(zk)))
+    finishing.start()
+    finishing.join()
 
 
 @pytest.fixture

@@ -1,0 +1,128 @@
+"""The tests of threads in `tests/integration`, from the same text, with a task of `aio` for each of their threads.
+
+`LEFT_OUT` names each test that is not run, with the reason.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import zkconcurrent
+from tests.helpers import lock_types, on_tasks
+from tests.integration import (
+    test_condition,
+    test_event,
+    test_latch,
+    test_locks,
+    test_losses,
+    test_multilock,
+    test_rwlock,
+    test_semaphore,
+)
+from zkconcurrent import aio
+
+KINDS = {
+    lock_types.Lock: on_tasks.Lock,
+    lock_types.RLock: on_tasks.RLock,
+    lock_types.read_lock: on_tasks.ReadLock,
+    lock_types.write_lock: on_tasks.WriteLock,
+    lock_types.unfair_lock: on_tasks.unfair_lock,
+    lock_types.unfair_rlock: on_tasks.unfair_rlock,
+    zkconcurrent.Semaphore: on_tasks.Semaphore,
+    zkconcurrent.BoundedSemaphore: on_tasks.BoundedSemaphore,
+}
+ADDRESS = "has the address of the object in its repr"
+NUMBERS = "is about threads that have each other's number; a task is known by itself"
+LATE = "expects that release() waits for the reply; a task's release() returns before"
+BY_LOOP = "has objects that never acquired call on_lost; a task's is called on the loop that acquired by that object"
+HALFWAY = "patches the methods of threads' locks, to stand halfway through a call"
+IDENTITY = "compares the identity of objects, which the helper wraps anew for each query"
+STANDARD = "threading's condition takes no lock of tasks"
+KAZOOS = "calls on kazoo's own threads, where no task runs"
+LEFT_OUT: dict[ModuleType, dict[str, str]] = {
+    test_locks: {
+        "test_threadings_condition_takes_an_rlock": STANDARD,
+        "test_called_on_kazoos_own_threads": KAZOOS,
+    },
+    test_losses: {
+        "test_a_loss_is_told_and_settled": BY_LOOP,
+        "test_a_callback_that_fails_or_blocks_harms_nobody": BY_LOOP,
+        "test_a_loss_ends_with_its_thread": NUMBERS,
+        "test_a_lost_permit_ends_with_its_thread": NUMBERS,
+        "test_a_hold_is_not_inherited": NUMBERS,
+        "test_the_holders_node_was_deleted_and_another_holds": LATE,
+        "test_the_holders_node_was_deleted_and_nobody_holds": LATE,
+        "test_many_nodes_are_deleted_at_once": "is about the session, and takes long",
+        "test_a_standard_condition_whose_lock_is_lost": STANDARD,
+    },
+    test_event: {
+        "test_the_old_name": "asyncio's event has no isSet()",
+        "test_the_object_itself": ADDRESS,
+    },
+    test_latch: {"test_the_object_itself": ADDRESS},
+    test_condition: {
+        "test_all_are_woken": "also calls notifyAll(), which asyncio's condition has not",
+        "test_two_releases_of_one_hold": HALFWAY,
+        "test_which_locks_a_condition_takes": "has the text of an error, which names aio here",
+        "test_threadings_own_condition": STANDARD,
+    },
+    test_rwlock: {"test_both_holds_are_lost_and_settled": BY_LOOP},
+    test_multilock: {
+        "test_what_it_is_made_of": IDENTITY,
+        "test_a_loss_is_told": IDENTITY,
+        "test_what_is_told_is_not_kept": IDENTITY,
+        "test_all_or_none_with_errors": HALFWAY,
+    },
+    test_semaphore: {
+        "test_more_permits_than_there_are": "looks for the line of the caller, which here is of the helper"
+    },
+}
+
+
+def against(kind: Any) -> Any:
+    """Return the kind of lock that keeps `kind` out while it is held, and the other way round."""
+    return on_tasks.WriteLock if kind is on_tasks.ReadLock else kind
+
+
+def generic(module: ModuleType) -> type:
+    """Return a class of the module's tests, in which its names stand for those of `aio`."""
+    names = {name: kind for name, kind in vars(on_tasks).items() if isinstance(kind, type) and name in aio.__all__}
+    names |= {"read_lock": on_tasks.ReadLock, "write_lock": on_tasks.WriteLock, "against": against}
+    names |= {"unfair_lock": on_tasks.unfair_lock}
+
+    def _ours(self: object, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001
+        for name in names.keys() & vars(module).keys():
+            monkeypatch.setattr(module, name, names[name])
+
+    members: dict[str, Any] = {"_ours": pytest.fixture(autouse=True)(_ours)}
+    for name, test in vars(module).items():
+        if name.startswith("test_") and name not in LEFT_OUT.get(module, {}):
+            members[name] = staticmethod(on_ours(test))
+    return type(f"Test{module.__name__}", (), members)
+
+
+def on_ours(test: Callable[..., None]) -> Callable[..., None]:
+    """Return the test, which is given our kinds of lock."""
+
+    @functools.wraps(test)
+    def run(**fixtures: Any) -> None:
+        if "kind" in fixtures:
+            fixtures["kind"] = KINDS.get(fixtures["kind"], fixtures["kind"])
+        test(**fixtures)
+
+    return run
+
+
+TestLocks = generic(test_locks)
+TestLosses = generic(test_losses)
+TestEvent = generic(test_event)
+TestLatch = generic(test_latch)
+TestSemaphore = generic(test_semaphore)
+TestCondition = generic(test_condition)
+TestReadWriteLock = generic(test_rwlock)
+TestMultiLock = generic(test_multilock)

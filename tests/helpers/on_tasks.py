@@ -1,0 +1,253 @@
+"""Classes with the interface of `zkconcurrent`'s, whose every call is made by a task, of the twin in `aio`.
+
+Each thread that calls has a task of its own, which lives as long as the thread. All tasks run in one loop, in a thread
+of its own. So a test of threads is a test of tasks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import Any
+
+from zkconcurrent import aio
+
+# What a task must await, by what a thread reads or calls.
+ASKS = {"locked": "fetch_locked", "is_set": "fetch"}
+READS = {"count": "fetch_count", "n_waiting": "fetch_n_waiting", "broken": "fetch_broken"}
+
+
+class Player:
+    """The task of one thread; it ends when the thread does."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._calls: asyncio.Queue[Any] = asyncio.Queue()
+        name = threading.current_thread().name
+        loop.call_soon_threadsafe(lambda calls=self._calls: _keep(loop.create_task(play(calls), name=name)))
+
+    def __call__(self, function: Callable[[], Any]) -> Any:
+        """Have the task call a function, and await what it returns if that can be awaited."""
+        future: Future[Any] = Future()
+        self._loop.call_soon_threadsafe(self._calls.put_nowait, (function, future))
+        try:
+            return future.result()
+        finally:
+            del function, future
+
+    def __del__(self) -> None:
+        self._loop.call_soon_threadsafe(self._calls.put_nowait, None)
+
+
+_tasks: set[asyncio.Task[None]] = set()
+
+
+def _keep(task: asyncio.Task[None]) -> None:
+    _tasks.add(task)
+    task.add_done_callback(_tasks.discard)
+
+
+async def play(calls: asyncio.Queue[Any]) -> None:
+    """Make the calls, one after the other; keep nothing of any."""
+    while (call := await calls.get()) is not None:
+        function, future = call
+        try:
+            result = function()
+            if inspect.isawaitable(result):
+                result = await result
+        except BaseException as error:
+            future.set_exception(error)
+            error.__traceback__ = None
+        else:
+            future.set_result(result)
+            del result
+        del call, function, future
+
+
+class Loop:
+    """The loop, in its thread."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._players = threading.local()
+        threading.Thread(target=self._loop.run_forever, name="loop of the tasks", daemon=True).start()
+
+    def call(self, function: Callable[[], Any]) -> Any:
+        """Have the task of this thread call a function."""
+        if not hasattr(self._players, "mine"):
+            self._players.mine = Player(self._loop)
+        return self._players.mine(function)
+
+
+_loops: list[Loop] = []
+
+
+def call(function: Callable[[], Any]) -> Any:
+    """Have the task of this thread call a function."""
+    if not _loops:
+        _loops.append(Loop())
+    return _loops[0].call(function)
+
+
+class OnTasks:
+    """The interface of threads, to an object of `aio`."""
+
+    _twin: Callable[..., Any]
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        if callable(told := options.get("on_lost")):
+            ref = weakref.ref(self)
+            options["on_lost"] = lambda _: threading.Thread(target=told, args=(ref(),)).start()
+        options = {name: unwrapped(value) for name, value in options.items()}
+        self._made = type(self)._twin(*map(unwrapped, args), **options)
+
+    def __getattr__(self, name: str) -> Any:
+        made = self.__dict__["_made"]
+        if name.startswith("_") and not hasattr(made, name):
+            made = made._core
+        if name in READS:
+            return call(getattr(made, READS[name]))
+        value = call(lambda: getattr(made, ASKS.get(name, name)))
+        if isinstance(value, aio.Lost):
+            return LostOnTasks(value)
+        if isinstance(value, tuple):
+            return tuple(map(wrapped, value))
+        if not callable(value):
+            return wrapped(value)
+        return lambda *args, **options: call(lambda: value(*args, **options))
+
+    def acquire(self, blocking: bool = True, timeout: float | None = None, **options: Any) -> bool:
+        """Acquire it; the task may not give these by position."""
+        return bool(call(lambda: self._made.acquire(blocking=blocking, timeout=timeout, **options)))
+
+    def __enter__(self) -> bool:
+        call(self._made.__aenter__)
+        return True
+
+    def __exit__(self, *error: object) -> Any:
+        return call(lambda: self._made.__aexit__(*error))
+
+    def __repr__(self) -> str:
+        return repr(self._made).replace("zkconcurrent.aio.", "zkconcurrent.")
+
+    def __reduce__(self) -> Any:
+        return self._made.__reduce__()
+
+
+def unwrapped(value: Any) -> Any:
+    """Return the object of `aio`, or those of a list."""
+    if isinstance(value, list | tuple | Iterator):
+        return [unwrapped(each) for each in value]
+    return value._made if isinstance(value, OnTasks) else value
+
+
+def wrapped(value: Any) -> Any:
+    """Return an object with the interface of threads, for one of `aio` that another one has."""
+    kind = KINDS.get(type(value))
+    if kind is None:
+        return value
+    found: OnTasks = kind.__new__(kind)
+    found._made = value
+    return found
+
+
+class LostOnTasks:
+    """The interface of a `threading.Event`, to a `Lost`."""
+
+    def __init__(self, lost: aio.Lost) -> None:
+        self.is_set = lost.is_set
+        self._lost = lost
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for the loss."""
+
+        async def wait() -> bool:
+            try:
+                return await asyncio.wait_for(self._lost.wait(), timeout)
+            except asyncio.TimeoutError:  # on Python 3.10 it is no TimeoutError
+                return False
+
+        return bool(call(wait))
+
+
+class Lock(OnTasks):
+    """`aio.Lock`."""
+
+    _twin = aio.Lock
+
+
+class RLock(OnTasks):
+    """`aio.RLock`."""
+
+    _twin = aio.RLock
+
+
+class ReadLock(RLock):
+    """`aio.ReadLock`."""
+
+    _twin = staticmethod(lambda *args, **options: aio.ReadWriteLock(*args, **options).read_lock)
+
+
+class WriteLock(RLock):
+    """`aio.WriteLock`."""
+
+    _twin = staticmethod(lambda *args, **options: aio.ReadWriteLock(*args, **options).write_lock)
+
+
+class ReadWriteLock(OnTasks):
+    """`aio.ReadWriteLock`."""
+
+    _twin = aio.ReadWriteLock
+
+
+class MultiLock(OnTasks):
+    """`aio.MultiLock`."""
+
+    _twin = aio.MultiLock
+
+
+class Condition(OnTasks):
+    """`aio.Condition`."""
+
+    _twin = aio.Condition
+
+
+class Event(OnTasks):
+    """`aio.Event`."""
+
+    _twin = aio.Event
+
+
+class CountDownLatch(OnTasks):
+    """`aio.CountDownLatch`."""
+
+    _twin = aio.CountDownLatch
+
+
+class Semaphore(OnTasks):
+    """`aio.Semaphore`."""
+
+    _twin = aio.Semaphore
+
+
+class BoundedSemaphore(Semaphore):
+    """`aio.BoundedSemaphore`."""
+
+    _twin = aio.BoundedSemaphore
+
+
+KINDS = {aio.Lock: Lock, aio.RLock: RLock, aio.ReadLock: ReadLock, aio.WriteLock: WriteLock}
+
+
+def unfair_lock(*args: Any, **options: Any) -> Lock:
+    """Make an unfair lock."""
+    return Lock(*args, fair=False, **options)
+
+
+def unfair_rlock(*args: Any, **options: Any) -> RLock:
+    """Make an unfair lock that can be acquired again."""
+    return RLock(*args, fair=False, **options)

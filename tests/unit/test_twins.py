@@ -1,0 +1,111 @@
+"""Each class of `aio` against its twin for threads: no public name, and no parameter, is missing without a reason."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+import zkconcurrent
+from zkconcurrent import aio
+
+TWINS = sorted(name for name in aio.__all__ if isinstance(getattr(aio, name), type) and hasattr(zkconcurrent, name))
+ALIAS = "an old name of threading's, which asyncio never had"
+BY_THE_LOOP = "asyncio's has none: a party can act after its `wait`, and `wait` takes a timeout"
+BY_THE_PAIR = "only `ReadWriteLock` makes one"
+# What is not there, by class, or by class and method.
+MISSING: dict[str, dict[str, str]] = {
+    "Lock": {"acquire_lock": ALIAS, "release_lock": ALIAS, "locked_lock": ALIAS},
+    "Condition": {"notifyAll": ALIAS},
+    "Event": {"isSet": ALIAS},
+    "CountDownLatch": {"count": "a property would have to wait for the reply: `fetch_count()`"},
+    "LocalNamespace": {"ReadWriteLock": "neither asyncio nor threading has one to stand for it"},
+    "Barrier.__init__": {"action": BY_THE_LOOP, "timeout": BY_THE_LOOP},
+    "SharedNamespace.Barrier": {"action": BY_THE_LOOP, "timeout": BY_THE_LOOP},
+    "LocalNamespace.Barrier": {"action": BY_THE_LOOP, "timeout": BY_THE_LOOP},
+    "ReadLock.__init__": dict.fromkeys(("client", "path", "fair", "on_lost"), BY_THE_PAIR),
+    "WriteLock.__init__": dict.fromkeys(("client", "path", "fair", "on_lost"), BY_THE_PAIR),
+}
+# What is here alone, beside `async with`.
+MORE = {
+    "Barrier": {"fetch_n_waiting", "fetch_broken"},
+    "CountDownLatch": {"fetch_count"},
+    "Event": {"fetch"},
+    **{name: {"fetch_locked"} for name in TWINS if name.endswith(("Lock", "Semaphore")) and name != "ReadWriteLock"},
+    "Condition": {"locked", "fetch_locked"},  # asyncio's has `locked`
+}
+MAKE: dict[str, Callable[[Any, KazooClient], Any]] = {
+    "Barrier": lambda package, client: package.Barrier(client, "/twin", 2),
+    "CountDownLatch": lambda package, client: package.CountDownLatch(client, "/twin", 2),
+    "LocalNamespace": lambda package, client: package.namespace("local", "/twin"),  # noqa: ARG005
+    "MultiLock": lambda package, client: package.MultiLock([package.Lock(client, "/twin")]),
+    "ReadLock": lambda package, client: package.ReadWriteLock(client, "/twin").read_lock,
+    "SharedNamespace": lambda package, client: package.namespace(client, "/twin"),
+    "WriteLock": lambda package, client: package.ReadWriteLock(client, "/twin").write_lock,
+    "synchronized": lambda package, client: package.synchronized(client, "/twin"),
+}
+
+
+def make(package: Any, name: str) -> Any:
+    """Make an object of a class, of a client that never starts."""
+    made = MAKE.get(name, lambda package, client: getattr(package, name)(client, "/twin"))
+    return made(package, KazooClient())
+
+
+def public(made: object) -> set[str]:
+    """Return the public names of an object, which its constructor may have given it."""
+    return {name for name in dir(made) if not name.startswith("_")}
+
+
+def parameters(cls: type, method: str) -> set[str]:
+    """Return the names of a method's parameters."""
+    return set(inspect.signature(getattr(cls, method)).parameters)
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_names(name: str) -> None:
+    """Every public name of the threads' object is there; what is not, or is there alone, is listed."""
+    theirs, ours = public(make(zkconcurrent, name)), public(make(aio, name))
+    assert theirs - ours == set(MISSING.get(name, {}))
+    assert ours - theirs == MORE.get(name, set())
+
+
+def methods(name: str) -> list[str]:
+    """Return what both classes of a pair have, and a program calls."""
+    theirs, ours = getattr(zkconcurrent, name), getattr(aio, name)
+    both = ["__init__", *sorted(public(theirs) & public(ours))]
+    return [method for method in both if callable(getattr(theirs, method))]
+
+
+@pytest.mark.parametrize(("name", "method"), [(name, method) for name in TWINS for method in methods(name)])
+def test_parameters(name: str, method: str) -> None:
+    """Every parameter of the threads' method is there; what is not is listed."""
+    theirs, ours = (parameters(getattr(package, name), method) for package in (zkconcurrent, aio))
+    assert theirs - ours == set(MISSING.get(f"{name}.{method}", {}))
+
+
+@pytest.mark.parametrize("name", [name for name in TWINS if name not in ("LocalNamespace", "synchronized")])
+def test_texts(name: str) -> None:
+    """The repr is the twin's, with the name of `aio`; neither is pickled, and both say the same of it."""
+    theirs, ours = make(zkconcurrent, name), make(aio, name)
+    kind = type(theirs).__name__
+    assert f"zkconcurrent.aio.{kind}" in repr(ours)
+    said = re.sub("0x[0-9a-f]+", "", repr(ours))
+    assert said.replace("zkconcurrent.aio.", "zkconcurrent.") == re.sub("0x[0-9a-f]+", "", repr(theirs))
+    for each in (theirs, ours):
+        with pytest.raises(TypeError, match="cannot pickle"):
+            pickle.dumps(each)
+
+
+def test_what_a_multilock_lacks() -> None:
+    """A MultiLock has no one path or client, in either package, and `hasattr` says so."""
+    for package in (zkconcurrent, aio):
+        several = make(package, "MultiLock")
+        assert not hasattr(several, "path")
+        assert not hasattr(several, "client")
+        assert [lock.path for lock in several.locks] == ["/twin"]
