@@ -25,6 +25,7 @@ from ._recipes.barrier import (
     outlast,
     reset,
     wait,
+    withdraw,
 )
 
 
@@ -74,6 +75,7 @@ class Barrier(Primitive):
 
     _kind = "Barrier"
     _broken_error: type[Exception] = threading.BrokenBarrierError
+    _withdraw: Callable[[Party], object] | None = None
 
     def __init__(
         self,
@@ -122,14 +124,15 @@ class Barrier(Primitive):
     def _meeting(self, call: Call, timeout: float | None, deadline: float | None, owner: int) -> Steps[int]:
         party: Party | None = None
         try:
-            came = yield from call.run(wait(self._view, node_data(owner), acts=self._action is not None), deadline)
+            arrival = wait(self._view, node_data(owner), acts=self._action is not None, withdraw=self._withdraw)
+            came = yield from call.run(arrival, deadline)
             while isinstance(came, Party):
                 party = came
                 came = yield from self._go_on(call, party, timeout)
         except GeneratorExit:
             raise
         except BaseException:
-            if party is not None:
+            if party is not None and self._withdraw is None:
                 with suppress(ZkConcurrentError):  # its missing node tells the others that it has left
                     yield from call.run(leave(party), self._session.now())
             raise
@@ -156,6 +159,13 @@ class Barrier(Primitive):
         with suppress(ZkConcurrentError):
             call = Call(self._session, self._path)
             call.wait(call.run(leave(party)))
+
+    def _withdrawal(self, party: Party) -> tuple[Call, Steps[None]]:
+        """Return the call that takes over the ticket of a party whose wait was cancelled, and its steps."""
+        call = Call(self._session, self._path)
+        call.tickets.append(party.ticket)
+        # Once a server has not been in reach for so long, the session is over, and the party's node gone with it.
+        return call, call.run(withdraw(party), self._session.now() + (self._session.timeout or UNANSWERED))
 
     def reset(self) -> None:
         """Begin a new generation, broken or not; parties that wait get BrokenBarrierError."""

@@ -9,14 +9,18 @@ from typing import Any
 
 from .. import _barrier
 from .._kazoo.link import KazooClient
+from .._recipes.barrier import Party
 from ._locks import REFRESH, Core
-from ._tasks import Tasks
+from ._tasks import Pending, Tasks, in_background
 
 
 class _BarrierCore(Tasks, _barrier.Barrier):
     """It, for tasks."""
 
     _broken_error = getattr(asyncio, "BrokenBarrierError", threading.BrokenBarrierError)  # asyncio's since 3.11
+
+    def _withdraw(self, party: Party) -> None:
+        in_background(self._session, Pending(*self._withdrawal(party)))
 
 
 class Barrier(Core):
