@@ -132,7 +132,7 @@ class Barrier(Primitive):
         except GeneratorExit:
             raise
         except BaseException:
-            if party is not None and self._withdraw is None:
+            if party is not None and party.ticket in call.tickets:  # otherwise it leaves
                 with suppress(ZkConcurrentError):  # its missing node tells the others that it has left
                     yield from call.run(leave(party), self._session.now())
             raise
