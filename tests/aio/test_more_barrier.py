@@ -6,13 +6,16 @@ import asyncio
 import pickle
 import sys
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
 from kazoo.client import KazooClient
 
 import zkconcurrent
-from tests.conftest import Connect, Eventually, InThread
+from tests.aio.loops import left
+from tests.conftest import FAST, Connect, Eventually, InThread
+from tests.helpers.proxy import Proxy
 from zkconcurrent import aio
 
 BROKEN = asyncio.BrokenBarrierError if sys.version_info >= (3, 11) else threading.BrokenBarrierError
@@ -274,3 +277,72 @@ def test_an_interrupted_program(zk: KazooClient, zk_path: str, eventually: Event
     asyncio.run(main())
     assert eventually(come(zk, zk_path, 0))
     assert not zkconcurrent.Barrier(zk, zk_path, 2).broken
+
+
+@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
+def test_a_lost_leave(
+    effect: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
+) -> None:
+    """Faults 1, 4: a party leaves once, whether the reply to that or the request was lost."""
+    near = connect(hosts=proxy.hosts, timeout=10, **FAST)
+
+    async def main() -> None:
+        here, there = aio.Barrier(near, zk_path, 2), aio.Barrier(zk, zk_path, 2)
+        waiting = [asyncio.create_task(here.wait())]
+        await until(come(zk, zk_path, 1))
+        with getattr(proxy, effect)("multi") as fault:
+            waiting[0].cancel()
+            await asyncio.wait(waiting)
+            await asyncio.to_thread(fault.wait)
+        await until(come(zk, zk_path, 0))
+        assert sorted(await asyncio.wait_for(asyncio.gather(there.wait(), there.wait()), 20)) == [0, 1]
+
+    asyncio.run(main())
+    eventually(lambda: not left(near))
+
+
+def test_a_leave_out_of_reach(zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
+    """A cancel waits for nothing; the party leaves after the reconnect, and the others wait on."""
+    near = connect(hosts=proxy.hosts, timeout=10, **FAST)
+
+    async def main() -> None:
+        here, there = aio.Barrier(near, zk_path, 2), aio.Barrier(zk, zk_path, 2)
+        leaving = asyncio.create_task(here.wait())
+        await until(come(zk, zk_path, 1))
+        proxy.refuse()
+        proxy.cut()
+        await until(lambda: not near.connected)
+        began = time.monotonic()
+        leaving.cancel()
+        await asyncio.wait([leaving])
+        assert time.monotonic() < began + 1
+        assert come(zk, zk_path, 1)()
+        proxy.resume()
+        await until(come(zk, zk_path, 0))
+        assert sorted(await asyncio.wait_for(asyncio.gather(there.wait(), here.wait()), 20)) == [0, 1]
+
+    asyncio.run(main())
+
+
+def test_a_leave_and_the_end_of_the_session(
+    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
+) -> None:
+    """A party that cannot leave before its session ends breaks the barrier, as one that is killed; nothing hangs."""
+    near = connect(hosts=proxy.hosts, timeout=4, **FAST)
+
+    async def main() -> None:
+        here, there = aio.Barrier(near, zk_path, 3), aio.Barrier(zk, zk_path, 3)
+        leaving = asyncio.create_task(here.wait())
+        await until(come(zk, zk_path, 1))
+        waiting = asyncio.create_task(there.wait())
+        await until(come(zk, zk_path, 2))
+        proxy.refuse()
+        proxy.cut()
+        leaving.cancel()
+        with pytest.raises(BROKEN):
+            await asyncio.wait_for(waiting, 30)
+        assert leaving.cancelled()
+
+    asyncio.run(main())
+    proxy.resume()
+    eventually(lambda: not left(near), patience=30)
