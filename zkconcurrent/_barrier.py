@@ -33,8 +33,9 @@ class Barrier(Primitive):
     """A point that a fixed number of parties, threads of any processes, reach and leave together, again and again.
 
     A party breaks the barrier for all that wait with it if its timeout passes, its wait is interrupted, or its session
-    ends during the wait, as in `threading`. A party that arrives while a generation is complete waits for the next.
-    Every party that reaches ZooKeeper within a third of the session timeout is told the same outcome.
+    ends during the wait, as in `threading`. A task of `zkconcurrent.aio` that is cancelled only leaves. A party
+    that arrives while a generation is complete waits for the next. Every party that reaches ZooKeeper within a third of
+    the session timeout is told the same outcome.
 
     A broken barrier stays broken until `reset()`, and outlives its processes: if a killed party broke it, it is still
     broken for the next run of a job. So give each run its own path (`f"/app/start/{job_id}"`) and `destroy()` it at the
@@ -42,12 +43,13 @@ class Barrier(Primitive):
 
     Layout:
         `<path>`, PERSISTENT, with the number of parties, the generation, and the last generations that were broken or
-        reset. `<path>/<generation>`, PERSISTENT, removed when a later one begins; in it `_c_<uuid>-party-<number>`,
-        EPHEMERAL_SEQUENTIAL, one for each party that waits.
+        reset. `<path>/<generation>`, PERSISTENT, with the parties that have left, removed when a later one begins; in it
+        `_c_<uuid>-party-<number>`, EPHEMERAL_SEQUENTIAL, one for each party that waits.
 
     Invariant:
-        A generation trips only while the nodes numbered 0 to `parties - 1` all exist: every living party passes, or
-        none does. A party's node is created only in the current generation, and only if that is not broken.
+        A generation trips only while the nodes of its first `parties` parties, without those that have left, all exist:
+        every living party passes, or none does. A party's node is created only in the current generation, and only if
+        that is not broken.
 
     Cost:
         To arrive: 1 write and 3 reads, in 2 round trips; then 2 reads to wait, 3 by the first party. Each arrival wakes

@@ -26,8 +26,9 @@ class _BarrierCore(Tasks, _barrier.Barrier):
 class Barrier(Core):
     """`asyncio.Barrier` for every process that opens the same path; see `zkconcurrent.Barrier`.
 
-    A party whose wait is cancelled breaks the barrier for all who wait with it, as an interrupted thread does. In
-    asyncio such a task only leaves. Threads and tasks are parties alike, of this process and of others.
+    A task that is cancelled leaves, and the barrier keeps filling, as in asyncio. If the barrier has tripped, or the
+    action of a thread runs, the party counts, and the others pass. The cancel waits for no reply. If ZooKeeper is out of reach, the party leaves after the reconnect; if its
+    session ends first, the barrier breaks. Threads and tasks are parties alike, of this process and of others.
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.
@@ -52,7 +53,7 @@ class Barrier(Core):
 
         Args:
             timeout: how long to wait for the others, in seconds; None for ever. A party whose time is up breaks the
-                barrier.
+                barrier; a timeout of asyncio's own cancels, so the party only leaves.
 
         Returns:
             The arrival index, from 0 to `parties - 1`, another one for each party.
