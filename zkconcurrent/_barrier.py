@@ -43,8 +43,8 @@ class Barrier(Primitive):
 
     Layout:
         `<path>`, PERSISTENT, with the number of parties, the generation, and the last generations that were broken or
-        reset. `<path>/<generation>`, PERSISTENT, with the parties that have left, removed when a later one begins; in it
-        `_c_<uuid>-party-<number>`, EPHEMERAL_SEQUENTIAL, one for each party that waits.
+        reset. `<path>/<generation>`, PERSISTENT, with the parties that have left, removed when a later one begins; in
+        it `_c_<uuid>-party-<number>`, EPHEMERAL_SEQUENTIAL, one for each party that waits.
 
     Invariant:
         A generation trips only while the nodes of its first `parties` parties, without those that have left, all exist:

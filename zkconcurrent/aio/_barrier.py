@@ -27,8 +27,9 @@ class Barrier(Core):
     """`asyncio.Barrier` for every process that opens the same path; see `zkconcurrent.Barrier`.
 
     A task that is cancelled leaves, and the barrier keeps filling, as in asyncio. If the barrier has tripped, or the
-    action of a thread runs, the party counts, and the others pass. The cancel waits for no reply. If ZooKeeper is out of reach, the party leaves after the reconnect; if its
-    session ends first, the barrier breaks. Threads and tasks are parties alike, of this process and of others.
+    action of a thread runs, the party counts, and the others pass. The cancel waits for no reply. If ZooKeeper is out
+    of reach, the party leaves after the reconnect; if its session ends first, the barrier breaks. Threads and tasks are
+    parties alike, of this process and of others.
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.
