@@ -25,6 +25,7 @@ from ._recipes.barrier import (
     outlast,
     reset,
     wait,
+    withdraw,
 )
 
 
@@ -32,8 +33,9 @@ class Barrier(Primitive):
     """A point that a fixed number of parties, threads of any processes, reach and leave together, again and again.
 
     A party breaks the barrier for all that wait with it if its timeout passes, its wait is interrupted, or its session
-    ends during the wait, as in `threading`. A party that arrives while a generation is complete waits for the next.
-    Every party that reaches ZooKeeper within a third of the session timeout is told the same outcome.
+    ends during the wait, as in `threading`. A task of `zkconcurrent.aio` that is cancelled only leaves. A party
+    that arrives while a generation is complete waits for the next. Every party that reaches ZooKeeper within a third of
+    the session timeout is told the same outcome.
 
     A broken barrier stays broken until `reset()`, and outlives its processes: if a killed party broke it, it is still
     broken for the next run of a job. So give each run its own path (`f"/app/start/{job_id}"`) and `destroy()` it at the
@@ -41,12 +43,13 @@ class Barrier(Primitive):
 
     Layout:
         `<path>`, PERSISTENT, with the number of parties, the generation, and the last generations that were broken or
-        reset. `<path>/<generation>`, PERSISTENT, removed when a later one begins; in it `_c_<uuid>-party-<number>`,
-        EPHEMERAL_SEQUENTIAL, one for each party that waits.
+        reset. `<path>/<generation>`, PERSISTENT, with the parties that have left, removed when a later one begins; in
+        it `_c_<uuid>-party-<number>`, EPHEMERAL_SEQUENTIAL, one for each party that waits.
 
     Invariant:
-        A generation trips only while the nodes numbered 0 to `parties - 1` all exist: every living party passes, or
-        none does. A party's node is created only in the current generation, and only if that is not broken.
+        A generation trips only while the nodes of its first `parties` parties, without those that have left, all exist:
+        every living party passes, or none does. A party's node is created only in the current generation, and only if
+        that is not broken.
 
     Cost:
         To arrive: 1 write and 3 reads, in 2 round trips; then 2 reads to wait, 3 by the first party. Each arrival wakes
@@ -74,6 +77,7 @@ class Barrier(Primitive):
 
     _kind = "Barrier"
     _broken_error: type[Exception] = threading.BrokenBarrierError
+    _withdraw: Callable[[Party], object] | None = None
 
     def __init__(
         self,
@@ -122,14 +126,15 @@ class Barrier(Primitive):
     def _meeting(self, call: Call, timeout: float | None, deadline: float | None, owner: int) -> Steps[int]:
         party: Party | None = None
         try:
-            came = yield from call.run(wait(self._view, node_data(owner), acts=self._action is not None), deadline)
+            arrival = wait(self._view, node_data(owner), acts=self._action is not None, withdraw=self._withdraw)
+            came = yield from call.run(arrival, deadline)
             while isinstance(came, Party):
                 party = came
                 came = yield from self._go_on(call, party, timeout)
         except GeneratorExit:
             raise
         except BaseException:
-            if party is not None:
+            if party is not None and party.ticket in call.tickets:  # otherwise it leaves
                 with suppress(ZkConcurrentError):  # its missing node tells the others that it has left
                     yield from call.run(leave(party), self._session.now())
             raise
@@ -156,6 +161,13 @@ class Barrier(Primitive):
         with suppress(ZkConcurrentError):
             call = Call(self._session, self._path)
             call.wait(call.run(leave(party)))
+
+    def _withdrawal(self, party: Party) -> tuple[Call, Steps[None]]:
+        """Return the call that takes over the ticket of a party whose wait was cancelled, and its steps."""
+        call = Call(self._session, self._path)
+        call.tickets.append(party.ticket)
+        # Once a server has not been in reach for so long, the session is over, and the party's node gone with it.
+        return call, call.run(withdraw(party), self._session.now() + (self._session.timeout or UNANSWERED))
 
     def reset(self) -> None:
         """Begin a new generation, broken or not; parties that wait get BrokenBarrierError."""

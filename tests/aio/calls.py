@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from kazoo.client import KazooClient
 
-from tests.aio.loops import idle, soon
+from tests.aio.loops import idle, left, nodes, soon, until
 from zkconcurrent import aio
 from zkconcurrent._engine.holds import all_holds
 
@@ -327,6 +328,57 @@ class LatchWait(Scene):
         await self.elsewhere.destroy()
 
 
+class BarrierWait(Scene):
+    """To wait at a barrier.
+
+    Args:
+        last: it arrives last, so that it trips the barrier.
+    """
+
+    def __init__(self, *place: Any, last: bool = False) -> None:
+        super().__init__(*place)
+        self.barrier, self.elsewhere = (aio.Barrier(client, self.path, 2) for client in (self.near, self.far))
+        self.last = last
+        self.other: asyncio.Task[int] | None = None
+
+    async def begin(self) -> None:
+        """Have the other party come first, or make the nodes."""
+        await self.elsewhere.reset()
+        if self.last:
+            await self._come()
+
+    async def _come(self) -> None:
+        self.other = asyncio.create_task(self.elsewhere.wait())
+        await idle(self.far)
+
+    async def call(self) -> object:
+        """Wait."""
+        assert await self.barrier.wait() in (0, 1)
+        return False
+
+    async def let_in(self) -> None:
+        """Have the other party come."""
+        await idle(self.near)
+        if self.other is None:
+            await self._come()
+
+    async def prove(self, *, cancelled: bool) -> None:
+        """Have a party come in the place of the one that has left, unless that was counted; and trip it again."""
+        await until(lambda: not left(self.near), "it has left")
+        assert self.other is not None
+        state = json.loads((await asyncio.to_thread(self.far.get, self.path))[0])
+        assert not state["failed"][1:], "it is broken"  # the first is that of `begin`
+        if state["generation"] == 1:
+            assert cancelled
+            assert await soon(self.barrier.wait()) in (0, 1)
+        assert await soon(self.other) in (0, 1)
+        self.other = asyncio.create_task(self.elsewhere.wait())
+        assert await soon(self.barrier.wait()) in (0, 1)
+        await soon(self.other)
+        await until(lambda: not nodes(self.far, self.path), "they have gone on")
+        await self.elsewhere.destroy()
+
+
 class Ask(Scene):
     """To ask of a lock that another holds: it is neither held nor waited for."""
 
@@ -369,5 +421,7 @@ SCENES: dict[str, Callable[..., Scene]] = {
     "event that is set": partial(EventWait, is_set=True),
     "event, to set it": EventSet,
     "latch": LatchWait,
+    "barrier": BarrierWait,
+    "barrier, as the last": partial(BarrierWait, last=True),
     **{f"to ask {what}": partial(Ask, what=what) for what in ("fetch_locked", "owner", "waiters")},
 }

@@ -33,7 +33,6 @@ NAMES = ("Lock", "Event", "Condition", "Semaphore", "BoundedSemaphore", "Barrier
 REPR = "the text of the repr: ours is the threaded twin's, which has the path"
 WAITERS = "looks into `_waiters`"
 ORDER = "tells in which order tasks that are let in together run: ours run as their replies come"
-CANCEL = "a cancelled party breaks the barrier here, as with threads"
 STATE = "sees the barrier between two turns of the loop: ours shows `n_waiting` and `broken` as last seen"
 DRAINING = "resets while the parties go on, a state that lasts some turns of the loop and that ours does not have"
 VALUE = "looks into `_value`"
@@ -77,7 +76,6 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         "test_repr": REPR,
         "test_barrier": "looks into `_count`",
         "test_filling_task_by_task": STATE,
-        "test_filling_tasks_cancel_one": CANCEL,
         "test_draining_state": STATE,
         "test_reset_barrier_while_tasks_waiting_and_waiting_again": STATE,
         "test_reset_barrier_while_tasks_draining": DRAINING,

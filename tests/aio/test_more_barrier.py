@@ -6,13 +6,16 @@ import asyncio
 import pickle
 import sys
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
 from kazoo.client import KazooClient
 
 import zkconcurrent
-from tests.conftest import Connect, InThread
+from tests.aio.loops import left
+from tests.conftest import FAST, Connect, Eventually, InThread
+from tests.helpers.proxy import Proxy
 from zkconcurrent import aio
 
 BROKEN = asyncio.BrokenBarrierError if sys.version_info >= (3, 11) else threading.BrokenBarrierError
@@ -59,49 +62,144 @@ def test_threads_come_too(zk: KazooClient, connect: Connect, zk_path: str, in_th
     assert {index, waiting.result(20)} == {0, 1}
 
 
-def test_a_cancelled_party_breaks_it(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """The others get asyncio's own error, and so do all who come, until a reset; the cancelled one leaves no node."""
-    other = aio.Barrier(connect(), zk_path, 3)
+@pytest.mark.parametrize("leaver", [0, 1])
+def test_a_cancelled_party_leaves(leaver: int, zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """The others wait for another party in its place, and pass with indices of their own; it leaves no node."""
+    clients = [zk, connect(), connect()]
 
     async def main() -> None:
-        barrier = aio.Barrier(zk, zk_path, 3)
-        first, second = asyncio.create_task(barrier.wait()), asyncio.create_task(other.wait())
+        here, there, third = (aio.Barrier(client, zk_path, 3) for client in clients)
+        waiting = [asyncio.create_task(here.wait())]
+        await until(come(zk, zk_path, 1))
+        waiting.append(asyncio.create_task(there.wait()))
         await until(come(zk, zk_path, 2))
-        first.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await first
-        with pytest.raises(BROKEN, match="reset"):
-            await second
-        with pytest.raises(BROKEN):
-            await barrier.wait()
-        assert barrier.broken
-        assert other.broken
-        await until(come(zk, zk_path, 0))
-        await barrier.reset()
-        assert not barrier.broken
-        assert sorted(await asyncio.gather(barrier.wait(), barrier.wait(), other.wait())) == [0, 1, 2]
+        for _ in range(3):
+            gone = waiting.pop(leaver)
+            gone.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await gone
+            await until(come(zk, zk_path, 1))
+            waiting.insert(leaver, asyncio.create_task(third.wait()))
+            await until(come(zk, zk_path, 2))
+        assert not any(task.done() for task in waiting)
+        assert sorted(await asyncio.wait_for(asyncio.gather(*waiting, here.wait()), 20)) == [0, 1, 2]
+        assert sorted(await asyncio.wait_for(asyncio.gather(*(each.wait() for each in (here, there, third))), 20)) == [
+            0,
+            1,
+            2,
+        ]
+        assert not await asyncio.to_thread(lambda: zkconcurrent.Barrier(connect(), zk_path, 3).broken)
 
     asyncio.run(main())
 
 
+def test_many_are_cancelled_at_once(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """All of a client's parties leave together, and those of another go on waiting."""
+    other = connect()
+
+    async def main() -> None:
+        here, there = aio.Barrier(zk, zk_path, 31), aio.Barrier(other, zk_path, 31)
+        waiting = [asyncio.create_task(barrier.wait()) for _ in range(15) for barrier in (here, there)]
+        await until(come(zk, zk_path, 30))
+        for task in waiting[::2]:
+            task.cancel()
+        await until(come(zk, zk_path, 15))
+        coming = [here.wait() for _ in range(16)]
+        told = await asyncio.wait_for(asyncio.gather(*waiting[1::2], *coming), 20)
+        assert sorted(told) == list(range(31))
+
+    asyncio.run(main())
+
+
+def test_threads_go_on_waiting(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
+    """A task that is cancelled lets threads wait on; one that is cancelled while the action runs is counted still."""
+    acting, may_end = threading.Event(), threading.Event()
+
+    def act() -> None:
+        acting.set()
+        assert may_end.wait(20)
+
+    threads = [zkconcurrent.Barrier(connect(), zk_path, 3, act) for _ in range(2)]
+    waiting = in_thread(threads[0].wait, 20)
+
+    async def main() -> int:
+        barrier = aio.Barrier(zk, zk_path, 3)
+        await until(come(zk, zk_path, 1))
+        first = asyncio.create_task(barrier.wait())
+        await until(come(zk, zk_path, 2))
+        first.cancel()
+        await until(come(zk, zk_path, 1))
+        second = asyncio.create_task(barrier.wait())
+        await until(come(zk, zk_path, 2))
+        last = in_thread(threads[1].wait, 20)
+        await until(acting.is_set)
+        second.cancel()
+        await asyncio.wait([second])
+        assert second.cancelled()
+        await until(come(zk, zk_path, 2))
+        may_end.set()
+        return await asyncio.to_thread(last.result, 20) + await asyncio.to_thread(waiting.result, 20)
+
+    assert asyncio.run(main()) == 1  # the thread that came last took the place of the task that left first
+    assert not threads[0].broken
+
+
+def test_a_party_that_comes_late_gets_a_seat(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
+) -> None:
+    """A task that arrives as one leaves takes its place, although all had arrived when it came."""
+    acting, may_fail = threading.Event(), threading.Event()
+
+    def act() -> None:
+        acting.set()
+        assert may_fail.wait(20)
+
+    last = zkconcurrent.Barrier(connect(), zk_path, 2, act)
+
+    async def main() -> list[int]:
+        barrier = aio.Barrier(zk, zk_path, 2)
+        first = asyncio.create_task(barrier.wait())
+        await until(come(zk, zk_path, 1))
+        waiting = in_thread(last.wait, 20)
+        await until(acting.is_set)
+        late = [asyncio.create_task(barrier.wait()) for _ in range(2)]
+        await until(come(zk, zk_path, 4))
+        late[0].cancel()
+        await until(come(zk, zk_path, 3))
+        may_fail.set()
+        return [
+            await first,
+            await asyncio.to_thread(waiting.result, 20),
+            *await asyncio.gather(late[1], barrier.wait()),
+        ]
+
+    told = asyncio.run(asyncio.wait_for(main(), 20))
+    assert told[:2] == [0, 1]
+    assert sorted(told[2:]) == [0, 1]
+
+
 @pytest.mark.parametrize("way", ["timeout", "wait_for", "argument"])
 def test_a_time_that_is_up(way: str, zk: KazooClient, zk_path: str) -> None:
-    """A party whose time is up breaks the barrier, whatever has measured it."""
+    """`timeout=` breaks the barrier, as with threads; asyncio's own timeouts cancel, so the party leaves."""
 
     async def main() -> None:
         barrier = aio.Barrier(zk, zk_path, 2)
         if way == "argument":
             with pytest.raises(BROKEN):
                 await barrier.wait(timeout=0.3)
-        elif way == "wait_for":
+            with pytest.raises(BROKEN):
+                await asyncio.wait_for(barrier.wait(), 20)
+            return
+        if way == "wait_for":
             with pytest.raises(asyncio.TimeoutError):
                 await asyncio.wait_for(barrier.wait(), 0.3)
         elif sys.version_info >= (3, 11):
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.3):
                     await barrier.wait()
-        with pytest.raises(BROKEN):
-            await asyncio.wait_for(barrier.wait(), 20)
+        await until(lambda: not zk.get_children(zk_path) or come(zk, zk_path, 0)())
+        told = await asyncio.wait_for(asyncio.gather(barrier.wait(), barrier.wait()), 20)
+        assert sorted(told) == [0, 1]
 
     asyncio.run(main())
 
@@ -184,8 +282,8 @@ def test_all_must_agree_on_the_parties(zk: KazooClient, zk_path: str) -> None:
     asyncio.run(main())
 
 
-def test_an_interrupted_program(zk: KazooClient, zk_path: str) -> None:
-    """A loop that closes while a party waits leaves no node of it."""
+def test_an_interrupted_program(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+    """A loop that closes while a party waits leaves no node of it for long, and the barrier whole."""
 
     async def main() -> None:
         task = asyncio.create_task(aio.Barrier(zk, zk_path, 2).wait())
@@ -193,4 +291,74 @@ def test_an_interrupted_program(zk: KazooClient, zk_path: str) -> None:
         assert not task.done()
 
     asyncio.run(main())
-    assert come(zk, zk_path, 0)()
+    assert eventually(come(zk, zk_path, 0))
+    assert not zkconcurrent.Barrier(zk, zk_path, 2).broken
+
+
+@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
+def test_a_lost_leave(
+    effect: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
+) -> None:
+    """Faults 1, 4: a party leaves once, whether the reply to that or the request was lost."""
+    near = connect(hosts=proxy.hosts, timeout=10, **FAST)
+
+    async def main() -> None:
+        here, there = aio.Barrier(near, zk_path, 2), aio.Barrier(zk, zk_path, 2)
+        waiting = [asyncio.create_task(here.wait())]
+        await until(come(zk, zk_path, 1))
+        with getattr(proxy, effect)("multi") as fault:
+            waiting[0].cancel()
+            await asyncio.wait(waiting)
+            await asyncio.to_thread(fault.wait)
+        await until(come(zk, zk_path, 0))
+        assert sorted(await asyncio.wait_for(asyncio.gather(there.wait(), there.wait()), 20)) == [0, 1]
+
+    asyncio.run(main())
+    eventually(lambda: not left(near))
+
+
+def test_a_leave_out_of_reach(zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
+    """A cancel waits for nothing; the party leaves after the reconnect, and the others wait on."""
+    near = connect(hosts=proxy.hosts, timeout=10, **FAST)
+
+    async def main() -> None:
+        here, there = aio.Barrier(near, zk_path, 2), aio.Barrier(zk, zk_path, 2)
+        leaving = asyncio.create_task(here.wait())
+        await until(come(zk, zk_path, 1))
+        proxy.refuse()
+        proxy.cut()
+        await until(lambda: not near.connected)
+        began = time.monotonic()
+        leaving.cancel()
+        await asyncio.wait([leaving])
+        assert time.monotonic() < began + 1
+        assert come(zk, zk_path, 1)()
+        proxy.resume()
+        await until(come(zk, zk_path, 0))
+        assert sorted(await asyncio.wait_for(asyncio.gather(there.wait(), here.wait()), 20)) == [0, 1]
+
+    asyncio.run(main())
+
+
+def test_a_leave_and_the_end_of_the_session(
+    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
+) -> None:
+    """A party that cannot leave before its session ends breaks the barrier, as one that is killed; nothing hangs."""
+    near = connect(hosts=proxy.hosts, timeout=4, **FAST)
+
+    async def main() -> None:
+        here, there = aio.Barrier(near, zk_path, 3), aio.Barrier(zk, zk_path, 3)
+        leaving = asyncio.create_task(here.wait())
+        await until(come(zk, zk_path, 1))
+        waiting = asyncio.create_task(there.wait())
+        await until(come(zk, zk_path, 2))
+        proxy.refuse()
+        proxy.cut()
+        leaving.cancel()
+        with pytest.raises(BROKEN):
+            await asyncio.wait_for(waiting, 30)
+        assert leaving.cancelled()
+
+    asyncio.run(main())
+    proxy.resume()
+    eventually(lambda: not left(near), patience=30)

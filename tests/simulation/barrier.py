@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from random import Random
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -17,9 +17,11 @@ from tests.simulation.schedule import Deviation, Schedule, random_schedule
 from tests.simulation.workload import Worker
 from tests.simulation.world import Violation
 from zkconcurrent._barrier import Barrier
-from zkconcurrent._engine.driver import UNANSWERED
+from zkconcurrent._engine.driver import UNANSWERED, Call
+from zkconcurrent._engine.waiting import Steps, wait
+from zkconcurrent._errors import ZkConcurrentError
 from zkconcurrent._recipes import barrier as recipes
-from zkconcurrent._recipes.barrier import Party, State
+from zkconcurrent._recipes.barrier import Party, Seats, State
 from zkconcurrent._recipes.operations import Failure
 from zkconcurrent._recipes.ticket import Ticket
 
@@ -32,8 +34,15 @@ TRIPS = (0.06, 0.1, 0.15, 0.3)  # round trips of slow links, in seconds
 SLACK = 0.2 + 1e-6  # of the clean-ups' patience
 
 
+GENTLE = ("leave", "leave", "leave", "turn", "late", "starve", "cut")
+
+
 class Oops(Exception):
     """What an action raises."""
+
+
+class Cancelled(BaseException):
+    """What a task that is cancelled is told."""
 
 
 class Meeting(NamedTuple):
@@ -47,6 +56,7 @@ class Meeting(NamedTuple):
         fails: the action raises.
         pause: how long to pause before.
         mends: who is told that the barrier is broken resets it.
+        leaves: the wait is a task's: it can be cancelled, and the party then leaves.
     """
 
     parties: int
@@ -56,10 +66,11 @@ class Meeting(NamedTuple):
     fails: bool
     pause: float
     mends: bool
+    leaves: bool = False
 
     def __str__(self) -> str:
         action = "" if self.action is None else f", action {self.action:g}{' fails' if self.fails else ''}"
-        mends = ", mends" if self.mends else ""
+        mends = (", mends" if self.mends else "") + (", may leave" if self.leaves else "")
         return f"after {self.pause:g} {self.do} {self.timeout:g} for {self.parties}{action}{mends}"
 
 
@@ -76,6 +87,9 @@ class BarrierChecks(Checks):
         acted: the generations whose action has begun; `done`: those whose action has ended; `acting`: those of which
             the state said that it begins.
         breaking: how many are aborting, or resetting, or what they have sent may still be on its way.
+        gentle: parties only come and leave.
+        expired: a session is over.
+        withdrawn: how many have left.
     """
 
     def __init__(self, *arguments: Any) -> None:
@@ -90,6 +104,8 @@ class BarrierChecks(Checks):
         self.done: set[int] = set()
         self.acting: set[int] = set()
         self.breaking = 0
+        self.gentle = self.expired = False
+        self.withdrawn = 0
         self.waiting: dict[BarrierWorker, None] = {}
         commit = self.ensemble._commit
 
@@ -97,6 +113,8 @@ class BarrierChecks(Checks):
             commit(change)
             if change[:2] == ("set", f"{CHROOT}{PATH}"):
                 self._changed()
+            elif change[0] == "set":
+                self.withdrawn += 1
 
         self.ensemble._commit = committed  # type: ignore[method-assign]
 
@@ -104,6 +122,24 @@ class BarrierChecks(Checks):
         """Return the parties' nodes at the leader, by number."""
         names = self.ensemble.leader.children(f"{CHROOT}{PATH}/{generation:010d}")
         return {int(name.rpartition("party-")[2]): name for name in names}
+
+    def seats(self, generation: int) -> Seats:
+        """Return the seats at the leader."""
+        path = f"{CHROOT}{PATH}/{generation:010d}"
+        node = self.ensemble.leader.nodes.get(path)
+        parties = self.state.parties if self.state else 0
+        return Seats(parties) if node is None else Seats.read(path, parties, recipes.Node(node.data, 0, 0.0, 0))
+
+    def expiring(self, state: Any) -> None:
+        """Note that a session ends."""
+        self.expired = True
+        super().expiring(state)
+
+    def _check_gentle(self, generation: int) -> None:
+        """No party that leaves breaks the barrier; one whose time is up does, and one whose session is over."""
+        late = any(party.late for worker in self.waiting for party in worker.came)
+        if self.gentle and not self.expired and not late:
+            raise Violation(f"generation {generation} is broken, and parties have only left")
 
     def _changed(self) -> None:
         node = self.ensemble.leader.nodes[f"{CHROOT}{PATH}"]
@@ -113,14 +149,18 @@ class BarrierChecks(Checks):
         self.world.say(f"STATE {new.data.decode()}")
         if old.broken:
             self.broken_until = self.world.now
-        there = self.nodes(old.generation)
-        whole = all(number in there for number in range(old.parties))
+        there, seats = self.nodes(old.generation), self.seats(old.generation)
+        counted = seats.counted()
+        whole = all(number in there for number in counted)
+        if len(counted) < old.parties and old.generation not in self.acting:
+            raise Violation(f"generation {old.generation} counts {counted} for {old.parties}")
         if new.generation not in (old.generation, old.generation + 1):
             raise Violation(f"from {old} to {new}")
         if not set(old.failed) <= set(new.failed):
             raise Violation(f"a failure is forgotten: from {old} to {new}")
         if not set(new.failed) <= self.failed:
             self.failed_at = self.world.now
+            self._check_gentle(old.generation)
         self.failed.update(new.failed)
         acts = old.acting or new.acting
         if new.acting:
@@ -130,7 +170,7 @@ class BarrierChecks(Checks):
                 raise Violation(f"generation {old.generation} trips without all of its parties: {there}")
             if acts and old.generation not in self.done:
                 raise Violation(f"generation {old.generation} trips before its action has run")
-            self.trips[old.generation] = {there[number] for number in range(old.parties)}
+            self.trips[old.generation] = {there[number] for number in counted}
         elif new.acting and not whole:
             raise Violation(f"generation {old.generation} acts without all of its parties: {there}")
         elif whole and not new.acting and not self.breaking and old.generation in self.acted - self.done:
@@ -145,7 +185,7 @@ class BarrierChecks(Checks):
         if self.faults() or self.state is None:
             return
         state = self.state
-        there = self.nodes(state.generation)
+        there, seats = self.nodes(state.generation), self.seats(state.generation)
         for worker in list(self.waiting):
             if not worker.came:
                 continue
@@ -163,13 +203,15 @@ class BarrierChecks(Checks):
                 raise Violation(f"{worker.name} waits without a watch")
             if party.late:
                 continue  # all it waits for is that the last party decides
-            if party.number == 0 and not party.is_last and set(party.line) != set(there):
+            if party.number == min(there) and not party.is_last and set(party.line) != set(there):
                 raise Violation(f"{worker.name} watches over the others, and has not seen that they are {there}")
-            came = range(min(self.ensemble.leader.nodes[f"{CHROOT}{ticket.path}"].created, state.parties))
-            missing = [number for number in came if number not in there]
-            if missing and (party.number == 0 or 0 in missing):
+            if not party.watches_all and min(party.line) not in there:
+                raise Violation(f"{worker.name} waits, and {min(party.line)} has come and gone: {there}")
+            created = self.ensemble.leader.nodes[f"{CHROOT}{ticket.path}"].created
+            missing = [number for number in seats.counted() if number < created and number not in there]
+            if missing and party.watches_all:
                 raise Violation(f"{worker.name} waits, and {missing} have come and gone: {there}")
-            if party.is_last and not state.acting:
+            if party.number == seats.top and not state.acting:
                 raise Violation(f"{worker.name} waits although it is the last: {there}")
 
     def healthy(self, worker: BarrierWorker, since: float) -> bool:
@@ -183,12 +225,56 @@ class BarrierChecks(Checks):
         return max(*ends, process.connection.pipe.full_until) < since
 
 
+class Sleep:
+    """The sleep of a wait that can be cancelled, as a task's."""
+
+    def __init__(self, call: Call, event: Any) -> None:
+        self._call, self._event = call, event
+        self._cancelled = False
+        self.set, self.clear = event.set, event.clear
+
+    def wait(self, timeout: float) -> bool:
+        """Sleep; only here a cancel strikes."""
+        woken = self._event.wait(timeout)
+        if self._cancelled:
+            self._cancelled = False
+            self._call.hurry()
+            raise Cancelled
+        return bool(woken)
+
+    def cancel(self) -> None:
+        """Cancel the wait."""
+        self._cancelled = True
+        self._event.set()
+
+
+class LeavingBarrier(Barrier):
+    """A barrier whose parties leave when they are cancelled, as those of `aio.Barrier`."""
+
+    sleep: Sleep | None = None
+
+    def _await(self, call: Any, steps: Steps[Any]) -> Any:
+        self.sleep = Sleep(call, self._session.link.sleep_event())
+        try:
+            return wait(call, steps, self.sleep)
+        finally:
+            self.sleep = None
+
+    def _withdraw(self, party: Party) -> None:
+        self._session.link.handler.spawn(self._end, *self._withdrawal(party))
+
+    def _end(self, call: Call, steps: Steps[None]) -> None:
+        with suppress(ZkConcurrentError):
+            call.wait(steps)
+
+
 class BarrierWorker(Worker):
     """A worker that comes to the barrier."""
 
     checks: BarrierChecks
 
     def __init__(self, *arguments: Any) -> None:
+        self.barrier: Barrier | None = None  # the one at which it waits
         self.came: list[Party] = []
         self.until = 0.0  # when the time of its wait is up
         super().__init__(*arguments)
@@ -196,7 +282,7 @@ class BarrierWorker(Worker):
     def _visit(self, visit: Any) -> None:
         assert isinstance(visit, Meeting)
         self.world.sleep(visit.pause)
-        barrier = Barrier(
+        barrier = (LeavingBarrier if visit.leaves else Barrier)(
             self.process.client, PATH, visit.parties, None if visit.action is None else lambda: self._act(visit)
         )
         if visit.do == "look":
@@ -242,6 +328,7 @@ class BarrierWorker(Worker):
         self.world.say(f"comes, {visit}")
         checks.waiting[self] = None
         broken = False
+        self.barrier = barrier
         try:
             index = barrier.wait(visit.timeout)
         except Failure as error:
@@ -252,9 +339,13 @@ class BarrierWorker(Worker):
             broken = True
         except Oops:
             self._check_failed()
+        except Cancelled:
+            self.world.say("is cancelled")
+            return
         else:
             self._check_passed(index)
         finally:
+            self.barrier = None
             checks.waiting.pop(self, None)
         # Then the end of a generation that is complete is waited for.
         outlasts = self.came and (self.came[-1].generation in checks.acting or not self.came[-1].counts)
@@ -328,6 +419,28 @@ class BarrierRun(Run):
 
     worker = BarrierWorker
     invariants = BarrierChecks
+    checks: BarrierChecks
+
+    def __init__(self, schedule: Schedule, **options: Any) -> None:
+        super().__init__(schedule, **options)
+        visits = [visit for process in schedule.threads for _, visits in process for visit in visits]
+        kinds = {each.kind for each in schedule.deviations}
+        self.checks.gentle = all(isinstance(visit, Meeting) and visit.leaves for visit in visits) and (
+            kinds <= set(GENTLE)
+            and not any(visit.fails or visit.mends or visit.do in ("abort", "reset") for visit in visits)  # type: ignore[attr-defined]
+        )
+
+    def _leave(self, it: Deviation) -> bool | None:
+        """Cancel a party where it sleeps."""
+        workers = [
+            each for each in self.workers if each.process.alive and getattr(each.barrier, "sleep", None) is not None
+        ]
+        if not workers:
+            return False
+        worker = workers[it.which % len(workers)]
+        self.world.say(f"{worker.name} is cancelled where it sleeps")
+        worker.barrier.sleep.cancel()
+        return None
 
     def _slow(self, it: Deviation) -> bool | None:
         """Have a process's messages be under way for long, from now on."""
@@ -381,6 +494,25 @@ def random_meetings(seed: int) -> Schedule:
             [(0.0, [Meeting(workers, "wait", 3.0, 7.0, False, 0.0, True)] * 2) for _ in process] for process in threads
         ]
         deviations = [Deviation(random.randint(100, 500), "kill", random.randrange(8), 0)]
+    if seed % 5 == 2:  # all are tasks, and some are cancelled
+        meetings = [
+            [(start, [visit._replace(leaves=True) for visit in visits]) for start, visits in process]
+            for process in meetings
+        ]
+        leaving = [
+            Deviation(random.randint(1, 150), "leave", random.randrange(8), 0) for _ in range(random.randint(1, 8))
+        ]
+        deviations = leaving if seed % 3 == 0 else random.sample([*leaving, *deviations], len(leaving + deviations))
+    if seed % 10 == 7:  # and nothing else becomes of any
+        action, expected = random.choice((None, None, 0.5)), random.choice((workers, max(2, workers - 1)))
+        meetings = [
+            [(start, [Meeting(expected, "wait", 20.0, action, False, 0.0, False, True)] * 5) for start, _ in process]
+            for process in threads
+        ]
+        deviations = [
+            Deviation(random.randint(1, 120), random.choice(GENTLE), random.randrange(8), random.randrange(3))
+            for _ in range(random.randint(2, 12))
+        ]
     return Schedule(meetings, deviations)  # type: ignore[arg-type]
 
 

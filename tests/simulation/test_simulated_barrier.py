@@ -12,14 +12,16 @@ from tests.simulation.run import COMMON_FAULTS, runs
 def test_whatever_strikes() -> None:
     """All living parties of a generation pass or none does; nobody is forgotten; nothing is left."""
     injected: set[str] = set()
-    trips = failures = actions = meetings = 0
+    trips = failures = actions = meetings = withdrawn = 0
     for run in runs(BarrierRun, random_meetings, 220):
         injected.update(run.injected)
         meetings += 1
         trips, failures = trips + len(run.checks.trips), failures + len(run.checks.failed)
         actions += len(run.checks.acted)
-    assert injected >= COMMON_FAULTS | {"remove", "close", "slow"}
+        withdrawn += run.checks.withdrawn
+    assert injected >= COMMON_FAULTS | {"remove", "close", "slow", "leave"}
     assert min(trips, failures) > meetings
+    assert withdrawn > meetings / 4
     assert actions > meetings / 4  # in three of ten schedules a trip has one
 
 
@@ -40,7 +42,7 @@ MUTANTS = [
     _one(
         "a trip that does not check that all are there",
         "_release",
-        'there = (Check(f"{ticket.path}/{party.line[number]}") for number in range(view.parties))',
+        'there = (Check(f"{ticket.path}/{party.line[number]}") for number in party.seats.counted())',
         "there = ()",
     ),
     _one(
@@ -55,7 +57,7 @@ MUTANTS = [
         "yield Sync(view.path, ticket)  # the next read shows whether it was done, or why not\n        return None",
         "return party.number",
     ),
-    _one("a time-out that ignores the trip", "_break", "return party.outcome()", "return None"),
+    _one("a time-out that ignores the trip", "_break", "return (yield from _outcome(party))", "return None"),
     _one(
         "a time-out that breaks nothing",
         "leave",
@@ -73,8 +75,8 @@ MUTANTS = [
     _one(
         "an action is waited for although its party has gone",
         "_look_on",
-        " and party.view.parties - 1 in _line(names)",
-        "",
+        "if party.seats.top in _line(names)",
+        "if True",
     ),
     _one(
         "a reset is told as a trip",
@@ -124,6 +126,52 @@ MUTANTS = [
         "Party.outcome",
         "if not self.counts:",
         "if False:",
+    ),
+    _one("a party that leaves is counted still", "Seats.withdraw", "if seat is None or acting:", "if True:"),
+    _one("a party that leaves during the action is not counted", "Seats.withdraw", "or acting:", "or False:"),
+    _one(
+        "a party that leaves breaks the barrier",
+        "_to_the_end",
+        "if party.withdraw is not None and party.ticket.sent:",
+        "if False:",
+    ),
+    _one("the node of a party that leaves stays", "withdraw", "Delete(ticket.node),", ""),
+    _one("a party leaves, whatever has become of the state", "withdraw", "Check(view.path, party.state.version),", ""),
+    _one(
+        "a party leaves, whatever others have left",
+        "withdraw",
+        "Set(ticket.path, seats.data, party.seats.version)",
+        "Set(ticket.path, seats.data, -1)",
+    ),
+    _one(
+        "a party that could not leave at once does no more than go",
+        "withdraw",
+        "yield MarkDeleted(ticket)\n                break",
+        "yield MarkDeleted(ticket)\n            break",
+    ),
+    _one(
+        "a trip that counts a party that has left",
+        "_release",
+        'there = (Check(f"{ticket.path}/{party.line[number]}") for number in party.seats.counted())',
+        'there = (Check(f"{ticket.path}/{party.line[number]}") for number in (party.number,))',
+    ),
+    _one(
+        "the next in line does not watch over the others",
+        "_wait",
+        "watching = False  # another party may be the first",
+        "pass",
+    ),
+    _one(
+        "a party that came late does not see that it got a seat",
+        "_wait",
+        "if not party.watches_all:",
+        "if party.seat is None or not party.watches_all:",
+    ),
+    _one(
+        "a seat goes to a party that has left",
+        "Seats.withdraw",
+        "while heir in self.gone:",
+        "while False:",
     ),
 ]
 

@@ -36,6 +36,7 @@ from .._recipes.operations import (
     Delete,
     Discard,
     EnsureContainer,
+    Entrust,
     Get,
     Grant,
     MarkDeleted,
@@ -205,6 +206,8 @@ class Call:
         kind = type(step)
         if kind in _SESSION_METHODS:
             return getattr(self.session, _SESSION_METHODS[kind])(step.ticket)  # type: ignore[union-attr]
+        if kind is Entrust:
+            return self._entrust(step)  # type: ignore[arg-type]
         if kind in _CALL_METHODS:
             return (yield from getattr(self, _CALL_METHODS[kind])(step))
         if kind is tuple:
@@ -440,6 +443,11 @@ class Call:
 
     def _discard_one(self, step: Discard) -> Steps[None]:
         yield from self._discard([step.ticket])
+
+    def _entrust(self, step: Entrust) -> None:
+        # If another interrupt strikes in between, or no thread can be started, this call discards the ticket too.
+        step.to()
+        self.tickets.remove(step.ticket)
 
     def _discard(self, tickets: list[Ticket]) -> Steps[None]:
         """Delete the tickets' nodes, which wakes the next waiters; not for long, as the keeper continues."""

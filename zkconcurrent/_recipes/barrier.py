@@ -4,14 +4,19 @@ One node, the state, is what all parties agree on. A party changes it only by a 
 another party has changed it. An arriving party makes a node in the current generation. The last to arrive trips the
 barrier in one `multi`, which fails unless the nodes of all parties exist: either every living party of a generation
 passes, or none does.
+
+A party whose node is missing breaks the barrier, unless it has withdrawn: it then deleted its node in the same `multi`
+that notes this in the generation's node. That `multi` fails if the generation is over, so a party withdraws before the
+trip, which then fails, or is counted.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 from .._errors import ForeignNodeError
@@ -27,6 +32,7 @@ from .operations import (
     Delete,
     Discard,
     EnsureContainer,
+    Entrust,
     Get,
     MarkDeleted,
     Multi,
@@ -53,6 +59,7 @@ LARGEST = 990_000  # bytes of the checks in a trip; the whole request stays belo
 CHECK = 17  # bytes of one check, without its path
 _GENERATION = re.compile(r"\d{10}")
 _FIELDS = {"parties", "generation", "failed", "acting"}
+_SEATS_FIELDS = {"seats", "gone"}
 
 
 class State(NamedTuple):
@@ -126,6 +133,82 @@ class State(NamedTuple):
         return self.fail()._replace(generation=self.generation + 1)
 
 
+class Seats:
+    """The parties that make a generation complete, by arrival index: the content of the generation's node.
+
+    The party with the number n has seat n. If a party withdraws, its seat goes to the party with the lowest number that
+    had no seat, which may be yet to arrive. So a party keeps its seat until it withdraws, and any list that is too old
+    shows its seat too. A party without a seat waits for the next generation.
+
+    Attributes:
+        parties: the number of seats.
+        passed: the number that now has a seat, for each seat that was passed on.
+        gone: the parties that have withdrawn without passing on a seat: those without one, and those that withdrew
+            during the action, which stay counted.
+        version: the node's version.
+    """
+
+    def __init__(
+        self, parties: int, passed: Mapping[int, int] | None = None, gone: Collection[int] = (), version: int = 0
+    ) -> None:
+        self.parties = parties
+        self.passed = dict(passed or {})
+        self.gone = frozenset(gone)
+        self.version = version
+        self._seats = {number: seat for seat, number in self.passed.items()}
+        self.top = max([parties - 1, *self._seats])  # the number that completes the generation
+
+    @classmethod
+    def read(cls, path: str, parties: int, node: Node) -> Seats:
+        """Parse the node.
+
+        Raises:
+            ForeignNodeError: the data is not a generation's.
+        """
+        if not node.data:
+            return cls(parties, version=node.version)
+        try:
+            said = json.loads(node.data)
+            if said.keys() != _SEATS_FIELDS:
+                raise ValueError
+            passed = {int(seat): int(number) for seat, number in said["seats"].items()}
+            return cls(parties, passed, [int(number) for number in said["gone"]], node.version)
+        except (ValueError, TypeError, AttributeError):
+            raise ForeignNodeError(path, f"the data is not a barrier's: {node.data!r}; use another path") from None
+
+    @property
+    def data(self) -> bytes:
+        """The data to write to the node."""
+        return json.dumps({"seats": self.passed, "gone": sorted(self.gone)}).encode()
+
+    def seat(self, number: int) -> int | None:
+        """Return the party's seat; None if it has none."""
+        if number < self.parties:
+            return None if number in self.passed else number
+        return self._seats.get(number)
+
+    def counted(self) -> list[int]:
+        """Return the parties whose nodes must exist at the trip."""
+        numbers = (self.passed.get(seat, seat) for seat in range(self.parties))
+        return [number for number in numbers if number not in self.gone]
+
+    def withdraw(self, number: int, *, acting: bool) -> Seats:
+        """Return the seats once the party has withdrawn.
+
+        Args:
+            number: the party's number.
+            acting: the generation is complete and its action runs, so the party stays counted.
+        """
+        seat = self.seat(number)
+        if seat is None or acting:
+            return Seats(self.parties, self.passed, self.gone | {number})
+        heir = self.top + 1
+        while heir in self.gone:
+            heir += 1
+        gone = (each for each in self.gone if not self.top < each < heir)
+        return Seats(self.parties, {**self.passed, seat: heir}, frozenset(gone))
+
+
 class View:
     """A barrier as one process last saw it.
 
@@ -172,20 +255,26 @@ class Party:
     Attributes:
         state: the newest state it knows.
         acts: it has an action to run if it arrives last.
+        withdraw: takes over its ticket, and runs `withdraw`, if its wait is cancelled; None if that breaks the barrier.
         late: its deadline has passed.
         line: the nodes of its generation that it watches over, by number.
         highest: the highest number it has seen.
+        seats: those of its generation, as it last read them.
     """
 
-    def __init__(self, view: View, state: State, ticket: Ticket, acts: bool) -> None:
+    def __init__(
+        self, view: View, state: State, ticket: Ticket, acts: bool, withdraw: Callable[[Party], object] | None = None
+    ) -> None:
         self.view = view
         self.state = state
         self.generation = state.generation
         self.ticket = ticket
         self.acts = acts
+        self.withdraw = withdraw
         self.late = False
         self.line: dict[int, str] = {}
         self.highest = 0
+        self.seats = Seats(view.parties)
 
     @property
     def number(self) -> int:
@@ -194,9 +283,19 @@ class Party:
         return _number(self.ticket.name)
 
     @property
+    def seat(self) -> int | None:
+        """Its arrival index; None if it has no seat, as far as it knows."""
+        return None if self.ticket.name is None else self.seats.seat(self.number)
+
+    @property
     def is_last(self) -> bool:
         """Whether its arrival completes the generation."""
-        return self.ticket.name is not None and self.number == self.view.parties - 1
+        return self.seat is not None and self.number == self.seats.top
+
+    @property
+    def watches_all(self) -> bool:
+        """Whether it watches the nodes of all: it is the first, the last, or may yet get a seat."""
+        return self.seat is None or self.is_last or self.number == min(self.line)
 
     @property
     def goes_on(self) -> bool:
@@ -210,13 +309,13 @@ class Party:
 
     def others_decide(self) -> bool:
         """Return whether its generation is complete, and the last party, another one, acts or is about to trip."""
-        came_too_late = self.ticket.name is not None and self.number >= self.view.parties
+        came_too_late = self.ticket.name is not None and self.seat is None
         return came_too_late or (self.state.acting and not self.is_last)
 
     @property
     def counts(self) -> bool:
         """Whether it may belong to its generation. A party that arrives after the last waits for the next."""
-        return self.ticket.sent and (self.ticket.name is None or self.number < self.view.parties)
+        return self.ticket.sent and (self.ticket.name is None or self.seat is not None)
 
     def see(self, node: Node | None) -> bool:
         """Record what was read of the state's node; return whether the party's generation is still open."""
@@ -227,14 +326,19 @@ class Party:
             self.state = state
         return self.goes_on
 
+    def see_seats(self, node: Node | None) -> None:
+        """Record what was read of the generation's node."""
+        if node is not None:
+            self.seats = Seats.read(self.ticket.path, self.view.parties, node)
+
     def look_after(self, names: Iterable[str], created: int = 0) -> None:
         """Record the parties that are there, and how many have arrived."""
         self.line = _line(names)
         self.highest = max([self.highest, self.number, created - 1, *self.line])
 
     def misses_nobody(self) -> bool:
-        """Return whether every party that has arrived is still there."""
-        return all(number in self.line for number in range(min(self.highest + 1, self.view.parties)))
+        """Return whether every party that has arrived is still there, or has withdrawn."""
+        return all(number in self.line for number in self.seats.counted() if number <= self.highest)
 
     def outcome(self) -> int | None:
         """Return the arrival index if the party's generation, which is over, has tripped; None if it failed.
@@ -244,11 +348,19 @@ class Party:
         """
         if not self.counts:
             raise Requeue
-        return self.number if self.ticket.name is not None and self.state.has_tripped(self.generation) else None
+        return self.seat if self.state.has_tripped(self.generation) else None
 
 
-def wait(view: View, data: bytes, *, acts: bool) -> Recipe[int | Party | None]:
+def wait(
+    view: View, data: bytes, *, acts: bool, withdraw: Callable[[Party], object] | None = None
+) -> Recipe[int | Party | None]:
     """Arrive, and wait until the barrier trips.
+
+    Args:
+        view: the barrier.
+        data: that of the party's node.
+        acts: the party has an action to run if it arrives last.
+        withdraw: as in `Party`.
 
     Returns:
         The arrival index. None if the barrier is broken, or was broken during the wait. The party itself if it must
@@ -260,7 +372,7 @@ def wait(view: View, data: bytes, *, acts: bool) -> Recipe[int | Party | None]:
             state = yield from look(view)
             if state.broken:
                 return None
-            party = Party(view, state, (yield NewTicket(view.generation(state.generation))), acts)
+            party = Party(view, state, (yield NewTicket(view.generation(state.generation))), acts, withdraw)
         except DeadlinePassed:
             if party is None:
                 raise  # no server has answered
@@ -292,15 +404,57 @@ def outlast(party: Party) -> Recipe[int | Party | None]:
     return (yield from _to_the_end(party, _look_on(party)))
 
 
+def withdraw(party: Party) -> Recipe[None]:
+    """Leave the barrier, which keeps filling: the party's wait was cancelled.
+
+    If the generation is over, or its action runs, the party stays counted. One that died first is missed as any other.
+    """
+    view, ticket = party.view, party.ticket
+    try:
+        if ticket.name is None:
+            yield from find(ticket)
+        while True:
+            _, node, there, own = yield (
+                Sync(view.path, ticket),
+                Get(view.path, ticket),
+                Get(ticket.path, ticket),
+                Get(ticket.node, ticket),
+            )
+            if own is None or not party.see(node):
+                break
+            party.see_seats(there)
+            seats = party.seats.withdraw(party.number, acting=party.state.acting)
+            with suppress(NoNode, BadVersion, ConnectionLost):  # the next read shows whether it was done, or why not
+                yield Multi(
+                    ticket,
+                    (
+                        Check(view.path, party.state.version),
+                        Set(ticket.path, seats.data, party.seats.version),
+                        Delete(ticket.node),
+                    ),
+                )
+                yield MarkDeleted(ticket)
+                break
+    except Requeue:
+        pass
+    except DeadlinePassed:
+        yield Discard(ticket)
+        raise
+    yield Discard(ticket)
+
+
 def _to_the_end(party: Party, waiting: Recipe[int | Party | None]) -> Recipe[int | Party | None]:
     """Run a wait to its end, and discard the party's node unless the party continues."""
     try:
         try:
             outcome = yield from waiting
         except SessionExpired:
-            if not party.counts:
+            if party.counts:
+                outcome = yield from _break(party)
+            elif party.ticket.sent:
+                outcome = yield from _come_too_late(party)
+            else:
                 raise
-            outcome = yield from _break(party)
         if outcome is not party:
             yield Discard(party.ticket)
         return outcome
@@ -312,6 +466,12 @@ def _to_the_end(party: Party, waiting: Recipe[int | Party | None]) -> Recipe[int
         return party
     except Exception:
         yield Discard(party.ticket)
+        raise
+    except GeneratorExit:
+        raise
+    except BaseException:  # interrupted, or cancelled
+        if party.withdraw is not None and party.ticket.sent:
+            yield Entrust(party.ticket, partial(party.withdraw, party))
         raise
 
 
@@ -353,11 +513,17 @@ def _wait(party: Party) -> Recipe[int | Party | None]:
     """Wait with the other parties; the last trips the barrier.
 
     The first party watches all nodes, each other party the first one's. So a departure never goes unnoticed, and an
-    arrival wakes only the first party.
+    arrival wakes only the first party. A party without a seat watches all nodes too, as it gets one if another party
+    withdraws.
     """
     view, ticket = party.view, party.ticket
     watching = False
-    while party.misses_nobody():
+    while True:
+        if not party.misses_nobody():
+            yield from _look_around(party)
+            if not party.misses_nobody():  # a party has arrived and left
+                return (yield from _break(party))
+            watching = False  # another party may be the first
         if party.is_last:
             outcome = yield from _release(party)
             if outcome is not None:
@@ -365,18 +531,44 @@ def _wait(party: Party) -> Recipe[int | Party | None]:
         elif watching:
             yield Wait(ticket)
         others: tuple[Get | Children, ...] = (Get(ticket.path, ticket), Children(ticket.path, ticket))
-        if not (party.number == 0 or party.is_last):
-            others = (Get(f"{ticket.path}/{party.line[0]}", ticket),)
+        if not party.watches_all:
+            others = (Get(f"{ticket.path}/{party.line[min(party.line)]}", ticket),)
         node, there, *names = yield Watch(ticket, (Get(view.path, ticket), *others))
         watching = True
         if not party.see(node):
-            return party.outcome()
+            return (yield from _outcome(party))
         if names:
+            party.see_seats(there)
             party.look_after(names[0], 0 if there is None else there.created)
-            view.waiting = len(party.line)
+            view.waiting = min(len(party.line), view.parties)
         elif there is None:
-            del party.line[0]
-    return (yield from _break(party))  # a party has arrived and left
+            party.line.clear()  # look at all of them again
+
+
+def _look_around(party: Party) -> Recipe[None]:
+    """Read which parties are there and, only then, which have withdrawn: that is noted as their nodes go."""
+    ticket = party.ticket
+    names, there = yield Children(ticket.path, ticket), Get(ticket.path, ticket)
+    party.look_after(names)
+    party.see_seats(there)
+
+
+def _outcome(party: Party) -> Recipe[int | None]:
+    """Return `Party.outcome()`, for which a party without a seat looks whether it got one before the end."""
+    if party.ticket.sent and not party.counts:
+        there = yield Get(party.ticket.path)
+        if there is None:
+            return None  # its session is over, and so the node that kept this one: unknown
+        party.see_seats(there)
+    return party.outcome()
+
+
+def _come_too_late(party: Party) -> Recipe[int | None]:
+    """Return the outcome for a party whose session is over, and which had no seat, as far as it knew."""
+    _, node = yield Sync(party.view.path), Get(party.view.path)
+    if party.see(node):
+        raise Requeue
+    return (yield from _outcome(party))
 
 
 def _release(party: Party) -> Recipe[int | Party | None]:
@@ -385,7 +577,7 @@ def _release(party: Party) -> Recipe[int | Party | None]:
     if party.acts and party.state.acting:
         return party  # the reply to our write was lost
     changed = party.state.act() if party.acts else party.state.trip()
-    there = (Check(f"{ticket.path}/{party.line[number]}") for number in range(view.parties))
+    there = (Check(f"{ticket.path}/{party.line[number]}") for number in party.seats.counted())
     try:
         yield (
             Multi(ticket, (*there, Set(view.path, changed.data, party.state.version))),
@@ -396,7 +588,7 @@ def _release(party: Party) -> Recipe[int | Party | None]:
         return None
     party.state = changed
     view.note(changed)
-    return party if party.acts else party.number
+    return party if party.acts else party.seat
 
 
 def _break(party: Party, *, patient: bool = False) -> Recipe[int | Party | None]:
@@ -420,19 +612,30 @@ def _break(party: Party, *, patient: bool = False) -> Recipe[int | Party | None]
         except ConnectionLost:
             _, node = yield Sync(view.path), Get(view.path)
         party.see(node)
-    if party.late and not party.counts:  # it would have joined the next
-        yield from abort(view, late=True)
+    try:
+        return (yield from _outcome(party))
+    except Requeue:
+        if not party.late:
+            raise
+        yield from abort(view, late=True)  # it would have joined the next
         return None
-    return party.outcome()
 
 
 def _look_on(party: Party) -> Recipe[int | Party | None]:
     """Wait for one change while the last party is there, and return the party itself; otherwise return as `leave`."""
-    node, names = yield Watch(party.ticket, (Get(party.view.path), Children(party.ticket.path)))
-    if party.see(node) and party.view.parties - 1 in _line(names):
-        with suppress(DeadlinePassed):
-            yield Wait(party.ticket)
-        return party
+    path = party.ticket.path
+    node, there, names = yield Watch(party.ticket, (Get(party.view.path), Get(path), Children(path)))
+    if party.see(node):
+        party.see_seats(there)
+        if not party.others_decide():
+            return party
+        if party.seats.top in _line(names):
+            with suppress(DeadlinePassed):
+                yield Wait(party.ticket)
+            return party
+        again = yield Get(path)
+        if again is not None and again.version != party.seats.version:  # it has withdrawn
+            return party
     return (yield from _break(party))
 
 
@@ -460,7 +663,7 @@ def count(view: View) -> Recipe[int]:
     state = yield from glance(view)
     if not state.broken:
         names = yield Children(view.generation(state.generation))
-        view.waiting = sum(number < view.parties for number in _line(names))
+        view.waiting = min(len(_line(names)), view.parties)
     return view.waiting
 
 

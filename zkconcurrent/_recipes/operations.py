@@ -6,7 +6,7 @@ back, and is sent all results. A failed operation raises at the yield; of severa
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from .ticket import Ticket
@@ -229,6 +229,13 @@ class Discard(NamedTuple):
     ticket: Ticket
 
 
+class Entrust(NamedTuple):
+    """Leave the ticket to another call, which `to` begins and which ends it; never waits. This call is ending."""
+
+    ticket: Ticket
+    to: Callable[[], object]
+
+
 class Policy(NamedTuple):
     """How a failed request is handled.
 
@@ -256,7 +263,18 @@ POLICIES = {
 
 Request: TypeAlias = CreateEphemeral | CreatePersistent | Set | Delete | Multi | EnsureContainer | Children | Sync | Get
 Operation: TypeAlias = (
-    Request | NewTicket | WaitGone | Watch | Wait | Grant | Prove | SuspendHold | MarkDeleted | MarkMissing | Discard
+    Request
+    | NewTicket
+    | WaitGone
+    | Watch
+    | Wait
+    | Grant
+    | Prove
+    | SuspendHold
+    | MarkDeleted
+    | MarkMissing
+    | Discard
+    | Entrust
 )
 T = TypeVar("T")
 Recipe: TypeAlias = Generator[Operation | tuple[Operation, ...], Any, T]

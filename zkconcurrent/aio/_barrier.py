@@ -9,8 +9,9 @@ from typing import Any
 
 from .. import _barrier
 from .._kazoo.link import KazooClient
+from .._recipes.barrier import Party
 from ._locks import REFRESH, Core
-from ._tasks import Tasks
+from ._tasks import Pending, Tasks, in_background
 
 
 class _BarrierCore(Tasks, _barrier.Barrier):
@@ -18,12 +19,17 @@ class _BarrierCore(Tasks, _barrier.Barrier):
 
     _broken_error = getattr(asyncio, "BrokenBarrierError", threading.BrokenBarrierError)  # asyncio's since 3.11
 
+    def _withdraw(self, party: Party) -> None:
+        in_background(self._session, Pending(*self._withdrawal(party)))
+
 
 class Barrier(Core):
     """`asyncio.Barrier` for every process that opens the same path; see `zkconcurrent.Barrier`.
 
-    A party whose wait is cancelled breaks the barrier for all who wait with it, as an interrupted thread does. In
-    asyncio such a task only leaves. Threads and tasks are parties alike, of this process and of others.
+    A task that is cancelled leaves, and the barrier keeps filling, as in asyncio. If the barrier has tripped, or the
+    action of a thread runs, the party counts, and the others pass. The cancel waits for no reply. If ZooKeeper is out
+    of reach, the party leaves after the reconnect; if its session ends first, the barrier breaks. Threads and tasks are
+    parties alike, of this process and of others.
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.
@@ -48,7 +54,7 @@ class Barrier(Core):
 
         Args:
             timeout: how long to wait for the others, in seconds; None for ever. A party whose time is up breaks the
-                barrier.
+                barrier; a timeout of asyncio's own cancels, so the party only leaves.
 
         Returns:
             The arrival index, from 0 to `parties - 1`, another one for each party.

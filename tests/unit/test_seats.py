@@ -1,0 +1,79 @@
+"""The seats of a barrier's generation, and the order of reads that they need."""
+
+from __future__ import annotations
+
+import pytest
+
+from zkconcurrent import ForeignNodeError
+from zkconcurrent._engine.lease import Lease
+from zkconcurrent._recipes import barrier
+from zkconcurrent._recipes.barrier import Party, Seats, State, View
+from zkconcurrent._recipes.operations import Children, Get, Node
+from zkconcurrent._recipes.ticket import Ticket
+
+
+def _node(seats: Seats, version: int = 1) -> Node:
+    return Node(seats.data, 1, 0.0, 0, version)
+
+
+def _party(number: int) -> Party:
+    ticket = Ticket("/b/0000000000", "_c_x-", Lease(1))
+    ticket.name, ticket.sent = f"_c_x-party-{number:010d}", True
+    return Party(View("/b", 2), State(2), ticket, acts=False)
+
+
+def test_a_seat_is_passed_on() -> None:
+    """The lowest number without a seat gets it; one that has gone before that is passed over."""
+    seats = Seats(3)
+    assert (seats.counted(), seats.top, seats.seat(3)) == ([0, 1, 2], 2, None)
+    seats = seats.withdraw(1, acting=False)
+    assert (seats.counted(), seats.top) == ([0, 3, 2], 3)
+    assert [seats.seat(number) for number in range(5)] == [0, None, 2, 1, None]
+    seats = seats.withdraw(4, acting=False).withdraw(3, acting=False)
+    assert (seats.counted(), seats.top, seats.gone) == ([0, 5, 2], 5, frozenset())
+    assert [seats.seat(number) for number in range(6)] == [0, None, 2, None, None, 1]
+
+
+def test_a_seat_is_kept_during_the_action() -> None:
+    """A party that withdraws then keeps its seat; no node of it is counted on."""
+    seats = Seats(2).withdraw(0, acting=True)
+    assert (seats.seat(0), seats.top, seats.counted()) == (0, 1, [1])
+
+
+def test_what_is_written_is_read() -> None:
+    """The node's data keep everything; other data are refused."""
+    seats = Seats(3).withdraw(1, acting=False).withdraw(7, acting=False)
+    again = Seats.read("/b", 3, _node(seats))
+    assert (again.passed, again.gone, again.version) == (seats.passed, seats.gone, 1)
+    assert Seats.read("/b", 3, Node(b"", 1, 0.0, 0)).counted() == [0, 1, 2]
+    for data in (b"x", b"[]", b"{}", b'{"seats": {"a": 1}, "gone": []}', b'{"seats": [], "gone": []}'):
+        with pytest.raises(ForeignNodeError, match="not a barrier's"):
+            Seats.read("/b", 3, Node(data, 1, 0.0, 0))
+
+
+def test_who_has_withdrawn_is_read_last() -> None:
+    """The names come before the seats: a party that withdraws between the two reads is not taken for dead."""
+    party = _party(1)
+    reading = barrier._look_around(party)
+    names, seats = next(reading)  # type: ignore[misc]
+    assert type(names) is Children
+    assert type(seats) is Get
+    with pytest.raises(StopIteration):
+        reading.send([[party.ticket.name], _node(Seats(2).withdraw(0, acting=False))])
+    assert party.misses_nobody()
+
+
+@pytest.mark.parametrize("seated", [True, False])
+def test_a_late_party_looks_for_its_seat(seated: bool) -> None:
+    """A party that knows of no seat reads, after the trip, whether it got one; else it waits for the next."""
+    party = _party(2)
+    party.state = party.state.trip()
+    reading = barrier._outcome(party)
+    assert next(reading) == Get("/b/0000000000")
+    if seated:
+        with pytest.raises(StopIteration) as end:
+            reading.send(_node(Seats(2).withdraw(0, acting=False)))
+        assert end.value.value == 0
+    else:
+        with pytest.raises(barrier.Requeue):
+            reading.send(_node(Seats(2)))
