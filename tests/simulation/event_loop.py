@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import inspect
 import weakref
 from asyncio import tasks as asyncio_tasks
 from collections.abc import Callable, Coroutine
@@ -105,6 +106,7 @@ class LoopThread:
         ending: its tasks are told to end, by a cancellation.
         closed: when the loop was closed, with tasks that wait; None if it was not.
         other: another thread's loop, in which the garbage of this one is collected; None: in this thread.
+        before_collection: is called before each garbage collection.
     """
 
     def __init__(self, process: Process, name: str) -> None:
@@ -116,6 +118,7 @@ class LoopThread:
         self.ending = False
         self.closed: float | None = None
         self.other: SimulatedLoop | None = None
+        self.before_collection: Callable[[], None] = lambda: None
         self._stopped = False
         self._keep = 0.0
         self._runs = False
@@ -208,6 +211,7 @@ class LoopThread:
         del left
         task = None  # type: ignore[assignment]
         while any(ref() is not None for ref in refs):
+            self.before_collection()
             if self.other is not None and not self.other.is_closed():
                 self.other.call_soon_threadsafe(gc.collect)
             else:
@@ -231,7 +235,7 @@ class LoopThread:
 
     def _fail(self, _loop: Any, context: dict[str, Any]) -> None:
         error = context.get("exception") or AssertionError(context["message"])
-        if not isinstance(error, GreenletExit):
+        if not isinstance(error, (GreenletExit, KeyboardInterrupt)):
             self.world.failure = self.world.failure or error
 
     def bury(self) -> None:
@@ -240,6 +244,8 @@ class LoopThread:
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             if task.done() and not task.cancelled():
                 task.exception()
+            elif inspect.getcoroutinestate(coroutine := task.get_coro()) == inspect.CORO_CREATED:
+                coroutine.close()
         self.tasks.clear()
         self.members.clear()
         self.loop.on_sleep = lambda _: None

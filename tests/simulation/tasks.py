@@ -66,7 +66,7 @@ class Act(NamedTuple):
     stay: float = 0.0
     block: bool = True
     n: int = 1
-    timeout: float | None = None
+    timeout: float | None = 1.0
     awaits: bool = False
 
     def __str__(self) -> str:
@@ -205,13 +205,16 @@ class Player(Worker):
             self.world.say(f"{self.name} stays {act.stay:g}")
             await self._sleep(act.stay)
 
-    async def _hold(self, lock: Any, act: Act, within: Callable[[list[Section]], Any]) -> None:
+    async def _hold(
+        self, lock: Any, act: Act, within: Callable[[list[Section]], Any], condition: Any | None = None
+    ) -> None:
         """Acquire, do what is to be done within, and release."""
+        block = condition or lock
         sections: list[Section] = []
         try:
             if act.block:
                 self.world.say(f"{self.name} enters {act.path}")
-                async with lock if self.loop is not None else Block(lock):
+                async with block if self.loop is not None else Block(block):
                     sections = self._enter_all(lock, 1)
                     try:
                         await within(sections)
@@ -353,8 +356,8 @@ class Player(Worker):
 
     async def _use_condition(self, act: Act) -> None:
         condition = self._make(act)
-        lock = condition._lock
-        await self._hold(lock, act, partial(self._wait if act.do == "wait" else self._notify, condition, act))
+        within = partial(self._wait if act.do == "wait" else self._notify, condition, act)
+        await self._hold(condition._lock, act, within, condition)
 
     async def _wait(self, condition: Any, act: Act, sections: list[Section]) -> None:
         """Wait; then the lock is held as before, or lost."""
@@ -471,6 +474,12 @@ class TaskChecks(PermitChecks, UnfairChecks, CondChecks):
         if ticket.path != LEASES:  # of several holders, the later need not be told later
             self.newest[ticket.path, ticket.name or ""] = ticket.token
 
+    def forget(self) -> None:
+        """Forget the tickets that were discarded: what has the ticket of a task would keep the task."""
+        for known in (self.seen, self.listed):
+            for ticket in [ticket for ticket in known if ticket.state is State.DISCARDED]:
+                known.pop(ticket)  # type: ignore[attr-defined]
+
     def ever(self, since: int, *, is_set: bool) -> bool:
         """Whether the flag was so since the log had so much."""
         flag = Flag()
@@ -575,6 +584,7 @@ class TaskRun(CondRun):
         if (process, number) not in self.loops:
             loop = self.loops[process, number] = LoopThread(process, f"{process.name}.loop{number}")
             loop.loop.on_sleep = partial(self._spring, loop)
+            loop.before_collection = checks.forget
         return Player(process, checks, name, visits, start, self.loops[process, number])
 
     def to_the_end(self) -> int:
