@@ -106,6 +106,7 @@ class LoopThread:
         ending: its tasks are told to end, by a cancellation.
         closed: when the loop was closed, with tasks that wait; None if it was not.
         other: another thread's loop, in which the garbage of this one is collected; None: in this thread.
+        on_close: is called when the loop is closed with tasks that wait.
         before_collection: is called before each garbage collection.
     """
 
@@ -118,6 +119,7 @@ class LoopThread:
         self.ending = False
         self.closed: float | None = None
         self.other: SimulatedLoop | None = None
+        self.on_close: Callable[[], None] = lambda: None
         self.before_collection: Callable[[], None] = lambda: None
         self._stopped = False
         self._keep = 0.0
@@ -203,6 +205,7 @@ class LoopThread:
             self.closed = world.now
             world.say(f"closes its loop, with {', '.join(task.get_name() for task in left)}")
         self.loop.close()
+        self.on_close()
         for task in left:
             task._log_destroy_pending = False  # type: ignore[attr-defined]
         refs = [weakref.ref(task) for task in left]

@@ -480,6 +480,13 @@ class TaskChecks(PermitChecks, UnfairChecks, CondChecks):
             waiting.interrupted = waiting.interrupted or waiting.worker.gone  # type: ignore[attr-defined]
         super()._gave_up(lock)
 
+    def leave_out(self) -> None:
+        """Leave the sections of closed loops to the keeper, or to the garbage collection."""
+        for section in [each for each in self.sections if each.worker.gone]:  # type: ignore[attr-defined]
+            self.sections.remove(section)
+            self.past.append(section)
+            section.left = True
+
     def forget(self) -> None:
         """Forget the tickets that were discarded: what has the ticket of a task would keep the task."""
         for known in (self.seen, self.listed):
@@ -590,7 +597,7 @@ class TaskRun(CondRun):
         if (process, number) not in self.loops:
             loop = self.loops[process, number] = LoopThread(process, f"{process.name}.loop{number}")
             loop.loop.on_sleep = partial(self._spring, loop)
-            loop.before_collection = checks.forget
+            loop.before_collection, loop.on_close = checks.forget, checks.leave_out
         return Player(process, checks, name, visits, start, self.loops[process, number])
 
     def to_the_end(self) -> int:
@@ -611,7 +618,8 @@ class TaskRun(CondRun):
 
     def _not_raised(self, what: Any) -> None:
         """Take note of an error as a task was collected, which would only be printed."""
-        if not self.world.closed:
+        # A finalizer of the simulation may lose its turn, as no real one does; then others find its task at work.
+        if not self.world.closed and not isinstance(what.exc_value, ValueError):
             self.world.failure = self.world.failure or what.exc_value
 
     @contextmanager
