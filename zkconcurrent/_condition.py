@@ -157,6 +157,7 @@ class Condition(Primitive):
         path_state = self._lock._path_state
         if not path_state.claim(hold, owner):
             raise RuntimeError("cannot wait on un-acquired lock")  # another thread has just released it
+        call.given_up = hold.ticket
         path_state.drop(hold)
         # No deadline: the caller must know the outcome before it goes on.
         ticket = yield from call.run(release_and_queue(hold.ticket, self._waiters, node_data(owner)))

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from kazoo.protocol.serialization import Create, Delete, Transaction
 
-from tests.simulation.checks import Checks
+from tests.simulation.checks import Checks, exclude
 from tests.simulation.client import Process
 from tests.simulation.ensemble import Ensemble, Transport, only_checks
 from tests.simulation.run import CHROOT, Run
@@ -175,7 +175,7 @@ class CondChecks(Checks):
             if ticket.prefix not in registry.tickets:
                 raise Violation(f"{section.worker.name} has a hold that nobody watches over: {ticket}")
             other = inside.setdefault(ticket.path, section)
-            if other is not section and not self.excused(other.ticket) and not self.excused(ticket):
+            if other is not section and exclude(other.ticket, ticket) and not self.excused(other.ticket) and not self.excused(ticket):
                 raise Violation(f"{section.worker.name} and {other.worker.name} are inside of {ticket.path}")
 
     def _lost(self, process: Process, ticket: Ticket) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from tests.simulation.schedule import Deviation, Schedule
-from tests.simulation.workload import Visit
+
+KINDS = {"reentrant", "do"}  # the fields of a visit that say what it is
 
 
 def shrink(schedule: Schedule, fails: Callable[[Schedule], bool]) -> Schedule:
@@ -37,7 +39,7 @@ def _simpler(schedule: Schedule) -> Iterator[Schedule]:
             yield schedule._replace(threads=threads[:p] + threads[p + 1 :])
         for t, (start, visits) in enumerate(process):
 
-            def instead(*other: tuple[float, list[Visit]], p: int = p, t: int = t) -> Schedule:
+            def instead(*other: tuple[float, list[Any]], p: int = p, t: int = t) -> Schedule:
                 new = [*threads[p][:t], *other, *threads[p][t + 1 :]]
                 return schedule._replace(threads=[*threads[:p], new, *threads[p + 1 :]])
 
@@ -55,12 +57,12 @@ def _simpler(schedule: Schedule) -> Iterator[Schedule]:
             yield schedule._replace(deviations=[*deviations[:i], milder, *deviations[i + 1 :]])
 
 
-def _simpler_visits(visit: Visit) -> Iterator[Visit]:
-    plain = Visit(visit.path, visit.reentrant)
-    for field in ("within", "leave", "depth", "stay", "wait"):
-        if getattr(visit, field) != getattr(plain, field):
-            yield visit._replace(**{field: getattr(plain, field)})
-    if visit.within is not None:
+def _simpler_visits(visit: Any) -> Iterator[Any]:
+    """Yield the visit with one of its fields as it is by default, the last first; not its kind."""
+    for field, plain in reversed(visit._field_defaults.items()):
+        if getattr(visit, field) != plain and field not in KINDS:
+            yield visit._replace(**{field: plain})
+    if getattr(visit, "within", None) is not None:
         yield visit.within
 
 

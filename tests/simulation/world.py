@@ -43,6 +43,7 @@ class Actor:
         thrown: what is raised where it waits.
         listens: it waits for a message from the network.
         waits_since: when a recipe of its last waited for another contender.
+        switch: has it go on until its turn ends.
     """
 
     def __init__(self, world: World, name: str, run: Callable[[], None], process: Any = None) -> None:
@@ -59,6 +60,7 @@ class Actor:
         self.listens = False
         self.waits_since = 0.0
         self.greenlet = greenlet(self._main, parent=world.hub)
+        self.switch: Callable[[], object] = self.greenlet.switch
         self._run = run
 
     def _main(self) -> None:
@@ -244,7 +246,7 @@ class World:
         actor.until = None
         self.current = actor
         self.last = actor.ident  # its position is one less: the search begins behind it
-        actor.greenlet.switch()
+        actor.switch()
         self.current = None
 
     def _pass_time(self) -> None:

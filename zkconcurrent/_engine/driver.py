@@ -60,7 +60,7 @@ from .._recipes.operations import (
 )
 from .._recipes.ticket import State, Ticket
 from .lease import NEVER
-from .session import STUCK_AFTER, Session
+from .session import STUCK_AFTER, Dropped, Session
 from .waiting import Steps, wait
 
 T = TypeVar("T")
@@ -81,6 +81,7 @@ class Call:
 
     Attributes:
         tickets: those begun in this call; `abandon` discards them.
+        given_up: the ticket of the hold that this call gives up for a while; `desert` discards it too.
         wake: ends its sleep; see `waiting`.
         deserted: returns whether its event loop is closed, so that no loop resumes it; None for the call of a thread.
         finished: it was abandoned, or has left its hand-off.
@@ -101,6 +102,7 @@ class Call:
         "deserted",
         "finished",
         "fragile",
+        "given_up",
         "path",
         "path_state",
         "session",
@@ -118,6 +120,7 @@ class Call:
         self.settled = False
         self.fragile = fragile
         self.tickets: list[Ticket] = []
+        self.given_up: Ticket | None = None
         self.finished = False
         self.wake: Callable[[], None] = no_wakeup
         self.deserted: Callable[[], bool] | None = None
@@ -199,6 +202,12 @@ class Call:
         self.session.drop(self.tickets)
         if self.path_state is not None:
             self.path_state.drop_tickets(self.tickets)
+
+    def desert(self) -> None:
+        """Abandon the call of a closed event loop: its caller takes no hold back that the call was giving up."""
+        if self.given_up is not None:
+            self.session.dropped.append(Dropped([], [self.given_up]))
+        self.abandon()
 
     # -- one step of a recipe ------------------------------------------------------------------------------------
 

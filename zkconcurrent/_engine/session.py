@@ -385,7 +385,7 @@ class Session(ClientState):
         self._loops_checked_at = now
         for ref in self.calls.valuerefs():
             if (call := ref()) is not None and call.deserted is not None and call.deserted():
-                call.abandon()
+                call.desert()
 
     def stand_in_for_keeper(self) -> None:
         """Do the keeper's work while it is stuck, if the calling thread has the lock."""

@@ -140,8 +140,7 @@ class Acquirable(Twin):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if kind is GeneratorExit and asyncio._get_running_loop() is None:
-            self._forsake()
+        if kind is GeneratorExit and (self._forsake() or asyncio._get_running_loop() is None):
             return
         try:
             self.release()
@@ -166,12 +165,18 @@ class Acquirable(Twin):
         """
         return Holding(self, timeout, cancel_on_loss)
 
-    def _forsake(self) -> None:
-        """Leave the holds of tasks that are gone to the keeper: the loop is closed, and its tasks are thrown away."""
+    def _forsake(self) -> bool:
+        """Leave the holds of tasks that are gone to the keeper; return whether there are any.
+
+        Their loop is closed, and the garbage collector ends them: in any thread, also one that runs another loop.
+        """
+        gone = False
         for core in self._cores():
-            holds = core._path_state.all(core._rule.role)
-            core._session.dropped.append(Dropped([], [hold.ticket for hold in holds if ended(hold.owner)]))
+            tickets = [hold.ticket for hold in core._path_state.all(core._rule.role) if ended(hold.owner)]
+            core._session.dropped.append(Dropped([], tickets))
             core._session.wake_keeper()
+            gone = gone or bool(tickets)
+        return gone
 
 
 class LockBase(Acquirable, Core):

@@ -180,6 +180,8 @@ class Condition(Core):
 
     async def _take_back(self, hold: Any, call: Call, struck: BaseException | None = None) -> None:
         if isinstance(struck, GeneratorExit):
+            if hold.claimant is not None:  # else it is the task's still
+                call.desert()
             return
         late = await settled(self._core._restore_hold(hold, call, struck))
         if late is not None:
