@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio.constants
 import faulthandler
 import gc
 import os
@@ -22,6 +23,10 @@ from zkconcurrent.testing import Server
 
 # A run in the background of a shell inherits that Ctrl-C is ignored, and so would what the tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# For each future and callback, asyncio's debug mode looks whether the source files of ten frames have changed. That is
+# half of what the tests of `aio` compute; two frames tell where it was made.
+asyncio.constants.DEBUG_STACK_DEPTH = 2
 
 # How long anything takes says more of the machine than of the code.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -147,10 +152,12 @@ def eventually() -> Eventually:
     """Wait until a condition is true, and return what it returned."""
 
     def wait_for(condition: Callable[[], T], what: str = "", patience: float = PATIENCE) -> T:
-        until = time.monotonic() + patience
+        began = time.monotonic()
         while not (result := condition()):
-            assert time.monotonic() < until, f"not within {patience} s: {what or condition}"
-            time.sleep(0.005)
+            waited = time.monotonic() - began
+            assert waited < patience, f"not within {patience} s: {what or condition}"
+            # Seldom after a while: to ask is dear, as most conditions ask a server, and some look at all processes.
+            time.sleep(min(max(0.005, waited / 20), 0.1))
         return result
 
     return wait_for

@@ -59,7 +59,7 @@ SESSION = 30.0  # so long that what waits for a part of it is seen to
 STALL = 40.0  # without progress for so long, it hangs; a release waits for T / 6, several in a row for longer
 PROMPT = 4.5  # what is done, or refused, at once; longer than that, a hang that ends by some time-out: T / 6 or more
 SIGNALS = 150
-CYCLES = 100
+CYCLES = 50
 SAMPLE = 12  # lines of an operation
 SIBLING = """
 import os, random, signal, sys, time

@@ -98,7 +98,7 @@ def test_a_rolling_restart_under_load(ensemble: Ensemble, in_thread: InThread, e
         while not rolled or done < ROUNDS:
             with lock:
                 seen = len(counted)
-                time.sleep(0.001)  # long enough for anybody else to get in between
+                time.sleep(0.005)  # long enough for anybody else to get in between
                 counted[seen:] = [1]
             done += 1
         return done

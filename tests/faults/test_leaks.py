@@ -1,4 +1,4 @@
-"""Fault 34: ten thousand cycles leave nothing behind, at the client and at the server."""
+"""Fault 34: three thousand cycles leave nothing behind, at the client and at the server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.helpers.proxy import Proxy
 from zkconcurrent import Lock, ReadWriteLock, RLock
 from zkconcurrent.testing import Server
 
-CYCLES = 10_000
+CYCLES = 3_000
 SOME = 300
 
 

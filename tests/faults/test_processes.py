@@ -105,7 +105,7 @@ def test_fork_while_waiting(party: Spawn, zk: KazooClient, zk_path: str) -> None
 
 def test_a_starved_interpreter(party: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
     """Fault 29: who could not send a heartbeat knows of the loss before anything else, by its own clock."""
-    process = party("starve", 3 * SESSION)
+    process = party("starve", 2 * SESSION)
     assert line_from(process) == "held"
     lock = Lock(zk, zk_path)
     tell(process)

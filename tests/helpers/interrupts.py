@@ -6,12 +6,14 @@ import functools
 import gc
 import linecache
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import zkconcurrent
+from tests.helpers.places import PLACES
 
 PACKAGE = str(Path(zkconcurrent.__file__).parent)
 
@@ -33,13 +35,16 @@ def _signals_come_here(file: str, line: int) -> bool:
 class InterruptAt:
     """Raise KeyboardInterrupt at the n-th line run below the first frame of the library; count the lines.
 
-    With `files`, only their lines count. An interrupt that is swallowed is an error.
+    A line counts the first `PLACES` times that it is run: each request runs the engine's lines anew, and the simulation
+    interrupts every operation of every recipe. With `files`, only their lines count. An interrupt that is swallowed is
+    an error.
     """
 
     def __init__(self, line: int, *files: str) -> None:
         self.left = line
         self.files = files or ("",)
         self.where = ""
+        self._runs: Counter[tuple[str, int]] = Counter()
 
     def __enter__(self) -> None:
         gc.disable()  # an interrupt in a generator of the call before, which is being collected, is ignored
@@ -54,11 +59,12 @@ class InterruptAt:
     def _trace(self, frame: FrameType, event: str, _arg: Any) -> Any:
         if not frame.f_code.co_filename.startswith(PACKAGE):
             return None
-        counts = frame.f_code.co_filename.endswith(self.files)
-        if event == "line" and counts and _signals_come_here(frame.f_code.co_filename, frame.f_lineno):
-            self.left -= 1
+        file, line = place = frame.f_code.co_filename, frame.f_lineno
+        if event == "line" and file.endswith(self.files) and _signals_come_here(file, line):
+            self._runs[place] += 1
+            self.left -= self._runs[place] <= PLACES
             if self.left == 0:
-                self.where = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} {frame.f_code.co_name}"
+                self.where = f"{Path(file).name}:{line} {frame.f_code.co_name}"
                 raise KeyboardInterrupt
         return self._trace
 

@@ -164,7 +164,8 @@ class Checks:
     def faults(self) -> bool:
         """Whether anything is kept from going on by a fault."""
         now = self.world.now
-        if self.ensemble.amiss_until > now:
+        # A follower catches up only when time passes, also if its lag has ended: until then it answers what is stale.
+        if self.ensemble.amiss_until > now or self.ensemble.is_behind:
             return True
         if any(actor.held_until > now for actor in self.world.actors):
             return True

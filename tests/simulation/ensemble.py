@@ -210,6 +210,11 @@ class Ensemble:
         """Until when anything is wrong with a server."""
         return max(server.amiss_until for server in self.servers)
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether a server has not applied the whole log."""
+        return self.follower.applied < len(self.log)
+
     # -- sessions ------------------------------------------------------------------------------------------------
 
     def connect(
