@@ -18,6 +18,7 @@ from tests.helpers.count import Count, answered
 from tests.helpers.proxy import Proxy
 from zkconcurrent import aio
 from zkconcurrent._engine.identity import _living
+from zkconcurrent._engine.local_handoff import LocalHandoff
 from zkconcurrent._engine.session import Session
 from zkconcurrent.testing import Server
 
@@ -218,3 +219,32 @@ def test_cycles(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
         asyncio.run(main())  # without debug mode, which notes where each future was made
     finally:
         tracemalloc.stop()
+
+
+def test_waiting_for_an_unfair_lock(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks that wait for another task of their process sleep until it is their turn."""
+    looks = 0
+    is_open = LocalHandoff._is_open
+
+    def counted(handoff: LocalHandoff) -> bool:
+        nonlocal looks
+        looks += 1
+        return is_open(handoff)
+
+    lock = aio.Lock(zk, zk_path, fair=False)
+
+    async def enter() -> None:
+        async with lock:
+            pass
+
+    async def main() -> None:
+        nonlocal looks
+        async with lock:
+            waiting = [asyncio.create_task(enter()) for _ in range(100)]
+            await idle(zk)
+            monkeypatch.setattr(LocalHandoff, "_is_open", counted)
+            await asyncio.sleep(1.5)
+            assert looks < 50, "about one look of the keeper every 50 ms"
+        await asyncio.gather(*waiting)
+
+    run(main())

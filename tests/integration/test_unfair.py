@@ -85,10 +85,8 @@ def test_other_processes_get_their_turn_by_time(
     zk_path: str,
     in_thread: InThread,
     eventually: Eventually,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """After 50 ms the lock is not handed on any more: another process that waits gets it."""
-    monkeypatch.setattr(local_handoff, "POLL_INTERVAL", 1000.0)  # who looks by itself may be quicker than who is woken
     lock, other = kind(zk, zk_path), kind(connect(), zk_path)
     releases = [threading.Event() for _ in range(3)]
     with ManualClock(lock._session) as clock:

@@ -13,7 +13,7 @@ from typing import Any
 
 from .._recipes.operations import Recipe, SessionExpired
 from .._recipes.ticket import Ticket
-from .driver import POLL_INTERVAL, Call
+from .driver import Call
 from .holds import Hold
 from .session import Session
 from .waiting import Steps
@@ -77,8 +77,8 @@ class LocalHandoff:
                 if call not in self._waiting:
                     call.check_not_interrupted()
                     self._waiting[call] = None
-            left = POLL_INTERVAL if deadline is None else min(deadline - session.now(), POLL_INTERVAL)
-            if left <= 0:
+            left = None if deadline is None else deadline - session.now()
+            if left is not None and left <= 0:
                 return False
             yield left
 
@@ -128,12 +128,16 @@ class LocalHandoff:
     def end_turn(self) -> float:
         """Discard a kept ticket that its thread does not take in time; return in how many seconds to call again.
 
-        That thread may be suspended, with a signal handler on top of it. For the keeper, with the session's lock held.
+        That thread may be suspended, with a signal handler on top of it. Nor does a call that is garbage collected
+        wake the next. For the keeper, with the session's lock held.
         """
         if self._kept is not None and not self._turn_lasts():
             ticket, self._kept = self._kept, None
             self._session.discard(ticket)
-        return math.inf if self._next_waiter() is None else LONGEST_TURN
+        if self._next_waiter() is None:
+            return math.inf
+        self.wake_next()
+        return LONGEST_TURN
 
     def leave(self, call: Call) -> None:
         """End the call's asking and waiting."""
