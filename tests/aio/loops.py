@@ -97,7 +97,9 @@ class Watcher(logging.Handler):
         text = record.getMessage()
         if "took" not in text or "Executing" not in text:
             self.errors.append(text)
-        elif (computed := time.thread_time() - self._began) >= SLOW or self._stack:
+        elif self._callbacks and (
+            (computed := time.thread_time() - self._began) >= SLOW or self._stack
+        ):  # not uvloop's
             self.slow.append(f"{text}\ncomputed {computed:.3f} s, stood {self._stood:.3f} s\n{self._stack}")
 
 

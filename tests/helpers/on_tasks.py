@@ -114,7 +114,7 @@ class OnTasks:
         value = call(lambda: getattr(made, ASKS.get(name, name)))
         if isinstance(value, aio.Lost):
             return LostOnTasks(value)
-        if isinstance(value, tuple):
+        if type(value) is tuple:
             return tuple(map(wrapped, value))
         if not callable(value):
             return wrapped(value)
