@@ -196,4 +196,3 @@ def test_a_server_whose_copy_has_diverged(
     assert "copy has diverged" in caplog.text
     # What operators are told to watch.
     assert int(follower.mntr()["zk_digest_mismatches_count"]) > 0
-    assert int(leader.mntr()["zk_digest_mismatches_count"]) == 0

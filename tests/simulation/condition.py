@@ -175,7 +175,12 @@ class CondChecks(Checks):
             if ticket.prefix not in registry.tickets:
                 raise Violation(f"{section.worker.name} has a hold that nobody watches over: {ticket}")
             other = inside.setdefault(ticket.path, section)
-            if other is not section and exclude(other.ticket, ticket) and not self.excused(other.ticket) and not self.excused(ticket):
+            if (
+                other is not section
+                and exclude(other.ticket, ticket)
+                and not self.excused(other.ticket)
+                and not self.excused(ticket)
+            ):
                 raise Violation(f"{section.worker.name} and {other.worker.name} are inside of {ticket.path}")
 
     def _lost(self, process: Process, ticket: Ticket) -> None:

@@ -33,7 +33,6 @@ from zkconcurrent._engine.session import IDLE_BEAT
 from zkconcurrent._errors import ClientError, LockLostError, SequenceExhaustedError
 from zkconcurrent._recipes.event import Flag
 from zkconcurrent._recipes.operations import Node
-from zkconcurrent._recipes.rules import LEASE
 from zkconcurrent._recipes.ticket import State, Ticket
 from zkconcurrent.aio import _tasks
 
@@ -96,7 +95,7 @@ class Block:
     async def __aenter__(self) -> None:
         self._lock.__enter__()
 
-    async def __aexit__(self, *error: Any) -> None:
+    async def __aexit__(self, *error: object) -> None:
         self._lock.__exit__(*error)
 
 
@@ -240,7 +239,9 @@ class Player(Worker):
             for section in sections if self.gone else ():
                 section.left = True  # no object is left that could be told of a loss
 
-    async def _hold_by_calls(self, lock: Any, act: Act, within: Callable[[list[Section]], Any], sections: list[Section]) -> None:
+    async def _hold_by_calls(
+        self, lock: Any, act: Act, within: Callable[[list[Section]], Any], sections: list[Section]
+    ) -> None:
         together = act.path == SEMAPHORE
         levels = 0
         try:
@@ -277,7 +278,7 @@ class Player(Worker):
                 raise Violation(f"{self.name} was cancelled, and has cleaned up for {late:g} s") from None
             raise
         after = sum(hold.depth for hold in self._held(lock))
-        if after != before + got * act.n**(act.path == SEMAPHORE):
+        if after != before + got * act.n ** (act.path == SEMAPHORE):
             raise Violation(f"acquire() has said {got}, and {self.name} holds {self._held(lock)}")
         self.world.say(f"{self.name} {'has' if got else 'goes without'} {act.path}")
         return got
@@ -610,6 +611,10 @@ class TaskRun(CondRun):
                 self._passing(),
             ):
                 return super().to_the_end()
+        except Violation:
+            raise
+        except Exception as error:  # what is raised to a task or a thread, and should not be
+            raise Violation(f"{type(error).__name__}: {error}") from error
         finally:
             for loop in self.loops.values():
                 loop.bury()

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
+from tests.simulation.mutants import Mutant, find, one, seeded
 from tests.simulation.run import COMMON_FAULTS, runs
 from tests.simulation.schedule import Deviation, Schedule
+from tests.simulation.shrink import shrink
 from tests.simulation.tasks import OF_AN_RLOCK, RLOCK, RW, SEMAPHORE, Act, TaskRun, random_tasks
+from tests.simulation.world import Violation
+
+HOLDS = (Act(RLOCK), Act(RW, "write"), Act(SEMAPHORE))
 
 
 def test_whatever_strikes() -> None:
@@ -20,17 +27,160 @@ def test_whatever_strikes() -> None:
     assert cancels > 600
 
 
-@pytest.mark.parametrize("way", [4, 5], ids=["kept", "thrown away"])
-def test_a_loop_closed_at_any_moment_of_a_wait(way: int) -> None:
-    """A loop is closed as its task gives up the lock to wait: another thread gets it."""
-    for after in range(60, 140):
-        threads = [[(0.0, [Act(OF_AN_RLOCK, "wait", 1)]), (0.0, [Act(OF_AN_RLOCK, "wait")])]]
-        TaskRun(Schedule(threads, [Deviation(after, "shut", 0, way)])).to_the_end()
+def closed_as_it_waits(seed: int) -> TaskRun:
+    """Close a loop at some moment, as its task gives up the lock of a condition to wait; a thread wants that lock."""
+    threads = [[(0.0, [Act(OF_AN_RLOCK, "wait", 1)]), (0.0, [Act(OF_AN_RLOCK, "wait")])]]
+    return TaskRun(Schedule(threads, [Deviation(60 + seed // 2, "shut", 0, 4 + seed % 2)]))
 
 
-@pytest.mark.parametrize("visit", [Act(RLOCK), Act(RW, "write"), Act(SEMAPHORE)], ids=str)
-def test_a_task_that_is_collected_while_another_loop_runs(visit: Act) -> None:
-    """A loop is closed while its task holds, and another loop of the thread collects the task: its hold is given up."""
+def collected_elsewhere(seed: int, visit: Act = HOLDS[0]) -> TaskRun:
+    """Close a loop at some moment, as its task holds; another loop of the thread runs as that task is collected."""
     tasks = [(0.0, [visit._replace(loop=loop, stay=stay)]) for loop, stay in ((1, 1.0), (1, 0.0), (2, 5.0))]
-    for after in range(120, 160, 4):
-        TaskRun(Schedule([tasks, [(0.1, [visit])]], [Deviation(after, "shut", 4, 5)])).to_the_end()
+    return TaskRun(Schedule([tasks, [(0.1, [visit])]], [Deviation(120 + 4 * seed, "shut", 4, 5)]))
+
+
+def test_a_loop_closed_at_any_moment_of_a_wait() -> None:
+    """A loop is closed as its task gives up the lock to wait, and the task is kept or collected: another gets it."""
+    for seed in range(160):
+        closed_as_it_waits(seed).to_the_end()
+
+
+@pytest.mark.parametrize("visit", HOLDS, ids=str)
+def test_a_task_that_is_collected_while_another_loop_runs(visit: Act) -> None:
+    """A loop is closed while its task holds, and another loop runs as the task is collected: the hold is given up."""
+    for seed in range(10):
+        collected_elsewhere(seed, visit).to_the_end()
+
+
+def test_shrinking() -> None:
+    """The least schedule that fails as a longer one is found for tasks, too."""
+    with seeded(MUTANTS[0]):
+        run = next(run for run in map(TaskRun, map(random_tasks, range(50))) if fails(run))
+        least = shrink(run.schedule, lambda schedule: fails(TaskRun(schedule)))
+        assert fails(TaskRun(least))
+    assert not fails(TaskRun(least))
+    assert len(least.deviations) <= 2
+    assert sum(map(len, least.threads)) <= 3
+
+
+def fails(run: TaskRun) -> bool:
+    """Run to the end; return whether that finds something."""
+    try:
+        run.to_the_end()
+    except Violation:
+        return True
+    return False
+
+
+WAITING, AIO = "_engine.waiting:wait_async", "aio._sync:Condition"
+CANCELLED = "call.hurry()\n                    pause = steps.throw(error)"
+
+MUTANTS = [
+    # Clean-up.
+    one(
+        "a cancelled wait forgets its node",
+        WAITING,
+        CANCELLED,
+        "raise",
+        ("_engine.waiting:_end", "call.abandon()", "pass"),
+    ),
+    one("a cancelled clean-up waits for the service", "_engine.driver:Call.hurry", "self._hurried = True", "pass"),
+    one(
+        "a hand-off that meets a cancellation is lost",
+        "_engine.session:Session.sweep",
+        "for handoff in list(self.handoffs) if not left.paths else ():",
+        "for handoff in ():",
+    ),
+    # Wake-ups.
+    one(
+        "a wake-up by another thread does not wake the loop", WAITING, "call_soon_threadsafe(rouse)", "call_soon(rouse)"
+    ),
+    # Conditions.
+    one(
+        "a cancelled wait keeps its notification",
+        f"{AIO}.wait",
+        "self._in_background(core._pass_on())",
+        "pass",
+    ),
+    one(
+        "a notification is passed on only if the wait has said so",
+        f"{AIO}.wait",
+        "(notified or not self._is_withdrawn(call))",
+        "notified",
+    ),
+    one(
+        "a cancelled wait leaves the lock free",
+        f"{AIO}.wait",
+        "await self._take_back(hold, call, error)\n            raise\n        await",
+        "raise\n        await",
+        (f"{AIO}.wait", "await self._take_back(hold, call, error)\n        finally:", "pass\n        finally:"),
+    ),
+    one(
+        "a second cancellation leaves the lock free",
+        "_condition:Condition._reacquire",
+        "except (GeneratorExit, ZkConcurrentError):",
+        "except BaseException:",
+        (f"{AIO}.wait", "await self._take_back(hold, call, error)\n        finally:", "pass\n        finally:"),
+    ),
+    # Loops that are closed.
+    one(
+        "a closed loop keeps its calls",
+        "_engine.session:Session._abandon_deserted_calls",
+        "call.desert()",
+        "pass",
+    ),
+    one(
+        "a closed loop keeps its nodes",
+        "_engine.session:Session._abandon_deserted_calls",
+        "call.desert()",
+        "pass",
+        ("_engine.waiting:_end", "call.abandon()", "pass"),
+    ),
+    one(
+        "a task that is collected keeps its hold",
+        "aio._locks:Acquirable._forsake",
+        "core._session.dropped.append(Dropped([], tickets))",
+        "pass",
+    ),
+    one(
+        "a wake-up of a closed loop ends the thread that wakes",
+        WAITING,
+        "with suppress(RuntimeError):",
+        "if True:",
+    ),
+]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_seeded_bugs_are_found(mutant: Mutant) -> None:
+    """Runs that the library passes find each bug."""
+    find(mutant, lambda seed: TaskRun(random_tasks(seed)))
+
+
+@pytest.mark.parametrize(
+    ("mutant", "run"),
+    [
+        (
+            one(
+                "found: a closed loop keeps the lock that its task gives up to wait",
+                "_engine.driver:Call.desert",
+                "if self.given_up is not None:",
+                "if False:",
+            ),
+            closed_as_it_waits,
+        ),
+        (
+            one(
+                "found: a task that is collected while another loop runs keeps its hold",
+                "aio._locks:Acquirable.__aexit__",
+                "(self._forsake() or asyncio._get_running_loop() is None)",
+                "asyncio._get_running_loop() is None and self._forsake() is not None",
+            ),
+            collected_elsewhere,
+        ),
+    ],
+    ids=lambda each: getattr(each, "name", ""),
+)
+def test_found_bugs_are_found_again(mutant: Mutant, run: Callable[[int], TaskRun]) -> None:
+    """Runs of few tasks find the bugs that random runs have shown."""
+    find(mutant, run)

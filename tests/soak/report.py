@@ -48,7 +48,7 @@ def summary(verdict: Verdict) -> Iterator[str]:
     yield _line("starved", f"{len(starved)} times a process got no time of the machine, or was stopped")
     yield _line("quorum", f"{verdict.quorum:.0%} of the time")
     for server in sorted(verdict.diverged):
-        words = "had another copy than its leader, by the digest that it compares: what it shows is wrong"
+        words = "found another digest than its leader's: what it shows may be wrong"
         yield _line("service", f"server {server} {words}")
     for number, (kind, count) in enumerate(sorted(Counter(fault.kind for fault in history.faults).items())):
         yield _line("" if number else "faults", f"{count:4} {kind}")

@@ -57,7 +57,7 @@ class Verdict:
         history: all that happened.
         start: when the first fault could strike.
         quorum: for which part of the time there was a leader, from 0 to 1.
-        diverged: the servers whose copies were not their leader's: what they show is wrong.
+        diverged: the servers that found another digest of their copies than their leader's: what they show may be wrong.
         violations: what should not have happened.
     """
 
@@ -73,7 +73,7 @@ class Lookout:
     """Looks at the servers all the time: whether one leads, and whether their copies are the same.
 
     Attributes:
-        diverged: the servers whose copies were not their leader's at some time; their logs are in the folder.
+        diverged: the servers whose digest was not their leader's at some time; their logs are in the folder.
     """
 
     def __init__(self, testbed: Testbed, folder: Path) -> None:

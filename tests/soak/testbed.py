@@ -120,9 +120,9 @@ class Testbed:
         return any(server.status(0.25).get("Mode") in ("leader", "standalone") for server in self.servers)
 
     def diverged(self) -> list[int]:
-        """Return the numbers of the servers whose copy, as they themselves have found, is not their leader's.
+        """Return the numbers of the servers that have found another digest of their copy than their leader's.
 
-        Since 3.6 a server compares the digest of its tree with that which the leader sends with each transaction.
+        Since 3.6 the leader sends the digest of its copy with each transaction.
         """
         numbers = []
         for number, server in enumerate(self.servers, 1):
