@@ -79,7 +79,6 @@ class LockBase(Primitive, ABC):
         if not fair:
             self._kind = f"{self._kind}(fair=False)"
         super().__init__(client, path)
-        self._registry = self._session.registry
         self._on_lost = on_lost
         with self._session.lock:
             self._holds = self._path_state.holds[self._rule.role]

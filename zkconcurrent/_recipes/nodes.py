@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from .._errors import ForeignNodeError
 from .._paths import ancestors
 from .operations import CreatePersistent, EnsureContainer, Node, NoNode, Recipe
@@ -15,6 +17,23 @@ def make(path: str, data: bytes) -> Recipe[None]:
             return
         except NoNode:  # never used, or reaped
             yield tuple(EnsureContainer(above) for above in ancestors(path))
+
+
+def lay_out(containers: Sequence[str], path: str, data: bytes) -> Recipe[None]:
+    """Make containers, with their ancestors, and then a persistent node, in one round trip; what exists stays.
+
+    Args:
+        containers: the containers, one of which is beside the node or above it.
+        path: the persistent node.
+        data: its content.
+    """
+    above = dict.fromkeys(each for container in containers for each in (*ancestors(container), container))
+    while True:
+        try:
+            yield (*map(EnsureContainer, above), CreatePersistent(path, data))
+            return
+        except NoNode:
+            continue  # a parent was just reaped
 
 
 def agreed(path: str, node: Node, ours: str) -> int:

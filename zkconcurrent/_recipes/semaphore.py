@@ -7,8 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from .._paths import ancestors
-from .nodes import agreed
+from .nodes import agreed, lay_out
 from .operations import (
     Children,
     ConnectionLost,
@@ -16,7 +15,6 @@ from .operations import (
     CreatePersistent,
     Delete,
     Discard,
-    EnsureContainer,
     Get,
     Grant,
     MarkDeleted,
@@ -148,7 +146,7 @@ def join(ticket: Ticket, at: Layout, data: bytes) -> Recipe[Sight]:
             sight = yield from look(at, ticket, CreateEphemeral(ticket, MUTEX.role, data))
             break
         except NoNode:  # never used, or reaped while idle
-            yield from lay_out(at)
+            yield from make(at)
         except ConnectionLost:
             yield from find(ticket)
             sight = yield from look(at, ticket)
@@ -184,18 +182,12 @@ def look(at: Layout, ticket: Ticket | None, *before: Operation, seen: Sequence[A
         if node is not None or ticket is None:
             return Sight(queue, leases, at.value, count(added))
         before, seen = (), None
-        yield from lay_out(at)  # the first client sets the value
+        yield from make(at)  # the first client sets the value
 
 
-def lay_out(at: Layout) -> Recipe[None]:
+def make(at: Layout) -> Recipe[None]:
     """Create the nodes that every client shares."""
-    above = [*ancestors(at.path), at.path, at.locks, at.leases]
-    while True:
-        try:
-            yield (*map(EnsureContainer, above), CreatePersistent(at.permits, str(at.value).encode()))
-            return
-        except NoNode:
-            continue  # a parent was just reaped
+    return lay_out((at.locks, at.leases), at.permits, str(at.value).encode())
 
 
 def check_value(at: Layout, node: Node | None) -> None:
@@ -286,7 +278,7 @@ def take(ticket: Ticket, leases: list[Ticket], at: Layout, permits: int, data: b
         except ConnectionLost:
             pass
         except NoNode:  # the ticket's node, or the leases' parent
-            yield from lay_out(at)
+            yield from make(at)
         if (yield from find_leases(ticket, leases)):
             yield MarkDeleted(ticket)
             break
@@ -336,7 +328,7 @@ def add(at: Layout, permits: int, unique: str) -> Recipe[int]:
             yield CreatePersistent(f"{at.permits}/{unique}-{permits}", b"")
             return count(added) + permits
         except NoNode:
-            yield from lay_out(at)
+            yield from make(at)
 
 
 def is_locked(at: Layout) -> Recipe[bool]:
