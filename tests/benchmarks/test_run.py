@@ -1,10 +1,9 @@
-"""A run works, and ends what it started, however it ends."""
+"""A run works, and ends what it started."""
 
 from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -58,17 +57,3 @@ def test_a_quick_run(tmp_path: Path, eventually: Eventually) -> None:
     assert [chart.name for chart in charts] == ["reentrant.svg"]
     assert ElementTree.parse(charts[0]).getroot().tag.endswith("svg")
     eventually(lambda: not marked(mark), "the end of all it started")
-
-
-@pytest.mark.parametrize("way", [signal.SIGINT, signal.SIGKILL])
-def test_nothing_is_left_running(way: int, eventually: Eventually) -> None:
-    """However a run ends, its server and its contestants end with it."""
-    run, mark = start("threads")
-    try:
-        eventually(lambda: any(b"benchmarks.player" in command for command in marked(mark)), patience=60)
-        run.send_signal(way)
-        assert run.wait(40) == (130 if way == signal.SIGINT else -way)
-    finally:
-        run.kill()
-        run.communicate()
-        eventually(lambda: not marked(mark), "the end of all it started")
