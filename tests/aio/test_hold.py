@@ -48,7 +48,7 @@ def test_held(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> Non
         with pytest.raises(RuntimeError, match="call it anew"):
             async with block:
                 pass
-        assert not nodes(far, zk_path)
+        assert not await asyncio.to_thread(nodes, far, zk_path)
 
     run(main())
 

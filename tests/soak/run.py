@@ -57,7 +57,7 @@ class Verdict:
         history: all that happened.
         start: when the first fault could strike.
         quorum: for which part of the time there was a leader, from 0 to 1.
-        diverged: the servers that found another digest of their copies than their leader's: what they show may be wrong.
+        diverged: the servers that found another digest than their leader's: what they show may be wrong.
         violations: what should not have happened.
     """
 
