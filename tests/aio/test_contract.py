@@ -18,6 +18,7 @@ from tests.aio.loops import idle, left, nodes, run, soon, until
 from tests.conftest import FAST, Connect, Eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent import LockLostError, aio
+from zkconcurrent._engine.session import Session
 from zkconcurrent.testing import Server
 
 every = pytest.mark.parametrize("make", LOCKS)
@@ -392,6 +393,45 @@ def test_a_holder_that_is_thrown_away(
     del loop
     gc.collect()
     eventually(lambda: not nodes(far, zk_path), "the node is gone")
+
+
+def test_a_reader_that_is_thrown_away_beside_another(
+    zk: KazooClient, far: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of a task that is collected while another runs, with the same read lock held, leaves the other's hold."""
+    monkeypatch.setattr(Session, "wake_keeper", Session.sweep)  # the keeper may be as quick
+    read, write = LOCKS["read lock"](zk, zk_path), LOCKS["write lock"](far, zk_path)
+
+    async def hold() -> None:
+        async with read, read:
+            await asyncio.Event().wait()
+
+    async def main() -> None:
+        task = asyncio.create_task(hold())
+        await idle(zk)
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+
+    async def other() -> None:
+        async with read:
+            assert len(await asyncio.to_thread(nodes, far, zk_path)) == 2
+            gc.collect()
+            await until(lambda: len(nodes(far, zk_path)) == 1)
+            assert not await write.acquire(blocking=False)
+            assert read.fencing_token
+        assert await write.acquire(timeout=10)
+        write.release()
+
+    for _ in range(2):
+        loop = asyncio.new_event_loop()
+        gc.disable()
+        try:
+            loop.run_until_complete(main())
+            loop.run_until_complete(loop.shutdown_default_executor())
+            loop.close()
+            del loop
+            asyncio.run(other())  # not `run`, which has the garbage collector look at nothing made before
+        finally:
+            gc.enable()
 
 
 @pytest.mark.parametrize("make", ["Lock", "RLock", "write lock", "Semaphore", "MultiLock"])

@@ -10,8 +10,9 @@ from __future__ import annotations
 import threading
 import warnings
 import weakref
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Protocol, TypeAlias
 
 from .._errors import LockLostError
@@ -193,6 +194,7 @@ class PathState:
         self.lock = ""
         self.last_seen: Any = None
         self.holds: Holds = defaultdict(dict)
+        self._blocks: deque[int] = deque()  # an entry for each block of a task that was thrown away
         self.observers: defaultdict[str, weakref.WeakSet[LossObserver]] = defaultdict(weakref.WeakSet)
         make_event = session.link.handler.event_object
         self.next_loss: defaultdict[str, Loss] = defaultdict(lambda: Loss(make_event))
@@ -329,13 +331,26 @@ class PathState:
         for whole in wholes:
             whole.tell()
 
-    def end_owner(self, owner: int) -> bool:
-        """Have the keeper release what a task held as it ended; return whether it held anything."""
-        held = [hold.ticket for hold in all_holds(self.holds) if hold.owner == owner and hold.alive]
+    def end_owner(self, owner: int, *, thrown_away: bool) -> bool:
+        """Have the keeper release what a task held as it ended; return whether it held anything.
+
+        The blocks of one that was thrown away end after this, one for each level.
+        """
+        holds = [hold for hold in all_holds(self.holds) if hold.owner == owner]
+        held = [hold.ticket for hold in holds if hold.alive]
+        if thrown_away:
+            self._blocks.extend(0 for hold in holds for _ in range(hold.depth))
         if held:
             self.session.dropped.append(Dropped([], held))
             self.session.wake_keeper()
         return bool(held)
+
+    def leave_block(self) -> bool:
+        """Return whether the block that ends is that of a task that was thrown away."""
+        with suppress(IndexError):
+            self._blocks.pop()
+            return True
+        return False
 
     def forget(self) -> None:
         """Forget all holds, in a forked child: they are the parent's."""

@@ -68,7 +68,7 @@ class Held(Protocol):
 
     path: str
 
-    def end_owner(self, owner: int) -> bool:
+    def end_owner(self, owner: int, *, thrown_away: bool) -> bool:
         """Release; return whether the task held anything. The garbage collector may call this, anywhere."""
 
 
@@ -100,8 +100,9 @@ def release_at_end(owner: int, held: Held) -> None:
 
 def _end(held: weakref.WeakSet[Held], owner: int, name: str, gone: object) -> None:
     """Release what a task holds that is done, or was thrown away with its loop; of the latter, asyncio warns."""
-    paths = [each.path for each in list(held) if each.end_owner(owner)]
-    if paths and not isinstance(gone, weakref.ref):
+    thrown_away = isinstance(gone, weakref.ref)
+    paths = [each.path for each in list(held) if each.end_owner(owner, thrown_away=thrown_away)]
+    if paths and not thrown_away:
         text = f"{name} has ended without releasing {', '.join(map(repr, paths))}, which the library releases"
         warnings.warn(text, ResourceWarning, stacklevel=2)
 

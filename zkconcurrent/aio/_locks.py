@@ -14,8 +14,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from .. import _lock, _multilock, _rlock, _rwlock
-from .._engine.identity import ended, of_caller
-from .._engine.session import Dropped
+from .._engine.identity import of_caller
 from .._errors import LockLostError
 from .._kazoo.link import KazooClient
 from .._lock_base import Contender
@@ -166,17 +165,13 @@ class Acquirable(Twin):
         return Holding(self, timeout, cancel_on_loss)
 
     def _forsake(self) -> bool:
-        """Leave the holds of tasks that are gone to the keeper; return whether there are any.
+        """Leave the holds of a task that was thrown away to the keeper; return whether its block ends here.
 
-        Their loop is closed, and the garbage collector ends them: in any thread, also one that runs another loop.
+        The loop of such a task is closed. The garbage collector ends it in any thread, also in one that runs another
+        loop, whose tasks may have holds of their own.
         """
-        gone = False
-        for core in self._cores():
-            tickets = [hold.ticket for hold in core._path_state.all(core._rule.role) if ended(hold.owner)]
-            core._session.dropped.append(Dropped([], tickets))
-            core._session.wake_keeper()
-            gone = gone or bool(tickets)
-        return gone
+        gone = [core._forsake() for core in self._cores()]
+        return any(gone)
 
 
 class LockBase(Acquirable, Core):

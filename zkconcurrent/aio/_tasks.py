@@ -19,10 +19,11 @@ from typing import Any, Generic, TypeVar
 
 from .._engine.driver import Call
 from .._engine.holds import Hold, PathState
-from .._engine.identity import of_task, release_at_end
-from .._engine.session import Session
+from .._engine.identity import ended, of_task, release_at_end
+from .._engine.session import Dropped, Session
 from .._engine.waiting import Steps, Waiting, wait_async
 from .._errors import ZkConcurrentError
+from .._recipes.rules import Rule
 
 T = TypeVar("T")
 log = logging.getLogger("zkconcurrent")
@@ -47,6 +48,8 @@ class Tasks:
     _caller: Callable[[], int] = staticmethod(of_task)
     _identity: Callable[[], int]
     _path_state: PathState
+    _rule: Rule
+    _session: Session
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -59,6 +62,15 @@ class Tasks:
         """If only the task that acquires may release, have its holds released when it ends."""
         if self._caller is of_task:
             release_at_end(self._identity(), self._path_state)
+
+    def _forsake(self) -> bool:
+        """Leave the holds of a task that was thrown away to the keeper; return whether a block of it ends now."""
+        if self._caller is of_task:
+            return self._path_state.leave_block()
+        tickets = [hold.ticket for hold in self._path_state.all(self._rule.role) if ended(hold.owner)]
+        self._session.dropped.append(Dropped([], tickets))
+        self._session.wake_keeper()
+        return bool(tickets)
 
     def _check_may_block(self) -> None:
         """Allow every call: none blocks the loop."""
