@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -354,3 +355,20 @@ def test_a_wait_interrupted_while_no_server_answers(how: str, zk_path: str, even
 def test_no_thread_can_be_started(how: str, zookeeper: Server, zk_path: str) -> None:
     """Fault 54: many requests on a connection that is down are all answered, and kazoo's thread goes on."""
     assert outcome(zookeeper, zk_path, "no_threads", how)["answers"] == 1000
+
+
+def test_a_release_on_top_of_a_suspended_caller(
+    connect: Connect, zookeeper: Server, zk_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 48: the keeper can't repeat a lost delete while an interrupted frame has its lock: the waiter does so."""
+    with Proxy(zookeeper.hosts) as proxy:
+        lock = Lock(connect(hosts=proxy.hosts, timeout=30), zk_path)
+        lock.acquire()
+        session = lock._session
+        # The connection is back before the waiter looks.
+        monkeypatch.setattr(type(session.link), "connected", property(lambda link: link.client.connected or True))
+        began = time.monotonic()
+        with proxy.lose_answer("delete"), session.lock:  # as the frame has that a signal handler has interrupted
+            lock.release()
+        assert time.monotonic() - began < session.timeout / 6 - 1
+        assert not lock.locked()

@@ -93,7 +93,10 @@ MUTANTS = [
     ),
     # Wake-ups.
     one(
-        "a wake-up by another thread does not wake the loop", WAITING, "call_soon_threadsafe(rouse)", "call_soon(rouse)"
+        "a wake-up by another thread does not wake the loop",
+        "_engine.waiting:_Wakeup.wake",
+        "call_soon_threadsafe(self._rouse)",
+        "call_soon(self._rouse)",
     ),
     # Conditions.
     one(
@@ -138,13 +141,19 @@ MUTANTS = [
     ),
     one(
         "a task that is collected keeps its hold",
-        "aio._locks:Acquirable._forsake",
-        "core._session.dropped.append(Dropped([], tickets))",
+        "aio._tasks:Tasks._forsake",
+        "self._session.dropped.append(Dropped([], tickets))",
+        "pass",
+    ),
+    one(
+        "a task that ends keeps what only it may release",
+        "_engine.holds:PathState.end_owner",
+        "self.session.dropped.append(Dropped([], held))",
         "pass",
     ),
     one(
         "a wake-up of a closed loop ends the thread that wakes",
-        WAITING,
+        "_engine.waiting:_Wakeup.wake",
         "with suppress(RuntimeError):",
         "if True:",
     ),

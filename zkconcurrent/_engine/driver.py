@@ -487,6 +487,7 @@ class Call:
                 return
             yield left
             session.run_posted()
+            session.stand_in_for_keeper()  # which repeats a delete whose reply was lost
 
     # -- waiting -------------------------------------------------------------------------------------------------
 
