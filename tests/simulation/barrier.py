@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from random import Random
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from tests.simulation.checks import Checks
 from tests.simulation.client import Process
+from tests.simulation.ensemble import Transport
 from tests.simulation.run import CHROOT, Run
 from tests.simulation.schedule import Deviation, Schedule, random_schedule
 from tests.simulation.workload import Worker
@@ -32,9 +34,9 @@ CALM = ("turn", "late", "starve")
 LEAVING = ("interrupt", "remove", "cut", "expire")  # a party goes, and the others must learn of it
 TRIPS = (0.06, 0.1, 0.15, 0.3)  # round trips of slow links, in seconds
 SLACK = 0.2 + 1e-6  # of the clean-ups' patience
-
-
+# No death among them: a party that leaves breaks nothing.
 GENTLE = ("leave", "leave", "leave", "turn", "late", "starve", "cut")
+CLOSE = ("leave", "leave_as_it_fills", "leave_as_it_fills", "leave_together", "turn")
 
 
 class Oops(Exception):
@@ -90,6 +92,7 @@ class BarrierChecks(Checks):
         gentle: parties only come and leave.
         expired: a session is over.
         withdrawn: how many have left.
+        on_arrival: what to do, once, as a party arrives that leaves so many seats free.
     """
 
     def __init__(self, *arguments: Any) -> None:
@@ -107,6 +110,7 @@ class BarrierChecks(Checks):
         self.gentle = self.expired = False
         self.withdrawn = 0
         self.waiting: dict[BarrierWorker, None] = {}
+        self.on_arrival: list[tuple[int, Callable[[], object]]] = []
         commit = self.ensemble._commit
 
         def committed(change: tuple[Any, ...]) -> None:
@@ -115,8 +119,18 @@ class BarrierChecks(Checks):
                 self._changed()
             elif change[0] == "set":
                 self.withdrawn += 1
+            elif change[0] == "create" and recipes.ROLE in change[1]:
+                self._arrived(change[1])
 
         self.ensemble._commit = committed  # type: ignore[method-assign]
+
+    def _arrived(self, path: str) -> None:
+        *_, generation, name = path.split("/")
+        free = self.seats(int(generation)).top - int(name.rpartition(recipes.ROLE)[2])
+        due = [each for each in self.on_arrival if each[0] == free]
+        for each in due:
+            self.on_arrival.remove(each)
+            each[1]()
 
     def nodes(self, generation: int) -> dict[int, str]:
         """Return the parties' nodes at the leader, by number."""
@@ -374,11 +388,9 @@ class BarrierWorker(Worker):
             checks.done.add(generation)
 
     def _check_passed(self, index: int) -> None:
-        *before, party = self.came
+        self._check_passed_none()
+        party = self.came[-1]
         checks, generation = self.checks, party.generation
-        for each in before:
-            if each.ticket.name in checks.trips.get(each.generation, ()):
-                raise Violation(f"{self.name} waits on, and has passed generation {each.generation}")
         self.world.say(f"passes generation {generation} as {index}")
         if party.ticket.name not in checks.trips.get(generation, ()):
             raise Violation(f"{self.name} passes generation {generation}, which has not tripped with it")
@@ -387,8 +399,15 @@ class BarrierWorker(Worker):
             raise Violation(f"{self.name} is told an index of another's: {index}")
         told.add(index)
 
+    def _check_passed_none(self) -> None:
+        """No party waits for a later generation than the one that tripped with it."""
+        for each in self.came[:-1]:
+            if each.ticket.name in self.checks.trips.get(each.generation, ()):
+                raise Violation(f"{self.name} waits on, and has passed generation {each.generation}")
+
     def _check_broken(self, began: float, deadline: float) -> None:
         """Broken is told if it was, or if there was no way to know."""
+        self._check_passed_none()
         checks, now = self.checks, self.world.now
         in_time = min(deadline, now)
         if not self.came or not self.came[-1].ticket.sent:
@@ -398,10 +417,15 @@ class BarrierWorker(Worker):
                 self._must_have_been_broken(began)
             return
         party = self.came[-1]
-        if party.generation in checks.failed and party.ticket.name not in checks.trips.get(party.generation, ()):
+        passed = party.ticket.name in checks.trips.get(party.generation, ())
+        if party.generation in checks.failed and not passed:
             return
-        over = party.ticket.session != self.process.session.registry.session
-        if party.counts and not over and checks.healthy(self, in_time):
+        if party.ticket.session != self.process.session.registry.session or not checks.healthy(self, in_time):
+            return
+        # A party without a seat breaks the next generation if its time is up. It can't know the end of its own if its
+        # node was taken away, which kept the generation's.
+        unknown = party.late or f"{CHROOT}{party.ticket.node}" in checks.removed
+        if passed or party.counts or not unknown:
             raise Violation(
                 f"{self.name} is told that generation {party.generation} is broken, and it is not: {checks.state}"
             )
@@ -426,9 +450,38 @@ class BarrierRun(Run):
         visits = [visit for process in schedule.threads for _, visits in process for visit in visits]
         kinds = {each.kind for each in schedule.deviations}
         self.checks.gentle = all(isinstance(visit, Meeting) and visit.leaves for visit in visits) and (
-            kinds <= set(GENTLE)
+            kinds <= {*GENTLE, *CLOSE, "slow", "one_by_one"}
             and not any(visit.fails or visit.mends or visit.do in ("abort", "reset") for visit in visits)  # type: ignore[attr-defined]
         )
+
+        self._pauses: dict[Process, float] = {}
+        serve = self.ensemble.serve
+
+        def served(wire: Transport) -> None:
+            serve(wire)
+            pause = next((self._pauses.get(each) for each in self.processes if each.connection.wire is wire), None)
+            if pause is not None and wire.requests:
+                turn, request, answer, due = wire.requests[0]
+                wire.requests[0] = turn, request, answer, max(due, self.world.now + pause)
+                self.world.at(wire.requests[0][3])
+
+        self.ensemble.serve = served  # type: ignore[method-assign]
+
+    def _leave_as_it_fills(self, it: Deviation) -> None:
+        """Cancel a party where it sleeps, once the generation is complete, or is but for one."""
+        self.checks.on_arrival.append((it.length % 4 // 3, partial(self._leave, it)))
+
+    def _leave_together(self, it: Deviation) -> bool | None:
+        """Cancel two parties at once, where they sleep."""
+        return self._leave(it) is not False and self._leave(it._replace(which=it.which + 1))
+
+    def _one_by_one(self, it: Deviation) -> bool | None:
+        """Have each request of a process arrive some time after the one before, from now on."""
+        process = self._process(it)
+        if process is None:
+            return False
+        self._pauses[process] = TRIPS[it.length % len(TRIPS)] / 2
+        return None
 
     def _leave(self, it: Deviation) -> bool | None:
         """Cancel a party where it sleeps."""
@@ -493,7 +546,7 @@ def random_meetings(seed: int) -> Schedule:
         meetings = [
             [(0.0, [Meeting(workers, "wait", 3.0, 7.0, False, 0.0, True)] * 2) for _ in process] for process in threads
         ]
-        deviations = [Deviation(random.randint(100, 500), "kill", random.randrange(8), 0)]
+        deviations = [Deviation(random.randint(110, 200) * workers, "kill", random.randrange(8), 0)]
     if seed % 5 == 2:  # all are tasks, and some are cancelled
         meetings = [
             [(start, [visit._replace(leaves=True) for visit in visits]) for start, visits in process]
@@ -512,6 +565,27 @@ def random_meetings(seed: int) -> Schedule:
         deviations = [
             Deviation(random.randint(1, 120), random.choice(GENTLE), random.randrange(8), random.randrange(3))
             for _ in range(random.randint(2, 12))
+        ]
+    if seed % 5 == 3:  # one more comes than there are seats, and some go as the last seat is taken
+        threads = [[0.0] * 2, [0.0] * random.randint(1, 2)]
+        workers = sum(map(len, threads))
+        limit = random.choice((1.0, 20.0, 20.0))
+        meetings = [
+            [(start, [Meeting(workers - 1, "wait", limit, None, False, 0.0, False, True)] * 3) for start in process]
+            for process in threads
+        ]
+        links = [
+            Deviation(1, kind, n, random.randrange(len(TRIPS)))
+            for n in range(len(threads))
+            for kind in ("slow", "one_by_one")
+            if kind == "slow" or random.random() < 0.5
+        ]
+        deviations = [
+            *links,
+            *(
+                Deviation(random.randint(1, 60), random.choice(CLOSE), random.randrange(8), random.randrange(8))
+                for _ in range(random.randint(3, 12))
+            ),
         ]
     return Schedule(meetings, deviations)  # type: ignore[arg-type]
 

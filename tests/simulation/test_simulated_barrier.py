@@ -168,6 +168,18 @@ MUTANTS = [
         "if party.seat is None or not party.watches_all:",
     ),
     _one(
+        "a party that misses another reads who has left before it reads who is there",
+        "_look_around",
+        "names, there = yield Children(ticket.path, ticket), Get(ticket.path, ticket)",
+        "there, names = yield Get(ticket.path, ticket), Children(ticket.path, ticket)",
+    ),
+    _one(
+        "a party that came late does not look for its seat at the end",
+        "_outcome",
+        "if party.ticket.sent and not party.counts:",
+        "if False:",
+    ),
+    _one(
         "a seat goes to a party that has left",
         "Seats.withdraw",
         "while heir in self.gone:",
