@@ -33,6 +33,7 @@ NOT_HERE = {"number": "turn"}
 CALM = ("turn", "late", "starve")
 LEAVING = ("interrupt", "remove", "cut", "expire")  # a party goes, and the others must learn of it
 TRIPS = (0.06, 0.1, 0.15, 0.3)  # round trips of slow links, in seconds
+SLOWEST = 0.6  # that of a link so slow that others come, leave and trip meanwhile
 SLACK = 0.2 + 1e-6  # of the clean-ups' patience
 # No death among them: a party that leaves breaks nothing.
 GENTLE = ("leave", "leave", "leave", "turn", "late", "starve", "cut")
@@ -355,6 +356,8 @@ class BarrierWorker(Worker):
             self._check_failed()
         except Cancelled:
             self.world.say("is cancelled")
+            if any(party.late for party in self.came):
+                checks.gentle = False  # its time was up, so what it has sent may break the barrier still
             return
         else:
             self._check_passed(index)
@@ -480,7 +483,7 @@ class BarrierRun(Run):
         process = self._process(it)
         if process is None:
             return False
-        self._pauses[process] = TRIPS[it.length % len(TRIPS)] / 2
+        self._pauses[process] = TRIPS[it.length % len(TRIPS)] / 3
         return None
 
     def _leave(self, it: Deviation) -> bool | None:
@@ -500,7 +503,7 @@ class BarrierRun(Run):
         process = self._process(it)
         if process is None:
             return False
-        process.connection.delay = TRIPS[it.length % len(TRIPS)] / 2
+        process.connection.delay = (*TRIPS, SLOWEST)[it.length % (len(TRIPS) + 1)] / 2
         if process.connection.wire is not None:
             process.connection.wire.delay = process.connection.delay
         return None
@@ -569,16 +572,17 @@ def random_meetings(seed: int) -> Schedule:
     if seed % 5 == 3:  # one more comes than there are seats, and some go as the last seat is taken
         threads = [[0.0] * 2, [0.0] * random.randint(1, 2)]
         workers = sum(map(len, threads))
-        limit = random.choice((1.0, 20.0, 20.0))
+        # Where time is short, no link is so slow that a party could not learn within a third of the session timeout.
+        limit = random.choice((2.0, 20.0, 20.0))
         meetings = [
-            [(start, [Meeting(workers - 1, "wait", limit, None, False, 0.0, False, True)] * 3) for start in process]
+            [(start, [Meeting(workers - 1, "wait", limit, None, False, 0.0, False, True)] * 4) for start in process]
             for process in threads
         ]
         links = [
-            Deviation(1, kind, n, random.randrange(len(TRIPS)))
+            Deviation(1, kind, n, random.randrange(len(TRIPS) + (limit > 2.0)))
             for n in range(len(threads))
             for kind in ("slow", "one_by_one")
-            if kind == "slow" or random.random() < 0.5
+            if kind == "slow" or (limit > 2.0 and random.random() < 0.5)
         ]
         deviations = [
             *links,

@@ -180,6 +180,12 @@ MUTANTS = [
         "if False:",
     ),
     _one(
+        "a leave that ends after a session timeout, although a server is in reach",
+        "_barrier:Barrier._depart",
+        "call.run(withdraw(party))",
+        "call.run(withdraw(party), self._session.now() + self._session.timeout)",
+    ),
+    _one(
         "a seat goes to a party that has left",
         "Seats.withdraw",
         "while heir in self.gone:",
