@@ -550,13 +550,15 @@ def random_meetings(seed: int) -> Schedule:
             [(0.0, [Meeting(workers, "wait", 3.0, 7.0, False, 0.0, True)] * 2) for _ in process] for process in threads
         ]
         deviations = [Deviation(random.randint(110, 200) * workers, "kill", random.randrange(8), 0)]
-    if seed % 5 == 2:  # all are tasks, and some are cancelled
+    if seed % 5 == 2:  # all are tasks, and some are cancelled while they wait for the last one
+        threads[0][0] = (3.0, threads[0][0][1])
+        meetings[0][0] = (3.0, meetings[0][0][1])
         meetings = [
             [(start, [visit._replace(leaves=True) for visit in visits]) for start, visits in process]
             for process in meetings
         ]
         leaving = [
-            Deviation(random.randint(1, 150), "leave", random.randrange(8), 0) for _ in range(random.randint(1, 8))
+            Deviation(random.randint(1, 120), "leave", random.randrange(8), 0) for _ in range(random.randint(3, 8))
         ]
         deviations = leaving if seed % 3 == 0 else random.sample([*leaving, *deviations], len(leaving + deviations))
     if seed % 10 == 7:  # and nothing else becomes of any
@@ -567,31 +569,35 @@ def random_meetings(seed: int) -> Schedule:
         ]
         deviations = [
             Deviation(random.randint(1, 120), random.choice(GENTLE), random.randrange(8), random.randrange(3))
-            for _ in range(random.randint(2, 12))
+            for _ in range(random.randint(4, 12))
         ]
-    if seed % 5 == 3:  # one more comes than there are seats, and some go as the last seat is taken
-        threads = [[0.0] * 2, [0.0] * random.randint(1, 2)]
-        workers = sum(map(len, threads))
-        # Where time is short, no link is so slow that a party could not learn within a third of the session timeout.
-        limit = random.choice((2.0, 20.0, 20.0))
-        meetings = [
-            [(start, [Meeting(workers - 1, "wait", limit, None, False, 0.0, False, True)] * 4) for start in process]
-            for process in threads
-        ]
-        links = [
-            Deviation(1, kind, n, random.randrange(len(TRIPS) + (limit > 2.0)))
-            for n in range(len(threads))
-            for kind in ("slow", "one_by_one")
-            if kind == "slow" or (limit > 2.0 and random.random() < 0.5)
-        ]
-        deviations = [
-            *links,
-            *(
-                Deviation(random.randint(1, 60), random.choice(CLOSE), random.randrange(8), random.randrange(8))
-                for _ in range(random.randint(3, 12))
-            ),
-        ]
+    if seed % 5 == 3:
+        return _close_meetings(random, one_reads_slowly=seed % 10 == 3)
     return Schedule(meetings, deviations)  # type: ignore[arg-type]
+
+
+def _close_meetings(random: Random, *, one_reads_slowly: bool) -> Schedule:
+    """Return a schedule of parties that leave and come again as the generation fills.
+
+    Args:
+        random: draws it.
+        one_reads_slowly: as many come as there are seats, and the reads of one are far apart; else more come.
+    """
+    near, far = (3, 1) if one_reads_slowly else (2, 2)
+    parties = near + far - (not one_reads_slowly)
+    links = [Deviation(1, "slow", 0, 0), Deviation(1, "one_by_one", 1, 3)]
+    limit = 20.0
+    if not one_reads_slowly:  # the last to come and the one behind it learn late that others have left
+        slowest = random.randint(2, len(TRIPS))
+        links = [Deviation(1, "slow", 0, random.randrange(2)), Deviation(1, "slow", 1, slowest)]
+        # Where time is short, a party can learn within a third of the session timeout nevertheless.
+        limit = 20.0 if slowest == len(TRIPS) else random.choice((2.0, 20.0))
+    visits = [Meeting(parties, "wait", limit, None, False, 0.0, False, True)] * 4
+    leaves = [
+        Deviation(random.randint(1, 40), random.choice(CLOSE), random.randrange(8), random.randrange(8))
+        for _ in range(random.randint(6, 14))
+    ]
+    return Schedule([[(0.0, visits)] * near, [(0.0, visits)] * far], links + leaves)  # type: ignore[list-item]
 
 
 def _meeting(random: Random, parties: int, acts: bool) -> Meeting:
