@@ -27,6 +27,7 @@ from ._recipes.barrier import (
     wait,
     withdraw,
 )
+from ._recipes.operations import OutOfReach
 
 
 class Barrier(Primitive):
@@ -164,10 +165,15 @@ class Barrier(Primitive):
 
     def _withdrawal(self, party: Party) -> tuple[Call, Steps[None]]:
         """Return the call that takes over the ticket of a party whose wait was cancelled, and its steps."""
-        call = Call(self._session, self._path)
+        call = Call(self._session, self._path, fragile=1.0)
         call.tickets.append(party.ticket)
-        # Once a server has not been in reach for so long, the session is over, and the party's node gone with it.
-        return call, call.run(withdraw(party), self._session.now() + (self._session.timeout or UNANSWERED))
+        return call, self._depart(call, party)
+
+    def _depart(self, call: Call, party: Party) -> Steps[None]:
+        try:
+            yield from call.run(withdraw(party))
+        except OutOfReach:  # for so long that the session is over, and the party's node gone with it
+            call.abandon()
 
     def reset(self) -> None:
         """Begin a new generation, broken or not; parties that wait get BrokenBarrierError."""

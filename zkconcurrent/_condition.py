@@ -215,7 +215,7 @@ class Condition(Primitive):
         lock, owner = self._lock, self._identity()
         late: BaseException | None = None
         while True:
-            fragile = not isinstance(late or struck or Exception(), Exception)
+            fragile = None if isinstance(late or struck or Exception(), Exception) else 1 / 3
             call = calls.add(Call(self._session, lock.path, lock._path_state, fragile=fragile))
             try:
                 if lock._mine() is None:

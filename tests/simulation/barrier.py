@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from random import Random
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from tests.simulation.checks import Checks
 from tests.simulation.client import Process
+from tests.simulation.ensemble import Transport
 from tests.simulation.run import CHROOT, Run
 from tests.simulation.schedule import Deviation, Schedule, random_schedule
 from tests.simulation.workload import Worker
@@ -31,10 +33,11 @@ NOT_HERE = {"number": "turn"}
 CALM = ("turn", "late", "starve")
 LEAVING = ("interrupt", "remove", "cut", "expire")  # a party goes, and the others must learn of it
 TRIPS = (0.06, 0.1, 0.15, 0.3)  # round trips of slow links, in seconds
+SLOWEST = 0.6  # that of a link so slow that others come, leave and trip meanwhile
 SLACK = 0.2 + 1e-6  # of the clean-ups' patience
-
-
+# No death among them: a party that leaves breaks nothing.
 GENTLE = ("leave", "leave", "leave", "turn", "late", "starve", "cut")
+CLOSE = ("leave", "leave_as_it_fills", "leave_as_it_fills", "leave_together", "turn")
 
 
 class Oops(Exception):
@@ -90,6 +93,7 @@ class BarrierChecks(Checks):
         gentle: parties only come and leave.
         expired: a session is over.
         withdrawn: how many have left.
+        on_arrival: what to do, once, as a party arrives that leaves so many seats free.
     """
 
     def __init__(self, *arguments: Any) -> None:
@@ -107,6 +111,7 @@ class BarrierChecks(Checks):
         self.gentle = self.expired = False
         self.withdrawn = 0
         self.waiting: dict[BarrierWorker, None] = {}
+        self.on_arrival: list[tuple[int, Callable[[], object]]] = []
         commit = self.ensemble._commit
 
         def committed(change: tuple[Any, ...]) -> None:
@@ -115,8 +120,18 @@ class BarrierChecks(Checks):
                 self._changed()
             elif change[0] == "set":
                 self.withdrawn += 1
+            elif change[0] == "create" and recipes.ROLE in change[1]:
+                self._arrived(change[1])
 
         self.ensemble._commit = committed  # type: ignore[method-assign]
+
+    def _arrived(self, path: str) -> None:
+        *_, generation, name = path.split("/")
+        free = self.seats(int(generation)).top - int(name.rpartition(recipes.ROLE)[2])
+        due = [each for each in self.on_arrival if each[0] == free]
+        for each in due:
+            self.on_arrival.remove(each)
+            each[1]()
 
     def nodes(self, generation: int) -> dict[int, str]:
         """Return the parties' nodes at the leader, by number."""
@@ -341,6 +356,8 @@ class BarrierWorker(Worker):
             self._check_failed()
         except Cancelled:
             self.world.say("is cancelled")
+            if any(party.late for party in self.came):
+                checks.gentle = False  # its time was up, so what it has sent may break the barrier still
             return
         else:
             self._check_passed(index)
@@ -374,11 +391,9 @@ class BarrierWorker(Worker):
             checks.done.add(generation)
 
     def _check_passed(self, index: int) -> None:
-        *before, party = self.came
+        self._check_passed_none()
+        party = self.came[-1]
         checks, generation = self.checks, party.generation
-        for each in before:
-            if each.ticket.name in checks.trips.get(each.generation, ()):
-                raise Violation(f"{self.name} waits on, and has passed generation {each.generation}")
         self.world.say(f"passes generation {generation} as {index}")
         if party.ticket.name not in checks.trips.get(generation, ()):
             raise Violation(f"{self.name} passes generation {generation}, which has not tripped with it")
@@ -387,8 +402,15 @@ class BarrierWorker(Worker):
             raise Violation(f"{self.name} is told an index of another's: {index}")
         told.add(index)
 
+    def _check_passed_none(self) -> None:
+        """No party waits for a later generation than the one that tripped with it."""
+        for each in self.came[:-1]:
+            if each.ticket.name in self.checks.trips.get(each.generation, ()):
+                raise Violation(f"{self.name} waits on, and has passed generation {each.generation}")
+
     def _check_broken(self, began: float, deadline: float) -> None:
         """Broken is told if it was, or if there was no way to know."""
+        self._check_passed_none()
         checks, now = self.checks, self.world.now
         in_time = min(deadline, now)
         if not self.came or not self.came[-1].ticket.sent:
@@ -398,10 +420,15 @@ class BarrierWorker(Worker):
                 self._must_have_been_broken(began)
             return
         party = self.came[-1]
-        if party.generation in checks.failed and party.ticket.name not in checks.trips.get(party.generation, ()):
+        passed = party.ticket.name in checks.trips.get(party.generation, ())
+        if party.generation in checks.failed and not passed:
             return
-        over = party.ticket.session != self.process.session.registry.session
-        if party.counts and not over and checks.healthy(self, in_time):
+        if party.ticket.session != self.process.session.registry.session or not checks.healthy(self, in_time):
+            return
+        # A party without a seat breaks the next generation if its time is up. It can't know the end of its own if its
+        # node was taken away, which kept the generation's.
+        unknown = party.late or f"{CHROOT}{party.ticket.node}" in checks.removed
+        if passed or party.counts or not unknown:
             raise Violation(
                 f"{self.name} is told that generation {party.generation} is broken, and it is not: {checks.state}"
             )
@@ -426,9 +453,38 @@ class BarrierRun(Run):
         visits = [visit for process in schedule.threads for _, visits in process for visit in visits]
         kinds = {each.kind for each in schedule.deviations}
         self.checks.gentle = all(isinstance(visit, Meeting) and visit.leaves for visit in visits) and (
-            kinds <= set(GENTLE)
+            kinds <= {*GENTLE, *CLOSE, "slow", "one_by_one"}
             and not any(visit.fails or visit.mends or visit.do in ("abort", "reset") for visit in visits)  # type: ignore[attr-defined]
         )
+
+        self._pauses: dict[Process, float] = {}
+        serve = self.ensemble.serve
+
+        def served(wire: Transport) -> None:
+            serve(wire)
+            pause = next((self._pauses.get(each) for each in self.processes if each.connection.wire is wire), None)
+            if pause is not None and wire.requests:
+                turn, request, answer, due = wire.requests[0]
+                wire.requests[0] = turn, request, answer, max(due, self.world.now + pause)
+                self.world.at(wire.requests[0][3])
+
+        self.ensemble.serve = served  # type: ignore[method-assign]
+
+    def _leave_as_it_fills(self, it: Deviation) -> None:
+        """Cancel a party where it sleeps, once the generation is complete, or is but for one."""
+        self.checks.on_arrival.append((it.length % 4 // 3, partial(self._leave, it)))
+
+    def _leave_together(self, it: Deviation) -> bool | None:
+        """Cancel two parties at once, where they sleep."""
+        return self._leave(it) is not False and self._leave(it._replace(which=it.which + 1))
+
+    def _one_by_one(self, it: Deviation) -> bool | None:
+        """Have each request of a process arrive some time after the one before, from now on."""
+        process = self._process(it)
+        if process is None:
+            return False
+        self._pauses[process] = TRIPS[it.length % len(TRIPS)] / 3
+        return None
 
     def _leave(self, it: Deviation) -> bool | None:
         """Cancel a party where it sleeps."""
@@ -447,7 +503,7 @@ class BarrierRun(Run):
         process = self._process(it)
         if process is None:
             return False
-        process.connection.delay = TRIPS[it.length % len(TRIPS)] / 2
+        process.connection.delay = (*TRIPS, SLOWEST)[it.length % (len(TRIPS) + 1)] / 2
         if process.connection.wire is not None:
             process.connection.wire.delay = process.connection.delay
         return None
@@ -493,14 +549,16 @@ def random_meetings(seed: int) -> Schedule:
         meetings = [
             [(0.0, [Meeting(workers, "wait", 3.0, 7.0, False, 0.0, True)] * 2) for _ in process] for process in threads
         ]
-        deviations = [Deviation(random.randint(100, 500), "kill", random.randrange(8), 0)]
-    if seed % 5 == 2:  # all are tasks, and some are cancelled
+        deviations = [Deviation(random.randint(110, 200) * workers, "kill", random.randrange(8), 0)]
+    if seed % 5 == 2:  # all are tasks, and some are cancelled while they wait for the last one
+        threads[0][0] = (3.0, threads[0][0][1])
+        meetings[0][0] = (3.0, meetings[0][0][1])
         meetings = [
             [(start, [visit._replace(leaves=True) for visit in visits]) for start, visits in process]
             for process in meetings
         ]
         leaving = [
-            Deviation(random.randint(1, 150), "leave", random.randrange(8), 0) for _ in range(random.randint(1, 8))
+            Deviation(random.randint(1, 120), "leave", random.randrange(8), 0) for _ in range(random.randint(3, 8))
         ]
         deviations = leaving if seed % 3 == 0 else random.sample([*leaving, *deviations], len(leaving + deviations))
     if seed % 10 == 7:  # and nothing else becomes of any
@@ -511,9 +569,35 @@ def random_meetings(seed: int) -> Schedule:
         ]
         deviations = [
             Deviation(random.randint(1, 120), random.choice(GENTLE), random.randrange(8), random.randrange(3))
-            for _ in range(random.randint(2, 12))
+            for _ in range(random.randint(4, 12))
         ]
+    if seed % 5 == 3:
+        return _close_meetings(random, one_reads_slowly=seed % 10 == 3)
     return Schedule(meetings, deviations)  # type: ignore[arg-type]
+
+
+def _close_meetings(random: Random, *, one_reads_slowly: bool) -> Schedule:
+    """Return a schedule of parties that leave and come again as the generation fills.
+
+    Args:
+        random: draws it.
+        one_reads_slowly: as many come as there are seats, and the reads of one are far apart; else more come.
+    """
+    near, far = (3, 1) if one_reads_slowly else (2, 2)
+    parties = near + far - (not one_reads_slowly)
+    links = [Deviation(1, "slow", 0, 0), Deviation(1, "one_by_one", 1, 3)]
+    limit = 20.0
+    if not one_reads_slowly:  # the last to come and the one behind it learn late that others have left
+        slowest = random.randint(2, len(TRIPS))
+        links = [Deviation(1, "slow", 0, random.randrange(2)), Deviation(1, "slow", 1, slowest)]
+        # Where time is short, a party can learn within a third of the session timeout nevertheless.
+        limit = 20.0 if slowest == len(TRIPS) else random.choice((2.0, 20.0))
+    visits = [Meeting(parties, "wait", limit, None, False, 0.0, False, True)] * 4
+    leaves = [
+        Deviation(random.randint(1, 40), random.choice(CLOSE), random.randrange(8), random.randrange(8))
+        for _ in range(random.randint(6, 14))
+    ]
+    return Schedule([[(0.0, visits)] * near, [(0.0, visits)] * far], links + leaves)  # type: ignore[list-item]
 
 
 def _meeting(random: Random, parties: int, acts: bool) -> Meeting:

@@ -87,7 +87,7 @@ class Call:
         finished: it was abandoned, or has left its hand-off.
         path_state: where this call takes or ends a hold, if it does.
         settled: all its requests were sent, or given up, so that no thread waits for this call.
-        fragile: its recipe ends once the service is out of reach for a third of the session timeout.
+        fragile: its recipe ends once the service is out of reach for so many session timeouts; None: never.
     """
 
     __slots__ = (
@@ -112,7 +112,7 @@ class Call:
     )
 
     def __init__(
-        self, session: Session, path: str, path_state: HoldStore | None = None, *, fragile: bool = False
+        self, session: Session, path: str, path_state: HoldStore | None = None, *, fragile: float | None = None
     ) -> None:
         self.session = session
         self.path = path
@@ -579,8 +579,8 @@ class Call:
         limit = self._time_limit()
         if limit is not None:
             until = min(until, limit)
-        if self.fragile:
-            until = min(until, self._reachable_until())
+        if self.fragile is not None:
+            until = min(until, self._reachable_until(self.fragile * session.timeout))
         if session.stuck:
             until = min(until, session.now() + STUCK_AFTER)
         woken = yield None if until == math.inf else max(0.0, until - session.now())
@@ -590,9 +590,9 @@ class Call:
             raise DeadlinePassed
         return woken or session.now() < bound
 
-    def _reachable_until(self) -> float:
+    def _reachable_until(self, patience: float) -> float:
         """Return until when to wait for the service to come back; its loss wakes the call."""
-        now, patience = self.session.now(), self.session.timeout / 3
+        now = self.session.now()
         if self.session.link.connected:
             self._down_since = None
             return math.inf

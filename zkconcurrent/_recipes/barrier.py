@@ -437,9 +437,6 @@ def withdraw(party: Party) -> Recipe[None]:
                 break
     except Requeue:
         pass
-    except DeadlinePassed:
-        yield Discard(ticket)
-        raise
     yield Discard(ticket)
 
 
