@@ -196,6 +196,13 @@ class Link:
             return self.transport.handshake.timeout
         return negotiated(self.client._connection._connection_routine)
 
+    def spawn(self, run: Callable[[], object]) -> None:
+        """Run a function on a thread of its own; the interpreter waits for it at exit, if the client uses threads."""
+        if type(self.handler) is SequentialThreadingHandler:
+            threading.Thread(target=run, name="zkconcurrent-settling").start()
+        else:
+            self.handler.spawn(run)
+
     def on_own_thread(self) -> bool:
         """Return whether the caller runs on one of kazoo's threads, where a wait for a reply would never end."""
         me = ident(self.identity())
