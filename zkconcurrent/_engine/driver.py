@@ -214,7 +214,7 @@ class Call:
                 ticket: Ticket | None = getattr(steps[left[0]], "ticket", None)
                 yield from self._connected(ticket)
                 if any(type(steps[i]) is Multi and steps[i].firm for i in left):  # type: ignore[union-attr]
-                    self._await_first_replies()
+                    self._await_first_replies(self._deadline)
                 replies = [self._send(steps[i], watcher, last=i == left[-1]) for i in left]
             last = replies[-1]
             bound = None if last.done else self._reply_limit()
@@ -510,7 +510,7 @@ class Call:
             frame = frame.f_back
 
     def _await_first_replies(self, since: float | None = None) -> None:
-        """Wait for replies past the deadline: no longer than it takes to detect a dead link, from now or since then."""
+        """Wait for replies even past the deadline: as long as it takes to detect a dead link, from now or `since`."""
         session = self.session
         self._before_wait = self._deadline is not None
         patience = (session.timeout or UNANSWERED) / 3 if self._before_wait and session.link.connected else 0.0

@@ -295,7 +295,12 @@ def write(
             if doubt and not (yield from burn(receipt)):
                 continue
             errand.sent = False
-            raise why
+            try:
+                raise why
+            finally:
+                del (
+                    why
+                )  # otherwise the traceback and this frame keep each other alive, and the caller's queue with them
         mine: Part = Check(member.node)
         if count:
             mine = Set(member.node, member_data(errand.who, receipt.unfinished + count), -1)
@@ -313,7 +318,7 @@ def write(
                 receipt.member = None
             elif part <= len(parts):
                 failed.part = part - 1
-                why = failed
+                why = failed.with_traceback(None)
             elif not doubt:  # our receipt is gone
                 receipt.path = ""
         except Exception:
@@ -475,7 +480,7 @@ def put(errand: Errand, data: bytes, priority: int | None, *, wait: bool) -> Rec
             return True
 
 
-def add(errand: Errand, item: Create, *leaving: Delete) -> Recipe[bool]:
+def add(errand: Errand, item: Create, *leaving: Delete, count: int = 0) -> Recipe[bool]:
     """Create an item, if the queue is open; False: try again.
 
     Raises:
@@ -488,7 +493,7 @@ def add(errand: Errand, item: Create, *leaving: Delete) -> Recipe[bool]:
         yield from check_open(desk, node)
     assert desk.version is not None
     try:
-        results = yield from write(errand, (Check(at.path, desk.version), *leaving, item))
+        results = yield from write(errand, (Check(at.path, desk.version), *leaving, item), count=count)
     except (NoNode, BadVersion) as failed:
         if failed.part == 0:  # shut down, or destroyed
             desk.version = None
@@ -502,7 +507,7 @@ def add(errand: Errand, item: Create, *leaving: Delete) -> Recipe[bool]:
     return True
 
 
-def put_when_first(errand: Errand, item: Create, *, wait: bool) -> Recipe[bool]:
+def put_when_first(errand: Errand, item: Create, *, wait: bool, count: int = 0) -> Recipe[bool]:
     """Put an item in a queue with a maximal size: only the first of the producers does, and leaves with the same step.
 
     Once a listing shows us first, only we may create items. So a later listing of the items can only show too many,
@@ -534,7 +539,7 @@ def put_when_first(errand: Errand, item: Create, *, wait: bool) -> Recipe[bool]:
                     seen = yield WaitGone(ticket, ahead[0], reads, not wait)
                     queue, names, node = seen or (yield reads)
                 elif there < at.maxsize:
-                    if (yield from add(errand, item, Delete(ticket.node, ticket))):
+                    if (yield from add(errand, item, Delete(ticket.node, ticket), count=count)):
                         yield MarkDeleted(ticket)
                         return True
                     queue, names, node = yield reads
@@ -594,15 +599,29 @@ class Sight(NamedTuple):
 
 def look(desk: Desk, ticket: Ticket | None = None) -> Recipe[Sight]:
     """Read a whole queue: behind a `sync` or, with a ticket, leaving watches."""
-    at = desk.at
+    at, found = desk.at, reads(desk.at, ticket)
     if ticket is None:
-        _, node, listed, claims = yield Sync(at.path), Get(at.path), Children(at.items), Children(at.claims)
+        _, *seen = yield Sync(at.path), *found
     else:
-        reads = Get(at.path, ticket), Children(at.items, ticket)
-        node, listed = yield Watch(ticket, reads)
-        claims = ()
-        if listed:  # what was claimed may be given back
-            node, listed, claims = yield Watch(ticket, (*reads, Children(at.claims, ticket)))
+        seen = yield Watch(ticket, found[:2])
+        if seen[1]:  # what was claimed may be given back
+            seen = yield Watch(ticket, found)
+    return sight_of(at, seen)
+
+
+def reads(at: Layout, ticket: Ticket | None) -> tuple[Get | Children, ...]:
+    """Return the operations that read a whole queue."""
+    return Get(at.path, ticket), Children(at.items, ticket), Children(at.claims, ticket)
+
+
+def sight_of(at: Layout, seen: Sequence[Any]) -> Sight:
+    """Return what was read of a queue.
+
+    Raises:
+        ForeignNodeError: the path is something else's.
+        ValueError: the queue was made with another order or size.
+    """
+    node, listed, claims = (*seen, ())[:3]
     header = None if node is None else Header.of(at.path, node)
     if header is not None:
         header.check(at.path, at.header)
@@ -621,9 +640,8 @@ def take(errand: Errand, *, wait: bool) -> Recipe[Taken | None]:
         Closed: the queue is shut down, and no item is left.
     """
     desk, at = errand.desk, errand.desk.at
-    while (name := desk.next_name()) is not None:
-        if (taken := (yield from seize(errand, name))) is not None:
-            return taken
+    if (taken := (yield from seize_kept(errand))) is not None:
+        return taken
     sight = yield from look(desk)
     while sight.free:
         if (taken := (yield from seize_first(errand, sight))) is not None:
@@ -644,16 +662,21 @@ def take(errand: Errand, *, wait: bool) -> Recipe[Taken | None]:
                 (queue,) = seen or [(yield listing)]
                 if ticket.name not in queue:
                     raise NodeGone
-            while True:
-                sight = yield from look(desk, ticket)
-                if sight.free:
-                    if (taken := (yield from seize_first(errand, sight, ticket))) is not None:
-                        return taken
-                elif sight.over:
-                    yield Discard(ticket)
-                    raise Closed
-                else:
+            sight = yield from look(desk, ticket)
+            while not sight.over:
+                if not sight.free:
                     yield Wait(ticket)
+                elif (taken := (yield from seize_first(errand, sight, ticket))) is not None:
+                    return taken
+                # Read without watches first: those of a consumer that now takes an item would only cost events.
+                queue, *seen = yield listing, *reads(at, ticket)
+                if ticket.name not in queue:
+                    raise NodeGone
+                sight = sight_of(at, seen)
+                if not sight.free:
+                    sight = yield from look(desk, ticket)
+            yield Discard(ticket)
+            raise Closed
         except Requeue:
             yield Discard(ticket)
 
@@ -668,9 +691,19 @@ def seize_first(errand: Errand, sight: Sight, ticket: Ticket | None = None) -> R
                 return taken
         return None
     desk.keep(sight.free)
+    return (yield from seize_kept(errand, ticket))
+
+
+def seize_kept(errand: Errand, ticket: Ticket | None = None) -> Recipe[Taken | None]:
+    """Take the first of the items in the listing that is kept; None if none is still there."""
+    desk = errand.desk
     while (name := desk.next_name()) is not None:
-        if (taken := (yield from seize(errand, name, ticket))) is not None:
-            return taken
+        try:
+            if (taken := (yield from seize(errand, name, ticket))) is not None:
+                return taken
+        except BaseException:
+            desk.names.appendleft(name)  # the next call begins with it
+            raise
     return None
 
 
@@ -816,7 +849,7 @@ def settle(errand: Errand) -> Recipe[bool]:
             elif errand.purpose == "give back":
                 yield from give_back(errand, doubt=errand.sent)
             elif errand.purpose == "restore":
-                yield from restore(errand, doubt=errand.sent)
+                yield from restore(errand)
             elif errand.sent and receipt is not None:
                 if not (yield from moved(errand, receipt)) and (yield from burn(receipt)):
                     errand.sent = False
@@ -838,22 +871,37 @@ def _find_claim(errand: Errand) -> Recipe[None]:
         yield from identified(errand, taken, f"{errand.desk.at.claims}/{taken.name}", None)
 
 
-def restore(errand: Errand, *, doubt: bool = False) -> Recipe[None]:
-    """Put an item back in its place that was taken for a call that has ended meanwhile."""
+def restore(errand: Errand) -> Recipe[None]:
+    """Put an item back in its place that was taken for a call that has ended meanwhile.
+
+    If the queue has a maximal size, it waits for a free place, as a producer does.
+    """
     desk, at, taken = errand.desk, errand.desk.at, errand.taken
     assert taken is not None
     item, data = f"{at.items}/{taken.name}", frame(taken.payloads)
     count = -1 if errand.counts else 0
-    parts: tuple[Part, ...] = (Create(item, data),)
+    receipt = errand.receipt
+    while errand.sent and receipt is not None:
+        if (yield from moved(errand, receipt)):
+            return
+        if (yield from burn(receipt)):
+            errand.sent = False
     if len(taken.payloads) > 1:
-        parts = (Set(item, data, taken.version + 1),)
+        with suppress(NoNode, BadVersion):  # else what was behind it in its node was taken, too
+            yield from write(errand, (Set(item, data, taken.version + 1),), count=count)
+            return
+        create = Create(f"{at.items}/{taken.name[:-10]}", frame(taken.payloads[:1]), sequential=True)
+    else:
+        create = Create(item, data)
+    if at.maxsize:
+        with suppress(Closed):
+            yield from put_when_first(errand, create, wait=True, count=count)
+            return
     while not errand.applied:
         try:
-            yield from write(errand, parts, count=count, doubt=doubt)
-        except (NoNode, BadVersion):  # what was behind it in its node was taken: it goes to the tail
+            yield from write(errand, (create,), count=count)
+        except NoNode:
             yield from lay_out(desk)
-            parts = (Create(f"{at.items}/{taken.name[:-10]}", frame(taken.payloads[:1]), sequential=True),)
-        doubt = errand.sent
 
 
 # -- the rest -------------------------------------------------------------------------------------------------------

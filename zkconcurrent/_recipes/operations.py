@@ -151,7 +151,7 @@ class Multi(NamedTuple):
 
     If a `CreateEphemeral` is among them, the ticket is that of one of these. A failure has the number of the operation
     that failed. A delete in a `Multi` hands the lock over to no thread of this process: see `Rule`. With `firm`, the
-    reply and what is read after it are waited for as before a recipe's first wait, even if the deadline passes.
+    reply and what is read after it are waited for past the deadline, for a third of the session timeout at most.
     """
 
     ticket: Ticket
