@@ -122,6 +122,9 @@ class BaseQueue(Primitive, Generic[T]):
 
     _order: Order = FIFO
     _counts = True
+    _empty: type[Exception] = Empty
+    _full: type[Exception] = Full
+    _shut_down: type[Exception] = ShutDown
     _path_state: QueueState
 
     def __init__(
@@ -180,7 +183,7 @@ class BaseQueue(Primitive, Generic[T]):
             if done is None and errand.sent:
                 raise OutcomeUnknownError(self._path, "the time was up, and whether the item was put is unknown")
             if not done and not errand.applied:
-                raise Full
+                raise self._full
 
         return self._do(errand, steps)
 
@@ -284,7 +287,7 @@ class BaseQueue(Primitive, Generic[T]):
             try:
                 result = yield from make(call)
             except Closed:
-                raise ShutDown from None
+                raise self._shut_down from None
             except Unknown:
                 raise OutcomeUnknownError(
                     self._path, "the receipt was removed, so whether the change was applied is unknown"
@@ -302,7 +305,7 @@ class BaseQueue(Primitive, Generic[T]):
         def steps(call: Call) -> Steps[R]:
             taken = yield from call.run(recipes.take(errand, wait=wait), deadline)
             if taken is None:
-                raise Empty
+                raise self._empty
             return then(taken)
 
         return self._do(errand, steps)

@@ -14,7 +14,7 @@ from tests.simulation.calls import Call, CallChecks, CallRun, CallWorker
 from tests.simulation.checks import Checks
 from tests.simulation.ensemble import Transport, only_checks
 from tests.simulation.run import CHROOT
-from tests.simulation.schedule import LENGTHS, Deviation, Schedule, random_schedule
+from tests.simulation.schedule import LENGTHS, TIMEOUT, Deviation, Schedule, random_schedule
 from tests.simulation.world import Violation
 from zkconcurrent._engine.driver import UNANSWERED
 from zkconcurrent._errors import ClientError, LockLostError, OutcomeUnknownError
@@ -65,6 +65,7 @@ class QueueChecks(CallChecks):
         refused: those whose `put` has said that they were not put.
         taken: those that `get` has returned or whose claim was acknowledged.
         excused: those whose taker can't say whether it has taken them.
+        held: what each thread has claimed and neither acknowledged nor given back.
         maxsize: the queue's.
     """
 
@@ -74,6 +75,7 @@ class QueueChecks(CallChecks):
         self.refused: set[bytes] = set()
         self.taken: dict[bytes, str] = {}
         self.excused: set[bytes] = set()
+        self.held: dict[Any, Any] = {}
         self.maxsize = 0
         self.newest_first = False
         self.created: dict[bytes, list[str]] = {}
@@ -93,7 +95,7 @@ class QueueChecks(CallChecks):
             if change[0] == "create" and change[1].startswith(ITEMS):
                 self._came(change[1].removeprefix(ITEMS), change[2])
             elif change[0] == "delete" and change[1].startswith(ITEMS):
-                del self.names[change[1].removeprefix(ITEMS)]
+                self._went(change[1].removeprefix(ITEMS))
             elif change[0] == "create" and change[1].startswith(CLAIMS):
                 self._claim(change[1].removeprefix(CLAIMS))
             elif change[0] == "delete" and change[1].startswith(CLAIMS):
@@ -101,6 +103,18 @@ class QueueChecks(CallChecks):
             elif change[0] == "close":
                 for path in change[2]:
                     self.claimed.pop(path.removeprefix(CLAIMS), None)
+        self._look_at_claims()
+
+    def _look_at_claims(self) -> None:
+        """While its session lives, a claim is its consumer's alone, unless an operator has deleted it."""
+        nodes = self.ensemble.leader.nodes
+        for worker, taken in self.held.items():
+            path = CLAIMS + taken.name
+            if self.ensemble.sessions[taken.session].closed or path in self.removed or not worker.process.alive:
+                continue
+            node = nodes.get(path)
+            if node is None or node.owner != taken.session:
+                raise Violation(f"{worker.name} has claimed {taken}, and the claim is {node and node.owner}")
 
     def _came(self, name: str, data: bytes) -> None:
         (content,) = unframe(name, data)
@@ -115,6 +129,11 @@ class QueueChecks(CallChecks):
             raise Violation(f"{content!r} was put, and its put has said that it was not")
         if 0 < self.maxsize < len(self.names):
             raise Violation(f"{len(self.names)} items are in a queue of {self.maxsize}")
+
+    def _went(self, name: str) -> None:
+        if name in self.claimed:
+            raise Violation(f"{name} is taken, and another consumer has claimed it")
+        del self.names[name]
 
     def _claim(self, name: str) -> None:
         if name not in self.names:
@@ -188,7 +207,8 @@ class QueueChecks(CallChecks):
                 continue
             if not worker.process.client.connected or worker.process.client._stopped.is_set():
                 continue
-            if worker.call.what in TAKES and worker.call.waits and self.free and not self.settling():
+            waits = worker.call.waits and self.world.now > worker.call.began + TIMEOUT  # its first look is over
+            if worker.call.what in TAKES and waits and self.free and not self.settling():
                 raise Violation(f"{worker.name} waits for an item, and there is {self.free}")
 
     def end(self) -> None:
@@ -294,17 +314,23 @@ class QueueWorker(CallWorker):
             except Empty:
                 self._gave_up(call, step)
                 return
+        taken = claim._taken
+        assert taken is not None
+        if taken.session:
+            self.checks.held[self] = taken
         try:
             self.world.sleep(step.stay)
             if step.what == "fail":
                 raise Failed
             acknowledging = True
+            self.checks.held.pop(self, None)
             with self.calling("acknowledge"):
                 claim.__exit__(None, None, None)
             self.checks.took(claim.item, self.name)
         except LockLostError:
             self.world.say("is told that its claim is lost")
         except BaseException as error:
+            self.checks.held.pop(self, None)
             if acknowledging:
                 self.checks.excused.add(claim.item)
                 raise

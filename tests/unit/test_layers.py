@@ -46,7 +46,7 @@ LAYERS = [
     # The same for tasks.
     {"aio._tasks"},
     {"aio._locks"},
-    {"aio._sync", "aio._barrier", "aio._connect", "aio._local"},
+    {"aio._sync", "aio._barrier", "aio._queue", "aio._connect", "aio._local"},
     {"aio._namespace"},
     {"aio._synchronized"},
     {"aio"},

@@ -8,6 +8,7 @@ from ._connect import connect
 from ._local import LocalNamespace
 from ._locks import Lock, Lost, MultiLock, ReadLock, ReadWriteLock, RLock, WriteLock
 from ._namespace import Namespace, SharedNamespace, namespace
+from ._queue import Claim, LifoQueue, PriorityQueue, Queue, QueueEmpty, QueueFull, QueueShutDown
 from ._sync import BoundedSemaphore, Condition, CountDownLatch, Event, Semaphore
 from ._synchronized import synchronized
 from ._tasks import Completion
@@ -15,15 +16,22 @@ from ._tasks import Completion
 __all__ = [
     "Barrier",
     "BoundedSemaphore",
+    "Claim",
     "Completion",
     "Condition",
     "CountDownLatch",
     "Event",
+    "LifoQueue",
     "LocalNamespace",
     "Lock",
     "Lost",
     "MultiLock",
     "Namespace",
+    "PriorityQueue",
+    "Queue",
+    "QueueEmpty",
+    "QueueFull",
+    "QueueShutDown",
     "RLock",
     "ReadLock",
     "ReadWriteLock",
