@@ -399,7 +399,9 @@ class Ensemble:
             if request.watcher is not None:
                 server.child_watches.setdefault(path, {})[wire] = None
             return Listing(server.nodes[path].children, server.applied)
-        # The rest goes by way of the leader.
+        # The rest goes by way of the leader, which refuses the writes of a session that is over.
+        if session.closed and not isinstance(request, Sync):
+            raise kazoo_errors.SessionExpiredError
         if isinstance(request, Create2 | CreateContainer):
             made = self._create(session, request)
             self._catch_up(server)

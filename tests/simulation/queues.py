@@ -369,6 +369,7 @@ class QueueRun(CallRun):
         self.checks.maxsize = first.maxsize
         self.checks.newest_first = first.kind is LifoQueue
         self._losing: Deviation | None = None
+        self._striking = False
         self._serve = self.ensemble.serve
         self.ensemble.serve = self._serve_or_lose  # type: ignore[method-assign]
         self._rescued = 0
@@ -422,8 +423,20 @@ class QueueRun(CallRun):
         """Lose the next multi, before or after it is applied."""
         self._losing = it
 
+    def _strike(self, _: Deviation) -> None:
+        """Interrupt the thread of the next multi, as it is served and its answer is under way."""
+        self._striking = True
+
     def _serve_or_lose(self, wire: Transport) -> None:
-        it, request = self._losing, wire.requests[0][1]
+        it, request, asked = self._losing, wire.requests[0][1], self._asked.get(id(wire.requests[0][2]))
+        if self._striking and type(request) is Transaction and asked is not None and asked[1].what != "put":
+            self._striking = False
+            self._serve(wire)
+            for worker in self.workers:
+                if worker.call is asked[1]:
+                    self.world.say(f"{worker.name} is interrupted as its multi is answered")
+                    self.world.throw(worker.actor, KeyboardInterrupt())
+            return
         if it is None or type(request) is not Transaction or only_checks(request):
             self._serve(wire)
             return
@@ -449,7 +462,7 @@ def random_steps(seed: int) -> Schedule:
         ]
         for process in threads
     ]
-    kinds = [random.choices((None, "lose", "remove"), (6, 3, 1))[0] for _ in deviations]
+    kinds = [random.choices((None, "lose", "strike", "close", "remove"), (6, 3, 2, 1, 1))[0] for _ in deviations]
     chosen = [kind or NOT_HERE.get(each.kind, each.kind) for kind, each in zip(kinds, deviations, strict=True)]
     return Schedule(steps, [each._replace(kind=kind) for kind, each in zip(chosen, deviations, strict=True)])
 
@@ -459,4 +472,4 @@ def _step(random: Random) -> Step:
     if what == "sleep":
         return Step(what, random.choice((0.05, 0.3, 1.0, 3.0)))
     seconds = random.choice((None, None, None, 0.0, 0.05, 1.0, 3.0))
-    return Step(what, seconds, random.choice((0.0, 0.0, 0.3, 1.0, 7.0)))
+    return Step(what, seconds, random.choice((0.0, 0.0, 0.3, 1.0, 7.0, 7.0)))
