@@ -438,6 +438,11 @@ class Queue(BaseQueue[T]):
         most = self._layout.maxsize
         return self._ask(lambda sight: 0 < most <= len(sight.listed))
 
+    @property
+    def is_shutdown(self) -> bool:
+        """Whether the queue is shut down. Asks the leader."""
+        return self._ask(lambda sight: sight.closed)
+
     def task_done(self) -> None:
         """Say that the work on one item that `get()` returned is complete; `join()` waits for it.
 

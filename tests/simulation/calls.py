@@ -33,7 +33,6 @@ class Call:
         began: when that was.
         wrote: the changes that it made, each as the log has it, and how long the log was then.
         served: its requests that a server has answered, and how much of the log that had applied.
-        waits: it may wait for ever.
     """
 
     def __init__(self, what: str, begun: int, began: float) -> None:
@@ -42,7 +41,6 @@ class Call:
         self.began = began
         self.wrote: list[tuple[int, tuple[Any, ...]]] = []
         self.served: list[tuple[Any, int]] = []
-        self.waits = False
 
     @property
     def looked(self) -> int | None:

@@ -353,6 +353,10 @@ class Ensemble:
         """Let the server take the next request of a connection."""
         if self.on_request(wire.requests[0][2]):
             return
+        writes = not isinstance(wire.requests[0][1], (*LOCAL, Sync))
+        if writes and wire.session.closed and wire.server.alone_until <= self.world.now:
+            self.close(wire)  # the leader refuses the writes of a session that is over
+            return
         _, request, answer, _ = wire.requests.popleft()
         state = wire.session
         self._heard(wire)
@@ -399,9 +403,7 @@ class Ensemble:
             if request.watcher is not None:
                 server.child_watches.setdefault(path, {})[wire] = None
             return Listing(server.nodes[path].children, server.applied)
-        # The rest goes by way of the leader, which refuses the writes of a session that is over.
-        if session.closed and not isinstance(request, Sync):
-            raise kazoo_errors.SessionExpiredError
+        # The rest goes by way of the leader.
         if isinstance(request, Create2 | CreateContainer):
             made = self._create(session, request)
             self._catch_up(server)

@@ -66,6 +66,7 @@ class QueueChecks(CallChecks):
         taken: those that `get` has returned or whose claim was acknowledged.
         excused: those whose taker can't say whether it has taken them.
         held: what each thread has claimed and neither acknowledged nor given back.
+        outlive: called once, with a thread that keeps a claim for long.
         maxsize: the queue's.
     """
 
@@ -76,6 +77,7 @@ class QueueChecks(CallChecks):
         self.taken: dict[bytes, str] = {}
         self.excused: set[bytes] = set()
         self.held: dict[Any, Any] = {}
+        self.outlive: Any = None
         self.maxsize = 0
         self.newest_first = False
         self.created: dict[bytes, list[str]] = {}
@@ -108,9 +110,10 @@ class QueueChecks(CallChecks):
     def _look_at_claims(self) -> None:
         """While its session lives, a claim is its consumer's alone, unless an operator has deleted it."""
         nodes = self.ensemble.leader.nodes
-        for worker, taken in self.held.items():
+        for worker, (taken, since) in self.held.items():
             path = CLAIMS + taken.name
-            if self.ensemble.sessions[taken.session].closed or path in self.removed or not worker.process.alive:
+            over = self.ensemble.sessions[taken.session].closed or self.removed.get(path, 0) > since
+            if over or not worker.process.alive:
                 continue
             node = nodes.get(path)
             if node is None or node.owner != taken.session:
@@ -194,22 +197,8 @@ class QueueChecks(CallChecks):
             raise Violation(f"{ticket} waits without a watch on the claims")
 
     def quiet(self) -> None:
-        """Who waits does so rightly, and will hear of what it waits for."""
+        """Who waits does so rightly; one that waits where it should not keeps its run from its end, too."""
         Checks.quiet(self)
-        nodes = self.ensemble.leader.nodes
-        queue = [nodes[path].owner for path in nodes if path.startswith(f"{CHROOT}{PATH}/consumers/")]
-        live = {process.session.registry.session for process in self.processes if process.alive}
-        live &= {process.client.connected and process.client._session_id for process in self.processes}
-        if self.faults() or not live.issuperset(queue):  # who is first may not have heard of it
-            return
-        for worker in self.workers:
-            if worker.call is None or not worker.process.alive or worker.actor.ready:
-                continue
-            if not worker.process.client.connected or worker.process.client._stopped.is_set():
-                continue
-            waits = worker.call.waits and self.world.now > worker.call.began + TIMEOUT  # its first look is over
-            if worker.call.what in TAKES and waits and self.free and not self.settling():
-                raise Violation(f"{worker.name} waits for an item, and there is {self.free}")
 
     def end(self) -> None:
         """Nothing is lost, and nothing is left but what was put, the receipts and the empty folders."""
@@ -270,7 +259,6 @@ class QueueWorker(CallWorker):
             self._put(queue, step)
         elif step.what == "get":
             with self.calling("get", self._limit(step)) as call:
-                call.waits = step.seconds is None
                 try:
                     content = queue.get(*_arguments(step.seconds))
                 except Empty:
@@ -308,7 +296,6 @@ class QueueWorker(CallWorker):
         claim = queue.claim(*_arguments(step.seconds))
         acknowledging = False
         with self.calling(step.what, self._limit(step)) as call:
-            call.waits = step.seconds is None
             try:
                 claim.__enter__()
             except Empty:
@@ -317,7 +304,9 @@ class QueueWorker(CallWorker):
         taken = claim._taken
         assert taken is not None
         if taken.session:
-            self.checks.held[self] = taken
+            self.checks.held[self] = taken, len(self.checks.ensemble.log)
+        if step.stay > TIMEOUT and self.checks.outlive is not None:
+            self.checks.outlive(self)
         try:
             self.world.sleep(step.stay)
             if step.what == "fail":
@@ -423,6 +412,17 @@ class QueueRun(CallRun):
         """Lose the next multi, before or after it is applied."""
         self._losing = it
 
+    def _outlive(self, _: Deviation) -> None:
+        """End the session of the next claim that is kept for long, two seconds later."""
+
+        def outlive(worker: Any) -> None:
+            self.checks.outlive = None
+            wire = worker.process.connection.wire
+            if wire is not None:
+                self.world.at(self.world.now + 2.0, lambda: wire.session.closed or self._end_session(wire.session))
+
+        self.checks.outlive = outlive
+
     def _strike(self, _: Deviation) -> None:
         """Interrupt the thread of the next multi, as it is served and its answer is under way."""
         self._striking = True
@@ -463,6 +463,14 @@ def random_steps(seed: int) -> Schedule:
         for process in threads
     ]
     kinds = [random.choices((None, "lose", "strike", "close", "remove"), (6, 3, 2, 1, 1))[0] for _ in deviations]
+    if seed % 8 == 5:  # a claim that outlives its session, as another process claims its item
+        late = [Step(random.choice(("claim", "claim", "fail")), None, 7.0)]
+        steps = [
+            [(0.0, [Steps(kind, 0, None, [Step("put", None), late[0], Step("get", 1.0)])])],
+            [(1.0, [Steps(kind, 0, None, [Step("claim", None, 7.0), Step("put", None)])])],
+        ]
+        deviations.insert(0, Deviation(1, "outlive", 0, 0))
+        kinds.insert(0, None)
     chosen = [kind or NOT_HERE.get(each.kind, each.kind) for kind, each in zip(kinds, deviations, strict=True)]
     return Schedule(steps, [each._replace(kind=kind) for kind, each in zip(chosen, deviations, strict=True)])
 

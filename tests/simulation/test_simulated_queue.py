@@ -45,6 +45,7 @@ MUTANTS = [
         "mine: Part = Check(receipt.path)",
         (ACKNOWLEDGE, "session=taken.session or -1", "session=0"),
     ),
+    one("found: a receipt that was used up is taken for a success", MOVED, "if node.data != BURNT:", "if True:"),
     one("what is given back is another consumer's", GIVE_BACK, "session=taken.session or -1", "session=0"),
     one(
         "the claim is not deleted with its item",

@@ -59,6 +59,7 @@ from .ticket import State, Ticket
 
 KEPT = 64  # names of a listing: what is given back meanwhile waits for so many items at most
 AHEAD = 8  # items that are read together, while no other consumer is in the way
+BURNT = b"burnt"  # a receipt that was used up so that no `multi` can use it
 UNTOUCHED = 86_400.0  # seconds after which a receipt is of a client that is gone
 
 
@@ -289,8 +290,11 @@ def write(
         assert member is not None
         if session not in (0, member.session):
             why = SessionExpired()
-        if doubt and (yield from moved(errand, receipt)):
-            return None
+        if doubt:
+            landed = yield from moved(errand, receipt)
+            if landed:
+                return None
+            doubt = landed is None
         if why is not None:
             if doubt and not (yield from burn(receipt)):
                 continue
@@ -332,8 +336,8 @@ def write(
             return results[1:-1]  # type: ignore[no-any-return]
 
 
-def moved(errand: Errand, receipt: Receipt) -> Recipe[bool]:
-    """Return whether the `multi` in doubt was applied; if not, it may be still.
+def moved(errand: Errand, receipt: Receipt) -> Recipe[bool | None]:
+    """Return whether the `multi` in doubt was applied: False if it can't be any more, None if it may be still.
 
     Raises:
         Unknown: the receipt is gone.
@@ -344,18 +348,22 @@ def moved(errand: Errand, receipt: Receipt) -> Recipe[bool]:
         errand.sent = False
         raise Unknown
     if node.version == receipt.version:
-        return False
-    receipt.unfinished += errand.count
+        return None
     receipt.version = node.version
-    errand.applied = True
+    if node.data != BURNT:
+        receipt.unfinished += errand.count
+        errand.applied = True
     errand.sent = False
-    return True
+    return errand.applied
 
 
 def burn(receipt: Receipt) -> Recipe[bool]:
-    """Use up the receipt's version, so that the `multi` in doubt can't be applied any more; False: it may have been."""
+    """Use up the receipt's version, so that the `multi` in doubt can't be applied any more; False: it may have been.
+
+    The data tells this write from that of the `multi`, if its own reply is lost.
+    """
     try:
-        if (yield Set(receipt.path, b"", receipt.version)):
+        if (yield Set(receipt.path, BURNT, receipt.version)):
             receipt.version += 1
             return True
     except ConnectionLost:
@@ -604,6 +612,8 @@ def look(desk: Desk, ticket: Ticket | None = None) -> Recipe[Sight]:
         _, *seen = yield Sync(at.path), *found
     else:
         seen = yield Watch(ticket, found[:2])
+        if seen[1] and ticket.changed:
+            return sight_of(at, seen)._replace(free=[])  # look again: the next watch would forget that
         if seen[1]:  # what was claimed may be given back
             seen = yield Watch(ticket, found)
     return sight_of(at, seen)
@@ -851,7 +861,7 @@ def settle(errand: Errand) -> Recipe[bool]:
             elif errand.purpose == "restore":
                 yield from restore(errand)
             elif errand.sent and receipt is not None:
-                if not (yield from moved(errand, receipt)) and (yield from burn(receipt)):
+                if (yield from moved(errand, receipt)) is None and (yield from burn(receipt)):
                     errand.sent = False
             elif errand.purpose == "get":
                 errand.purpose, errand.applied = "restore", False
@@ -882,9 +892,10 @@ def restore(errand: Errand) -> Recipe[None]:
     count = -1 if errand.counts else 0
     receipt = errand.receipt
     while errand.sent and receipt is not None:
-        if (yield from moved(errand, receipt)):
+        landed = yield from moved(errand, receipt)
+        if landed:
             return
-        if (yield from burn(receipt)):
+        if landed is None and (yield from burn(receipt)):
             errand.sent = False
     if len(taken.payloads) > 1:
         with suppress(NoNode, BadVersion):  # else what was behind it in its node was taken, too
