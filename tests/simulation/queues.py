@@ -358,7 +358,7 @@ class QueueRun(CallRun):
         self.checks.maxsize = first.maxsize
         self.checks.newest_first = first.kind is LifoQueue
         self._losing: Deviation | None = None
-        self._striking = False
+        self._striking: Deviation | None = None
         self._serve = self.ensemble.serve
         self.ensemble.serve = self._serve_or_lose  # type: ignore[method-assign]
         self._rescued = 0
@@ -423,18 +423,22 @@ class QueueRun(CallRun):
 
         self.checks.outlive = outlive
 
-    def _strike(self, _: Deviation) -> None:
-        """Interrupt the thread of the next multi, as it is served and its answer is under way."""
-        self._striking = True
+    def _strike(self, it: Deviation) -> None:
+        """Interrupt the thread of the next multi: as it is served and its answer is under way, or as it is lost."""
+        self._striking = it
 
     def _serve_or_lose(self, wire: Transport) -> None:
         it, request, asked = self._losing, wire.requests[0][1], self._asked.get(id(wire.requests[0][2]))
-        if self._striking and type(request) is Transaction and asked is not None and asked[1].what != "put":
-            self._striking = False
-            self._serve(wire)
+        striking = self._striking
+        if striking is not None and type(request) is Transaction and asked is not None and asked[1].what != "put":
+            self._striking = None
+            if striking.which % 2:
+                self.ensemble.close(wire)
+            else:
+                self._serve(wire)
             for worker in self.workers:
                 if worker.call is asked[1]:
-                    self.world.say(f"{worker.name} is interrupted as its multi is answered")
+                    self.world.say(f"{worker.name} is interrupted as its multi is answered, or lost")
                     self.world.throw(worker.actor, KeyboardInterrupt())
             return
         if it is None or type(request) is not Transaction or only_checks(request):
