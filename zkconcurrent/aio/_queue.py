@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from .. import _queue
 from .._codec import BYTES, JSON, Codec
+from .._engine.identity import of_caller
 from .._kazoo.link import KazooClient
 from ._locks import Core
 from ._tasks import Completion, Tasks
@@ -27,8 +28,9 @@ else:
 
 
 class _Errors(Tasks):
-    """Raises asyncio's errors."""
+    """Raises asyncio's errors; may also be called by a callback of the loop."""
 
+    _caller = staticmethod(of_caller)
     _empty: type[Exception] = QueueEmpty
     _full: type[Exception] = QueueFull
     _shut_down: type[Exception] = QueueShutDown
