@@ -81,7 +81,7 @@ class QueueState(PathState):
             try:
                 if not self._settle(errand):
                     continue
-            except (ZkConcurrentError, Unknown) as error:
+            except Exception as error:
                 log.error("a call at %s was interrupted, and its outcome is unknown: %r", self.path, error)
                 errand.receipt = None
             errand.finish()

@@ -66,6 +66,7 @@ class QueueChecks(CallChecks):
         taken: those that `get` has returned or whose claim was acknowledged.
         excused: those whose taker can't say whether it has taken them.
         held: what each thread has claimed and neither acknowledged nor given back.
+        overlapping: the calls that take an item while another does.
         outlive: called once, with a thread that keeps a claim for long.
         maxsize: the queue's.
     """
@@ -77,6 +78,7 @@ class QueueChecks(CallChecks):
         self.taken: dict[bytes, str] = {}
         self.excused: set[bytes] = set()
         self.held: dict[Any, Any] = {}
+        self.overlapping: set[Call] = set()
         self.outlive: Any = None
         self.maxsize = 0
         self.newest_first = False
@@ -90,6 +92,9 @@ class QueueChecks(CallChecks):
     def step(self) -> None:
         """Follow the log."""
         super().step()
+        calls = [each.call for each in self.workers if each.call is not None and each.call.what in TAKES]
+        if len(calls) > 1 or (calls and self.settling()):
+            self.overlapping.update(calls)
         log = self.ensemble.log
         while self._read < len(log):
             change = log[self._read]
@@ -144,7 +149,7 @@ class QueueChecks(CallChecks):
         self.claimed[name] = None
         takers = [worker for worker in self.workers if worker.call is not None and worker.call.what in TAKES]
         # Of several takers, and of their threads that settle what was interrupted, any may be first.
-        if len(takers) == 1 and not self.settling():
+        if len(takers) == 1 and takers[0].call not in self.overlapping:
             call = takers[0].call
             assert call is not None
             for other in self.names:
