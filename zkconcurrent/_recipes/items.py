@@ -257,6 +257,10 @@ class Errand:
     def finish(self) -> None:
         """Give the receipt back. A second call changes nothing."""
         self.over = True
+        self.put_down()
+
+    def put_down(self) -> None:
+        """Give the receipt back, and go on without."""
         receipt, self.receipt = self.receipt, None
         if receipt is not None:
             self.desk.idle.append(receipt)
@@ -767,13 +771,17 @@ def seize(errand: Errand, name: str, ticket: Ticket | None = None) -> Recipe[Tak
         errand.purpose = wanted
         if spent:
             errand.applied = False
-            errand.finish()
+            errand.put_down()
             return None
         desk.window = min(2 * desk.window, AHEAD)
         if ticket is not None:
             yield MarkDeleted(ticket)
         if wanted == "claim":
-            taken = yield from identified(errand, taken, claim, results)
+            taken = yield from identified(errand, taken, results)
+            if not taken.session:  # it has ended with its session before its reply came
+                errand.applied = False
+                errand.put_down()
+                return None
         return taken
 
 
@@ -795,14 +803,16 @@ def remove(at: Layout, taken: Taken, *, whole: bool = False) -> Part:
     return Delete(item, version=taken.version)
 
 
-def identified(errand: Errand, taken: Taken, claim: str, results: Sequence[Any] | None) -> Recipe[Taken]:
-    """Complete a claimed item by the session and token of its claim."""
+def identified(errand: Errand, taken: Taken, results: Sequence[Any] | None = None) -> Recipe[Taken]:
+    """Complete a claimed item by the session and token of its claim; without a session, the claim is over."""
     if results is not None:
         stat = results[0][1]
         taken = taken._replace(session=stat.ephemeralOwner, token=stat.czxid)
     else:
-        node: Node | None = yield Get(claim)  # behind the sync by which the receipt was read
-        if node is not None:
+        # Behind the sync by which the receipt was read. A claim of another session may be another client's.
+        node: Node | None = yield Get(f"{errand.desk.at.claims}/{taken.name}")
+        member = None if errand.receipt is None else errand.receipt.member
+        if node is not None and member is not None and node.session == member.session:
             taken = taken._replace(session=node.session, token=node.czxid)
     errand.taken = taken
     return taken
@@ -878,7 +888,7 @@ def _find_claim(errand: Errand) -> Recipe[None]:
     taken = errand.taken
     assert taken is not None
     if not taken.session:
-        yield from identified(errand, taken, f"{errand.desk.at.claims}/{taken.name}", None)
+        yield from identified(errand, taken)
 
 
 def restore(errand: Errand) -> Recipe[None]:
