@@ -8,7 +8,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any, NamedTuple
 
-from kazoo.protocol.serialization import Transaction
+from kazoo.protocol.serialization import SetData, Transaction
 
 from tests.simulation.calls import Call, CallChecks, CallRun, CallWorker
 from tests.simulation.checks import Checks
@@ -414,7 +414,7 @@ class QueueRun(CallRun):
         self.checks.excused |= gone | set(self.checks.names.values())  # its request may be under way
 
     def _lose(self, it: Deviation) -> None:
-        """Lose the next multi, before or after it is applied."""
+        """Lose the next write, before or after it is applied."""
         self._losing = it
 
     def _outlive(self, _: Deviation) -> None:
@@ -429,13 +429,17 @@ class QueueRun(CallRun):
         self.checks.outlive = outlive
 
     def _strike(self, it: Deviation) -> None:
-        """Interrupt the thread of the next multi: as it is served and its answer is under way, or as it is lost."""
+        """Interrupt the thread of one of the next multis: as its answer is under way, or as the request is lost."""
         self._striking = it
 
     def _serve_or_lose(self, wire: Transport) -> None:
         it, request, asked = self._losing, wire.requests[0][1], self._asked.get(id(wire.requests[0][2]))
         striking = self._striking
         if striking is not None and type(request) is Transaction and asked is not None and asked[1].what != "put":
+            if striking.length % 4:
+                self._striking = striking._replace(length=striking.length % 4 - 1)
+                self._serve(wire)
+                return
             self._striking = None
             if striking.which % 2:
                 self.ensemble.close(wire)
@@ -446,7 +450,7 @@ class QueueRun(CallRun):
                     self.world.say(f"{worker.name} is interrupted as its multi is answered, or lost")
                     self.world.throw(worker.actor, KeyboardInterrupt())
             return
-        if it is None or type(request) is not Transaction or only_checks(request):
+        if it is None or type(request) not in (Transaction, SetData) or only_checks(request):
             self._serve(wire)
             return
         self._losing = None
