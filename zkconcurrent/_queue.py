@@ -348,7 +348,8 @@ class Claim(Generic[T]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._exit(acknowledges=kind is None)
+        if not self._queue._session.forked:  # the claim is the parent's
+            self._exit(acknowledges=kind is None)
 
     def _enter(self) -> Any:
         if self._taken is not None:

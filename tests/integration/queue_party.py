@@ -7,6 +7,7 @@ It prints a word at each step and reads a line where it waits to be told to go o
 
 from __future__ import annotations
 
+import os
 import sys
 
 from kazoo.client import KazooClient
@@ -28,6 +29,14 @@ def main(hosts: str, session: str, path: str, job: str, *arguments: str) -> None
         with Queue[bytes](zk, path, max_attempts=5).claim() as claim:
             say(claim.item.decode())
             sys.stdin.readline()
+    elif job == "fork":
+        with Queue[bytes](zk, path).claim():
+            child = os.fork() == 0
+        if child:
+            say("left")
+            os._exit(0)
+        os.wait()
+        say("acknowledged")
     elif job == "get":
         queue = Queue[bytes](zk, path)
         say(queue.get().decode())

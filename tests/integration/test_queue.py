@@ -337,6 +337,15 @@ def test_a_consumer_that_is_killed(
     assert names(zk, zk_path, "items") == []
 
 
+def test_a_fork_within_a_claim(zk: KazooClient, zk_path: str, spawn: Spawn) -> None:
+    """The child leaves the block silently; the claim stays the parent's, which acknowledges it."""
+    queue = Queue[bytes](zk, zk_path)
+    queue.put(b"one")
+    process = spawn("fork")
+    assert {line_from(process), line_from(process)} == {"left", "acknowledged"}
+    assert names(zk, zk_path, "items") == []
+
+
 def test_a_session_that_ends_while_an_item_is_claimed(
     zk: KazooClient, zookeeper: Server, connect: Connect, zk_path: str, eventually: Eventually
 ) -> None:
