@@ -12,12 +12,14 @@ from ._version import __version__
 if TYPE_CHECKING:
     from . import aio as aio
     from ._barrier import Barrier
+    from ._codec import BYTES, JSON, MSGPACK, TEXT, Codec
     from ._condition import Condition
     from ._connect import Client, connect
     from ._errors import (
         ClientError,
         ForeignNodeError,
         LockLostError,
+        OutcomeUnknownError,
         RefusedError,
         SequenceExhaustedError,
         ZkConcurrentError,
@@ -30,27 +32,40 @@ if TYPE_CHECKING:
     from ._locklike import LockLike
     from ._multilock import MultiLock
     from ._namespace import Namespace, SharedNamespace, namespace
+    from ._queue import Claim, Empty, Full, LifoQueue, PriorityQueue, Queue, ShutDown, SimpleQueue
     from ._rlock import RLock
     from ._rwlock import ReadLock, ReadWriteLock, WriteLock
     from ._semaphore import BoundedSemaphore, Semaphore
     from ._synchronized import synchronized
 
 __all__ = [
+    "BYTES",
+    "JSON",
+    "MSGPACK",
+    "TEXT",
     "Barrier",
     "BoundedSemaphore",
+    "Claim",
     "Client",
     "ClientError",
+    "Codec",
     "Condition",
     "Contender",
     "CountDownLatch",
+    "Empty",
     "Event",
     "ForeignNodeError",
+    "Full",
+    "LifoQueue",
     "LocalNamespace",
     "Lock",
     "LockLike",
     "LockLostError",
     "MultiLock",
     "Namespace",
+    "OutcomeUnknownError",
+    "PriorityQueue",
+    "Queue",
     "RLock",
     "ReadLock",
     "ReadWriteLock",
@@ -58,6 +73,8 @@ __all__ = [
     "Semaphore",
     "SequenceExhaustedError",
     "SharedNamespace",
+    "ShutDown",
+    "SimpleQueue",
     "WriteLock",
     "ZkConcurrentError",
     "__version__",
@@ -67,23 +84,36 @@ __all__ = [
 ]
 
 _HOMES = {
+    "BYTES": "_codec",
+    "JSON": "_codec",
+    "MSGPACK": "_codec",
+    "TEXT": "_codec",
     "Barrier": "_barrier",
     "BoundedSemaphore": "_semaphore",
+    "Claim": "_queue",
     "Client": "_connect",
+    "Codec": "_codec",
     "Condition": "_condition",
     "Contender": "_lock_base",
     "CountDownLatch": "_latch",
+    "Empty": "_queue",
     "Event": "_event",
+    "Full": "_queue",
+    "LifoQueue": "_queue",
     "LocalNamespace": "_local",
     "Lock": "_lock",
     "LockLike": "_locklike",
     "MultiLock": "_multilock",
     "Namespace": "_namespace",
+    "PriorityQueue": "_queue",
+    "Queue": "_queue",
     "RLock": "_rlock",
     "ReadLock": "_rwlock",
     "ReadWriteLock": "_rwlock",
     "Semaphore": "_semaphore",
     "SharedNamespace": "_namespace",
+    "ShutDown": "_queue",
+    "SimpleQueue": "_queue",
     "WriteLock": "_rwlock",
     "connect": "_connect",
     "namespace": "_namespace",

@@ -44,5 +44,9 @@ class SequenceExhaustedError(ZkConcurrentError):
     """ZooKeeper has no sequence numbers left under the path."""
 
 
+class OutcomeUnknownError(ZkConcurrentError):
+    """The reply to a write was lost, and the time was up before it could be found out whether it was applied."""
+
+
 class RefusedError(ZkConcurrentError):
     """ZooKeeper refused a request: authentication, access rights, quota, or a missing chroot."""

@@ -73,8 +73,11 @@ class Primitive(Waiter):
         self._client = client
         self._session = session = Session.of(client)
         self._identity = session.identity
-        kind = self._kind
-        self._path_state = session.path_state(path, kind, lambda: PathState(session, path, kind), self._part)
+        self._path_state = session.path_state(path, self._kind, self._new_state, self._part)
+
+    def _new_state(self) -> PathState:
+        """Return the state that all objects of this client and path share."""
+        return PathState(self._session, self._path, self._kind)
 
     @property
     def client(self) -> KazooClient:

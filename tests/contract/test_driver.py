@@ -27,6 +27,7 @@ from zkconcurrent._recipes.operations import (
     EnsureContainer,
     Get,
     Grant,
+    Keep,
     MarkDeleted,
     MarkMissing,
     Multi,
@@ -555,6 +556,75 @@ def test_a_lost_write_is_told(bench: Bench, path: str, applied: bool) -> None:
         return "done"
 
     assert drive(bench, path, recipe) == "done"
+
+
+def test_a_multi_says_which_part_failed(bench: Bench, path: str) -> None:
+    """The failure has the number of the first operation that can't be done; that of a single request has none."""
+
+    def recipe() -> Steps:
+        yield EnsureContainer(path)
+        ticket = yield NewTicket(path)
+        for part, parts in enumerate([(Check(f"{path}/x"), Check(path)), (Check(path), Check(f"{path}/x"))]):
+            with pytest.raises(NoNode) as failed:
+                yield Multi(ticket, parts)
+            assert failed.value.part == part
+        with pytest.raises(NoNode) as failed:
+            yield CreatePersistent(f"{path}/x/y", b"")
+        assert failed.value.part is None
+        yield Discard(ticket)
+        return "done"
+
+    assert bench.run(lambda: perform(bench.session(), path, recipe())) == "done"
+
+
+def test_a_ticket_that_is_kept(bench: Bench, path: str) -> None:
+    """Its node outlives the call that began it, even one that ends by its deadline; a later call discards it."""
+
+    def recipe(kept: list[Any]) -> Steps:
+        yield EnsureContainer(path)
+        kept.append((yield NewTicket(path)))
+        yield CreateEphemeral(kept[0], "member-", b"")
+        yield Keep(kept[0])
+        ticket = yield NewTicket(path)
+        yield Watch(ticket, (Children(path, ticket),))
+        yield Wait(ticket)
+
+    def leave(kept: list[Any]) -> Steps:
+        before = yield Children(path)
+        yield Discard(kept[0])
+        return before, (yield Children(path))
+
+    def test() -> Any:
+        session, kept = bench.session(), list[Any]()
+        assert perform(session, path, recipe(kept), session.now() + 0.5) is None
+        return kept[0].name, perform(session, path, leave(kept))
+
+    name, (before, after) = bench.run(test)
+    assert (before, after) == ([name], [])
+
+
+def test_a_firm_multi_gets_its_reply(bench: Bench, path: str) -> None:
+    """The deadline, which counts since the first wait, does not end the wait for its reply."""
+
+    def recipe(session: Any, deadline: float) -> Steps:
+        yield CreatePersistent(path, b"")
+        ticket = yield NewTicket(path)
+        yield Watch(ticket, (Get(path, ticket),))
+        try:
+            while session.now() < deadline:
+                session.link.handler.sleep_func(0.05)  # the deadline passes while the recipe is busy
+            return (yield Multi(ticket, (Set(path, b"new", 0),), firm=True))
+        finally:
+            session.discard(ticket)
+
+    def test() -> Any:
+        session = bench.session()
+        deadline = session.now() + 1.0
+        result = perform(session, path, recipe(session, deadline), deadline)
+        return result, ask(session, ("get", path))[0][0]
+
+    result, data = bench.run(test)
+    assert (type(result), data) == (list, b"new")
 
 
 @pytest.mark.parametrize("applied", [True, False])

@@ -12,7 +12,7 @@ from kazoo.security import OPEN_ACL_UNSAFE, make_acl
 
 from tests.helpers.bench import Bench, Real, Simulated, ask, wait
 from zkconcurrent._engine.session import Session
-from zkconcurrent._recipes.operations import Check, CreateEphemeral, Delete, Set
+from zkconcurrent._recipes.operations import Check, Create, CreateEphemeral, Delete, Set
 from zkconcurrent._recipes.ticket import Ticket
 from zkconcurrent.testing import Server
 
@@ -395,13 +395,52 @@ def test_what_a_multi_can_do(bench: Bench, path: str) -> None:
         assert ask(session, ("get", f"{path}/state"))[0][0] == b"new"
         assert ask(session, ("children", f"{path}/state"))[0] == []
         late, missing = Set(f"{path}/state", b"", 0), Delete(f"{path}/none")
-        for operations, reason in (
-            ((Delete(f"{path}/state"), late), kazoo_errors.NoNodeError),
-            ((late, missing), kazoo_errors.BadVersionError),
-            ((missing, late), kazoo_errors.NoNodeError),
-            ((Check(path), Delete(path)), kazoo_errors.NotEmptyError),
+        for operations, reason, part in (
+            ((Delete(f"{path}/state"), late), kazoo_errors.NoNodeError, 1),
+            ((late, missing), kazoo_errors.BadVersionError, 0),
+            ((missing, late), kazoo_errors.NoNodeError, 0),
+            ((Check(path), Delete(path)), kazoo_errors.NotEmptyError, 1),
         ):
-            assert isinstance(ask(session, ("multi", operations))[0], reason)
+            error = ask(session, ("multi", operations))[0]
+            assert isinstance(error, reason)
+            assert error.part == part
         assert sorted(ask(session, ("children", path))[0])[-1] == "state"
+
+    bench.run(test)
+
+
+def test_what_a_multi_can_create(bench: Bench, path: str) -> None:
+    """A node of any kind: persistent or of the session, numbered or not; and a leaf that it deletes again."""
+
+    def test() -> None:
+        session = bench.session()
+        container(session, path)
+        parts = (
+            Create(f"{path}/plain", b"one"),
+            Create(f"{path}/number-", b"two", sequential=True),
+            Create(f"{path}/mine", b"three", ephemeral=True),
+            Create(f"{path}/short", b"", ephemeral=True),
+            Delete(f"{path}/short"),
+        )
+        (done,) = ask(session, ("multi", parts))
+        names = [name.rpartition("/")[2] for name, _ in done[:4]]  # the link's callers take the last part
+        assert names == ["plain", "number-0000000001", "mine", "short"]
+        owners = [
+            ask(session, ("get", f"{path}/{name}"))[0][1].ephemeralOwner
+            for name in ("plain", "number-0000000001", "mine")
+        ]
+        assert owners == [0, 0, session.registry.session]
+        assert sorted(ask(session, ("children", path))[0]) == ["mine", "number-0000000001", "plain"]
+        for operations, reason, part in (
+            ((Check(path), Create(f"{path}/plain", b"")), kazoo_errors.NodeExistsError, 1),
+            ((Create(f"{path}/none/x", b""),), kazoo_errors.NoNodeError, 0),
+            ((Create(f"{path}/mine", b"", ephemeral=True), Delete(f"{path}/mine")), kazoo_errors.NodeExistsError, 0),
+            ((Create(f"{path}/x", b""), Delete(f"{path}/x"), Delete(f"{path}/x")), kazoo_errors.NoNodeError, 2),
+        ):
+            error = ask(session, ("multi", operations))[0]
+            assert isinstance(error, reason)
+            assert error.part == part
+        (done,) = ask(session, ("multi", (Delete(f"{path}/plain"), Create(f"{path}/plain", b"anew"))))
+        assert ask(session, ("get", f"{path}/plain"))[0][0] == b"anew"
 
     bench.run(test)

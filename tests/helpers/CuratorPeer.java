@@ -1,6 +1,7 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.Paths;
@@ -8,8 +9,11 @@ import java.util.ArrayDeque;
 import java.util.Arrays;
 import java.util.Collection;
 import java.util.Deque;
+import java.util.Iterator;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
@@ -23,6 +27,13 @@ import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
 import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreMutex;
 import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreV2;
 import org.apache.curator.framework.recipes.locks.Lease;
+import org.apache.curator.framework.recipes.queue.DistributedPriorityQueue;
+import org.apache.curator.framework.recipes.queue.DistributedQueue;
+import org.apache.curator.framework.recipes.queue.MultiItem;
+import org.apache.curator.framework.recipes.queue.QueueBuilder;
+import org.apache.curator.framework.recipes.queue.QueueConsumer;
+import org.apache.curator.framework.recipes.queue.QueueSerializer;
+import org.apache.curator.framework.state.ConnectionState;
 import org.apache.curator.retry.ExponentialBackoffRetry;
 import org.apache.zookeeper.Watcher.Event.KeeperState;
 import org.apache.zookeeper.ZooKeeper;
@@ -93,12 +104,47 @@ public final class CuratorPeer {
         }
     }
 
+    private static final QueueSerializer<String> TEXT = new QueueSerializer<String>() {
+        @Override
+        public byte[] serialize(String item) {
+            return item.getBytes(StandardCharsets.UTF_8);
+        }
+
+        @Override
+        public String deserialize(byte[] bytes) {
+            return new String(bytes, StandardCharsets.UTF_8);
+        }
+    };
+
+    private static final class Consumer implements QueueConsumer<String> {
+        private final List<String> taken;
+        private int failures;
+
+        Consumer(List<String> taken, int failures) {
+            this.taken = taken;
+            this.failures = failures;
+        }
+
+        @Override
+        public void consumeMessage(String message) {
+            if (failures-- > 0) {
+                throw new IllegalStateException("told to fail");
+            }
+            taken.add(message);
+        }
+
+        @Override
+        public void stateChanged(CuratorFramework client, ConnectionState state) {}
+    }
+
     private static final class Client {
         private final Map<String, ExecutorService> threads = new ConcurrentHashMap<>();
         private final Map<String, InterProcessLock> locks = new ConcurrentHashMap<>();
         private final Map<String, InterProcessReadWriteLock> pairs = new ConcurrentHashMap<>();
         private final Map<String, InterProcessSemaphoreV2> semaphores = new ConcurrentHashMap<>();
         private final Map<String, Deque<Lease>> leases = new ConcurrentHashMap<>();
+        private final Map<String, Object> queues = new ConcurrentHashMap<>();
+        private final Map<String, List<String>> consumed = new ConcurrentHashMap<>();
         private CuratorFramework curator;
         private String hosts;
 
@@ -126,7 +172,45 @@ public final class CuratorPeer {
             String kind = name.substring(0, dot);
             String verb = name.substring(dot + 1);
             String path = command.text();
+            if (kind.equals("queue") || kind.equals("priorityQueue")) {
+                return queue(kind, verb, path, command);
+            }
             return kind.equals("semaphore") ? semaphore(verb, path, command) : lock(kind, verb, path, command);
+        }
+
+        private String queue(String kind, String verb, String path, Command command) throws Exception {
+            List<String> taken = consumed.computeIfAbsent(path, key -> new CopyOnWriteArrayList<>());
+            if (verb.equals("taken")) {
+                return String.join("\t", taken);
+            }
+            boolean consumes = verb.equals("consume");
+            String key = kind + path + consumes;
+            Object queue = queues.get(key);
+            if (queue == null) {
+                QueueBuilder<String> builder =
+                        QueueBuilder.builder(curator, consumes ? new Consumer(taken, command.number()) : null, TEXT, path + "/items")
+                                .lockPath(path + "/claims");
+                if (kind.equals("queue")) {
+                    DistributedQueue<String> made = builder.buildQueue();
+                    made.start();
+                    queue = made;
+                } else {
+                    DistributedPriorityQueue<String> made = builder.buildPriorityQueue(1);
+                    made.start();
+                    queue = made;
+                }
+                queues.put(key, queue);
+            }
+            if (verb.equals("put") && kind.equals("queue")) {
+                ((DistributedQueue<String>) queue).put(command.text());
+            } else if (verb.equals("put")) {
+                int priority = command.number();
+                ((DistributedPriorityQueue<String>) queue).put(command.text(), priority);
+            } else if (verb.equals("putMulti")) {
+                Iterator<String> items = Arrays.asList(command.text().split(",")).iterator();
+                ((DistributedQueue<String>) queue).putMulti(() -> items.hasNext() ? items.next() : null);
+            }
+            return "";
         }
 
         private String connect(String hosts, int timeout) throws Exception {

@@ -10,6 +10,9 @@ with Java threads that come into being when they are named. Commands, each answe
   `semaphoreMutex` (InterProcessSemaphoreMutex). Those but the last have `owned`: by the thread that asks, and
   `participants`: the paths of the nodes in the queue, with tabs between. One more kind is `multi`
   (InterProcessMultiLock): its path is the paths of its mutexes, with commas between.
+- `queue.put path item`, `queue.putMulti path items` (with commas between), `queue.consume path failures`: take items,
+  of which the first so many fail; `queue.taken path`: those taken, with tabs between (DistributedQueue with a lock
+  path). `priorityQueue` has the same, and `priorityQueue.put path priority item` (DistributedPriorityQueue).
 - `semaphore.acquire path permits [quantity [milliseconds]]`, `semaphore.release path permits [quantity]`,
   `semaphore.participants path permits`, `semaphore.increment path permits file cycles` (InterProcessSemaphoreV2).
 """

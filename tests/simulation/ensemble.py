@@ -358,6 +358,10 @@ class Ensemble:
         """Let the server take the next request of a connection."""
         if self.on_request(wire.requests[0][2]):
             return
+        writes = not isinstance(wire.requests[0][1], (*LOCAL, Sync))
+        if writes and wire.session.closed and wire.server.alone_until <= self.world.now:
+            self.close(wire)  # the leader refuses the writes of a session that is over
+            return
         _, request, answer, _ = wire.requests.popleft()
         state = wire.session
         self._heard(wire)
@@ -432,20 +436,28 @@ class Ensemble:
         raise Violation(f"the simulated server does not know {request!r}")
 
     def _multi(self, session: SessionState, operations: list[Any]) -> list[Any]:
-        """Do all or nothing; answer each operation as kazoo reads it. None builds on what one before it has made."""
+        """Do all or nothing; answer each operation as kazoo reads it.
+
+        Of what one before it has made, an operation can only delete leaves.
+        """
         nodes = self.leader.nodes
         gone: set[str] = set()
+        made: set[str] = set()
         for n, each in enumerate(operations):
             wanted = _above(each.path) if isinstance(each, Create) else each.path
             error = None
-            if wanted not in nodes or wanted in gone:
+            if (wanted not in nodes or wanted in gone) and wanted not in made:
                 error = kazoo_errors.NoNodeError()
-            elif isinstance(each, Create) and each.path in nodes:
-                error = kazoo_errors.NodeExistsError()
-            elif not isinstance(each, Create) and each.version not in (-1, nodes[each.path].version):
+            elif isinstance(each, Create):
+                if each.path in nodes and each.path not in gone and not each.flags & SEQUENTIAL:
+                    error = kazoo_errors.NodeExistsError()
+                made.add(each.path)
+            elif wanted not in made and each.version not in (-1, nodes[each.path].version):
                 error = kazoo_errors.BadVersionError()
             elif isinstance(each, Delete):
-                if not gone.issuperset(f"{each.path}/{name}" for name in nodes[wanted].children):
+                if wanted in made:
+                    made.remove(wanted)
+                elif not gone.issuperset(f"{each.path}/{name}" for name in nodes[wanted].children):
                     error = kazoo_errors.NotEmptyError()
                 gone.add(each.path)
             if error is not None:

@@ -93,6 +93,35 @@ def waits(zk: zkconcurrent.Client) -> None:
         each.destroy()
 
 
+def queues(zk: zkconcurrent.Client) -> None:
+    """Put, get and claim."""
+    codec: zkconcurrent.Codec = zkconcurrent.BYTES
+    text: zkconcurrent.SimpleQueue[str] = zkconcurrent.SimpleQueue(zk, "/app/text", codec=zkconcurrent.TEXT)
+    text.put("one")
+    word: str = text.get(timeout=1.0)
+    jobs: zkconcurrent.Queue[bytes] = zkconcurrent.Queue(zk, "/app/jobs", 100, codec=codec, max_attempts=3)
+    last: zkconcurrent.LifoQueue[list[int]] = zkconcurrent.LifoQueue(zk, "/app/last", codec=zkconcurrent.MSGPACK)
+    first: zkconcurrent.PriorityQueue[dict[str, int]] = zkconcurrent.PriorityQueue(
+        zk, "/app/first", codec=zkconcurrent.JSON, priority=lambda item: item["priority"]
+    )
+    try:
+        jobs.put(b"one", block=False)
+        jobs.put_nowait(b"two")
+        with jobs.claim(timeout=5.0) as claim:
+            claimed: zkconcurrent.Claim[bytes] = claim
+            said: tuple[bytes, int, int] = (claim.item, claim.attempts, claim.token)
+        item: bytes = jobs.get() + jobs.get_nowait()
+        jobs.task_done()
+        jobs.join()
+    except (zkconcurrent.Empty, zkconcurrent.Full, zkconcurrent.ShutDown):
+        jobs.shutdown(immediate=True)
+    sizes: tuple[int, int, bool, bool] = (jobs.maxsize, jobs.qsize(), jobs.empty(), jobs.full())
+    buried: list[bytes] = jobs.dead()
+    numbers: list[int] = last.get()
+    best: dict[str, int] = first.get()
+    jobs.destroy()
+
+
 def program(threads: Namespace) -> None:
     """Do the same on either namespace."""
     with threads.Lock("lock") as got, threads.RLock("cart"), threads.ReadWriteLock("pair").read_lock:
@@ -169,6 +198,8 @@ def errors(zk: zkconcurrent.Client) -> str:
         return error.path
     except (zkconcurrent.ClientError, zkconcurrent.RefusedError, zkconcurrent.ForeignNodeError) as refused:
         return refused.path
+    except zkconcurrent.OutcomeUnknownError as unknown:
+        return unknown.path
     except zkconcurrent.SequenceExhaustedError as end:
         return end.path
     except zkconcurrent.ZkConcurrentError as any_of_them:
@@ -183,5 +214,6 @@ def main() -> None:
         program(namespaces(client, {"locks": "zookeeper"}))
         locks(zk)
         waits(zk)
+        queues(zk)
         decorated(zk, zkconcurrent.namespace(zk))
         errors(zk)

@@ -84,6 +84,29 @@ async def waits(zk: zkconcurrent.Client) -> None:
         await each.destroy()
 
 
+async def queues(zk: zkconcurrent.Client) -> None:
+    """Put, get and claim."""
+    jobs: aio.Queue[bytes] = aio.Queue(zk, "/app/jobs", 100, codec=zkconcurrent.BYTES, max_attempts=3)
+    last: aio.LifoQueue[str] = aio.LifoQueue(zk, "/app/last", codec=zkconcurrent.TEXT)
+    first: aio.PriorityQueue[list[int]] = aio.PriorityQueue(zk, "/app/first", priority=lambda item: item[0])
+    try:
+        await jobs.put(b"one", timeout=1.0)
+        await jobs.put_nowait(b"two")
+        async with jobs.claim(timeout=5.0) as claim:
+            claimed: aio.Claim[bytes] = claim
+            said: tuple[bytes, int, int] = (claim.item, claim.attempts, claim.token)
+        item: bytes = await jobs.get(timeout=1.0) + await jobs.get_nowait()
+        await jobs.task_done()
+        await jobs.join()
+    except (aio.QueueEmpty, aio.QueueFull, aio.QueueShutDown):
+        await jobs.shutdown(immediate=True)
+    sizes: tuple[int, int, bool, bool] = (jobs.maxsize, await jobs.qsize(), await jobs.empty(), await jobs.full())
+    buried: list[bytes] = await jobs.dead()
+    word: str = await last.get()
+    best: list[int] = await first.get()
+    await jobs.destroy()
+
+
 async def program(tasks: Namespace) -> None:
     """Do the same on either namespace."""
     async with tasks.Lock("lock"), tasks.RLock("cart"), tasks.MultiLock(["cart", "stock"]):
@@ -145,5 +168,6 @@ async def main() -> None:
         await program(namespaces(client, {"locks": "zookeeper"}))
         await locks(zk)
         await waits(zk)
+        await queues(zk)
         await decorated(zk, aio.namespace(zk))
         lock: zkconcurrent.aio.Lock = zkconcurrent.aio.Lock(zk, "/app/lock")

@@ -27,6 +27,10 @@ zkconcurrent.RLock(zk, "/app/lock").fencing_token = 1  # wrong
 zkconcurrent.RLock(zk, "/app/lock").acquire(timeout="1")  # wrong
 zkconcurrent.RLock(zk, "/app/lock").lock()  # wrong
 zkconcurrent.Event(zk, "/app/event").notify()  # wrong
+zkconcurrent.Queue(zk, "/app/jobs", "5")  # wrong
+zkconcurrent.Queue(zk, "/app/jobs", codec=str)  # wrong
+zkconcurrent.Queue(zk, "/app/jobs").claim().item
+zkconcurrent.SimpleQueue(zk, "/app/jobs").join()  # wrong
 
 threads: Namespace = zkconcurrent.namespace("local")
 threads.RLock()  # wrong

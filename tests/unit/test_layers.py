@@ -18,9 +18,10 @@ LAYERS = [
     {"_engine.lease", "_recipes.rules"},
     {"_recipes.ticket"},
     {"_recipes.operations"},
+    {"_recipes.orders"},
     {"_engine.registry"}
     | {f"_recipes.{name}" for name in ("queue", "nodes", "destroy", "semaphore", "condition")}
-    | {f"_recipes.{name}" for name in ("event", "latch", "barrier")},
+    | {f"_recipes.{name}" for name in ("event", "latch", "barrier", "items")},
     # What waits, sends and keeps.
     {"_engine.identity", "_engine.event_loop", "_engine.interpreter", "_engine.waiting", "_engine.process_exit"},
     {"_kazoo.transport", "_engine.path_directory"},
@@ -37,20 +38,21 @@ LAYERS = [
     {"_lock_base"},
     {"_lock", "_rlock"},
     {"_rwlock"},
-    {"_semaphore", "_condition", "_event", "_barrier", "_latch", "_multilock"},
+    {"_codec"},
+    {"_semaphore", "_condition", "_event", "_barrier", "_latch", "_multilock", "_queue"},
     {"_connect", "_locklike", "_local"},
     {"_namespace"},
     {"_synchronized"},
     # The same for tasks.
     {"aio._tasks"},
     {"aio._losses", "aio._locks"},
-    {"aio._sync", "aio._barrier", "aio._connect", "aio._local"},
+    {"aio._sync", "aio._barrier", "aio._queue", "aio._connect", "aio._local"},
     {"aio._namespace"},
     {"aio._synchronized"},
     {"aio"},
     {"__init__"},
 ]
-PURE = sorted(set[str]().union(*LAYERS[1:5]))
+PURE = sorted(set[str]().union(*LAYERS[1:6]))
 IMPURE = {"kazoo", "threading", "time", "socket", "os", "logging", "gevent", "eventlet"}
 MAY_IMPORT_KAZOO = {"_kazoo.transport", "_kazoo.replies", "_kazoo.link"}
 

@@ -39,6 +39,7 @@ from .._recipes.operations import (
     Entrust,
     Get,
     Grant,
+    Keep,
     MarkDeleted,
     MarkMissing,
     Multi,
@@ -160,10 +161,7 @@ class Call:
         session = self.session
         session.check_usable(self.path)
         self._deadline = self._cutoff = deadline
-        # Before the first wait: no longer than it takes to detect a dead link.
-        self._before_wait = deadline is not None
-        patience = (session.timeout or UNANSWERED) / 3 if self._before_wait and session.link.connected else 0.0
-        self._first_replies_by = (session.now() if since is None else since) + patience
+        self._await_first_replies(since)
         begun = len(self.tickets)
         try:
             step = next(recipe)
@@ -249,6 +247,8 @@ class Call:
             if not replies:
                 ticket: Ticket | None = getattr(steps[left[0]], "ticket", None)
                 yield from self._connected(ticket)
+                if any(type(steps[i]) is Multi and steps[i].firm for i in left):  # type: ignore[union-attr]
+                    self._await_first_replies(self._deadline)
                 replies = [self._send(steps[i], watcher, last=i == left[-1]) for i in left]
             last = replies[-1]
             bound = None if last.done else self._reply_limit()
@@ -330,7 +330,8 @@ class Call:
         if kind is Get:
             data, stat = reply.value
             created = (stat.cversion + stat.numChildren) // 2  # cversion counts the deletes too
-            return Node(data or b"", stat.czxid, stat.ctime / 1000.0, stat.ephemeralOwner, stat.version, created)
+            times = stat.ctime / 1000.0, stat.mtime / 1000.0
+            return Node(data or b"", stat.czxid, times[0], stat.ephemeralOwner, stat.version, created, times[1])
         if kind is Delete and step.ticket is not None:
             self.session.mark_deleted(step.ticket)
         return True if kind in (CreatePersistent, Set, Delete) else reply.value
@@ -450,6 +451,11 @@ class Call:
             raise
         self.session.stop_waiting(step.ticket, self.wake)
 
+    def _keep(self, step: Keep) -> Steps[None]:
+        self.tickets.remove(step.ticket)
+        return
+        yield
+
     def _discard_one(self, step: Discard) -> Steps[None]:
         yield from self._discard([step.ticket])
 
@@ -551,6 +557,13 @@ class Call:
                     )
             frame = frame.f_back
 
+    def _await_first_replies(self, since: float | None = None) -> None:
+        """Wait for replies even past the deadline: as long as it takes to detect a dead link, from now or `since`."""
+        session = self.session
+        self._before_wait = self._deadline is not None
+        patience = (session.timeout or UNANSWERED) / 3 if self._before_wait and session.link.connected else 0.0
+        self._first_replies_by = (session.now() if since is None else since) + patience
+
     def _begin_wait(self) -> None:
         """Apply the deadline from here on: the recipe's next requests belong to its waiting."""
         self._before_wait = False
@@ -631,6 +644,7 @@ _SESSION_METHODS = {
 _CALL_METHODS = {
     NewTicket: "_new_ticket",
     Prove: "_prove",
+    Keep: "_keep",
     Discard: "_discard_one",
     WaitGone: "_wait_gone",
     Watch: "_watch",

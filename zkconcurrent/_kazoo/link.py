@@ -32,7 +32,7 @@ from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_acl
 
 from .._engine.identity import ident, identity
 from .._engine.lease import MARGIN, NEVER, Lease
-from .._recipes.operations import Check, CreateEphemeral, Delete, Set
+from .._recipes.operations import Check, Create, Delete, Part, Set
 from .replies import NO_REPLY, NOT_THE_CAUSE, HandledReply, Reply, kazoo_errors
 from .session_timeout import negotiated
 from .transport import Transport
@@ -47,6 +47,7 @@ _imported = boot_clock()
 _alive_at_import: weakref.WeakSet[threading.Thread] = weakref.WeakSet(threading.enumerate())
 
 EPHEMERAL = 1
+SEQUENTIAL = 2
 EPHEMERAL_SEQUENTIAL = 3
 CONTAINER = 4
 
@@ -195,6 +196,13 @@ class Link:
             return self.transport.handshake.timeout
         return negotiated(self.client._connection._connection_routine)
 
+    def spawn(self, run: Callable[[], object]) -> None:
+        """Run a function on a thread of its own; the interpreter waits for it at exit, if the client uses threads."""
+        if type(self.handler) is SequentialThreadingHandler:
+            threading.Thread(target=run, name="zkconcurrent-settling").start()
+        else:
+            self.handler.spawn(run)
+
     def on_own_thread(self) -> bool:
         """Return whether the caller runs on one of kazoo's threads, where a wait for a reply would never end."""
         me = ident(self.identity())
@@ -234,12 +242,18 @@ class Link:
         """Make an EPHEMERAL_SEQUENTIAL node; the reply is its full path and its stat."""
         self._write(Create2(self.full(prefix), data, self._acl(), EPHEMERAL_SEQUENTIAL), reply)
 
-    def multi(self, operations: Sequence[CreateEphemeral | Delete | Set | Check], reply: Reply) -> None:
-        """Do all operations or none; the reply has that of each, as if sent alone, or the cause of the failure."""
+    def multi(self, operations: Sequence[Part], reply: Reply) -> None:
+        """Do all operations or none; the reply has that of each, as if sent alone, or the cause of the failure.
+
+        The cause has the number of the operation that failed, in `part`.
+        """
 
         def on_reply(whole: HandledReply) -> None:
-            why = (each for each in whole.value or () if isinstance(each, Exception))
-            error = whole.error or next((each for each in why if not isinstance(each, NOT_THE_CAUSE)), None)
+            error = whole.error
+            for part, each in enumerate(whole.value or ()):
+                if error is None and isinstance(each, Exception) and not isinstance(each, NOT_THE_CAUSE):
+                    error = each
+                    error.part = part  # type: ignore[attr-defined]
             if error is not None:
                 reply.set_exception(error)
                 return
@@ -278,14 +292,17 @@ class Link:
         reply.sent = self._clock()
         self.transport.send(Transaction(parts), reply)
 
-    def _part_request(self, step: CreateEphemeral | Delete | Set | Check) -> Any:
+    def _part_request(self, step: Part) -> Any:
         if isinstance(step, Check):
             return CheckVersion(self.full(step.path), step.version)
         if isinstance(step, Delete):
             return DeleteRequest(self.full(step.path), step.version)
         if isinstance(step, Set):
             return SetData(self.full(step.path), step.data, step.version)
-        flags = EPHEMERAL if step.number else EPHEMERAL_SEQUENTIAL
+        if isinstance(step, Create):
+            flags = EPHEMERAL * step.ephemeral + SEQUENTIAL * step.sequential
+        else:
+            flags = EPHEMERAL if step.number else EPHEMERAL_SEQUENTIAL
         return CreateRequest(self.full(step.path), step.data, self._acl(), flags)
 
     def make_container(self, path: str, reply: Reply, *, directory: bool = False) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from kazoo import exceptions as kazoo_errors
 
 from .._errors import RefusedError
-from .._recipes.operations import BadVersion, ConnectionLost, NodeExists, NoNode, NotEmpty, SessionExpired
+from .._recipes.operations import BadVersion, ConnectionLost, Failure, NodeExists, NoNode, NotEmpty, SessionExpired
 from .transport import TooLarge
 
 log = logging.getLogger("zkconcurrent")
@@ -97,14 +97,11 @@ class HandledReply(Reply):
 
 def failure(error: Exception, path: str) -> Exception:
     """Translate kazoo's error into an operation's failure, or into the library's error if no recipe can handle it."""
-    if isinstance(error, kazoo_errors.NoNodeError):
-        return NoNode()
-    if isinstance(error, kazoo_errors.NodeExistsError):
-        return NodeExists()
-    if isinstance(error, kazoo_errors.BadVersionError):
-        return BadVersion()
-    if isinstance(error, kazoo_errors.NotEmptyError):
-        return NotEmpty()
+    for kind, failure_of in _FAILURES:
+        if isinstance(error, kind):
+            failed = failure_of()
+            failed.part = getattr(error, "part", None)
+            return failed
     if isinstance(error, kazoo_errors.SessionExpiredError):  # also ConnectionClosedError
         return SessionExpired()
     if isinstance(error, _CONNECTION_ERRORS):
@@ -122,6 +119,12 @@ def failure(error: Exception, path: str) -> Exception:
     return error
 
 
+_FAILURES: tuple[tuple[type[Exception], type[Failure]], ...] = (
+    (kazoo_errors.NoNodeError, NoNode),
+    (kazoo_errors.NodeExistsError, NodeExists),
+    (kazoo_errors.BadVersionError, BadVersion),
+    (kazoo_errors.NotEmptyError, NotEmpty),
+)
 # The results of those operations of a failed multi that did not fail themselves.
 NOT_THE_CAUSE = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
 _CONNECTION_ERRORS = (

@@ -13,7 +13,13 @@ from .ticket import Ticket
 
 
 class Failure(Exception):
-    """An operation that did not succeed."""
+    """An operation that did not succeed.
+
+    Attributes:
+        part: of a failed `Multi`, which of its operations did not succeed, counted from 0; None for any other.
+    """
+
+    part: int | None = None
 
 
 class NoNode(Failure):
@@ -57,7 +63,7 @@ class OutOfReach(BaseException):
 
 
 class Node(NamedTuple):
-    """A znode as a `Get` reads it; `created` counts the children ever created in it."""
+    """A znode as a `Get` reads it; `created` counts the children ever created in it; times are the servers'."""
 
     data: bytes
     czxid: int
@@ -65,6 +71,7 @@ class Node(NamedTuple):
     session: int
     version: int = 0
     created: int = 0
+    mtime: float = 0.0
 
 
 class NewTicket(NamedTuple):
@@ -88,6 +95,18 @@ class CreateEphemeral(NamedTuple):
     def path(self) -> str:
         """The node's path, without the number that the server adds."""
         return f"{self.ticket.path}/{self.ticket.prefix}{self.role}{self.number}"
+
+
+class Create(NamedTuple):
+    """Create a node that belongs to no ticket; only in a `Multi`.
+
+    With `sequential`, the server adds a number to the name. The result is the node's full path and its stat.
+    """
+
+    path: str
+    data: bytes
+    ephemeral: bool = False
+    sequential: bool = False
 
 
 class CreatePersistent(NamedTuple):
@@ -128,14 +147,16 @@ class Check(NamedTuple):
 
 
 class Multi(NamedTuple):
-    """Apply all operations or none, in the ticket's session, with one result. Never retried.
+    """Apply all operations or none, in the ticket's session; return their results. Never retried.
 
-    If the operations create nodes, the ticket is that of one of them. A delete in a `Multi` hands the lock over to no
-    thread of this process: see `Rule`.
+    If a `CreateEphemeral` is among them, the ticket is that of one of these. A failure has the number of the operation
+    that failed. A delete in a `Multi` hands the lock over to no thread of this process: see `Rule`. With `firm`, the
+    reply and what is read after it are waited for past the deadline, for a third of the session timeout at most.
     """
 
     ticket: Ticket
-    operations: tuple[CreateEphemeral | Delete | Set | Check, ...]
+    operations: tuple[Part, ...]
+    firm: bool = False
 
 
 class EnsureContainer(NamedTuple):
@@ -223,6 +244,12 @@ class MarkMissing(NamedTuple):
     ticket: Ticket
 
 
+class Keep(NamedTuple):
+    """Leave the ticket, and its node, to the primitive, however the call ends."""
+
+    ticket: Ticket
+
+
 class Discard(NamedTuple):
     """Delete the node that the ticket has, or may have, on the server; in the background if need be. Never fails."""
 
@@ -261,6 +288,7 @@ POLICIES = {
     Sync: Policy(repeats=True, answers={NoNode: None}),
 }
 
+Part: TypeAlias = CreateEphemeral | Create | Delete | Set | Check
 Request: TypeAlias = CreateEphemeral | CreatePersistent | Set | Delete | Multi | EnsureContainer | Children | Sync | Get
 Operation: TypeAlias = (
     Request
@@ -273,6 +301,7 @@ Operation: TypeAlias = (
     | SuspendHold
     | MarkDeleted
     | MarkMissing
+    | Keep
     | Discard
     | Entrust
 )

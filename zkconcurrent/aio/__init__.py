@@ -9,6 +9,7 @@ from ._local import LocalNamespace
 from ._locks import Lock, MultiLock, ReadLock, ReadWriteLock, RLock, WriteLock
 from ._losses import Lost
 from ._namespace import Namespace, SharedNamespace, namespace
+from ._queue import Claim, LifoQueue, PriorityQueue, Queue, QueueEmpty, QueueFull, QueueShutDown
 from ._sync import BoundedSemaphore, Condition, CountDownLatch, Event, Semaphore
 from ._synchronized import synchronized
 from ._tasks import Completion
@@ -16,15 +17,22 @@ from ._tasks import Completion
 __all__ = [
     "Barrier",
     "BoundedSemaphore",
+    "Claim",
     "Completion",
     "Condition",
     "CountDownLatch",
     "Event",
+    "LifoQueue",
     "LocalNamespace",
     "Lock",
     "Lost",
     "MultiLock",
     "Namespace",
+    "PriorityQueue",
+    "Queue",
+    "QueueEmpty",
+    "QueueFull",
+    "QueueShutDown",
     "RLock",
     "ReadLock",
     "ReadWriteLock",

@@ -1,0 +1,194 @@
+"""What a queue sends: the requests of each call, the events of each item, and nothing while it is idle."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.conftest import Connect, Eventually, InThread
+from tests.helpers.proxy import Proxy
+from zkconcurrent import Empty, Full, LifoQueue, Queue
+from zkconcurrent._engine.session import Session
+
+
+@pytest.fixture
+def proxy(proxy: Proxy) -> Proxy:
+    """The shared one, with 20 ms of delay each way, so that what is pipelined is seen to be."""
+    proxy.delay(0.02)
+    return proxy
+
+
+@pytest.fixture
+def counted(connect: Connect, proxy: Proxy, eventually: Eventually) -> KazooClient:
+    """A client whose requests are counted; its probe for containers was before."""
+    client = connect(hosts=proxy.hosts)
+    link = Session.of(client).link
+    eventually(lambda: link.containers)
+    return client
+
+
+def warm(queue: Queue[bytes]) -> None:
+    """Use a queue once, so that its nodes are there."""
+    queue.put(b"warm")
+    assert queue.get() == b"warm"
+    queue.task_done()
+
+
+def test_put_and_get(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
+    """A put is one write. A get is one read and one write; each listing, of four reads, is for up to 64 of them."""
+    queue = Queue[bytes](counted, zk_path)
+    warm(queue)
+    with proxy.counting() as putting:
+        for _ in range(70):
+            queue.put(b"x" * 100)
+    assert putting.requests == {"multi": 70}
+    assert putting.flights == 70
+    with proxy.counting() as first:
+        queue.get()
+    assert first.requests == {"sync": 1, "getData": 3, "getChildren": 2, "multi": 1}  # two items are read together
+    assert first.flights == 3
+    with proxy.counting() as more:
+        for _ in range(63):
+            queue.get()
+    assert more.requests == {"getData": 62, "multi": 63}
+    assert more.flights <= 63 + 63 // 8 + 2  # soon eight of them
+    with proxy.counting() as done:
+        queue.task_done()
+    assert done.requests == {"multi": 1}
+
+
+def test_claims(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
+    """A claim costs what a get does, and another write to acknowledge it or to give it back."""
+    queue = Queue[bytes](counted, zk_path, max_attempts=5)
+    warm(queue)
+    for _ in range(3):
+        queue.put(b"x")
+    with queue.claim():
+        pass
+    claim = queue.claim()
+    with proxy.counting() as entering:
+        claim.__enter__()
+    assert entering.requests == {"multi": 1}  # it was read with the one before
+    assert entering.flights == 1
+    with proxy.counting() as leaving:
+        claim.__exit__(None, None, None)
+    assert leaving.requests == {"multi": 1}
+    assert leaving.flights == 1
+    claim.__enter__()
+    with proxy.counting() as failing:
+        claim.__exit__(KeyError, None, None)
+    assert failing.requests == {"multi": 1}
+
+
+def test_a_queue_with_a_size(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
+    """A producer also queues: two writes, and four reads, in three round trips; it is refused for four reads in one."""
+    queue = Queue[bytes](counted, zk_path, 2)
+    warm(queue)
+    with proxy.counting() as putting:
+        queue.put(b"x")
+    assert putting.requests == {"create2": 1, "getChildren": 3, "getData": 1, "multi": 1}
+    assert putting.flights == 3
+    queue.put(b"y")
+    with proxy.counting() as refused, pytest.raises(Full):
+        queue.put_nowait(b"z")
+    assert refused.requests == {"sync": 1, "getData": 1, "getChildren": 2}
+    assert refused.flights == 1
+
+
+def test_other_calls(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
+    """To ask, and to find nothing, are four reads in one round trip; other orders list the items for each get."""
+    queue = Queue[bytes](counted, zk_path)
+    warm(queue)
+    for call in (queue.qsize, queue.empty, queue.full):
+        with proxy.counting() as asking:
+            call()
+        assert asking.requests == {"sync": 1, "getData": 1, "getChildren": 2}
+        assert asking.flights == 1
+    with proxy.counting() as nothing, pytest.raises(Empty):
+        queue.get_nowait()
+    assert nothing.requests == {"sync": 1, "getData": 1, "getChildren": 2}
+    last = LifoQueue[bytes](counted, f"{zk_path}-l")
+    for _ in range(3):
+        last.put(b"x")
+    last.get()
+    with proxy.counting() as getting:
+        last.get()
+    assert getting.requests == {"sync": 1, "getData": 2, "getChildren": 2, "multi": 1}
+
+
+@pytest.mark.parametrize("claims", [False, True], ids=["get", "claim"])
+@pytest.mark.long
+def test_no_herd(
+    claims: bool,
+    zk: KazooClient,
+    connect: Connect,
+    proxy: Proxy,
+    zk_path: str,
+    in_thread: InThread,
+    eventually: Eventually,
+) -> None:
+    """However many consumers wait, an item ends one wait: two events, and two more when a claim is acknowledged."""
+    consumers, items = 20, 10
+    clients = [connect(hosts=proxy.hosts) for _ in range(4)]
+    queues = [Queue[bytes](clients[n % 4], zk_path) for n in range(consumers)]
+    producer = Queue[bytes](zk, zk_path)
+    for queue in queues:
+        producer.put(b"warm")
+        queue.get()
+        queue.task_done()
+    over = threading.Event()
+
+    def consume(queue: Queue[bytes]) -> int:
+        count = 0
+        while True:
+            if claims:
+                with queue.claim() as claim:
+                    if claim.item == b"end":
+                        return count
+            elif queue.get() == b"end":
+                return count
+            count += 1
+
+    def waiting() -> bool:
+        return len(zk.get_children(f"{zk_path}/consumers")) == consumers
+
+    consuming = [in_thread(consume, queue) for queue in queues]
+    eventually(lambda: zk.exists(f"{zk_path}/consumers") and waiting(), patience=60)
+    time.sleep(1)
+    with proxy.counting() as count:
+        for _ in range(items):
+            producer.put(b"x")
+            time.sleep(0.3)
+            eventually(waiting)
+        time.sleep(1)
+    events = sum(count.events.values())
+    assert events <= (4 if claims else 2) * items, dict(count.events)
+    assert sum(count.requests.values()) <= 30 * items
+    with proxy.counting() as idle:
+        time.sleep(3)
+    assert not idle.requests
+    assert not idle.events
+    over.set()
+    for _ in range(consumers):
+        producer.put(b"end")
+    assert sum(each.result(60) for each in consuming) == items
+
+
+def test_an_idle_queue(counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Any) -> None:
+    """While nothing is put, a queue and its consumers send heartbeats and nothing else."""
+    queue = Queue[bytes](counted, zk_path)
+    warm(queue)
+    waiting = [in_thread(queue.get, timeout=6) for _ in range(3)]
+    consumers = f"{zk_path}/consumers"
+    eventually(lambda: counted.exists(consumers) and len(counted.get_children(consumers)) == 3)
+    time.sleep(0.5)
+    with proxy.counting() as count:
+        time.sleep(4)
+    assert not count.requests
+    for each in waiting:
+        with pytest.raises(Empty):
+            each.result(20)

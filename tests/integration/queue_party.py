@@ -1,0 +1,56 @@
+"""A process that uses a queue, to be killed by a test.
+
+    python -m tests.integration.queue_party HOSTS SESSION_TIMEOUT PATH JOB [ARGUMENTS]
+
+It prints a word at each step and reads a line where it waits to be told to go on.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from kazoo.client import KazooClient
+
+from zkconcurrent import Queue
+
+
+def say(word: object) -> None:
+    """Tell the test."""
+    sys.stdout.write(f"{word}\n")
+    sys.stdout.flush()
+
+
+def main(hosts: str, session: str, path: str, job: str, *arguments: str) -> None:
+    """Do a job."""
+    zk = KazooClient(hosts, timeout=float(session))
+    zk.start()
+    if job == "claim":
+        with Queue[bytes](zk, path, max_attempts=5).claim() as claim:
+            say(claim.item.decode())
+            sys.stdin.readline()
+    elif job == "fork":
+        with Queue[bytes](zk, path).claim():
+            child = os.fork() == 0
+        if child:
+            say("left")
+            os._exit(0)
+        os.wait()
+        say("acknowledged")
+    elif job == "get":
+        queue = Queue[bytes](zk, path)
+        say(queue.get().decode())
+        sys.stdin.readline()
+        queue.task_done()
+    elif job == "put":
+        maxsize, count = map(int, arguments)
+        queue = Queue[bytes](zk, path, maxsize)
+        for n in range(count):
+            queue.put(b"%d" % n)
+        say("done")
+        sys.stdin.readline()
+    zk.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

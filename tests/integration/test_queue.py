@@ -1,0 +1,602 @@
+"""Queues on a real ZooKeeper: what is put is taken once, in order, and nobody takes what another has claimed."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from itertools import chain
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.conftest import FAST, Connect, Eventually, InThread
+from tests.helpers.processes import Spawn, line_from, parties
+from tests.helpers.proxy import Proxy
+from zkconcurrent import (
+    BYTES,
+    JSON,
+    MSGPACK,
+    TEXT,
+    Empty,
+    ForeignNodeError,
+    Full,
+    LifoQueue,
+    Lock,
+    LockLostError,
+    OutcomeUnknownError,
+    PriorityQueue,
+    Queue,
+    RefusedError,
+    ShutDown,
+    SimpleQueue,
+)
+from zkconcurrent._recipes.orders import frame
+from zkconcurrent.testing import Server
+
+ALL = pytest.mark.parametrize("kind", [Queue, LifoQueue, PriorityQueue, SimpleQueue])
+
+
+@pytest.fixture
+def spawn(zookeeper: Server, zk_path: str) -> Iterator[Spawn]:
+    """Start processes that use the queue."""
+    with parties("tests.integration.queue_party", zookeeper.hosts, zk_path, 2.0) as spawn:
+        yield spawn
+
+
+def names(zk: KazooClient, path: str, folder: str) -> list[str]:
+    """Return the names in a folder of a queue."""
+    return sorted(zk.get_children(f"{path}/{folder}")) if zk.exists(f"{path}/{folder}") else []
+
+
+def test_items_come_in_order(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """The first in is the first out, of whatever process; nothing is sent before."""
+    mine, theirs = Queue[bytes](zk, zk_path), Queue[bytes](connect(), zk_path)
+    assert zk.exists(zk_path) is None
+    for n in range(20):
+        (mine, theirs)[n % 2].put(b"%d" % n)
+    assert (mine.qsize(), mine.empty(), mine.full()) == (20, False, False)
+    assert [(mine, theirs)[n % 3 % 2].get() for n in range(20)] == [b"%d" % n for n in range(20)]
+    assert (theirs.qsize(), theirs.empty()) == (0, True)
+    for queue in (mine, theirs):
+        with pytest.raises(Empty):
+            queue.get_nowait()
+        with pytest.raises(Empty):
+            queue.get(timeout=0.05)
+    assert names(zk, zk_path, "claims") == names(zk, zk_path, "items") == []
+
+
+def test_more_items_than_a_listing_keeps(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """The order stays where a listing is kept for many items, and others put and take meanwhile."""
+    mine, theirs = Queue[bytes](zk, zk_path), Queue[bytes](connect(), zk_path)
+    for n in range(150):
+        mine.put(b"%d" % n)
+    taken = [(mine, theirs)[n % 7 == 0].get() for n in range(100)]
+    mine.put(b"150")
+    taken += [theirs.get() for _ in range(51)]
+    assert taken == [b"%d" % n for n in range(151)]
+
+
+def test_the_other_orders(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """The last in is the first out; or the one with the lowest priority, and of these the first in."""
+    last, other = (LifoQueue[str](each, f"{zk_path}-l", codec=TEXT) for each in (zk, connect()))
+    for text in "abc":
+        last.put(text)
+    assert last.get() == "c"
+    other.put("d")
+    assert [last.get() for _ in range(3)] == ["d", "b", "a"]
+    best = PriorityQueue[Any](zk, f"{zk_path}-p")
+    for item in (3, [2, "x"], -7, (2, "a"), 2**31 - 1, -(2**31)):
+        best.put(item)
+    assert [best.get() for _ in range(6)] == [-(2**31), -7, [2, "x"], [2, "a"], 3, 2**31 - 1]
+    for wrong, error in (("x", TypeError), (1.5, TypeError), (2**31, OverflowError), ({"a": 1}, TypeError)):
+        with pytest.raises(error):
+            best.put(wrong)
+    lengths = PriorityQueue[str](zk, f"{zk_path}-n", codec=TEXT, priority=len)
+    for text in ("aaa", "b", "cc"):
+        lengths.put(text)
+    assert [lengths.get() for _ in range(3)] == ["b", "cc", "aaa"]
+
+
+@pytest.mark.parametrize(("codec", "item"), [(BYTES, b"\0x"), (BYTES, b""), (TEXT, "ä"), (JSON, {"a": [1, None]})])
+def test_codecs(codec: Any, item: Any, zk: KazooClient, zk_path: str) -> None:
+    """An item comes out as it went in."""
+    queue = SimpleQueue[Any](zk, zk_path, codec=codec)
+    queue.put(item)
+    assert queue.get() == item
+
+
+def test_message_pack(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """MSGPACK is the package of that name, which is imported when it is needed; if it is missing, the error says so."""
+    queue = SimpleQueue[Any](zk, zk_path, codec=MSGPACK)
+    monkeypatch.setitem(sys.modules, "msgpack", None)
+    with pytest.raises(ImportError, match="pip install"):
+        queue.put(1)
+    monkeypatch.setitem(sys.modules, "msgpack", SimpleNamespace(packb=lambda item: repr(item).encode(), unpackb=int))
+    queue.put(7)
+    assert queue.get() == 7
+
+
+def test_bad_arguments(zk: KazooClient, zk_path: str) -> None:
+    """What `queue` refuses is refused here; so is a codec that is none, and an item that the codec does not take."""
+    queue = Queue[Any](zk, zk_path)
+    for call in (queue.get, lambda **options: queue.put(b"x", **options), queue.claim):
+        with pytest.raises(ValueError, match="non-negative"):
+            call(timeout=-1)
+        with pytest.raises(OverflowError):
+            call(timeout=threading.TIMEOUT_MAX * 2)
+    with pytest.raises(TypeError, match="must be bytes"):
+        queue.put("x")
+    with pytest.raises(TypeError, match="must be a str"):
+        Queue[Any](zk, f"{zk_path}-t", codec=TEXT).put(b"x")
+    with pytest.raises(TypeError, match="encode"):
+        Queue(zk, f"{zk_path}-c", codec=str)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="at least 1"):
+        Queue(zk, f"{zk_path}-m", max_attempts=0)
+    with pytest.raises(ValueError, match="maxsize=0, not 3"):
+        Queue(zk, zk_path, 3)
+    with pytest.raises(ValueError, match="is a Queue"):
+        LifoQueue(zk, zk_path)
+    with pytest.raises(ValueError, match="task_done"):
+        queue.task_done()
+    assert Queue(zk, f"{zk_path}-n", -1).maxsize == 0
+    with pytest.raises(RefusedError, match="is not sent"):
+        queue.put(b"x" * 2_000_000)
+    queue.put(b"x")
+    assert queue.get() == b"x"
+
+
+def test_what_is_no_queues(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """Another size, order or primitive is an error that names both; items of another kind are never taken."""
+    Queue[bytes](zk, zk_path, 3).put(b"x")
+    client = connect()
+    for other in (Queue[bytes](client, zk_path, 4), LifoQueue[bytes](connect(), zk_path, 3)):
+        for call in (lambda q=other: q.put(b"y"), other.get, other.get_nowait, other.qsize):
+            with pytest.raises(ValueError, match=r"made as fifo with maxsize=3, not as"):
+                call()
+    zk.create(f"{zk_path}-x/items/queue-0000000001", b"data", makepath=True)
+    with pytest.raises(ForeignNodeError, match="b'data'"):
+        Queue[bytes](zk, f"{zk_path}-x").get()
+    zk.create(f"{zk_path}-e", b"3 set")
+    with pytest.raises(ForeignNodeError, match="b'3 set'"):
+        Queue[bytes](zk, f"{zk_path}-e").put(b"x")
+
+
+@ALL
+def test_who_waits_gets_an_item(
+    kind: Any, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Consumers of several processes wait in the order of their arrival, and each item ends one wait."""
+    queues = [kind(each, zk_path, codec=JSON) for each in (zk, connect(), zk)]
+    waiting = []
+    for n, queue in enumerate(queues, 1):
+        waiting.append(in_thread(queue.get))
+        eventually(lambda n=n: len(names(zk, zk_path, "consumers")) == n)
+    for n, each in enumerate(waiting):
+        assert not each.done()
+        queues[0].put(n)
+        assert each.result(10) == n
+    assert names(zk, zk_path, "consumers") == []
+
+
+def test_a_full_queue(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """There are never more items than maxsize; a claimed one keeps its place; producers wait in their order."""
+    mine, theirs = Queue[bytes](zk, zk_path, 2), Queue[bytes](connect(), zk_path, 2)
+    mine.put(b"1")
+    theirs.put_nowait(b"2")
+    assert mine.full()
+    for call in (mine.put_nowait, lambda item: theirs.put(item, timeout=0.1), lambda item: theirs.put(item, False)):
+        with pytest.raises(Full):
+            call(b"x")
+    assert mine.qsize() == 2
+    assert names(zk, zk_path, "producers") == []
+    first = in_thread(theirs.put, b"3")
+    eventually(lambda: len(names(zk, zk_path, "producers")) == 1)
+    second = in_thread(mine.put, b"4")
+    eventually(lambda: len(names(zk, zk_path, "producers")) == 2)
+    with mine.claim() as claim:
+        assert claim.item == b"1"
+        assert (mine.qsize(), mine.full()) == (1, True)
+        with pytest.raises(Full):
+            mine.put_nowait(b"x")
+        assert not first.done()
+    first.result(10)
+    assert not second.done()
+    assert theirs.get() == b"2"
+    second.result(10)
+    assert [mine.get(), mine.get()] == [b"3", b"4"]
+
+
+@pytest.mark.long
+def test_maxsize_is_exact_over_processes(zk: KazooClient, zk_path: str, spawn: Spawn) -> None:
+    """With eight processes that put, a watch on the items never sees more than maxsize."""
+    producers = [spawn("put", 3, 25) for _ in range(8)]
+    queue = Queue[bytes](zk, zk_path, 3)
+    most, taken = 0, []
+    for _ in range(200):
+        taken.append(queue.get(timeout=60))
+        most = max(most, len(names(zk, zk_path, "items")))
+    assert most <= 3
+    assert sorted(taken) == sorted(b"%d" % n for n in range(25) for _ in range(8))
+    for each in producers:
+        assert line_from(each) == "done"
+    with pytest.raises(Empty):
+        queue.get_nowait()
+
+
+def test_task_done_and_join(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
+    """`join` waits until every item is taken and done, by whatever process; each is done once."""
+    mine, theirs = Queue[bytes](zk, zk_path), Queue[bytes](connect(), zk_path)
+    mine.join()
+    for n in range(3):
+        mine.put(b"%d" % n)
+    joined = in_thread(mine.join)
+    assert [theirs.get(), theirs.get(), mine.get()] == [b"0", b"1", b"2"]
+    theirs.task_done()
+    mine.task_done()
+    with pytest.raises(ValueError, match="too many"):
+        mine.task_done()
+    time.sleep(0.1)
+    assert not joined.done()
+    theirs.task_done()
+    joined.result(10)
+    with pytest.raises(ValueError, match="too many"):
+        theirs.task_done()
+    mine.put(b"3")
+    again = in_thread(theirs.join)
+    with mine.claim():
+        time.sleep(0.1)
+        assert not again.done()
+    again.result(10)
+
+
+def test_join_does_not_wait_for_the_dead(zk: KazooClient, zk_path: str, spawn: Spawn, in_thread: InThread) -> None:
+    """What a process had taken and not done counts as done when its session is over."""
+    queue = Queue[bytes](zk, zk_path)
+    queue.put(b"one")
+    process = spawn("get")
+    assert line_from(process) == "one"
+    joined = in_thread(queue.join)
+    time.sleep(0.2)
+    assert not joined.done()
+    process.send_signal(signal.SIGKILL)
+    joined.result(10)
+
+
+def test_a_claim(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """While it lasts no other consumer has the item; its end takes the item out of the queue."""
+    mine, theirs = Queue[str](zk, zk_path, codec=TEXT), Queue[str](connect(), zk_path, codec=TEXT)
+    for text in ("a", "b"):
+        mine.put(text)
+    with mine.claim() as first, theirs.claim(timeout=5) as second:
+        assert (first.item, second.item, first.attempts) == ("a", "b", 1)
+        assert second.token > first.token > 0
+        assert names(zk, zk_path, "claims") == names(zk, zk_path, "items")
+        assert mine.qsize() == 0
+        with pytest.raises(Empty), theirs.claim(block=False):
+            raise AssertionError
+    assert names(zk, zk_path, "claims") == names(zk, zk_path, "items") == []
+
+
+def test_a_claim_that_fails(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """An exception gives the item back, in its place, and goes on; a later claim has a greater token."""
+    mine, theirs = Queue[bytes](zk, zk_path), Queue[bytes](connect(), zk_path)
+    for item in (b"a", b"b", b"c"):
+        mine.put(item)
+    tokens = []
+    for queue in (mine, theirs, mine):
+        with pytest.raises(ZeroDivisionError), queue.claim() as claim:
+            tokens.append(claim.token)
+            assert claim.item == b"a"
+            raise ZeroDivisionError
+    assert tokens == sorted(set(tokens))
+    assert [theirs.get() for _ in range(3)] == [b"a", b"b", b"c"]
+
+
+def test_an_item_that_fails_too_often(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """After so many claims it is moved aside, and the next is taken; attempts count over processes."""
+    mine, theirs = (Queue[bytes](each, zk_path, max_attempts=2) for each in (zk, connect()))
+    for item in (b"bad", b"good"):
+        mine.put(item)
+    for attempt, queue in enumerate((mine, theirs), 1):
+        with pytest.raises(ZeroDivisionError), queue.claim() as claim:
+            assert (claim.item, claim.attempts) == (b"bad", attempt)
+            raise ZeroDivisionError
+    with mine.claim() as claim:
+        assert (claim.item, claim.attempts) == (b"good", 1)
+    assert theirs.dead() == [b"bad"]
+    assert names(zk, zk_path, "items") == []
+    assert mine.empty()
+
+
+def test_a_consumer_that_is_killed(
+    zk: KazooClient, zk_path: str, spawn: Spawn, in_thread: InThread, eventually: Eventually
+) -> None:
+    """What it had claimed is free again with its session, in its place, and a consumer that waits is woken."""
+    queue = Queue[bytes](zk, zk_path, max_attempts=5)
+    queue.put(b"one")
+    process = spawn("claim")
+    assert line_from(process) == "one"
+
+    def work() -> tuple[bytes, int]:
+        with queue.claim() as claim:
+            return claim.item, claim.attempts
+
+    working = in_thread(work)
+    eventually(lambda: names(zk, zk_path, "consumers"))
+    time.sleep(0.2)
+    assert not working.done()
+    process.send_signal(signal.SIGKILL)
+    assert working.result(10) == (b"one", 2)
+    assert names(zk, zk_path, "items") == []
+
+
+def test_a_fork_within_a_claim(zk: KazooClient, zk_path: str, spawn: Spawn) -> None:
+    """The child leaves the block silently; the claim stays the parent's, which acknowledges it."""
+    queue = Queue[bytes](zk, zk_path)
+    queue.put(b"one")
+    process = spawn("fork")
+    assert {line_from(process), line_from(process)} == {"left", "acknowledged"}
+    assert names(zk, zk_path, "items") == []
+
+
+def test_a_session_that_ends_while_an_item_is_claimed(
+    zk: KazooClient, zookeeper: Server, connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
+    """Its acknowledgement is refused, and touches no newer claim; the other consumer's is the one that counts."""
+    client = connect(**FAST)
+    mine, theirs = Queue[bytes](client, zk_path), Queue[bytes](zk, zk_path)
+    mine.put(b"one")
+    with pytest.raises(LockLostError, match="claim"), mine.claim() as lost:
+        before = client.client_id[0]
+        zookeeper.expire(client)
+        eventually(lambda: client.connected and client.client_id[0] != before)
+        claim = theirs.claim(timeout=10)
+        with claim:
+            assert claim.token > lost.token
+            with pytest.raises(LockLostError):
+                lost.__exit__(None, None, None)
+            assert names(zk, zk_path, "claims") == names(zk, zk_path, "items") != []
+            lost._taken = claim._taken  # so that the block's end has something to refuse
+        assert names(zk, zk_path, "items") == []
+    mine.put(b"two")
+    assert mine.get() == b"two"
+
+
+@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
+@pytest.mark.parametrize("maxsize", [0, 5])
+def test_a_put_whose_multi_is_lost(
+    effect: str, maxsize: int, zk: KazooClient, connect: Connect, zk_path: str, proxy: Proxy
+) -> None:
+    """The item is put once, whether the request or its answer was lost."""
+    queue = Queue[bytes](connect(proxy.hosts, **FAST), zk_path, maxsize)
+    queue.put(b"first")
+    for n in range(3):
+        with getattr(proxy, effect)("multi", where=lambda message: not message.heartbeat) as fault:
+            queue.put(b"%d" % n)
+            fault.wait()
+    assert [Queue[bytes](zk, zk_path, maxsize).get_nowait() for _ in range(4)] == [b"first", b"0", b"1", b"2"]
+    assert names(zk, zk_path, "items") == names(zk, zk_path, "producers") == []
+
+
+@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
+def test_a_get_whose_multi_is_lost(effect: str, zk: KazooClient, connect: Connect, zk_path: str, proxy: Proxy) -> None:
+    """The item is taken once, and counted once."""
+    producer, queue = Queue[bytes](zk, zk_path), Queue[bytes](connect(proxy.hosts, **FAST), zk_path)
+    for n in range(4):
+        producer.put(b"%d" % n)
+    taken = [queue.get()]
+    for _ in range(3):
+        with getattr(proxy, effect)("multi", where=lambda message: not message.heartbeat) as fault:
+            taken.append(queue.get(timeout=30))
+            fault.wait()
+    assert taken == [b"0", b"1", b"2", b"3"]
+    assert names(zk, zk_path, "items") == names(zk, zk_path, "claims") == []
+    for _ in range(4):
+        queue.task_done()
+    producer.join()
+
+
+@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_claim_whose_multis_are_lost(
+    effect: str, fails: bool, zk: KazooClient, connect: Connect, zk_path: str, proxy: Proxy
+) -> None:
+    """It is claimed once, and acknowledged or given back once."""
+    producer = Queue[bytes](zk, zk_path, max_attempts=9)
+    queue = Queue[bytes](connect(proxy.hosts, **FAST), zk_path, max_attempts=9)
+    producer.put(b"one")
+    claim = queue.claim()
+    with getattr(proxy, effect)("multi", where=lambda message: not message.heartbeat) as fault:
+        claim.__enter__()
+        fault.wait()
+    node = zk.get(f"{zk_path}/claims/{names(zk, zk_path, 'claims')[0]}")[1]
+    assert (claim.item, claim.attempts, claim.token) == (b"one", 1, node.czxid)
+    with getattr(proxy, effect)("multi", where=lambda message: not message.heartbeat) as fault:
+        claim.__exit__(KeyError if fails else None, None, None)
+        fault.wait()
+    assert names(zk, zk_path, "claims") == []
+    assert len(names(zk, zk_path, "items")) == fails
+
+
+def test_a_put_of_unknown_outcome(
+    zk: KazooClient, connect: Connect, zk_path: str, proxy: Proxy, eventually: Eventually
+) -> None:
+    """If the time is up before the outcome can be found out, the error says so; the item is there once, or never."""
+    queue = Queue[bytes](connect(proxy.hosts, timeout=30, **FAST), zk_path)
+    queue.put(b"first")
+    with proxy.lose_answer("multi", where=lambda message: not message.heartbeat) as fault:
+        fault_and_out = threading.Thread(target=lambda: (fault.wait(), proxy.refuse()))
+        fault_and_out.start()
+        with pytest.raises(OutcomeUnknownError, match="unknown"):
+            queue.put(b"second", timeout=0.5)
+        fault_and_out.join()
+    proxy.resume()
+    queue.put(b"third", timeout=30)
+    eventually(lambda: not queue._path_state._left)
+    assert [Queue[bytes](zk, zk_path).get_nowait() for _ in range(3)] == [b"first", b"second", b"third"]
+
+
+def test_an_interrupted_get_takes_nothing(
+    zk: KazooClient, connect: Connect, zk_path: str, proxy: Proxy, eventually: Eventually
+) -> None:
+    """An item that was under way to a call that was interrupted is put back, in its place."""
+    client = connect(proxy.hosts)
+    queue = Queue[bytes](client, zk_path)
+    queue.put(b"one")
+    queue.put(b"two")
+    with proxy.hold("multi", where=lambda message: not message.heartbeat) as held:
+        main = threading.get_ident()
+
+        def strike() -> None:
+            held.wait()
+            signal.pthread_kill(main, signal.SIGINT)
+            time.sleep(0.2)
+            held.release()
+
+        striker = threading.Thread(target=strike)
+        striker.start()
+        with pytest.raises(KeyboardInterrupt):
+            queue.get()
+            time.sleep(5)
+        striker.join()
+    eventually(lambda: not queue._path_state._left)
+    other = Queue[bytes](zk, zk_path)
+    assert [other.get_nowait(), other.get_nowait()] == [b"one", b"two"]
+    assert queue._desk.unfinished == 0
+
+
+def test_shutdown(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
+    """It is for all processes: nothing is put any more, what is there is taken, and who waits is told."""
+    mine, theirs = Queue[bytes](zk, zk_path, 1), Queue[bytes](connect(), zk_path, 1)
+    mine.put(b"one")
+    putting = [in_thread(each.put, b"x") for each in (mine, theirs)]
+    eventually(lambda: len(names(zk, zk_path, "producers")) == 2)
+    theirs.shutdown()
+    for each in putting:
+        with pytest.raises(ShutDown):
+            each.result(10)
+    for queue in (mine, theirs):
+        with pytest.raises(ShutDown):
+            queue.put(b"y")
+        with pytest.raises(ShutDown):
+            queue.put_nowait(b"y")
+    assert mine.get() == b"one"
+    for call in (mine.get, theirs.get_nowait):
+        with pytest.raises(ShutDown):
+            call()
+    third = Queue[bytes](connect(), zk_path, 1)
+    with pytest.raises(ShutDown):
+        third.put(b"z")
+
+
+def test_shutdown_ends_waits(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Consumers that wait are told; one that finds the last item claimed waits for its end."""
+    mine, theirs = Queue[bytes](zk, zk_path), Queue[bytes](connect(), zk_path)
+    mine.put(b"one")
+    with mine.claim():
+        getting = [in_thread(each.get) for each in (mine, theirs)]
+        eventually(lambda: len(names(zk, zk_path, "consumers")) == 2)
+        mine.shutdown()
+        time.sleep(0.1)
+        assert not any(each.done() for each in getting)
+    for each in getting:
+        with pytest.raises(ShutDown):
+            each.result(10)
+
+
+def test_immediate_shutdown(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """What is not claimed is removed; what is claimed is its consumer's."""
+    mine, theirs = Queue[bytes](zk, zk_path), Queue[bytes](connect(), zk_path)
+    for n in range(10):
+        mine.put(b"%d" % n)
+    with theirs.claim() as claim:
+        mine.shutdown(immediate=True)
+        assert len(names(zk, zk_path, "items")) == 1
+        assert claim.item == b"0"
+    with pytest.raises(ShutDown):
+        mine.get()
+    assert names(zk, zk_path, "items") == []
+
+
+def test_destroy(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """It removes everything, unless another client uses the queue; the next use begins anew."""
+    mine, client = Queue[bytes](zk, zk_path), connect()
+    theirs = Queue[bytes](client, zk_path)
+    mine.put(b"one")
+    theirs.put(b"two")
+    with pytest.raises(RuntimeError, match="in use"):
+        mine.destroy()
+    client.stop()
+    mine.destroy()
+    assert zk.exists(zk_path) is None
+    mine.put(b"three")
+    assert mine.get() == b"three"
+    Lock(zk, f"{zk_path}-lock")
+
+
+def test_receipts_of_clients_that_are_gone(zk: KazooClient, connect: Connect, zk_path: str, monkeypatch: Any) -> None:
+    """A receipt that was not written for a day is removed by the next client that comes."""
+    Queue[bytes](connect(), zk_path).put(b"one")
+    assert len(names(zk, zk_path, "receipts")) == 1
+    Queue[bytes](connect(), zk_path).put(b"two")
+    assert len(names(zk, zk_path, "receipts")) == 2
+    monkeypatch.setattr("zkconcurrent._recipes.items.UNTOUCHED", -60.0)
+    Queue[bytes](connect(), zk_path).put(b"three")
+    assert len(names(zk, zk_path, "receipts")) == 1
+
+
+def test_several_items_in_one_node(zk: KazooClient, zk_path: str) -> None:
+    """What Curator's `putMulti` has put in one node is taken one by one."""
+    queue = Queue[bytes](zk, zk_path)
+    queue.put(b"one")
+    zk.create(f"{zk_path}/items/queue-", frame([b"two", b"three", b"four"]), sequence=True)
+    assert queue.get() == b"one"
+    assert queue.get() == b"two"
+    with queue.claim() as claim:
+        assert claim.item == b"three"
+    assert [queue.get(), queue.empty()] == [b"four", True]
+
+
+def test_members_go_with_the_last_object(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+    """A queue that is garbage leaves no ephemeral node."""
+    queue = Queue[bytes](zk, zk_path)
+    queue.put(b"one")
+    assert len(names(zk, zk_path, "members")) == 1
+    del queue
+    eventually(lambda: names(zk, zk_path, "members") == [])
+
+
+def test_many_at_once(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
+    """Threads of several clients put and take: each item is taken once, in the order of its producer."""
+    queues = [Queue[bytes](each, zk_path, 5) for each in (zk, connect())]
+
+    def produce(n: int) -> None:
+        for k in range(40):
+            queues[n % 2].put(b"%d %d" % (n, k))
+
+    def consume(n: int) -> list[bytes]:
+        taken = []
+        while (item := queues[n % 2].get()) != b"end":
+            taken.append(item)
+            queues[n % 2].task_done()
+        queues[n % 2].task_done()
+        return taken
+
+    producing = [in_thread(produce, n) for n in range(4)]
+    consuming = [in_thread(consume, n) for n in range(4)]
+    for each in producing:
+        each.result(60)
+    queues[0].join()
+    for _ in range(4):
+        queues[0].put(b"end")
+    taken = [each.result(60) for each in consuming]
+    assert sorted(chain(*taken)) == sorted(b"%d %d" % (n, k) for n in range(4) for k in range(40))

@@ -1,0 +1,125 @@
+"""Queues that Java services on Curator share: what one puts the other takes, once, unless it is claimed."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.conftest import Connect, Eventually
+from tests.helpers.curator import CuratorClient
+from tests.interop.conftest import ConnectJava
+from zkconcurrent import TEXT, Empty, PriorityQueue, Queue
+
+
+def rank(item: str) -> int:
+    """Return the priority of an item such as "-3 x"."""
+    return int(item.split()[0])
+
+
+def taken(java: CuratorClient, kind: str, path: str) -> list[str]:
+    """Return what a Java consumer has taken."""
+    found = java.call(f"{kind}.taken", path).result(20)
+    return found.split("\t") if found else []
+
+
+def test_java_takes_what_we_put(client: KazooClient, java: CuratorClient, zk_path: str, eventually: Eventually) -> None:
+    """In our order, each once; and nothing is left of it."""
+    queue = Queue[str](client, zk_path, codec=TEXT)
+    items = [f"item {n}" for n in range(20)]
+    for item in items:
+        queue.put(item)
+    java.call("queue.consume", zk_path, 0).result(20)
+    eventually(lambda: taken(java, "queue", zk_path) == items)
+    queue.put("late")
+    eventually(lambda: taken(java, "queue", zk_path) == [*items, "late"])
+    eventually(queue.empty)
+    eventually(lambda: client.get_children(f"{zk_path}/claims") == [])
+
+
+def test_we_take_what_java_puts(client: KazooClient, java: CuratorClient, zk_path: str) -> None:
+    """In its order, each once, also where Java came first, and where several items are in one node."""
+    for n in range(5):
+        java.call("queue.put", zk_path, f"item {n}").result(20)
+    queue = Queue[str](client, zk_path, codec=TEXT)
+    assert [queue.get(timeout=20) for _ in range(5)] == [f"item {n}" for n in range(5)]
+    java.call("queue.putMulti", zk_path, "a,b,c").result(20)
+    assert queue.get(timeout=20) == "a"
+    with queue.claim(timeout=20) as claim:
+        assert claim.item == "b"
+    assert queue.get(timeout=20) == "c"
+    with pytest.raises(Empty):
+        queue.get_nowait()
+    java.call("queue.put", zk_path, "last").result(20)
+    assert queue.get(timeout=20) == "last"
+    assert client.get(zk_path)[0] == b"fifo 0 open"
+
+
+def test_priorities(client: KazooClient, connect_java: ConnectJava, zk_path: str, eventually: Eventually) -> None:
+    """The lowest is first, negative ones too, for both."""
+    java, consumer = connect_java(), connect_java()
+    queue = PriorityQueue[str](client, zk_path, codec=TEXT, priority=rank)
+    ranked = ["-2147483648 x", "-3 x", "0 x", "7 x", "2147483647 x"]
+    for item in (ranked[3], ranked[0], ranked[4], ranked[2], ranked[1]):
+        java.call("priorityQueue.put", zk_path, rank(item), item).result(20)
+    eventually(lambda: queue.qsize() == 5)
+    assert [queue.get() for _ in range(5)] == ranked
+    for item in reversed(ranked):
+        queue.put(item)
+    consumer.call("priorityQueue.consume", zk_path, 0).result(20)
+    eventually(lambda: taken(consumer, "priorityQueue", zk_path) == ranked)
+
+
+def test_what_we_have_claimed(client: KazooClient, java: CuratorClient, zk_path: str, eventually: Eventually) -> None:
+    """Java does not take it while we have it, and does once we give it back."""
+    queue = Queue[str](client, zk_path, codec=TEXT)
+    queue.put("one")
+    claim = queue.claim()
+    claim.__enter__()
+    java.call("queue.consume", zk_path, 0).result(20)
+    queue.put("two")
+    eventually(lambda: taken(java, "queue", zk_path) == ["two"])
+    time.sleep(0.5)
+    assert taken(java, "queue", zk_path) == ["two"]
+    claim.__exit__(KeyError, None, None)
+    queue.put("three")  # Curator's consumer watches the items alone
+    eventually(lambda: sorted(taken(java, "queue", zk_path)) == ["one", "three", "two"])
+
+
+def test_what_java_fails_to_process(
+    client: KazooClient, java: CuratorClient, zk_path: str, eventually: Eventually
+) -> None:
+    """Its consumer puts it back at the tail, in a multi; each item is taken once in the end, by either of us."""
+    queue = Queue[str](client, zk_path, codec=TEXT)
+    items = [f"{n}" for n in range(10)]
+    for item in items:
+        queue.put(item)
+    java.call("queue.consume", zk_path, 3).result(20)
+    ours: list[str] = []
+
+    def all_taken() -> bool:
+        with suppress(Empty):
+            ours.append(queue.get_nowait())
+        return len(ours) + len(taken(java, "queue", zk_path)) == 10
+
+    eventually(all_taken)
+    assert sorted(ours + taken(java, "queue", zk_path)) == items
+    eventually(queue.empty)
+
+
+def test_both_take(
+    client: KazooClient, connect: Connect, java: CuratorClient, zk_path: str, eventually: Eventually
+) -> None:
+    """Of many items each is taken once."""
+    queue, producer = Queue[str](client, zk_path, codec=TEXT), Queue[str](connect(), zk_path, codec=TEXT)
+    java.call("queue.consume", zk_path, 0).result(20)
+    items = [f"{n:03d}" for n in range(100)]
+    ours = []
+    for item in items:
+        producer.put(item)
+        with suppress(Empty):
+            ours.append(queue.get(timeout=0.002))
+    eventually(lambda: len(ours) + len(taken(java, "queue", zk_path)) == 100)
+    assert sorted(ours + taken(java, "queue", zk_path)) == items

@@ -1,0 +1,496 @@
+"""Queues in the simulation: threads that put, get, claim, acknowledge and give back.
+
+The ensemble's log is the truth: every item has a content of its own, so it tells which calls have put and taken it.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any, NamedTuple
+
+from kazoo.protocol.serialization import SetData, Transaction
+
+from tests.simulation.calls import Call, CallChecks, CallRun, CallWorker
+from tests.simulation.checks import Checks
+from tests.simulation.ensemble import Transport, only_checks
+from tests.simulation.run import CHROOT
+from tests.simulation.schedule import LENGTHS, TIMEOUT, Deviation, Schedule, random_schedule
+from tests.simulation.world import Violation
+from zkconcurrent._engine.driver import UNANSWERED
+from zkconcurrent._errors import ClientError, LockLostError, OutcomeUnknownError
+from zkconcurrent._queue import Empty, Full, LifoQueue, Queue
+from zkconcurrent._recipes.orders import frame, number, unframe
+from zkconcurrent._recipes.rules import MUTEX, blockers
+from zkconcurrent._recipes.ticket import Ticket
+
+PATH = "/app/q"
+ITEMS, CLAIMS, DEAD = f"{CHROOT}{PATH}/items/", f"{CHROOT}{PATH}/claims/", f"{CHROOT}{PATH}/dead/"
+NOT_HERE = {"number": "turn"}
+
+
+class Failed(Exception):
+    """What the block of a claim raises."""
+
+
+class Step(NamedTuple):
+    """What a thread does: "put", "get", "claim" (and acknowledge), "fail" (claim and give back), "qsize" or "sleep".
+
+    Attributes:
+        seconds: its timeout; 0 for no wait, None for ever.
+        stay: how long a claim is kept.
+    """
+
+    what: str
+    seconds: float | None = None
+    stay: float = 0.0
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.seconds} {self.stay:g}"
+
+
+class Steps(NamedTuple):
+    """What a thread does, and to what queue."""
+
+    kind: type[Queue[bytes]]
+    maxsize: int
+    most: int | None
+    steps: list[Step]
+
+
+class QueueChecks(CallChecks):
+    """What must be true of a queue.
+
+    Attributes:
+        put: the items that a `put` has acknowledged.
+        refused: those whose `put` has said that they were not put.
+        taken: those that `get` has returned or whose claim was acknowledged.
+        excused: those whose taker can't say whether it has taken them.
+        held: what each thread has claimed and neither acknowledged nor given back.
+        overlapping: the calls that take an item while another does.
+        outlive: called once, with a thread that keeps a claim for long.
+        maxsize: the queue's.
+    """
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.put: dict[bytes, None] = {}
+        self.refused: set[bytes] = set()
+        self.taken: dict[bytes, str] = {}
+        self.excused: set[bytes] = set()
+        self.held: dict[Any, Any] = {}
+        self.overlapping: set[Call] = set()
+        self.outlive: Any = None
+        self.maxsize = 0
+        self.newest_first = False
+        self.created: dict[bytes, list[str]] = {}
+        self.names: dict[str, bytes] = {}  # the items that are there
+        self.claimed: dict[str, None] = {}
+        self.ever: set[str] = set()  # claimed
+        self.since: dict[str, int] = {}
+        self._read = 0
+
+    def step(self) -> None:
+        """Follow the log."""
+        super().step()
+        calls = [each.call for each in self.workers if each.call is not None and each.call.what in TAKES]
+        if len(calls) > 1 or (calls and self.settling()):
+            self.overlapping.update(calls)
+        log = self.ensemble.log
+        while self._read < len(log):
+            change = log[self._read]
+            self._read += 1
+            if change[0] == "create" and change[1].startswith(ITEMS):
+                self._came(change[1].removeprefix(ITEMS), change[2])
+            elif change[0] == "delete" and change[1].startswith(ITEMS):
+                self._went(change[1].removeprefix(ITEMS))
+            elif change[0] == "create" and change[1].startswith(CLAIMS):
+                self._claim(change[1].removeprefix(CLAIMS))
+            elif change[0] == "delete" and change[1].startswith(CLAIMS):
+                self.claimed.pop(change[1].removeprefix(CLAIMS), None)
+            elif change[0] == "close":
+                for path in change[2]:
+                    self.claimed.pop(path.removeprefix(CLAIMS), None)
+        self._look_at_claims()
+
+    def _look_at_claims(self) -> None:
+        """While its session lives, a claim is its consumer's alone, unless an operator has deleted it."""
+        nodes = self.ensemble.leader.nodes
+        for worker, (taken, since) in self.held.items():
+            path = CLAIMS + taken.name
+            over = self.ensemble.sessions[taken.session].closed or self.removed.get(path, 0) > since
+            if over or not worker.process.alive:
+                continue
+            node = nodes.get(path)
+            if node is None or node.owner != taken.session:
+                raise Violation(f"{worker.name} has claimed {taken}, and the claim is {node and node.owner}")
+
+    def _came(self, name: str, data: bytes) -> None:
+        (content,) = unframe(name, data)
+        self.names[name] = content
+        self.since[name] = self._read
+        names = self.created.setdefault(content, [])
+        if name not in names:
+            names.append(name)
+        if len(names) > 1:
+            raise Violation(f"{content!r} was put twice: {names}")
+        if content in self.refused:
+            raise Violation(f"{content!r} was put, and its put has said that it was not")
+        if 0 < self.maxsize < len(self.names):
+            raise Violation(f"{len(self.names)} items are in a queue of {self.maxsize}")
+
+    def _went(self, name: str) -> None:
+        if name in self.claimed:
+            raise Violation(f"{name} is taken, and another consumer has claimed it")
+        del self.names[name]
+
+    def _claim(self, name: str) -> None:
+        if name not in self.names:
+            raise Violation(f"{name} is claimed, and is not there")
+        self.claimed[name] = None
+        takers = [worker for worker in self.workers if worker.call is not None and worker.call.what in TAKES]
+        # Of several takers, and of their threads that settle what was interrupted, any may be first.
+        if len(takers) == 1 and takers[0].call not in self.overlapping:
+            call = takers[0].call
+            assert call is not None
+            for other in self.names:
+                ahead = number(other) > number(name) if self.newest_first else number(other) < number(name)
+                known = self.since[other] <= call.begun and other not in self.ever and other not in self.claimed
+                if ahead and known:
+                    raise Violation(f"{name} is taken before {other}")
+        self.ever.add(name)
+
+    def settling(self) -> bool:
+        """Whether a thread has something to settle."""
+        return any(
+            process.alive and any(state._left for state in list(process.session.directory.values()))
+            for process in self.processes
+        )
+
+    def took(self, content: bytes, who: str) -> None:
+        """Take note of an item that was taken for good."""
+        if content in self.taken:
+            raise Violation(f"{content!r} was taken twice: by {self.taken[content]} and {who}")
+        self.taken[content] = who
+
+    @property
+    def free(self) -> list[str]:
+        """The items that are not claimed."""
+        return [name for name in self.names if name not in self.claimed]
+
+    def wrote(self, call: Call, change: tuple[Any, ...]) -> None:
+        """Take note of a change that a call has made."""
+        call.wrote.append((len(self.ensemble.log), change))
+
+    def state(self, before: Any, change: tuple[Any, ...]) -> Any:
+        """Nothing is asked of it."""
+        raise NotImplementedError
+
+    def _waits(self, wire: Transport, ticket: Ticket, name: str, names: list[str]) -> None:
+        if blockers(name, names, MUTEX):
+            super()._waits(wire, ticket, name, names)
+            return
+        self.step()
+        consumes = ticket.path.endswith("consumers")
+        if consumes and self.free:
+            raise Violation(f"{ticket} waits for an item, and there is {self.free}")
+        if not consumes and len(self.names) < self.maxsize:
+            raise Violation(f"{ticket} waits for a place, and there are {len(self.names)} items of {self.maxsize}")
+        watched = wire.server.child_watches
+        if wire not in watched.get(ITEMS[:-1], ()):
+            raise Violation(f"{ticket} waits without a watch on the items")
+        if consumes and self.claimed and wire not in watched.get(CLAIMS[:-1], ()):
+            raise Violation(f"{ticket} waits without a watch on the claims")
+
+    def quiet(self) -> None:
+        """Who waits does so rightly; one that waits where it should not keeps its run from its end, too."""
+        Checks.quiet(self)
+
+    def end(self) -> None:
+        """Nothing is lost, and nothing is left but what was put, the receipts and the empty folders."""
+        super().end()
+        self.step()
+        if self.settling():
+            raise Violation("something is left to be settled")
+        there = set(self.names.values())
+        buried = {
+            content
+            for path, node in self.ensemble.leader.nodes.items()
+            if path.startswith(DEAD)
+            for content in unframe(path, node.data)
+        }
+        if again := (there | buried) & set(self.taken):
+            raise Violation(f"taken, and still there: {again}")
+        if both := there & buried:
+            raise Violation(f"dead, and still there: {both}")
+        if lost := set(self.put) - there - buried - set(self.taken) - self.excused:
+            raise Violation(f"lost: {lost}")
+        if missing := set(self.put) - set(self.created):
+            raise Violation(f"never put: {missing}")
+
+
+TAKES = ("get", "claim", "fail")
+
+
+class QueueWorker(CallWorker):
+    """A thread that uses a queue."""
+
+    checks: QueueChecks
+    queue: Queue[bytes] | None = None
+    number = 0
+
+    def _run(self) -> None:
+        try:
+            super()._run()
+        finally:
+            self.queue = None  # the last one that uses it drops it
+
+    def _visit(self, steps: Steps) -> None:  # type: ignore[override]
+        self.queue = steps.kind(self.process.client, PATH, steps.maxsize, max_attempts=steps.most)
+        for step in steps.steps:
+            try:
+                self._do(step)
+            except KeyboardInterrupt:
+                self.world.say("is interrupted")
+
+    def _do(self, step: Step) -> None:
+        queue, checks = self.queue, self.checks
+        assert queue is not None
+        if step.what == "sleep":
+            self.world.sleep(step.seconds or 0.0)
+        elif step.what == "qsize":
+            with self.calling("qsize"):
+                queue.qsize()
+        elif step.what == "put":
+            self._put(queue, step)
+        elif step.what == "get":
+            with self.calling("get", self._limit(step)) as call:
+                try:
+                    content = queue.get(*_arguments(step.seconds))
+                except Empty:
+                    self._gave_up(call, step)
+                except (ClientError, OutcomeUnknownError):
+                    checks.step()
+                    checks.excused |= set(checks.put)  # its client is stopped, and it was about to return one
+                    raise
+                else:
+                    checks.took(content, self.name)
+        else:
+            self._claim(queue, step)
+
+    def _put(self, queue: Queue[bytes], step: Step) -> None:
+        self.number += 1
+        content, checks = f"{self.name} {self.number}".encode(), self.checks
+        with self.calling("put", self._limit(step)) as call:
+            try:
+                queue.put(content, *_arguments(step.seconds))
+            except Full:
+                checks.step()
+                if content in checks.created:
+                    raise Violation(f"{content!r} was put, and its put says that it was not") from None
+                checks.refused.add(content)
+                self._gave_up(call, step)
+            except OutcomeUnknownError:
+                self._gave_up(call, step)
+            else:
+                checks.put[content] = None
+                checks.step()
+                if content not in checks.created:
+                    raise Violation(f"{content!r} was not put, and its put says that it was")
+
+    def _claim(self, queue: Queue[bytes], step: Step) -> None:
+        claim = queue.claim(*_arguments(step.seconds))
+        acknowledging = False
+        with self.calling(step.what, self._limit(step)) as call:
+            try:
+                claim.__enter__()
+            except Empty:
+                self._gave_up(call, step)
+                return
+        taken = claim._taken
+        assert taken is not None
+        if taken.session:
+            self.checks.held[self] = taken, len(self.checks.ensemble.log)
+        if step.stay > TIMEOUT and self.checks.outlive is not None:
+            self.checks.outlive(self)
+        try:
+            self.world.sleep(step.stay)
+            if step.what == "fail":
+                raise Failed
+            acknowledging = True
+            self.checks.held.pop(self, None)
+            with self.calling("acknowledge"):
+                claim.__exit__(None, None, None)
+            self.checks.took(claim.item, self.name)
+        except LockLostError:
+            self.world.say("is told that its claim is lost")
+        except BaseException as error:
+            self.checks.held.pop(self, None)
+            if acknowledging:
+                self.checks.excused.add(claim.item)
+                raise
+            try:
+                with self.calling("give back"):
+                    claim.__exit__(type(error), error, None)
+            except ClientError:
+                pass
+            if not isinstance(error, Failed):
+                raise
+
+    def _limit(self, step: Step) -> float | None:
+        """Return how long a call may take: a change that is under way at the deadline gets its reply."""
+        return None if step.seconds is None else step.seconds + (self.process.session.timeout or UNANSWERED) / 3
+
+    def _gave_up(self, call: Call, step: Step) -> None:
+        if step.seconds is None or self.world.now < call.began + step.seconds:
+            raise Violation(f"{self.name} gave up waiting after {self.world.now - call.began:g} s")
+
+
+def _arguments(seconds: float | None) -> tuple[bool, float | None]:
+    return (False, None) if seconds == 0 else (True, seconds)
+
+
+class QueueRun(CallRun):
+    """A run of such workers."""
+
+    path = PATH
+    worker = QueueWorker
+    invariants = QueueChecks
+    checks: QueueChecks
+
+    def __init__(self, schedule: Schedule, *, trace: bool = False) -> None:
+        super().__init__(schedule, trace=trace)
+        first: Any = schedule.threads[0][0][1][0]
+        self.checks.maxsize = first.maxsize
+        self.checks.newest_first = first.kind is LifoQueue
+        self._losing: Deviation | None = None
+        self._striking: Deviation | None = None
+        self._serve = self.ensemble.serve
+        self.ensemble.serve = self._serve_or_lose  # type: ignore[method-assign]
+        self._rescued = 0
+
+    def rescue(self) -> None:
+        """Give who waits an item, or a place for one, as a process that is not of the run."""
+        checks = self.checks
+        if ITEMS[:-1] not in self.ensemble.leader.nodes:
+            return
+        checks.step()
+        waiting = [worker.call.what for worker in self.workers if worker.call is not None and worker.process.alive]
+        if (
+            any(what in TAKES for what in waiting)
+            and not checks.free
+            and (not checks.maxsize or len(checks.names) < checks.maxsize)
+        ):
+            self._rescued += 1
+            above = self.ensemble.leader.nodes[ITEMS[:-1]]
+            path = f"{ITEMS}queue-{above.created:010d}"
+            self.ensemble._commit(
+                ("create", path, frame([b"rescue %d" % self._rescued]), self.world.now, 0, False, None)
+            )
+        elif ("put" in waiting or checks.settling()) and 0 < checks.maxsize <= len(checks.names) and checks.free:
+            name = checks.free[0]
+            checks.taken[checks.names[name]] = "the rescue"
+            self.ensemble._commit(("delete", ITEMS + name))
+
+    def _kill(self, it: Deviation) -> bool | None:
+        """Kill a process; what its calls were about to return is lost."""
+        alive = [process for process in self.processes if process.alive]
+        killed = super()._kill(it)
+        for worker in self.workers:
+            if worker.process in alive and not worker.process.alive and worker.call is not None:
+                self._excuse(worker)
+        for process in alive:
+            if not process.alive and any(state._left for state in list(process.session.directory.values())):
+                self.checks.excused |= set(self.checks.created)
+        return killed
+
+    def _excuse(self, worker: Any) -> None:
+        self.checks.step()
+        call = worker.call
+        gone = {
+            content
+            for content, names in self.checks.created.items()
+            if any(change[0] == "delete" and change[1] == ITEMS + name for _, change in call.wrote for name in names)
+        }
+        self.checks.excused |= gone | set(self.checks.names.values())  # its request may be under way
+
+    def _lose(self, it: Deviation) -> None:
+        """Lose the next write, before or after it is applied."""
+        self._losing = it
+
+    def _outlive(self, _: Deviation) -> None:
+        """End the session of the next claim that is kept for long, two seconds later."""
+
+        def outlive(worker: Any) -> None:
+            self.checks.outlive = None
+            wire = worker.process.connection.wire
+            if wire is not None:
+                self.world.at(self.world.now + 2.0, lambda: wire.session.closed or self._end_session(wire.session))
+
+        self.checks.outlive = outlive
+
+    def _strike(self, it: Deviation) -> None:
+        """Interrupt the thread of one of the next multis: as its answer is under way, or as the request is lost."""
+        self._striking = it
+
+    def _serve_or_lose(self, wire: Transport) -> None:
+        it, request, asked = self._losing, wire.requests[0][1], self._asked.get(id(wire.requests[0][2]))
+        striking = self._striking
+        if striking is not None and type(request) is Transaction and asked is not None and asked[1].what != "put":
+            if striking.length % 4:
+                self._striking = striking._replace(length=striking.length % 4 - 1)
+                self._serve(wire)
+                return
+            self._striking = None
+            if striking.which % 2:
+                self.ensemble.close(wire)
+            else:
+                self._serve(wire)
+            for worker in self.workers:
+                if worker.call is asked[1]:
+                    self.world.say(f"{worker.name} is interrupted as its multi is answered, or lost")
+                    self.world.throw(worker.actor, KeyboardInterrupt())
+            return
+        if it is None or type(request) not in (Transaction, SetData) or only_checks(request):
+            self._serve(wire)
+            return
+        self._losing = None
+        process = next(each for each in self.processes if each.connection.wire is wire)
+        process.connection.down_until = self.world.now + LENGTHS[it.length]
+        process.connection.server = self.ensemble.servers[it.which // 4]
+        self.world.say(f"the connection of {process.name} is cut for {LENGTHS[it.length]:g}")
+        self.ensemble.close(wire, served=it.after % 2)
+
+
+def random_steps(seed: int) -> Schedule:
+    """Return the random schedule of a seed."""
+    random = Random(seed)
+    threads, deviations, _ = random_schedule(random)
+    kind = random.choice((Queue, Queue, Queue, LifoQueue))
+    maxsize = random.choice((0, 0, 1, 2))
+    most = random.choice((None, None, 1, 2))
+    steps: list[Any] = [
+        [
+            (start, [Steps(kind, maxsize, most, [_step(random) for _ in range(random.randint(2, 6))])])
+            for start, _ in process
+        ]
+        for process in threads
+    ]
+    kinds = [random.choices((None, "lose", "strike", "close", "remove"), (6, 3, 2, 1, 1))[0] for _ in deviations]
+    if seed % 8 == 5:  # a claim that outlives its session, as another process claims its item
+        late = [Step(random.choice(("claim", "claim", "fail")), None, 7.0)]
+        steps = [
+            [(0.0, [Steps(kind, 0, None, [Step("put", None), late[0], Step("get", 1.0)])])],
+            [(1.0, [Steps(kind, 0, None, [Step("claim", None, 7.0), Step("put", None)])])],
+        ]
+        deviations.insert(0, Deviation(1, "outlive", 0, 0))
+        kinds.insert(0, None)
+    chosen = [kind or NOT_HERE.get(each.kind, each.kind) for kind, each in zip(kinds, deviations, strict=True)]
+    return Schedule(steps, [each._replace(kind=kind) for kind, each in zip(chosen, deviations, strict=True)])
+
+
+def _step(random: Random) -> Step:
+    what = random.choice(("put", "put", "put", "put", "get", "get", "claim", "claim", "fail", "sleep", "qsize"))
+    if what == "sleep":
+        return Step(what, random.choice((0.05, 0.3, 1.0, 3.0)))
+    seconds = random.choice((None, None, None, 0.0, 0.05, 1.0, 3.0))
+    return Step(what, seconds, random.choice((0.0, 0.0, 0.3, 1.0, 7.0, 7.0)))

@@ -1,0 +1,124 @@
+"""Queues under random faults: none lost, none taken twice, in order, never too many; and seeded bugs are found."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.mutants import Mutant, find, one
+from tests.simulation.queues import QueueRun, random_steps
+from tests.simulation.run import COMMON_FAULTS, runs
+
+
+def test_whatever_strikes() -> None:
+    """No item is lost or acknowledged twice, in order and within the size; nobody who is entitled to go on sleeps."""
+    injected = {kind for run in runs(QueueRun, random_steps, 150) for kind in run.injected}
+    assert injected >= COMMON_FAULTS | {"lose", "strike", "close"}
+
+
+WRITE, MOVED, SEIZE, TAKE, LOOK, PUT, ACKNOWLEDGE, GIVE_BACK, KEPT = (
+    f"_recipes.items:{name}"
+    for name in (
+        "write",
+        "moved",
+        "seize",
+        "take",
+        "look",
+        "put_when_first",
+        "acknowledge",
+        "give_back",
+        "seize_kept",
+    )
+)
+MUTANTS = [
+    one(
+        "no receipt: what may have been applied is sent again",
+        WRITE,
+        'Set(receipt.path, b"", receipt.version)), firm=True)',
+        'Set(receipt.path, b"", -1)), firm=True)',
+        (MOVED, "if node.version == receipt.version:", "if True:"),
+    ),
+    one("a lost reply is taken for a success", MOVED, "if node.version == receipt.version:", "if False:"),
+    one(
+        "no member check, nor one of the session: an acknowledgement of a later session",
+        WRITE,
+        "mine: Part = Check(member.node)",
+        "mine: Part = Check(receipt.path)",
+        (ACKNOWLEDGE, "session=taken.session or -1", "session=0"),
+    ),
+    one("found: a receipt that was used up is taken for a success", MOVED, "if node.data != BURNT:", "if True:"),
+    one("what is given back is another consumer's", GIVE_BACK, "session=taken.session or -1", "session=0"),
+    one(
+        "the claim is not deleted with its item",
+        ACKNOWLEDGE,
+        'parts = Delete(f"{at.claims}/{taken.name}"), remove(at, taken)',
+        "parts = (remove(at, taken),)",
+    ),
+    one(
+        "the item is not deleted with its claim",
+        ACKNOWLEDGE,
+        'parts = Delete(f"{at.claims}/{taken.name}"), remove(at, taken)',
+        'parts = (Delete(f"{at.claims}/{taken.name}"),)',
+    ),
+    one(
+        "what is claimed is taken: get makes no claim",
+        SEIZE,
+        "parts = own, Delete(claim), remove(at, taken, whole=spent)",
+        "parts = Check(item), Check(item), remove(at, taken, whole=spent)",
+    ),
+    one("the first consumer does not watch the claims", LOOK, "if seen[1]:", "if False:"),
+    one("the first consumer does not watch", LOOK, "seen = yield Watch(ticket, found[:2])", "seen = yield found[:2]"),
+    one("a consumer that takes an item stays in the queue", SEIZE, "(Delete(ticket.node, ticket),)", "()"),
+    one(
+        "maxsize is counted from a listing from before it was first",
+        PUT,
+        "queue, names, node = seen or (yield reads)",
+        "queue, _, node = seen or (yield reads)",
+    ),
+    one(
+        "a producer leaves its queue before it puts",
+        PUT,
+        "add(errand, item, Delete(ticket.node, ticket), count=count)",
+        "add(errand, item, count=count)",
+        (PUT, "elif there < at.maxsize:", "elif there < at.maxsize:\n                    yield Discard(ticket)"),
+    ),
+    one("a producer does not wait for its turn", PUT, "if ahead:", "if False:"),
+    one(
+        "what was taken for an interrupted get is lost",
+        "_queue:QueueState.leave",
+        "if not errand.left:",
+        'if not errand.left or errand.purpose == "get":',
+    ),
+    one(
+        "what was claimed for an interrupted call stays claimed",
+        "_queue:QueueState.leave",
+        "if not errand.left:",
+        'if not errand.left or errand.purpose == "claim":',
+    ),
+    one(
+        "an interrupted acknowledgement is given up",
+        "_queue:QueueState.leave",
+        "if not errand.left:",
+        'if not errand.left or errand.purpose == "acknowledge":',
+    ),
+    one(
+        "an item that is put back has no place",
+        "_recipes.items:restore",
+        "if at.maxsize:",
+        "if False:",
+    ),
+    one(
+        "the item that an interrupted call was about to take is forgotten", KEPT, "desk.names.appendleft(name)", "pass"
+    ),
+    one(
+        "consumers do not queue: none is woken but the one that watches",
+        TAKE,
+        "while ahead := blockers(ticket.name, queue, MUTEX):",
+        "while ahead := [name for name in blockers(ticket.name, queue, MUTEX) if False]:",
+    ),
+]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_seeded_bugs_are_found(mutant: Mutant) -> None:
+    """Runs that the library passes find each bug."""
+    find(mutant, lambda seed: QueueRun(random_steps(seed)))

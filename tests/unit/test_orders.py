@@ -1,0 +1,123 @@
+"""The pure part of queues: which item is next, the data of their nodes, and what is no queue's."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zkconcurrent import ForeignNodeError
+from zkconcurrent._recipes.operations import Node
+from zkconcurrent._recipes.orders import (
+    FIFO,
+    LIFO,
+    PRIORITY,
+    Header,
+    frame,
+    free,
+    item_prefix,
+    items,
+    member_count,
+    member_data,
+    number,
+    unfinished,
+    unframe,
+)
+
+numbers = st.integers(0, 2_147_483_647)
+priorities = st.integers(-(2**31), 2**31 - 1)
+
+
+@given(st.lists(numbers, unique=True))
+def test_the_order_of_arrival(arrived: list[int]) -> None:
+    """The first in is the first out of a queue, and the last out of a LIFO queue."""
+    names = [f"queue-{n:010d}" for n in arrived]
+    assert [number(name) for name in items("/q", names, FIFO)] == sorted(arrived)
+    assert [number(name) for name in items("/q", names, LIFO)] == sorted(arrived, reverse=True)
+
+
+@given(st.lists(st.tuples(priorities, numbers), unique_by=lambda each: each[1]))
+def test_the_order_of_priorities(arrived: list[tuple[int, int]]) -> None:
+    """The lowest priority is first, and of the same priority the first in."""
+    names = {f"{item_prefix(priority)}{n:010d}": (priority, n) for priority, n in arrived}
+    assert [names[name] for name in items("/q", list(names), PRIORITY)] == sorted(arrived)
+
+
+def test_names_are_curators() -> None:
+    """A priority is written as by Curator's `priorityToString`; one of more than 32 bits is refused."""
+    assert item_prefix(None) == "queue-"
+    assert [item_prefix(n) for n in (0, 5, 2**31 - 1)] == ["queue-100000000", "queue-100000005", "queue-17FFFFFFF"]
+    assert [item_prefix(n) for n in (-1, -(2**31))] == ["queue-0FFFFFFFF", "queue-080000000"]
+    for beyond in (2**31, -(2**31) - 1):
+        with pytest.raises(OverflowError):
+            item_prefix(beyond)
+
+
+def test_children_that_are_no_items() -> None:
+    """What does not begin as an item is left alone; an item of another order is an error that names it."""
+    assert items("/q", ["queue-0000000002", "x", "lock-0000000001"], FIFO) == ["queue-0000000002"]
+    with pytest.raises(ForeignNodeError, match="queue-1000000050000000001"):
+        items("/q", ["queue-1000000050000000001"], FIFO)
+    with pytest.raises(ForeignNodeError, match="priority"):
+        items("/q", ["queue-0000000001"], PRIORITY)
+    with pytest.raises(ForeignNodeError):
+        items("/q", ["queue--2147483648"], FIFO)
+
+
+def test_what_is_free() -> None:
+    """An item is free unless there is a claim of its name; the order stays."""
+    assert free(["b", "a", "c"], ["a", "x"]) == ["b", "c"]
+
+
+@given(st.lists(st.binary(max_size=50), min_size=1, max_size=4))
+def test_the_data_of_items(payloads: list[bytes]) -> None:
+    """What is framed is unframed; the bytes are those of Curator's `ItemSerializer`."""
+    assert unframe("/q", frame(payloads)) == payloads
+
+
+def test_the_bytes_of_items() -> None:
+    """A version, an entry for each item with its length, and an end."""
+    assert frame([b"ab", b""]) == b"\0\1\0\1" + b"\1\0\0\0\2ab" + b"\1\0\0\0\0" + b"\2"
+
+
+@given(st.binary(max_size=20))
+def test_other_data(data: bytes) -> None:
+    """What is no item's data is an error that shows it, and never another one."""
+    for each in (data, frame([b"x"])[:-1], frame([b"x"]) + data + b"\0", b"\0\1\0\1" + data):
+        with suppress(ForeignNodeError):
+            assert frame(unframe("/q", each)) == each
+
+
+def test_the_header() -> None:
+    """The queue's node says its order, size and state; none is what Curator leaves; anything else is foreign."""
+
+    def node(data: bytes) -> Node:
+        return Node(data, 0, 0.0, 0)
+
+    header = Header("fifo", 10)
+    assert header.data == b"fifo 10 open"
+    assert Header.of("/q", node(header.data)) == header
+    assert Header.of("/q", node(b"lifo 0 shutdown")) == ("lifo", 0, "shutdown")
+    assert Header.of("/q", node(b"")) is None
+    for data in (b"fifo", b"fifo x open", b"3 set", b"fifo 1 open "):
+        with pytest.raises(ForeignNodeError, match="queue's is like"):
+            Header.of("/q", node(data))
+    header._replace(state="shutdown").check("/q", header)
+    for other in (Header("lifo", 10), Header("fifo", 9)):
+        with pytest.raises(ValueError, match="maxsize=10, not as"):
+            header.check("/q", other)
+
+
+def test_unfinished_items() -> None:
+    """The counts of one session add up, and are never less than nothing; what has no count has none."""
+
+    def node(session: int, count: int) -> Node:
+        return Node(member_data(b'{"host": "a"}', count), 0, 0.0, session)
+
+    assert json.loads(node(1, 3).data) == {"host": "a", "unfinished": 3}
+    assert member_count(node(1, -2)) == -2
+    assert member_count(Node(b"x", 0, 0.0, 1)) == 0
+    assert unfinished([node(1, 3), node(1, -2), node(2, -1), node(3, 2), None]) == 3

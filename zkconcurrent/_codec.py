@@ -1,0 +1,85 @@
+"""Codecs: how the items of a queue become bytes, and bytes become items."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from typing import Any, Protocol
+
+
+class Codec(Protocol):
+    """Turns items into bytes and back; any object with these two methods will do."""
+
+    def encode(self, item: Any, /) -> bytes:
+        """Return the bytes of an item."""
+
+    def decode(self, data: bytes, /) -> Any:
+        """Return the item of bytes."""
+
+
+class _Bytes:
+    def encode(self, item: Any, /) -> bytes:
+        if not isinstance(item, bytes | bytearray | memoryview):
+            raise TypeError(f"an item must be bytes, not {type(item).__name__}; or pass a codec, such as JSON")
+        return bytes(item)
+
+    def decode(self, data: bytes, /) -> bytes:
+        return data
+
+    def __repr__(self) -> str:
+        return "zkconcurrent.BYTES"
+
+
+class _Text:
+    def encode(self, item: Any, /) -> bytes:
+        if not isinstance(item, str):
+            raise TypeError(f"an item must be a str, not {type(item).__name__}; or pass another codec, such as JSON")
+        return item.encode()
+
+    def decode(self, data: bytes, /) -> str:
+        return data.decode()
+
+    def __repr__(self) -> str:
+        return "zkconcurrent.TEXT"
+
+
+class _Json:
+    def encode(self, item: Any, /) -> bytes:
+        return json.dumps(item, separators=(",", ":"), ensure_ascii=False).encode()
+
+    def decode(self, data: bytes, /) -> Any:
+        return json.loads(data)
+
+    def __repr__(self) -> str:
+        return "zkconcurrent.JSON"
+
+
+class _MessagePack:
+    def encode(self, item: Any, /) -> bytes:
+        return _msgpack().packb(item)  # type: ignore[no-any-return]
+
+    def decode(self, data: bytes, /) -> Any:
+        return _msgpack().unpackb(data)
+
+    def __repr__(self) -> str:
+        return "zkconcurrent.MSGPACK"
+
+
+def _msgpack() -> Any:
+    try:
+        return importlib.import_module("msgpack")
+    except ImportError:
+        raise ImportError("the codec MSGPACK needs msgpack: pip install 'zkconcurrent[msgpack]'") from None
+
+
+BYTES: Codec = _Bytes()
+"""Items are bytes, and stay as they are: the default."""
+
+TEXT: Codec = _Text()
+"""Items are strings, in UTF-8."""
+
+JSON: Codec = _Json()
+"""Items are what JSON has: numbers, strings, lists, dictionaries. A tuple comes back as a list."""
+
+MSGPACK: Codec = _MessagePack()
+"""Items are what MessagePack has; needs the package `msgpack`, which `zkconcurrent[msgpack]` installs."""

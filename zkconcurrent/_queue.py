@@ -1,0 +1,559 @@
+"""`Queue`, `LifoQueue`, `PriorityQueue` and `SimpleQueue`: items for all processes that open the same path."""
+
+from __future__ import annotations
+
+import queue
+import sys
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Generic, TypeVar
+
+from ._codec import BYTES, JSON, Codec
+from ._engine.driver import UNANSWERED, Call
+from ._engine.holds import PathState
+from ._engine.session import Dropped, Session, log
+from ._engine.waiting import Steps
+from ._errors import ClientError, LockLostError, OutcomeUnknownError, ZkConcurrentError
+from ._kazoo.link import KazooClient
+from ._limits import check_int
+from ._primitive import Primitive, node_data, nothing
+from ._recipes import items as recipes
+from ._recipes.items import Closed, Desk, Errand, Layout, Lost, Sight, Taken, Unknown
+from ._recipes.operations import Recipe
+from ._recipes.orders import FIFO, LIFO, PRIORITY, Order, frame
+from ._recipes.ticket import Ticket
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+Empty = queue.Empty
+Full = queue.Full
+if sys.version_info >= (3, 13):
+    ShutDown = queue.ShutDown
+else:
+
+    class ShutDown(Exception):
+        """Raised when put/get with shut-down queue."""
+
+
+class QueueState(PathState):
+    """What all objects of one client and path share of a queue.
+
+    Attributes:
+        desk: the receipts, and the last listing.
+        finishing: how many calls of `task_done` are under way.
+    """
+
+    def __init__(self, session: Session, kind: str, at: Layout) -> None:
+        super().__init__(session, at.path, kind)
+        self.desk = Desk(at)
+        self.finishing = 0
+        self._left: deque[Errand] = deque()
+        self._idle = deque([True])  # the caller that takes it starts the thread
+        weakref.finalize(self, _drop_members, session.dropped, self.desk.receipts).atexit = False
+
+    def leave(self, errand: Errand) -> None:
+        """End an errand whose call has ended before its time; what it has under way is settled in the background."""
+        if not errand.left:
+            errand.finish()
+        elif errand not in self._left:
+            self._left.append(errand)
+            self._start()
+
+    def _start(self) -> None:
+        try:
+            self._idle.pop()
+        except IndexError:
+            return  # the thread runs, and looks again before it ends
+        try:
+            self.session.link.spawn(self._settle_all)
+        except BaseException:
+            self._idle.append(True)
+            raise
+
+    def _settle_all(self) -> None:
+        while self._left:
+            errand = self._left[0]
+            try:
+                if not self._settle(errand):
+                    continue
+            except Exception as error:
+                log.error("a call at %s was interrupted, and its outcome is unknown: %r", self.path, error)
+                errand.receipt = None
+            errand.finish()
+            self._left.popleft()
+        self._idle.append(True)
+        if self._left:
+            self._start()
+
+    def _settle(self, errand: Errand) -> bool:
+        """Settle an errand; False if ZooKeeper is out of reach."""
+        session = self.session
+        call = Call(session, self.path)
+        done = call.wait(call.run(recipes.settle(errand), session.now() + (session.timeout or UNANSWERED)))
+        if done is None and not threading.main_thread().is_alive():
+            raise ClientError(self.path, "the interpreter is exiting, and ZooKeeper is out of reach")
+        return done is not None
+
+
+class _Undo:
+    """Ends the errand of a call that is abandoned."""
+
+    def __init__(self, state: QueueState, errand: Errand) -> None:
+        self._state = state
+        self._errand = errand
+
+    def drop_tickets(self, _tickets: Sequence[Ticket]) -> None:
+        """Leave what the call has under way to be settled."""
+        self._state.leave(self._errand)
+
+
+def _drop_members(dropped: Any, receipts: list[recipes.Receipt]) -> None:
+    """Finalize a queue's state: only queue the work, as a finalizer may run anywhere."""
+    dropped.append(Dropped([], [receipt.member for receipt in receipts if receipt.member is not None]))
+
+
+class BaseQueue(Primitive, Generic[T]):
+    """What all queues have."""
+
+    _order: Order = FIFO
+    _counts = True
+    _empty: type[Exception] = Empty
+    _full: type[Exception] = Full
+    _shut_down: type[Exception] = ShutDown
+    _path_state: QueueState
+
+    def __init__(
+        self,
+        client: KazooClient,
+        path: str,
+        maxsize: int = 0,
+        *,
+        codec: Codec = BYTES,
+        max_attempts: int | None = None,
+    ) -> None:
+        self._layout = Layout(path, self._order, max(0, check_int("maxsize", maxsize)))
+        for method in ("encode", "decode"):
+            if not callable(getattr(codec, method, None)):
+                raise TypeError(f"codec must have encode() and decode(), not {type(codec).__name__}")
+        self._codec = codec
+        self._most = 0 if max_attempts is None else check_int("max_attempts", max_attempts)
+        if max_attempts is not None and self._most < 1:
+            raise ValueError(f"max_attempts must be at least 1: {max_attempts}")
+        super().__init__(client, path)
+        self._desk = desk = self._path_state.desk
+        if desk.at != self._layout:
+            raise ValueError(
+                f"this client has made the queue at {path!r} with maxsize={desk.at.maxsize}, not {maxsize}: all must "
+                "give the same"
+            )
+
+    def _new_state(self) -> QueueState:
+        return QueueState(self._session, self._kind, self._layout)
+
+    # -- as `queue` has it -------------------------------------------------------------------------------------------
+
+    def put(self, item: T, block: bool = True, timeout: float | None = None) -> None:
+        """Put an item into the queue.
+
+        Args:
+            item: the item, as the codec takes it.
+            block: whether to wait for a free place, and for ZooKeeper.
+            timeout: how long to wait, in seconds; None waits forever.
+
+        Raises:
+            ValueError: the timeout is negative.
+            Full: the queue had no free place in time, or ZooKeeper was out of reach; nothing was put.
+            ShutDown: the queue is shut down.
+            OutcomeUnknownError: the time was up before it could be found out whether the item was put.
+            ClientError: the client can't be used here.
+            ForeignNodeError: the path is something else's.
+        """
+        deadline = self._limit(block, timeout)
+        errand = self._errand("put")
+        data, priority = frame([self._codec.encode(item)]), self._priority_of(item)
+        wait = block and (timeout is None or timeout > 0)
+
+        def steps(call: Call) -> Steps[None]:
+            done = yield from call.run(recipes.put(errand, data, priority, wait=wait), deadline)
+            if done is None and errand.sent:
+                raise OutcomeUnknownError(self._path, "the time was up, and whether the item was put is unknown")
+            if not done and not errand.applied:
+                raise self._full
+
+        return self._do(errand, steps)
+
+    def get(self, block: bool = True, timeout: float | None = None) -> T:
+        """Take the next item out of the queue. If the process then dies, the item is lost: see `claim`.
+
+        Args:
+            block: whether to wait for an item, and for ZooKeeper.
+            timeout: how long to wait, in seconds; None waits forever.
+
+        Raises:
+            ValueError: the timeout is negative.
+            Empty: no item came in time, or ZooKeeper was out of reach.
+            ShutDown: the queue is shut down, and no item is left.
+            ClientError: the client can't be used here.
+            ForeignNodeError: the path is something else's.
+        """
+        return self._taking("get", block, timeout, self._item)
+
+    def put_nowait(self, item: T) -> None:
+        """Put an item without waiting for a free place: `put(item, block=False)`."""
+        return self.put(item, block=False)
+
+    def get_nowait(self) -> T:
+        """Take the next item without waiting for one: `get(block=False)`."""
+        return self.get(block=False)
+
+    def qsize(self) -> int:
+        """Return how many items can be taken: those that no consumer has claimed. Asks the leader."""
+        return self._ask(lambda sight: len(sight.free))
+
+    def empty(self) -> bool:
+        """Return whether no item can be taken. Asks the leader."""
+        return self._ask(lambda sight: not sight.free)
+
+    # -- claims ------------------------------------------------------------------------------------------------------
+
+    def claim(self, block: bool = True, timeout: float | None = None) -> Claim[T]:
+        """Return a context manager that takes the next item, and acknowledges it when its block has ended.
+
+        If the block raises an exception, if the process dies or its session is lost, the item is free again, in its
+        place, for any consumer. So each item is acknowledged once, and processed at least once.
+
+        ::
+
+            with jobs.claim(timeout=60) as claim:
+                work(claim.item)
+
+        Args:
+            block: whether to wait for an item, and for ZooKeeper.
+            timeout: how long to wait, in seconds; None waits forever.
+
+        Raises:
+            ValueError: the timeout is negative.
+        """
+        self._limit(block, timeout)
+        return Claim(self, block, timeout)
+
+    def dead(self) -> list[T]:
+        """Return the items that were claimed `max_attempts` times and never acknowledged, the oldest first."""
+        return self._run(recipes.dead(self._desk), lambda found: [self._codec.decode(each) for each in found])
+
+    def destroy(self) -> None:
+        """Remove the queue's nodes, with all items.
+
+        Raises:
+            RuntimeError: another client uses the queue; nothing was deleted.
+            ClientError: the client can't be used here.
+            ForeignNodeError: the path is something else's; nothing was deleted.
+        """
+
+        def destroyed(others: list[str]) -> None:
+            if others:
+                raise RuntimeError(f"the queue at {self._path!r} is in use: {others[:5]}")
+
+        return self._run(recipes.destroy(self._desk), destroyed)
+
+    # -- how ---------------------------------------------------------------------------------------------------------
+
+    def _limit(self, block: bool, timeout: float | None) -> float | None:
+        """Convert `get(block, timeout)` arguments to a deadline.
+
+        Raises:
+            ValueError: the timeout is negative.
+        """
+        if not block:
+            return self._deadline(False, -1)
+        if timeout is not None and timeout < 0:
+            raise ValueError("'timeout' must be a non-negative number")
+        return self._until(timeout)
+
+    def _errand(self, purpose: str) -> Errand:
+        who = node_data(self._identity())
+        return Errand(self._desk, purpose, who, most=self._most, counts=self._counts)
+
+    def _do(self, errand: Errand, make: Callable[[Call], Steps[R]]) -> R:
+        """Run the steps of an errand; if they do not come to their end, it is settled."""
+        call = Call(self._session, self._path, _Undo(self._path_state, errand))
+
+        def steps() -> Steps[R]:
+            try:
+                result = yield from make(call)
+            except Closed:
+                raise self._shut_down from None
+            except Unknown:
+                raise OutcomeUnknownError(
+                    self._path, "the receipt was removed, so whether the change was applied is unknown"
+                ) from None
+            errand.finish()
+            return result
+
+        return self._await(call, steps())
+
+    def _taking(self, purpose: str, block: bool, timeout: float | None, then: Callable[[Taken], R]) -> R:
+        deadline = self._limit(block, timeout)
+        wait = block and (timeout is None or timeout > 0)
+        errand = self._errand(purpose)
+
+        def steps(call: Call) -> Steps[R]:
+            taken = yield from call.run(recipes.take(errand, wait=wait), deadline)
+            if taken is None:
+                raise self._empty
+            return then(taken)
+
+        return self._do(errand, steps)
+
+    def _item(self, taken: Taken) -> T:
+        return self._codec.decode(taken.payloads[0])  # type: ignore[no-any-return]
+
+    def _ask(self, then: Callable[[Sight], R]) -> R:
+        return self._run(recipes.look(self._desk), then)
+
+    def _priority_of(self, _item: T) -> int | None:
+        return None
+
+    def __repr__(self) -> str:
+        return f"<zkconcurrent.{type(self).__name__} at {id(self):#x} path={self._path!r}>"
+
+
+class Claim(Generic[T]):
+    """An item that this process has claimed, for the time of a `with` block; see `Queue.claim`.
+
+    Attributes:
+        item: the item.
+        attempts: how often it was claimed, this time included. Without `max_attempts` that is not counted, and is 1.
+        token: the claim's fencing token: a later claim of the same item has a greater one.
+    """
+
+    item: T
+    attempts: int
+    token: int
+
+    def __init__(self, of: BaseQueue[T], block: bool, timeout: float | None) -> None:
+        self._queue = of
+        self._arguments = block, timeout
+        self._taken: Taken | None = None
+
+    def __enter__(self) -> Claim[T]:
+        claim: Claim[T] = self._enter()
+        return claim
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if not self._queue._session.forked:  # the claim is the parent's
+            self._exit(acknowledges=kind is None)
+
+    def _enter(self) -> Any:
+        if self._taken is not None:
+            raise RuntimeError(f"the claim is in use: {self!r}")
+
+        def entered(taken: Taken) -> Claim[T]:
+            self.item = self._queue._item(taken)
+            self.attempts, self.token, self._taken = taken.attempts, taken.token, taken
+            return self
+
+        return self._queue._taking("claim", *self._arguments, entered)
+
+    def _exit(self, *, acknowledges: bool) -> Any:
+        of, taken, self._taken = self._queue, self._taken, None
+        assert taken is not None
+        errand = of._errand("acknowledge" if acknowledges else "give back")
+        errand.taken = taken
+
+        def steps(call: Call) -> Steps[None]:
+            if not acknowledges:
+                with suppress(ZkConcurrentError):  # the error of the block says more
+                    yield from call.run(recipes.give_back(errand))
+                return
+            try:
+                yield from call.run(recipes.acknowledge(errand))
+            except Lost:
+                raise LockLostError(
+                    of._path,
+                    f"the claim of {taken.name!r} was lost (its session expired, or its node was deleted), and the "
+                    "item was given to another consumer, or will be: it is processed again",
+                ) from None
+
+        return of._do(errand, steps)
+
+    def __repr__(self) -> str:
+        state = "no item" if self._taken is None else f"{self._taken.name} token={self._taken.token}"
+        return f"<zkconcurrent.Claim {state} path={self._queue.path!r}>"
+
+
+class Queue(BaseQueue[T]):
+    """A queue that all processes share: the first item in is the first out.
+
+    Layout:
+        `<path>`, PERSISTENT, with the order, `maxsize` and whether the queue is open; `<path>/items/queue-<number>`,
+        PERSISTENT_SEQUENTIAL, one for each item; `<path>/claims/<the item's name>`, EPHEMERAL: the znodes of Curator's
+        DistributedQueue with a lock path. `<path>/consumers` and `<path>/producers`: the queues of those that wait, as
+        a `Lock`'s. `<path>/members/_c_<uuid>-member-<number>`, EPHEMERAL, and `<path>/receipts/<uuid>`, PERSISTENT, one
+        of each for each call that a client makes at the same time; `<path>/dead`, the items that were claimed too
+        often.
+
+    Invariant:
+        Each item is acknowledged once. Each change is one request that checks that its session lives and writes a
+        receipt in a known version. So it is applied once, whatever replies are lost.
+
+    Cost:
+        `put`: one write, in one round trip; two writes and four reads in two if the queue has a `maxsize`. `get`: one
+        read and one write, in two round trips, and four reads for each 64 items. `claim`: the same, and a write to
+        acknowledge. One consumer is woken by an item, however many wait.
+
+    Args:
+        client: a `kazoo.client.KazooClient`; it may be started later.
+        path: the queue's path; missing nodes are created.
+        maxsize: how many items the queue may have, claimed ones included; zero or less for any number. All processes
+            must give the same.
+        codec: turns items into bytes and back: `BYTES`, `TEXT`, `JSON`, `MSGPACK`, or any object with `encode` and
+            `decode`.
+        max_attempts: how often an item may be claimed; after that it is moved to `<path>/dead`. None for any number.
+
+    Raises:
+        TypeError: the path is not a string, a number is not an int, or the codec lacks a method.
+        ValueError: `max_attempts` is less than 1; the path is invalid; or this client already uses it for another
+            primitive, or with another `maxsize`. At first use: the queue was made with another order or `maxsize`.
+
+    Source:
+        `queue.Queue`; Curator's `DistributedQueue`.
+    """
+
+    _kind = "Queue"
+
+    @property
+    def maxsize(self) -> int:
+        """How many items the queue may have; 0 for any number."""
+        return self._layout.maxsize
+
+    def full(self) -> bool:
+        """Return whether the queue has `maxsize` items, claimed ones included. Asks the leader."""
+        most = self._layout.maxsize
+        return self._ask(lambda sight: 0 < most <= len(sight.listed))
+
+    @property
+    def is_shutdown(self) -> bool:
+        """Whether the queue is shut down. Asks the leader."""
+        return self._ask(lambda sight: sight.closed)
+
+    def task_done(self) -> None:
+        """Say that the work on one item that `get()` returned is complete; `join()` waits for it.
+
+        Raises:
+            ValueError: this process has no item that is not done.
+            ClientError: the client can't be used here.
+        """
+        errand = self._errand("count")
+        state = self._path_state
+        with self._session.lock:
+            if self._desk.unfinished <= state.finishing:
+                raise ValueError("task_done() called too many times")
+            state.finishing += 1
+
+        def steps(call: Call) -> Steps[None]:
+            try:
+                yield from call.run(recipes.done(errand))
+            finally:
+                state.finishing -= 1
+
+        return self._do(errand, steps)
+
+    def join(self) -> None:
+        """Wait until no item is left, and all that were taken by `get()` are done or their consumers' sessions over.
+
+        Raises:
+            ClientError: the client can't be used here.
+            ForeignNodeError: the path is something else's.
+        """
+        return self._run(self._joining(), nothing)
+
+    def _joining(self) -> Recipe[bool]:
+        yield from recipes.lay_out(self._desk)
+        return (yield from recipes.wait_until_done(self._desk))
+
+    def shutdown(self, immediate: bool = False) -> None:
+        """Shut the queue down, for all processes and for good: `put` raises ShutDown, and `get` once no item is left.
+
+        Args:
+            immediate: whether to remove the items, except those that consumers have claimed.
+        """
+        return self._run(recipes.shut_down(self._desk, immediate=immediate), nothing)
+
+
+class LifoQueue(Queue[T]):
+    """A `Queue` whose last item in is the first out.
+
+    Source:
+        `queue.LifoQueue`.
+    """
+
+    _kind = "LifoQueue"
+    _order = LIFO
+
+
+class PriorityQueue(Queue[T]):
+    """A `Queue` whose item of the lowest priority is the first out; items of the same priority keep their order.
+
+    Args:
+        client: see `Queue`.
+        path: see `Queue`.
+        maxsize: see `Queue`.
+        codec: see `Queue`.
+        max_attempts: see `Queue`.
+        priority: returns an item's priority, an int of 32 bits. If not given, it is the item or, if that is a tuple or
+            a list, its first element.
+
+    Source:
+        `queue.PriorityQueue`; Curator's `DistributedPriorityQueue`.
+    """
+
+    _kind = "PriorityQueue"
+    _order = PRIORITY
+
+    def __init__(
+        self,
+        client: KazooClient,
+        path: str,
+        maxsize: int = 0,
+        *,
+        codec: Codec = JSON,
+        max_attempts: int | None = None,
+        priority: Callable[[T], int] | None = None,
+    ) -> None:
+        self._priority = priority
+        super().__init__(client, path, maxsize, codec=codec, max_attempts=max_attempts)
+
+    def _priority_of(self, item: Any) -> int:
+        if self._priority is not None:
+            return check_int("priority", self._priority(item))
+        return check_int("priority", item[0] if isinstance(item, tuple | list) and item else item)
+
+
+class SimpleQueue(BaseQueue[T]):
+    """A `Queue` without a size, `task_done` and `join`.
+
+    Args:
+        client: see `Queue`.
+        path: see `Queue`.
+        codec: see `Queue`.
+        max_attempts: see `Queue`.
+
+    Source:
+        `queue.SimpleQueue`.
+    """
+
+    _kind = "SimpleQueue"
+    _counts = False
+
+    def __init__(
+        self, client: KazooClient, path: str, *, codec: Codec = BYTES, max_attempts: int | None = None
+    ) -> None:
+        super().__init__(client, path, codec=codec, max_attempts=max_attempts)

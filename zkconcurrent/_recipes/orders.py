@@ -1,0 +1,201 @@
+"""Which item of a queue is next, and the data of its nodes: decided from names and bytes alone.
+
+An item's name is `queue-`, then its priority if the queue orders by priorities, then the number that the server gave
+it. So the names, compared as text, have the order of the priorities, and of the arrival among equals. Names and data
+are those of Curator's `DistributedQueue` and `DistributedPriorityQueue`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from .._errors import ForeignNodeError
+from .operations import Node
+from .rules import LAST_SEQUENCE
+
+ITEM = "queue-"
+LARGEST_PRIORITY = 2**31 - 1
+# Puts end here, as beyond the last number the server gives no order; the margin is for puts that are under way.
+LAST_ITEM = LAST_SEQUENCE - 100_000
+
+_DATA = re.compile(rb"(fifo|lifo|priority) (\d{1,19}) (open|shutdown|immediate)")
+_VERSION = struct.pack(">i", 0x00010001)
+_ENTRY, _END = b"\x01", b"\x02"
+
+
+class Order(NamedTuple):
+    """The order of a queue.
+
+    Attributes:
+        name: as the queue's node has it.
+        pattern: matches the names of the items.
+        newest_first: the last name is the next item's.
+        keeps: what comes later goes behind all that is there, so a listing that is a little old still has the order.
+    """
+
+    name: str
+    pattern: re.Pattern[str]
+    newest_first: bool = False
+    keeps: bool = False
+
+
+FIFO = Order("fifo", re.compile(r"queue-\d{10}"), keeps=True)
+LIFO = Order("lifo", FIFO.pattern, newest_first=True)
+PRIORITY = Order("priority", re.compile(r"queue-[01][0-9A-F]{8}\d{10}"))
+
+
+def item_prefix(priority: int | None) -> str:
+    """Return the name of an item without its number.
+
+    Raises:
+        OverflowError: the priority has more than 32 bits.
+
+    Source: Curator's `DistributedPriorityQueue.priorityToString`.
+    """
+    if priority is None:
+        return ITEM
+    if not -LARGEST_PRIORITY - 1 <= priority <= LARGEST_PRIORITY:
+        raise OverflowError(f"a priority must be between -2**31 and 2**31 - 1: {priority}")
+    return f"{ITEM}{int(priority >= 0)}{priority & 0xFFFFFFFF:08X}"
+
+
+def number(name: str) -> int:
+    """Return the number that the server gave an item."""
+    return int(name[-10:])
+
+
+def items(path: str, names: Sequence[str], order: Order) -> list[str]:
+    """Return the names of the items among the children of `path`, the next one first.
+
+    Children whose names do not begin as an item's are left alone, as in Curator.
+
+    Raises:
+        ForeignNodeError: a queue of another order has made an item.
+    """
+    found = [name for name in names if name.startswith(ITEM)]
+    for name in found:
+        if not order.pattern.fullmatch(name):
+            raise ForeignNodeError(
+                path,
+                f"the item {name!r} does not belong to a {order.name} queue, or its number is exhausted; use another "
+                "path, or delete the item if something else left it behind",
+            )
+    return sorted(found, reverse=order.newest_first)
+
+
+def free(listed: Sequence[str], claims: Collection[str]) -> list[str]:
+    """Return the items that no consumer has claimed, in the same order."""
+    taken = frozenset(claims)
+    return [name for name in listed if name not in taken]
+
+
+class Header(NamedTuple):
+    """The content of the queue's node: its order and size, which all clients must agree on, and whether it is open.
+
+    Attributes:
+        order: the name of the order.
+        maxsize: how many items it may have; 0 for any number.
+        state: "open"; "shutdown": items are taken, and none is put; or "immediate": the items are removed as well.
+    """
+
+    order: str
+    maxsize: int = 0
+    state: str = "open"
+
+    @property
+    def data(self) -> bytes:
+        """The data to write to the node."""
+        return f"{self.order} {self.maxsize} {self.state}".encode()
+
+    @classmethod
+    def of(cls, path: str, node: Node) -> Header | None:
+        """Parse the node's data; None if it has none, as a program on Curator that came first has left it.
+
+        Raises:
+            ForeignNodeError: the data is not a queue's.
+        """
+        if not node.data:
+            return None
+        said = _DATA.fullmatch(node.data)
+        if said is None:
+            raise ForeignNodeError(
+                path,
+                f"the node's data is {node.data[:100]!r}, but a queue's is like b'fifo 0 open'; delete the node if "
+                "something else left it behind, or use another path",
+            )
+        return cls(said[1].decode(), int(said[2]), said[3].decode())
+
+    def check(self, path: str, ours: Header) -> None:
+        """Refuse a queue that was made otherwise.
+
+        Raises:
+            ValueError: its order or size is another.
+        """
+        if self[:2] != ours[:2]:
+            raise ValueError(
+                f"the queue at {path!r} was made as {self.order} with maxsize={self.maxsize}, not as {ours.order} with "
+                f"maxsize={ours.maxsize}: all clients must give the same; destroy() it if no client uses it any more"
+            )
+
+
+def frame(payloads: Sequence[bytes]) -> bytes:
+    """Return the data of an item's node, as Curator's `ItemSerializer` writes it."""
+    return b"".join(
+        (_VERSION, *(_ENTRY + struct.pack(">i", len(payload)) + payload for payload in payloads), _END),
+    )
+
+
+def unframe(path: str, data: bytes) -> list[bytes]:
+    """Return the payloads in the data of an item's node: one, or several if Curator's `putMulti` made it.
+
+    Raises:
+        ForeignNodeError: the data is not an item's.
+    """
+    payloads, at = [], len(_VERSION)
+    try:
+        if data[:at] != _VERSION:
+            raise ValueError
+        while data[at : at + 1] == _ENTRY:
+            (size,) = struct.unpack_from(">i", data, at + 1)
+            at += 5 + size
+            if size < 0 or at > len(data):
+                raise ValueError
+            payloads.append(data[at - size : at])
+        if data[at:] != _END or not payloads:
+            raise ValueError
+    except (ValueError, struct.error):
+        raise ForeignNodeError(
+            path,
+            f"the node's data is no item's, {data[:100]!r}; delete the node if something else left it behind",
+        ) from None
+    return payloads
+
+
+def unfinished(members: Sequence[Node | None]) -> int:
+    """Return how many items were taken and are not done, by what the consumers' nodes say.
+
+    A client has several nodes, and an item that is counted at one may be done at another; a session's nodes count
+    together, and never less than nothing.
+    """
+    counts: dict[int, int] = {}
+    for node in members:
+        if node is not None:
+            counts[node.session] = counts.get(node.session, 0) + member_count(node)
+    return sum(max(0, count) for count in counts.values())
+
+
+def member_count(node: Node) -> int:
+    """Return the count in one consumer's node; 0 if it has none."""
+    try:
+        return int(json.loads(node.data)["unfinished"])
+    except (ValueError, TypeError, KeyError):
+        return 0
+
+
+def member_data(who: bytes, count: int) -> bytes:
+    """Return the data of a client's node: a JSON object that says whose it is, and the count."""
+    return b'%b, "unfinished": %d}' % (who[:-1], count)

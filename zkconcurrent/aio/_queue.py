@@ -1,0 +1,227 @@
+"""`Queue`, `LifoQueue` and `PriorityQueue` for tasks, over those of threads."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Generic, TypeVar
+
+from .. import _queue
+from .._codec import BYTES, JSON, Codec
+from .._engine.identity import of_caller
+from .._kazoo.link import KazooClient
+from ._locks import Core
+from ._tasks import Completion, Tasks
+
+T = TypeVar("T")
+
+QueueEmpty = asyncio.QueueEmpty
+QueueFull = asyncio.QueueFull
+if sys.version_info >= (3, 13):
+    QueueShutDown = asyncio.QueueShutDown
+else:
+
+    class QueueShutDown(Exception):
+        """Raised when putting on to or getting from a shut-down Queue."""
+
+
+class _Errors(Tasks):
+    """Raises asyncio's errors; may also be called by a callback of the loop."""
+
+    _caller = staticmethod(of_caller)
+    _empty: type[Exception] = QueueEmpty
+    _full: type[Exception] = QueueFull
+    _shut_down: type[Exception] = QueueShutDown
+
+
+class _QueueCore(_Errors, _queue.Queue[Any]):
+    """`zkconcurrent.Queue`, for tasks."""
+
+
+class _LifoQueueCore(_Errors, _queue.LifoQueue[Any]):
+    """`zkconcurrent.LifoQueue`, for tasks."""
+
+
+class _PriorityQueueCore(_Errors, _queue.PriorityQueue[Any]):
+    """`zkconcurrent.PriorityQueue`, for tasks."""
+
+
+class Queue(Core, Generic[T]):
+    """`asyncio.Queue` for every process that opens the same path; see `zkconcurrent.Queue`.
+
+    Args:
+        client: a `kazoo.client.KazooClient`; it may be started later.
+        path: the queue's path; missing nodes are created.
+        maxsize: how many items the queue may have, claimed ones included; zero or less for any number.
+        codec: turns items into bytes and back.
+        max_attempts: how often an item may be claimed; after that it is moved to `<path>/dead`. None for any number.
+    """
+
+    _kind: Callable[..., _queue.Queue[Any]] = _QueueCore
+
+    def __init__(
+        self,
+        client: KazooClient,
+        path: str,
+        maxsize: int = 0,
+        *,
+        codec: Codec = BYTES,
+        max_attempts: int | None = None,
+    ) -> None:
+        super().__init__(self._kind(client, path, maxsize, codec=codec, max_attempts=max_attempts))
+
+    @property
+    def maxsize(self) -> int:
+        """How many items the queue may have; 0 for any number."""
+        return int(self._core.maxsize)
+
+    async def put(self, item: T, *, timeout: float | None = None) -> None:
+        """Put an item into the queue.
+
+        A cancelled call has put the item, or never will; which is not told.
+
+        Args:
+            item: the item, as the codec takes it.
+            timeout: how long to wait for a free place, in seconds; None waits forever.
+
+        Raises:
+            QueueFull: the queue had no free place in time.
+            QueueShutDown: the queue is shut down.
+        """
+        await self._core.put(item, timeout=timeout)
+
+    async def get(self, *, timeout: float | None = None) -> T:
+        """Take the next item out of the queue. A cancelled call takes none: an item under way is put back in its place.
+
+        Args:
+            timeout: how long to wait, in seconds; None waits forever.
+
+        Raises:
+            QueueEmpty: no item came in time.
+            QueueShutDown: the queue is shut down, and no item is left.
+        """
+        item: T = await self._core.get(timeout=timeout)
+        return item
+
+    async def put_nowait(self, item: T) -> None:
+        """Put an item without waiting for a free place."""
+        await self._core.put_nowait(item)
+
+    async def get_nowait(self) -> T:
+        """Take the next item without waiting for one."""
+        item: T = await self._core.get_nowait()
+        return item
+
+    def claim(self, *, block: bool = True, timeout: float | None = None) -> Claim[T]:
+        """Return an async context manager that takes the next item, and acknowledges it when its block has ended.
+
+        If the block raises an exception, which a cancellation is too, or if the process dies or its session is lost,
+        the item is free again, in its place, for any consumer.
+
+        Args:
+            block: whether to wait for an item.
+            timeout: how long to wait, in seconds; None waits forever.
+        """
+        return Claim(self._core.claim(block, timeout))
+
+    async def qsize(self) -> int:
+        """Return how many items can be taken: those that no consumer has claimed. Asks the leader."""
+        return int(await self._core.qsize())
+
+    async def empty(self) -> bool:
+        """Return whether no item can be taken. Asks the leader."""
+        return bool(await self._core.empty())
+
+    async def full(self) -> bool:
+        """Return whether the queue has `maxsize` items, claimed ones included. Asks the leader."""
+        return bool(await self._core.full())
+
+    def task_done(self) -> Completion:
+        """Say that the work on one item that `get()` returned is complete; `join()` waits for it.
+
+        Raises:
+            ValueError: this process has no item that is not done.
+        """
+        return self._in_background(self._core.task_done())
+
+    async def join(self) -> None:
+        """Wait until no item is left, and all that were taken by `get()` are done or their consumers' sessions over."""
+        await self._core.join()
+
+    def shutdown(self, immediate: bool = False) -> Completion:
+        """Shut the queue down, for all processes and for good; see `zkconcurrent.Queue.shutdown`."""
+        return self._in_background(self._core.shutdown(immediate))
+
+    async def dead(self) -> list[T]:
+        """Return the items that were claimed `max_attempts` times and never acknowledged, the oldest first."""
+        found: list[T] = await self._core.dead()
+        return found
+
+    async def destroy(self) -> None:
+        """Remove the queue's nodes, with all items; see `zkconcurrent.Queue.destroy`."""
+        await self._core.destroy()
+
+
+class LifoQueue(Queue[T]):
+    """A `Queue` whose last item in is the first out; see `zkconcurrent.LifoQueue`."""
+
+    _kind = _LifoQueueCore
+
+
+class PriorityQueue(Queue[T]):
+    """A `Queue` whose item of the lowest priority is the first out; see `zkconcurrent.PriorityQueue`.
+
+    Args:
+        client: see `Queue`.
+        path: see `Queue`.
+        maxsize: see `Queue`.
+        codec: see `Queue`.
+        max_attempts: see `Queue`.
+        priority: returns an item's priority, an int of 32 bits. If not given, it is the item or, if that is a tuple or
+            a list, its first element.
+    """
+
+    def __init__(
+        self,
+        client: KazooClient,
+        path: str,
+        maxsize: int = 0,
+        *,
+        codec: Codec = JSON,
+        max_attempts: int | None = None,
+        priority: Callable[[T], int] | None = None,
+    ) -> None:
+        core = _PriorityQueueCore(client, path, maxsize, codec=codec, max_attempts=max_attempts, priority=priority)
+        Core.__init__(self, core)
+
+
+class Claim(Generic[T]):
+    """An item that a task has claimed, for the time of an `async with` block; see `Queue.claim`.
+
+    Attributes:
+        item: the item.
+        attempts: how often it was claimed, this time included. Without `max_attempts` that is not counted, and is 1.
+        token: the claim's fencing token: a later claim of the same item has a greater one.
+    """
+
+    item: T
+    attempts: int
+    token: int
+
+    def __init__(self, core: _queue.Claim[T]) -> None:
+        self._core = core
+
+    async def __aenter__(self) -> Claim[T]:
+        claim: _queue.Claim[T] = await self._core._enter()
+        self.item, self.attempts, self.token = claim.item, claim.attempts, claim.token
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._core._exit(acknowledges=kind is None)
+
+    def __repr__(self) -> str:
+        return repr(self._core).replace("zkconcurrent.", "zkconcurrent.aio.", 1)
