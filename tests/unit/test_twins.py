@@ -14,7 +14,12 @@ from kazoo.client import KazooClient
 import zkconcurrent
 from zkconcurrent import aio
 
-TWINS = sorted(name for name in aio.__all__ if isinstance(getattr(aio, name), type) and hasattr(zkconcurrent, name))
+TWINS = sorted(
+    name
+    for name in aio.__all__
+    if isinstance(getattr(aio, name), type) and hasattr(zkconcurrent, name) and name != "Claim"  # which a queue makes
+)
+QUEUES = ("Queue", "LifoQueue", "PriorityQueue")
 ALIAS = "an old name of threading's, which asyncio never had"
 BY_THE_LOOP = "asyncio's has none: a party can act after its `wait`, and `wait` takes a timeout"
 BY_THE_PAIR = "only `ReadWriteLock` makes one"
@@ -29,6 +34,12 @@ MISSING: dict[str, dict[str, str]] = {
     "SharedNamespace.Barrier": {"action": BY_THE_LOOP, "timeout": BY_THE_LOOP},
     "LocalNamespace.Barrier": {"action": BY_THE_LOOP, "timeout": BY_THE_LOOP},
     "ReadLock.__init__": dict.fromkeys(("client", "path", "fair", "on_lost"), BY_THE_PAIR),
+    **{name: {"is_shutdown": "asyncio's has none; a property would have to wait for the reply"} for name in QUEUES},
+    **{
+        f"{name}.{call}": {"block": "asyncio's has none: `get_nowait`, `put_nowait`"}
+        for name in QUEUES
+        for call in ("get", "put")
+    },
     "WriteLock.__init__": dict.fromkeys(("client", "path", "fair", "on_lost"), BY_THE_PAIR),
 }
 # What is here alone, beside `async with`.

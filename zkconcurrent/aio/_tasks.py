@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from .._engine.driver import Call
-from .._engine.holds import Hold, PathState
+from .._engine.holds import Hold
 from .._engine.identity import ended, of_task, release_at_end
 from .._engine.session import Dropped, Session
 from .._engine.waiting import Steps, Waiting, wait_async
@@ -47,7 +47,7 @@ class Tasks:
 
     _caller: Callable[[], int] = staticmethod(of_task)
     _identity: Callable[[], int]
-    _path_state: PathState
+    _path_state: Any
     _rule: Rule
     _session: Session
 
