@@ -66,7 +66,7 @@ class Tasks:
     def _forsake(self) -> bool:
         """Leave the holds of a task that was thrown away to the keeper; return whether a block of it ends now."""
         if self._caller is of_task:
-            return self._path_state.leave_block()
+            return bool(self._path_state.leave_block())
         tickets = [hold.ticket for hold in self._path_state.all(self._rule.role) if ended(hold.owner)]
         self._session.dropped.append(Dropped([], tickets))
         self._session.wake_keeper()
