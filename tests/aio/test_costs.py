@@ -165,6 +165,78 @@ def test_an_event_and_a_latch(counted: KazooClient, proxy: Proxy, zk_path: str) 
     run(main())
 
 
+LEAVES = {  # of three parties, which is the client's, which leaves, and what the client sends then
+    "the one that leaves": (2, 2, {"sync": 1, "getData": 3, "multi": 1}, 2),
+    "the first": (0, 2, {"getData": 2, "getChildren": 1}, 1),
+    "another, as the first leaves": (2, 0, {"getData": 5, "getChildren": 1}, 3),
+    "the next first": (1, 0, {"getData": 5, "getChildren": 2}, 3),
+}
+
+
+def _reading(count: Count) -> bool:
+    """Whether replies are on their way."""
+    asked = {id(each.request) for each in list(count.trace) if each.request is not None}
+    return any(each.kind == "request" and id(each) not in asked for each in list(count.trace))
+
+
+@pytest.mark.parametrize("which", LEAVES)
+def test_a_leave(which: str, zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
+    """A cancelled party leaves by 4 reads and a write; the first reads 3 or 6 times; if it was the first, all read."""
+    ours, leaver, *_ = LEAVES[which]
+    near, far = aio.Barrier(counted, zk_path, 5), aio.Barrier(zk, zk_path, 5)
+
+    async def main() -> None:
+        parties = []
+        for n in range(3):
+            parties.append(asyncio.create_task((near if n == ours else far).wait()))
+            await until(lambda n=n: len(nodes(zk, zk_path)) == n + 1)  # type: ignore[misc]
+            await idle(counted, zk)
+        with proxy.counting() as count:
+            *_, requests, flights = LEAVES[which]
+            parties[leaver].cancel()
+            await until(answered(count, "getData", requests["getData"]))
+            await until(lambda: not _reading(count))
+            await idle(zk)
+        if count.flights > flights:  # the leave's second event came behind the reads for its first
+            assert which == "the first"
+            requests, flights = {name: 2 * n for name, n in requests.items()}, 2
+        assert (count.requests, count.flights) == (requests, flights)
+        for party in parties:
+            party.cancel()
+        await asyncio.wait(parties)
+        await until(lambda: not nodes(zk, zk_path))
+
+    run(main())
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_to_come_after_a_leave(left: bool, zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
+    """A party that arrives after a leave reads twice more, in one more round trip."""
+    near, far = aio.Barrier(counted, zk_path, 5), aio.Barrier(zk, zk_path, 5)
+
+    async def main() -> None:
+        parties = []
+        for n in range(2):
+            parties.append(asyncio.create_task(far.wait()))
+            await until(lambda n=n: len(nodes(zk, zk_path)) == n + 1)  # type: ignore[misc]
+        if left:
+            parties[0].cancel()
+            await until(lambda: len(nodes(zk, zk_path)) == 1)
+        await idle(zk)
+        with proxy.counting() as count:
+            parties.append(asyncio.create_task(near.wait()))
+            await until(answered(count, "getData", 3 + left))
+            await idle(zk)
+        assert count.requests == {"sync": 1, "getData": 3 + left, "multi": 1, "getChildren": 1 + left}
+        assert count.flights == 3 + left
+        for party in parties:
+            party.cancel()
+        await asyncio.wait(parties)
+        await until(lambda: not nodes(zk, zk_path))
+
+    run(main())
+
+
 def grown(before: tracemalloc.Snapshot, path: str) -> int:
     """Return how many bytes the library has allocated since then, and has still."""
     gc.collect()

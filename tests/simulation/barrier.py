@@ -558,7 +558,7 @@ def random_meetings(seed: int) -> Schedule:
             for process in meetings
         ]
         leaving = [
-            Deviation(random.randint(1, 120), "leave", random.randrange(8), 0) for _ in range(random.randint(3, 8))
+            Deviation(random.randint(1, 120), "leave", random.randrange(8), 0) for _ in range(random.randint(6, 12))
         ]
         deviations = leaving if seed % 3 == 0 else random.sample([*leaving, *deviations], len(leaving + deviations))
     if seed % 10 == 7:  # and nothing else becomes of any
@@ -569,7 +569,7 @@ def random_meetings(seed: int) -> Schedule:
         ]
         deviations = [
             Deviation(random.randint(1, 120), random.choice(GENTLE), random.randrange(8), random.randrange(3))
-            for _ in range(random.randint(4, 12))
+            for _ in range(random.randint(6, 14))
         ]
     if seed % 5 == 3:
         return _close_meetings(random, one_reads_slowly=seed % 10 == 3)
