@@ -292,7 +292,7 @@ class BaseQueue(Primitive, Generic[T]):
                 raise OutcomeUnknownError(
                     self._path, "the receipt was removed, so whether the change was applied is unknown"
                 ) from None
-            errand.finish()
+            errand.put_down()  # not finished: an interrupt may keep the caller from the result
             return result
 
         return self._await(call, steps())
@@ -363,12 +363,13 @@ class Claim(Generic[T]):
         return self._queue._taking("claim", *self._arguments, entered)
 
     def _exit(self, *, acknowledges: bool) -> Any:
-        of, taken, self._taken = self._queue, self._taken, None
+        of, taken = self._queue, self._taken
         assert taken is not None
         errand = of._errand("acknowledge" if acknowledges else "give back")
         errand.taken = taken
 
         def steps(call: Call) -> Steps[None]:
+            self._taken = None  # from here on an interrupt leaves it to be settled
             if not acknowledges:
                 with suppress(ZkConcurrentError):  # the error of the block says more
                     yield from call.run(recipes.give_back(errand))

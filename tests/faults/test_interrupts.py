@@ -572,3 +572,59 @@ def test_a_wait_interrupted_at_every_line(
         for _ in range(levels):
             condition.release()
         eventually(queued(zk, condition._lock.path, 0))
+
+
+@pytest.mark.usefixtures("uncollected")
+@pytest.mark.parametrize("what", ["put", "get", "claim", "acknowledge", "give back"])
+def test_a_queue(what: str, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
+    """Fault 82: an interrupted call puts or takes an item once or not at all, and no item stays claimed."""
+    queue = zkconcurrent.Queue[bytes](connect(timeout=SESSION), zk_path)
+    other = zkconcurrent.Queue[bytes](zk, zk_path)
+
+    def call() -> list[bytes]:
+        if what == "put":
+            queue.put(b"new")
+            return []
+        if what == "get":
+            return [queue.get()]
+        claim.__exit__(KeyError if what == "give back" else None, None, None)
+        return []
+
+    def settled() -> bool:
+        return not queue._path_state._left and not zk.get_children(f"{zk_path}/claims")
+
+    other.put(b"0")
+    queue.put(b"1")
+    claim = queue.claim()
+    if what in ("acknowledge", "give back"):
+        claim.__enter__()
+    total = lines_of(claim.__enter__ if what == "claim" else call)
+    if what == "claim":
+        claim.__exit__(KeyError, None, None)
+    for line in range(1, total + 1):
+        while not other.empty():
+            other.get()
+        other.put(b"0")
+        other.put(b"1")
+        hook, taken = InterruptAt(line), list[bytes]()
+        claim = queue.claim()
+        if what in ("acknowledge", "give back"):
+            claim.__enter__()
+        try:
+            with hook:
+                if what == "claim":
+                    claim.__enter__()
+                else:
+                    taken = call()
+        except KeyboardInterrupt:
+            pass
+        if claim._taken is not None:  # it struck after the claim, or before its end had begun
+            claim.__exit__(KeyError, None, None)
+        eventually(settled, hook.where)
+        there = [other.get_nowait() for _ in range(other.qsize())]
+        if what == "put":
+            assert there in ([b"0", b"1"], [b"0", b"1", b"new"]), hook.where
+        elif what == "acknowledge":
+            assert there in ([b"1"], [b"0", b"1"]), hook.where
+        else:
+            assert taken + there == [b"0", b"1"], hook.where

@@ -260,7 +260,10 @@ class Errand:
         self.put_down()
 
     def put_down(self) -> None:
-        """Give the receipt back, and go on without."""
+        """Give the receipt back, and go on without.
+
+        An interrupt in between leaves it to no call, for good: two calls with one receipt would be worse.
+        """
         receipt, self.receipt = self.receipt, None
         if receipt is not None:
             self.desk.idle.append(receipt)
