@@ -7,7 +7,7 @@ import gc
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -365,6 +365,54 @@ def test_a_task_that_leaves_its_hold_to_others(make: str, zk: KazooClient, far: 
         await asyncio.sleep(0.2)
         assert await asyncio.to_thread(nodes, far, zk_path)
         await lock.release()
+
+    run(main())
+
+
+def test_a_generator_beside_permits_that_are_left(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+    """A generator that is closed gives one permit back, and leaves those of tasks that have ended."""
+    semaphore = aio.Semaphore(zk, zk_path, 4)
+
+    async def numbers() -> AsyncIterator[int]:
+        async with semaphore:
+            yield 1
+
+    async def main() -> None:
+        for _ in range(3):
+            await owning(semaphore.acquire)
+        for _ in range(2):
+            generator: Any = numbers()
+            assert await generator.__anext__()
+            assert len(await asyncio.to_thread(nodes, far, zk_path)) == 4
+            await generator.aclose()
+            await until(lambda: len(nodes(far, zk_path)) < 4)
+            await idle(zk)
+            assert len(await asyncio.to_thread(nodes, far, zk_path)) == 3
+        await semaphore.release(3)
+
+    run(main())
+
+
+@pytest.mark.parametrize("make", OWNED)
+def test_a_generator_after_a_task_that_has_forgotten(
+    make: str, zk: KazooClient, far: KazooClient, zk_path: str
+) -> None:
+    """A generator that is closed releases, also after a task that ended while it held the same lock."""
+    lock = OWNED[make](zk, zk_path)
+
+    async def numbers() -> AsyncIterator[int]:
+        async with lock:
+            yield 1
+
+    async def main() -> None:
+        with pytest.warns(ResourceWarning, match="has ended without releasing"):
+            await owning(lock.acquire)
+            await until(lambda: not nodes(far, zk_path))
+        gc.collect()
+        generator: Any = numbers()
+        assert await generator.__anext__()
+        await generator.aclose()
+        await until(lambda: not nodes(far, zk_path))
 
     run(main())
 

@@ -214,3 +214,52 @@ def test_within_a_timeout(zk: KazooClient, far: KazooClient, zk_path: str) -> No
         await until(lambda: not nodes(far, zk_path))
 
     run(main())
+
+
+def test_an_inner_block_that_settles_the_loss(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+    """Of two permits of one task, the outer block's is lost: LockLostError leaves it, though the inner settles it."""
+    semaphore = aio.Semaphore(zk, zk_path, 2)
+
+    async def main() -> None:
+        with pytest.raises(LockLostError) as told:
+            async with semaphore.hold():
+                (outer,) = await asyncio.to_thread(nodes, far, zk_path)
+                async with semaphore.hold():
+                    await asyncio.to_thread(far.delete, outer)
+                    await soon(asyncio.Event().wait())
+        assert isinstance(told.value.__cause__, asyncio.CancelledError)
+        assert told.value.path == zk_path
+        assert cancels() == 0
+        await until(lambda: not nodes(far, zk_path))
+
+    run(main())
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_after_a_wait_of_a_condition(cancelled: bool, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+    """A condition's wait in the body replaces the hold; the loss of the new one ends the block, and each around it."""
+    lock = aio.RLock(zk, zk_path)
+    condition = aio.Condition(zk, f"{zk_path}-condition", lock)
+
+    async def cancelled_wait() -> None:
+        task: Any = asyncio.current_task()
+        asyncio.get_running_loop().call_later(0.05, task.cancel)
+        with pytest.raises(asyncio.CancelledError):
+            await condition.wait()
+        if sys.version_info >= (3, 11):
+            task.uncancel()
+
+    async def main() -> None:
+        with pytest.raises(LockLostError):
+            async with lock.hold(), lock.hold():
+                for _ in range(2):
+                    if cancelled:
+                        await cancelled_wait()
+                    else:
+                        assert not await condition.wait(0.01)
+                await lose(far, zk_path)
+                await soon(asyncio.Event().wait())
+        assert cancels() == 0
+        await until(lambda: not nodes(far, zk_path))
+
+    run(main())

@@ -545,6 +545,25 @@ def test_permits(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     run(main())
 
 
+def test_the_twin_of_threads_after_the_holder(zk: KazooClient, zk_path: str) -> None:
+    """A call in the loop may wait for a lock of a task that has ended: a thread may release it."""
+    lock, twin = aio.Lock(zk, zk_path), zkconcurrent.Lock(zk, zk_path)
+
+    async def own() -> None:
+        assert await lock.acquire()
+
+    async def main() -> None:
+        await asyncio.create_task(own())
+        release = threading.Timer(0.1, twin.release)
+        release.start()
+        with pytest.warns(RuntimeWarning, match="running event loop"):
+            assert twin.acquire(timeout=10)
+        release.join()
+        twin.release()
+
+    asyncio.run(main())  # without a watch over the loop, which stops
+
+
 @pytest.mark.parametrize("make", ["Lock", "RLock", "read lock", "write lock", "MultiLock"])
 def test_the_twin_of_threads_in_the_loop(make: str, zk: KazooClient, zk_path: str) -> None:
     """A call of the threads' twin that would stop the loop until one of the loop's own tasks releases is refused."""

@@ -31,7 +31,7 @@ def check_may_block(holders: Callable[[], Iterable[tuple[str, Any]]]) -> None:
     if loop is None:
         return
     for path, task in holders():
-        if task is not None and task.get_loop() is loop:
+        if task is not None and not task.done() and task.get_loop() is loop:
             raise RuntimeError(
                 f"{task.get_name()} holds {path}, and runs in the event loop that this call would stop until then: "
                 "acquire the lock of zkconcurrent.aio instead"

@@ -102,6 +102,7 @@ def _end(held: weakref.WeakSet[Held], owner: int, name: str, gone: object) -> No
     """Release what a task holds that is done, or was thrown away with its loop; of the latter, asyncio warns."""
     thrown_away = isinstance(gone, weakref.ref)
     paths = [each.path for each in list(held) if each.end_owner(owner, thrown_away=thrown_away)]
+    held.clear()  # a task that is done has no blocks left to end when it is garbage collected
     if paths and not thrown_away:
         text = f"{name} has ended without releasing {', '.join(map(repr, paths))}, which the library releases"
         warnings.warn(text, ResourceWarning, stacklevel=2)

@@ -9,7 +9,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
-from .._engine.holds import Loss
+from .._engine.holds import Hold, Loss
 from .._errors import LockLostError
 
 
@@ -39,9 +39,9 @@ class Lost:
             listener.over = True
         return True
 
-    def _listen(self, call: Callable[[], object]) -> _Listener:
+    def _listen(self, call: Callable[[], object], *, follows: bool = False) -> _Listener:
         """Have the running loop call a function on the loss, at once if it has come."""
-        listener = _Listener(asyncio.get_running_loop(), call)
+        listener = _Listener(asyncio.get_running_loop(), call, follows=follows)
         for session, loss in self._parts:
             with session.lock:
                 loss.wholes = (*(each for each in loss.wholes if not each.over), listener)
@@ -55,13 +55,15 @@ class _Listener:
 
     Attributes:
         over: whether the function is called no more.
+        follows: whether it is called on the loss of the hold, too, with which a `Condition.wait` replaces this one.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, call: Callable[[], object], *, follows: bool = False) -> None:
         self._loop = loop
         self._call = call
         self.event = self
         self.over = False
+        self.follows = follows
 
     def set(self) -> None:
         """Have the function called; on any thread."""
@@ -78,6 +80,20 @@ class _Listener:
 
     def tell(self) -> None:
         """Do nothing more: `set` has had the function called."""
+
+
+def follow(core: Any, before: Hold) -> None:
+    """Have the blocks of a hold end with the hold that has replaced it in a condition's wait."""
+    now = core._mine()
+    if now is None or now is before:
+        return
+    with core._session.lock:
+        blocks = [each for each in before.loss.wholes if isinstance(each, _Listener) and each.follows and not each.over]
+        now.loss.wholes = (*now.loss.wholes, *blocks)
+        told = now.loss.told
+    if told:
+        for each in blocks:
+            each.set()
 
 
 class Holding:
@@ -102,7 +118,7 @@ class Holding:
         if not await self._lock.acquire(timeout=self._timeout):
             raise TimeoutError(f"not acquired within {self._timeout} s: {self._lock!r}")
         if self._cancel_on_loss:
-            self._listener = self._lock.lost._listen(self._cancel)
+            self._listener = self._lock.lost._listen(self._cancel, follows=True)
 
     def _cancel(self) -> None:
         assert self._task is not None
@@ -119,8 +135,10 @@ class Holding:
                 self._lock.release()
             except LockLostError as lost:
                 raise lost from error
-        else:
-            await self._lock.__aexit__(kind, error, traceback)
+            # An inner block of the same semaphore has settled the loss, and this one has released its permit.
+            path = next(iter(self._lock._cores())).path
+            raise LockLostError(path, "the hold of this block was lost, and an inner block settled it") from error
+        await self._lock.__aexit__(kind, error, traceback)
 
     def _is_only_ours(self) -> bool:
         """Take our cancellation back; return whether there is no other."""

@@ -16,7 +16,7 @@ from .._kazoo.link import KazooClient
 from .._paths import check_path
 from .._recipes.event import Flag
 from ._locks import REFRESH, Core, LockBase, ReadLock, RLock, settled
-from ._losses import tells
+from ._losses import follow, tells
 from ._tasks import Completion, Pending, Released, Tasks
 
 T = TypeVar("T")
@@ -184,6 +184,7 @@ class Condition(Core):
                 call.desert()
             return
         late = await settled(self._core._restore_hold(hold, call, struck))
+        follow(self._lock._core, hold)
         if late is not None:
             raise late
 
