@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import chain
 from types import SimpleNamespace
 from typing import Any
@@ -35,6 +36,7 @@ from zkconcurrent import (
     ShutDown,
     SimpleQueue,
 )
+from zkconcurrent._recipes import items as recipes
 from zkconcurrent._recipes.orders import frame
 from zkconcurrent.testing import Server
 
@@ -600,3 +602,62 @@ def test_many_at_once(zk: KazooClient, connect: Connect, zk_path: str, in_thread
         queues[0].put(b"end")
     taken = [each.result(60) for each in consuming]
     assert sorted(chain(*taken)) == sorted(b"%d %d" % (n, k) for n in range(4) for k in range(40))
+
+
+def test_destroy_leaves_what_is_no_queues(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """Nodes that are no queue's are an error that names one of them, and nothing is deleted."""
+    lock = Lock(connect(), f"{zk_path}-lock")
+    with lock, pytest.raises(ForeignNodeError, match="no queue's"):
+        Queue[bytes](zk, lock.path).destroy()
+    zk.create(f"{zk_path}-app/items/one", b"precious", makepath=True)
+    with pytest.raises(ForeignNodeError, match="items/one"):
+        Queue[bytes](zk, f"{zk_path}-app").destroy()
+    assert zk.exists(f"{zk_path}-app/items/one")
+    queue = Queue[bytes](zk, zk_path)
+    queue.put(b"x")
+    zk.create(f"{zk_path}/mine", b"precious")
+    with pytest.raises(ForeignNodeError, match="mine"):
+        queue.destroy()
+    assert queue.qsize() == 1
+    zk.delete(f"{zk_path}/mine")
+    zk.create(f"{zk_path}/items/queue-0000000000/child")
+    with pytest.raises(ForeignNodeError, match="child"):
+        queue.destroy()
+    zk.delete(f"{zk_path}/items/queue-0000000000/child")
+    queue.destroy()
+    assert zk.exists(zk_path) is None
+
+
+def test_destroy_while_another_thread_uses_the_queue(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
+    """A call of another thread goes on in a new queue, and no node stays that would keep the queue from its end."""
+    queue = Queue[int](zk, zk_path, codec=JSON)
+    over = threading.Event()
+
+    def use() -> None:
+        while not over.is_set():
+            with suppress(OutcomeUnknownError):
+                queue.put(1)
+
+    using = [in_thread(use) for _ in range(2)]
+    for _ in range(20):
+        time.sleep(0.02)
+        with suppress(RuntimeError):
+            queue.destroy()
+    over.set()
+    for each in using:
+        each.result(10)
+    queue.destroy()
+    assert zk.exists(zk_path) is None
+
+
+def test_old_receipts_wherever_they_are(zk: KazooClient, zk_path: str, monkeypatch: Any) -> None:
+    """A client looks at the receipts from its own on, so that all are looked at in time, however many there are."""
+    for name in ("0", "5", "z"):
+        zk.create(f"{zk_path}/receipts/{name}", makepath=True)
+    monkeypatch.setattr(recipes, "UNTOUCHED", -1.0)
+    monkeypatch.setattr(recipes, "most_together", lambda _path: 1)
+    Queue[bytes](zk, zk_path).put(b"x")
+    left = names(zk, zk_path, "receipts")
+    mine = next(name for name in left if len(name) > 1)
+    after = [name for name in ("0", "5", "z") if name > mine]
+    assert {"0", "5", "z"} - set(left) == {after[0] if after else "0"}
