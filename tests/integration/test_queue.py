@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import sys
 import threading
@@ -35,6 +36,7 @@ from zkconcurrent import (
     RefusedError,
     ShutDown,
     SimpleQueue,
+    aio,
 )
 from zkconcurrent._recipes import items as recipes
 from zkconcurrent._recipes.orders import frame
@@ -602,6 +604,69 @@ def test_many_at_once(zk: KazooClient, connect: Connect, zk_path: str, in_thread
         queues[0].put(b"end")
     taken = [each.result(60) for each in consuming]
     assert sorted(chain(*taken)) == sorted(b"%d %d" % (n, k) for n in range(4) for k in range(40))
+
+
+def test_an_interrupted_program_stops_its_client(zk: KazooClient, connect: Connect, zk_path: str, proxy: Proxy) -> None:
+    """The item of an interrupted `get` is back in its place before the interrupt goes on."""
+    client = connect(proxy.hosts)
+    queue = Queue[bytes](client, zk_path)
+    queue.put(b"one")
+    queue.put(b"two")
+    with proxy.hold("multi", where=lambda message: not message.heartbeat) as held:
+        main = threading.get_ident()
+
+        def strike() -> None:
+            held.wait()
+            signal.pthread_kill(main, signal.SIGINT)
+            time.sleep(0.2)
+            held.release()
+
+        striker = threading.Thread(target=strike)
+        striker.start()
+        with pytest.raises(KeyboardInterrupt):
+            queue.get()
+            time.sleep(5)
+        client.stop()
+        striker.join()
+    other = Queue[bytes](zk, zk_path)
+    assert [other.get_nowait(), other.get_nowait()] == [b"one", b"two"]
+
+
+def test_a_codec_that_fails_takes_nothing(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """The item is back in its place before the error goes on, even if the client is stopped at once."""
+    client = connect()
+    Queue[bytes](zk, zk_path).put(b"{")
+    with pytest.raises(ValueError, match="Expecting"):
+        Queue[Any](client, zk_path, codec=JSON).get()
+    client.stop()
+    assert Queue[bytes](zk, zk_path).get_nowait() == b"{"
+
+
+def test_what_waits_for_a_place_keeps_nothing_waiting(
+    zk: KazooClient, connect: Connect, zk_path: str, proxy: Proxy
+) -> None:
+    """An item that waits for a place in a full queue does not hold up the claim that has this place."""
+    client, other = connect(proxy.hosts), Queue[bytes](zk, zk_path, 1)
+
+    async def cancel(make: Any, meanwhile: Any) -> None:
+        with proxy.hold("multi", where=lambda message: not message.heartbeat) as held:
+            task = asyncio.ensure_future(make())
+            await asyncio.to_thread(held.wait)
+            task.cancel()
+            await asyncio.to_thread(meanwhile)
+            await asyncio.sleep(0.1)
+            held.release()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    async def test() -> None:
+        queue = aio.Queue[bytes](client, zk_path, 1)
+        await queue.put(b"one")
+        await cancel(queue.get, lambda: other.put(b"two"))
+        await cancel(queue.claim().__aenter__, lambda: None)
+
+    asyncio.run(test())
+    assert [other.get(timeout=20), other.get(timeout=20)] == [b"two", b"one"]
 
 
 def test_destroy_leaves_what_is_no_queues(zk: KazooClient, connect: Connect, zk_path: str) -> None:

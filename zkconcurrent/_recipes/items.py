@@ -268,6 +268,11 @@ class Errand:
             return not self.applied
         return self.sent or (self.applied and self.purpose in ("get", "claim"))
 
+    @property
+    def takes(self) -> bool:
+        """Whether the item would be lost if the client were stopped before this is settled."""
+        return self.left and self.purpose in ("get", "restore")
+
     def finish(self) -> None:
         """Give the receipt back. A second call changes nothing."""
         self.over = True
