@@ -715,6 +715,18 @@ def test_destroy_while_another_thread_uses_the_queue(zk: KazooClient, zk_path: s
     assert zk.exists(zk_path) is None
 
 
+def test_dead_passes_over_what_is_no_item(zk: KazooClient, zk_path: str) -> None:
+    """A node that something else has left among the dead items is no error."""
+    queue = Queue[bytes](zk, zk_path, max_attempts=1)
+    queue.put(b"x")
+    with suppress(KeyError), queue.claim():
+        raise KeyError
+    with pytest.raises(Empty):
+        queue.get_nowait()
+    zk.create(f"{zk_path}/dead/other", b"")
+    assert queue.dead() == [b"x"]
+
+
 def test_old_receipts_wherever_they_are(zk: KazooClient, zk_path: str, monkeypatch: Any) -> None:
     """A client looks at the receipts from its own on, so that all are looked at in time, however many there are."""
     for name in ("0", "5", "z"):

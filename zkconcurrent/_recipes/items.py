@@ -1049,7 +1049,7 @@ def dead(desk: Desk) -> Recipe[list[bytes]]:
     """Return the content of the items that were given back too often, the oldest first."""
     at = desk.at
     _, names = yield Sync(at.path), Children(at.dead)
-    paths = [f"{at.dead}/{name}" for name in sorted(names, key=number)]
+    paths = [f"{at.dead}/{name}" for name in sorted(filter(is_item, names), key=number)]
     nodes: Sequence[Node | None] = (yield tuple(map(Get, paths))) if paths else ()
     found = zip(paths, nodes, strict=True)
     return [payload for path, node in found if node is not None for payload in unframe(path, node.data)]
