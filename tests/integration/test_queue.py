@@ -715,6 +715,15 @@ def test_destroy_while_another_thread_uses_the_queue(zk: KazooClient, zk_path: s
     assert zk.exists(zk_path) is None
 
 
+def test_immediate_shutdown_without_the_parent_of_the_claims(zk: KazooClient, zk_path: str) -> None:
+    """It is made again."""
+    queue = Queue[bytes](zk, zk_path)
+    queue.put(b"x")
+    zk.delete(f"{zk_path}/claims")
+    queue.shutdown(immediate=True)
+    assert queue.qsize() == 0
+
+
 def test_dead_passes_over_what_is_no_item(zk: KazooClient, zk_path: str) -> None:
     """A node that something else has left among the dead items is no error."""
     queue = Queue[bytes](zk, zk_path, max_attempts=1)

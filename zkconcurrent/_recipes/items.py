@@ -1040,8 +1040,10 @@ def drain(desk: Desk) -> Recipe[None]:
                     claim = f"{at.claims}/{name}"
                     parts += Create(claim, b"", ephemeral=True), Delete(claim), Delete(f"{at.items}/{name}")
                 yield Multi(ticket, tuple(parts))
-        except (NodeExists, NoNode, ConnectionLost, Requeue):
+        except (NodeExists, ConnectionLost, Requeue):
             pass  # a consumer was faster, or it is unknown: look again
+        except NoNode:
+            yield from lay_out(desk)  # the same; or an operator has deleted the parent of the claims
         yield Discard(ticket)
 
 
