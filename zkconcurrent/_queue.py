@@ -7,7 +7,7 @@ import sys
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Generic, TypeVar
@@ -29,6 +29,8 @@ from ._recipes.ticket import Ticket
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+SETTLE_POLL_INTERVAL = 0.01
 
 Empty = queue.Empty
 Full = queue.Full
@@ -64,6 +66,19 @@ class QueueState(PathState):
             self._left.append(errand)
             self._start()
 
+    def settling(self, errand: Errand, error: BaseException) -> Iterator[float]:
+        """Yield pauses until the item that a failed `get` may have taken is put back, for T/3 at most.
+
+        A program that is interrupted stops its client next; then an item that is not back by then would be lost.
+        """
+        if not errand.takes or (isinstance(error, Exception) and not errand.applied):
+            return
+        self.leave(errand)  # unless that is done: an interrupt may have struck as the call returned
+        session = self.session
+        limit = session.now() + (session.timeout or UNANSWERED) / 3
+        while errand.takes and session.now() < limit and not session.link.stopped:
+            yield SETTLE_POLL_INTERVAL
+
     def _start(self) -> None:
         try:
             self._idle.pop()
@@ -80,6 +95,7 @@ class QueueState(PathState):
             errand = self._left[0]
             try:
                 if not self._settle(errand):
+                    self._left.rotate(-1)  # those behind it may be what it waits for: a place in a full queue
                     continue
             except Exception as error:
                 log.error("a call at %s was interrupted, and its outcome is unknown: %r", self.path, error)
@@ -295,7 +311,15 @@ class BaseQueue(Primitive, Generic[T]):
             errand.put_down()  # not finished: an interrupt may keep the caller from the result
             return result
 
-        return self._await(call, steps())
+        return self._await_errand(errand, call, steps())
+
+    def _await_errand(self, errand: Errand, call: Call, steps: Steps[R]) -> R:
+        try:
+            return self._await(call, steps)
+        except BaseException as error:
+            for pause in self._path_state.settling(errand, error):
+                self._session.link.handler.sleep_func(pause)
+            raise
 
     def _taking(self, purpose: str, block: bool, timeout: float | None, then: Callable[[Taken], R]) -> R:
         deadline = self._limit(block, timeout)

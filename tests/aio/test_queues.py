@@ -258,6 +258,27 @@ def test_a_cancelled_get_takes_nothing(
     assert queue._core._desk.unfinished == len(taken)
 
 
+def test_a_cancelled_get_before_the_client_stops(zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
+    """The item is back in its place before the cancellation goes on, so a program may stop its client at once."""
+    client = connect(proxy.hosts)
+    queue: aio.Queue[bytes] = aio.Queue(client, zk_path)
+
+    async def test() -> None:
+        await queue.put(b"one")
+        with proxy.hold("multi", where=lambda message: not message.heartbeat) as held:
+            task = asyncio.create_task(queue.get())
+            await asyncio.to_thread(held.wait)
+            task.cancel()
+            await asyncio.sleep(0.1)
+            held.release()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    asyncio.run(test())
+    client.stop()
+    assert zkconcurrent.Queue[bytes](zk, zk_path).get_nowait() == b"one"
+
+
 def test_a_time_limit_loses_nothing(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
     """`wait_for(queue.get(), ...)` in a loop gets each item once."""
     queue: aio.Queue[bytes] = aio.Queue(zk, zk_path)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import chain
 from types import SimpleNamespace
 from typing import Any
@@ -34,7 +36,9 @@ from zkconcurrent import (
     RefusedError,
     ShutDown,
     SimpleQueue,
+    aio,
 )
+from zkconcurrent._recipes import items as recipes
 from zkconcurrent._recipes.orders import frame
 from zkconcurrent.testing import Server
 
@@ -600,3 +604,146 @@ def test_many_at_once(zk: KazooClient, connect: Connect, zk_path: str, in_thread
         queues[0].put(b"end")
     taken = [each.result(60) for each in consuming]
     assert sorted(chain(*taken)) == sorted(b"%d %d" % (n, k) for n in range(4) for k in range(40))
+
+
+def test_an_interrupted_program_stops_its_client(zk: KazooClient, connect: Connect, zk_path: str, proxy: Proxy) -> None:
+    """The item of an interrupted `get` is back in its place before the interrupt goes on."""
+    client = connect(proxy.hosts)
+    queue = Queue[bytes](client, zk_path)
+    queue.put(b"one")
+    queue.put(b"two")
+    with proxy.hold("multi", where=lambda message: not message.heartbeat) as held:
+        main = threading.get_ident()
+
+        def strike() -> None:
+            held.wait()
+            signal.pthread_kill(main, signal.SIGINT)
+            time.sleep(0.2)
+            held.release()
+
+        striker = threading.Thread(target=strike)
+        striker.start()
+        with pytest.raises(KeyboardInterrupt):
+            queue.get()
+            time.sleep(5)
+        client.stop()
+        striker.join()
+    other = Queue[bytes](zk, zk_path)
+    assert [other.get_nowait(), other.get_nowait()] == [b"one", b"two"]
+
+
+def test_a_codec_that_fails_takes_nothing(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """The item is back in its place before the error goes on, even if the client is stopped at once."""
+    client = connect()
+    Queue[bytes](zk, zk_path).put(b"{")
+    with pytest.raises(ValueError, match="Expecting"):
+        Queue[Any](client, zk_path, codec=JSON).get()
+    client.stop()
+    assert Queue[bytes](zk, zk_path).get_nowait() == b"{"
+
+
+def test_what_waits_for_a_place_keeps_nothing_waiting(
+    zk: KazooClient, connect: Connect, zk_path: str, proxy: Proxy
+) -> None:
+    """An item that waits for a place in a full queue does not hold up the claim that has this place."""
+    client, other = connect(proxy.hosts), Queue[bytes](zk, zk_path, 1)
+
+    async def cancel(make: Any, meanwhile: Any) -> None:
+        with proxy.hold("multi", where=lambda message: not message.heartbeat) as held:
+            task = asyncio.ensure_future(make())
+            await asyncio.to_thread(held.wait)
+            task.cancel()
+            await asyncio.to_thread(meanwhile)
+            await asyncio.sleep(0.1)
+            held.release()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    async def test() -> None:
+        queue = aio.Queue[bytes](client, zk_path, 1)
+        await queue.put(b"one")
+        await cancel(queue.get, lambda: other.put(b"two"))
+        await cancel(queue.claim().__aenter__, lambda: None)
+
+    asyncio.run(test())
+    assert [other.get(timeout=20), other.get(timeout=20)] == [b"two", b"one"]
+
+
+def test_destroy_leaves_what_is_no_queues(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """Nodes that are no queue's are an error that names one of them, and nothing is deleted."""
+    lock = Lock(connect(), f"{zk_path}-lock")
+    with lock, pytest.raises(ForeignNodeError, match="no queue's"):
+        Queue[bytes](zk, lock.path).destroy()
+    zk.create(f"{zk_path}-app/items/one", b"precious", makepath=True)
+    with pytest.raises(ForeignNodeError, match="items/one"):
+        Queue[bytes](zk, f"{zk_path}-app").destroy()
+    assert zk.exists(f"{zk_path}-app/items/one")
+    queue = Queue[bytes](zk, zk_path)
+    queue.put(b"x")
+    zk.create(f"{zk_path}/mine", b"precious")
+    with pytest.raises(ForeignNodeError, match="mine"):
+        queue.destroy()
+    assert queue.qsize() == 1
+    zk.delete(f"{zk_path}/mine")
+    zk.create(f"{zk_path}/items/queue-0000000000/child")
+    with pytest.raises(ForeignNodeError, match="child"):
+        queue.destroy()
+    zk.delete(f"{zk_path}/items/queue-0000000000/child")
+    queue.destroy()
+    assert zk.exists(zk_path) is None
+
+
+def test_destroy_while_another_thread_uses_the_queue(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
+    """A call of another thread goes on in a new queue, and no node stays that would keep the queue from its end."""
+    queue = Queue[int](zk, zk_path, codec=JSON)
+    over = threading.Event()
+
+    def use() -> None:
+        while not over.is_set():
+            with suppress(OutcomeUnknownError):
+                queue.put(1)
+
+    using = [in_thread(use) for _ in range(2)]
+    for _ in range(20):
+        time.sleep(0.02)
+        with suppress(RuntimeError):
+            queue.destroy()
+    over.set()
+    for each in using:
+        each.result(10)
+    queue.destroy()
+    assert zk.exists(zk_path) is None
+
+
+def test_immediate_shutdown_without_the_parent_of_the_claims(zk: KazooClient, zk_path: str) -> None:
+    """It is made again."""
+    queue = Queue[bytes](zk, zk_path)
+    queue.put(b"x")
+    zk.delete(f"{zk_path}/claims")
+    queue.shutdown(immediate=True)
+    assert queue.qsize() == 0
+
+
+def test_dead_passes_over_what_is_no_item(zk: KazooClient, zk_path: str) -> None:
+    """A node that something else has left among the dead items is no error."""
+    queue = Queue[bytes](zk, zk_path, max_attempts=1)
+    queue.put(b"x")
+    with suppress(KeyError), queue.claim():
+        raise KeyError
+    with pytest.raises(Empty):
+        queue.get_nowait()
+    zk.create(f"{zk_path}/dead/other", b"")
+    assert queue.dead() == [b"x"]
+
+
+def test_old_receipts_wherever_they_are(zk: KazooClient, zk_path: str, monkeypatch: Any) -> None:
+    """A client looks at the receipts from its own on, so that all are looked at in time, however many there are."""
+    for name in ("0", "5", "z"):
+        zk.create(f"{zk_path}/receipts/{name}", makepath=True)
+    monkeypatch.setattr(recipes, "UNTOUCHED", -1.0)
+    monkeypatch.setattr(recipes, "most_together", lambda _path: 1)
+    Queue[bytes](zk, zk_path).put(b"x")
+    left = names(zk, zk_path, "receipts")
+    mine = next(name for name in left if len(name) > 1)
+    after = [name for name in ("0", "5", "z") if name > mine]
+    assert {"0", "5", "z"} - set(left) == {after[0] if after else "0"}

@@ -11,13 +11,14 @@ only the first in that queue watches.
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import Any, NamedTuple
 
-from .._errors import SequenceExhaustedError
+from .._errors import ForeignNodeError, SequenceExhaustedError
 from .._limits import most_together
 from .._paths import ancestors
 from .operations import (
@@ -52,7 +53,20 @@ from .operations import (
     WaitGone,
     Watch,
 )
-from .orders import LAST_ITEM, Header, Order, frame, free, item_prefix, items, member_data, number, unfinished, unframe
+from .orders import (
+    LAST_ITEM,
+    Header,
+    Order,
+    frame,
+    free,
+    is_item,
+    item_prefix,
+    items,
+    member_data,
+    number,
+    unfinished,
+    unframe,
+)
 from .queue import find, join
 from .rules import MUTEX, blockers
 from .ticket import State, Ticket
@@ -254,6 +268,11 @@ class Errand:
             return not self.applied
         return self.sent or (self.applied and self.purpose in ("get", "claim"))
 
+    @property
+    def takes(self) -> bool:
+        """Whether the item would be lost if the client were stopped before this is settled."""
+        return self.left and self.purpose in ("get", "restore")
+
     def finish(self) -> None:
         """Give the receipt back. A second call changes nothing."""
         self.over = True
@@ -423,7 +442,9 @@ def sweep(mine: str) -> Recipe[None]:
     """Remove the receipts that were not written for a day, by the servers' clock: their clients are gone."""
     above = mine.rpartition("/")[0]
     names, mine_is = yield Children(above), Get(mine)
-    paths = [f"{above}/{name}" for name in sorted(names)[: most_together(above)] if f"{above}/{name}" != mine]
+    paths = sorted(f"{above}/{name}" for name in names)
+    at = bisect(paths, mine)  # names are random, so each client looks at others
+    paths = [path for path in (paths[at:] + paths[:at])[: most_together(above)] if path != mine]
     nodes: Sequence[Node | None] = (yield tuple(map(Get, paths))) if paths and mine_is is not None else ()
     for path, node in zip(paths, nodes, strict=False):
         if node is not None and node.mtime < mine_is.ctime - UNTOUCHED:
@@ -1019,8 +1040,10 @@ def drain(desk: Desk) -> Recipe[None]:
                     claim = f"{at.claims}/{name}"
                     parts += Create(claim, b"", ephemeral=True), Delete(claim), Delete(f"{at.items}/{name}")
                 yield Multi(ticket, tuple(parts))
-        except (NodeExists, NoNode, ConnectionLost, Requeue):
+        except (NodeExists, ConnectionLost, Requeue):
             pass  # a consumer was faster, or it is unknown: look again
+        except NoNode:
+            yield from lay_out(desk)  # the same; or an operator has deleted the parent of the claims
         yield Discard(ticket)
 
 
@@ -1028,7 +1051,7 @@ def dead(desk: Desk) -> Recipe[list[bytes]]:
     """Return the content of the items that were given back too often, the oldest first."""
     at = desk.at
     _, names = yield Sync(at.path), Children(at.dead)
-    paths = [f"{at.dead}/{name}" for name in sorted(names, key=number)]
+    paths = [f"{at.dead}/{name}" for name in sorted(filter(is_item, names), key=number)]
     nodes: Sequence[Node | None] = (yield tuple(map(Get, paths))) if paths else ()
     found = zip(paths, nodes, strict=True)
     return [payload for path, node in found if node is not None for payload in unframe(path, node.data)]
@@ -1044,15 +1067,21 @@ def destroy(desk: Desk) -> Recipe[list[str]]:
     mine = {receipt.member.name for receipt in list(desk.receipts) if receipt.member is not None}
     folders = (at.items, at.claims, at.consumers, at.producers, at.receipts, at.dead, at.members)
     while True:
-        _, node, members = yield Sync(at.path), Get(at.path), Children(at.members)
+        _, node, inside, listed, members = yield (
+            Sync(at.path),
+            Get(at.path),
+            Children(at.path),
+            Children(at.items),
+            Children(at.members),
+        )
         if node is not None:
             Header.of(at.path, node)
+        strange = [name for name in inside if f"{at.path}/{name}" not in folders]
+        if strange := strange or [f"items/{name}" for name in listed if not is_item(name)]:
+            raise _not_ours(at.path, strange[0])
         if others := sorted(set(members) - mine):
             return others
-        for receipt in list(desk.receipts):
-            if receipt.member is not None:
-                yield Discard(receipt.member)
-            receipt.member, receipt.path = None, ""
+        yield from _forget_idle(desk)
         desk.laid_out, desk.version = False, None
         try:
             for folder in folders:
@@ -1061,6 +1090,33 @@ def destroy(desk: Desk) -> Recipe[list[str]]:
                     yield tuple(Delete(f"{folder}/{name}") for name in names[first : first + most_together(folder)])
                 yield Delete(folder)
             yield Delete(at.path)
-        except NotEmpty:
-            continue  # a client uses it just now
+        except NotEmpty:  # a client uses it just now, or a node of ours has children
+            names = yield Children(folder)
+            for first in range(0, len(names), most_together(folder)):
+                paths = [f"{folder}/{name}" for name in names[first : first + most_together(folder)]]
+                for path, below in zip(paths, (yield tuple(map(Children, paths))), strict=True):
+                    if below:
+                        raise _not_ours(path, below[0]) from None
+            continue
         return []
+
+
+def _forget_idle(desk: Desk) -> Recipe[None]:
+    """Forget the receipts that no call uses; a call of another thread finds out that its own is gone."""
+    receipts: list[Receipt] = []
+    try:
+        with suppress(IndexError):
+            while True:
+                receipts.append(desk.idle.pop())
+        for receipt in receipts:
+            if receipt.member is not None:
+                yield Discard(receipt.member)
+            receipt.member, receipt.path = None, ""
+    finally:
+        desk.idle.extend(receipts)
+
+
+def _not_ours(path: str, child: str) -> ForeignNodeError:
+    return ForeignNodeError(
+        path, f"the node has a child {child!r}, which is no queue's; delete the child if something else left it behind"
+    )

@@ -63,6 +63,11 @@ def item_prefix(priority: int | None) -> str:
     return f"{ITEM}{int(priority >= 0)}{priority & 0xFFFFFFFF:08X}"
 
 
+def is_item(name: str) -> bool:
+    """Return whether a name is an item's, in a queue of any order."""
+    return any(order.pattern.fullmatch(name) for order in (FIFO, PRIORITY))
+
+
 def number(name: str) -> int:
     """Return the number that the server gave an item."""
     return int(name[-10:])

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from .. import _queue
 from .._codec import BYTES, JSON, Codec
+from .._engine.driver import Call
 from .._engine.identity import of_caller
+from .._engine.waiting import Steps
 from .._kazoo.link import KazooClient
+from .._recipes.items import Errand
 from ._locks import Core
-from ._tasks import Completion, Tasks
+from ._tasks import Completion, Pending, Tasks
 
 T = TypeVar("T")
 
@@ -34,6 +37,30 @@ class _Errors(Tasks):
     _empty: type[Exception] = QueueEmpty
     _full: type[Exception] = QueueFull
     _shut_down: type[Exception] = QueueShutDown
+
+    def _await_errand(self, errand: Errand, call: Call, steps: Steps[Any]) -> Any:
+        return _PendingErrand(call, steps, self._path_state, errand)
+
+
+class _PendingErrand(Pending[Any]):
+    """A call that has not begun; if it is cancelled, the task waits until the item under way is put back."""
+
+    __slots__ = ("errand", "state")
+
+    def __init__(self, call: Call, steps: Steps[Any], state: _queue.QueueState, errand: Errand) -> None:
+        super().__init__(call, steps)
+        self.state = state
+        self.errand = errand
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        try:
+            return (yield from super().__await__())
+        except GeneratorExit:  # the loop is gone, and this task with it
+            raise
+        except BaseException as error:
+            for pause in self.state.settling(self.errand, error):
+                yield from asyncio.sleep(pause).__await__()
+            raise
 
 
 class _QueueCore(_Errors, _queue.Queue[Any]):
@@ -94,6 +121,8 @@ class Queue(Core, Generic[T]):
 
     async def get(self, *, timeout: float | None = None) -> T:
         """Take the next item out of the queue. A cancelled call takes none: an item under way is put back in its place.
+
+        The `CancelledError` goes on when that is done, or after a third of the session timeout.
 
         Args:
             timeout: how long to wait, in seconds; None waits forever.
