@@ -17,7 +17,7 @@ from ._engine.driver import UNANSWERED, Call
 from ._engine.holds import PathState
 from ._engine.session import Dropped, Session, log
 from ._engine.waiting import Steps
-from ._errors import ClientError, LockLostError, OutcomeUnknownError, ZkConcurrentError
+from ._errors import ClientError, LockLostError, OutcomeUnknownError, RefusedError, ZkConcurrentError
 from ._kazoo.link import KazooClient
 from ._limits import check_int
 from ._primitive import Primitive, node_data, nothing
@@ -29,6 +29,7 @@ from ._recipes.ticket import Ticket
 
 T = TypeVar("T")
 R = TypeVar("R")
+AROUND = 1_024  # bytes of a request beside the item and the paths
 
 SETTLE_POLL_INTERVAL = 0.01
 
@@ -185,6 +186,7 @@ class BaseQueue(Primitive, Generic[T]):
             ValueError: the timeout is negative.
             Full: the queue had no free place in time, or ZooKeeper was out of reach; nothing was put.
             ShutDown: the queue is shut down.
+            RefusedError: the item is too large.
             OutcomeUnknownError: the time was up before it could be found out whether the item was put.
             ClientError: the client can't be used here.
             ForeignNodeError: the path is something else's.
@@ -192,6 +194,14 @@ class BaseQueue(Primitive, Generic[T]):
         deadline = self._limit(block, timeout)
         errand = self._errand("put")
         data, priority = frame([self._codec.encode(item)]), self._priority_of(item)
+        link = self._session.link
+        most = link.transport.max_request - AROUND - 6 * len(link.full(self._path).encode())
+        if len(data) > most:
+            raise RefusedError(
+                self._path,
+                f"the item has {len(data):,} bytes; more than {most:,} could not be claimed or given back, as the "
+                "client's `max_request` is the limit of that",
+            )
         wait = block and (timeout is None or timeout > 0)
 
         def steps(call: Call) -> Steps[None]:
@@ -258,9 +268,19 @@ class BaseQueue(Primitive, Generic[T]):
         self._limit(block, timeout)
         return Claim(self, block, timeout)
 
-    def dead(self) -> list[T]:
-        """Return the items that were claimed `max_attempts` times and never acknowledged, the oldest first."""
-        return self._run(recipes.dead(self._desk), lambda found: [self._codec.decode(each) for each in found])
+    def dead(self) -> list[T | bytes]:
+        """Return the items that were claimed `max_attempts` times and never acknowledged, the oldest first.
+
+        An item that the codec can't decode, which may be why it is here, is returned as bytes.
+        """
+
+        def decoded(payload: bytes) -> T | bytes:
+            try:
+                return self._codec.decode(payload)  # type: ignore[no-any-return]
+            except Exception:
+                return payload
+
+        return self._run(recipes.dead(self._desk), lambda found: [decoded(each) for each in found])
 
     def destroy(self) -> None:
         """Remove the queue's nodes, with all items.

@@ -747,3 +747,69 @@ def test_old_receipts_wherever_they_are(zk: KazooClient, zk_path: str, monkeypat
     mine = next(name for name in left if len(name) > 1)
     after = [name for name in ("0", "5", "z") if name > mine]
     assert {"0", "5", "z"} - set(left) == {after[0] if after else "0"}
+
+
+def test_the_path_of_a_lock(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """Another client's lock, held or idle with waiters, is left as it is, and the error names its node."""
+    lock, rival = Lock(connect(), zk_path), Lock(connect(), zk_path)
+    with lock:
+        before = zk.get(zk_path)
+        with pytest.raises(ForeignNodeError, match=zk_path):
+            Queue(zk, zk_path).put(b"item")
+        assert zk.get(zk_path)[0] == before[0]
+        assert len(zk.get_children(zk_path)) == 1
+        assert not rival.acquire(blocking=False)
+    with rival:
+        pass
+
+
+def test_an_item_as_large_as_can_be(zk: KazooClient, zk_path: str) -> None:
+    """What `put` takes can be claimed, given back and buried; what is larger is refused by `put`."""
+    jobs = Queue(zk, zk_path, max_attempts=1)
+    with pytest.raises(RefusedError, match="more than"):
+        jobs.put(bytes(999_700))
+    largest = 1_000_000 - 1_024 - 6 * len(zk_path) - len(frame([b""]))
+    with pytest.raises(RefusedError, match="could not be claimed"):
+        jobs.put(bytes(largest + 1))
+    assert jobs.empty()
+    jobs.put(bytes(largest))
+    with pytest.raises(KeyError), jobs.claim(timeout=5):
+        raise KeyError
+    with pytest.raises(Empty):
+        jobs.get(block=False)
+    assert [len(item) for item in jobs.dead()] == [largest]
+
+
+def test_items_that_do_not_decode_are_buried_as_bytes(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """`dead()` returns what the codec can't decode, too."""
+    raw, jobs = Queue(zk, zk_path), Queue(connect(), zk_path, codec=JSON, max_attempts=1)
+    raw.put(b"{")
+    raw.put(b"[1]")
+    with pytest.raises(ValueError), jobs.claim(timeout=5):  # noqa: PT011 - json's own
+        pytest.fail("the block ran")
+    with pytest.raises(KeyError), jobs.claim(timeout=5):
+        raise KeyError
+    with pytest.raises(Empty):
+        jobs.get(block=False)
+    assert jobs.dead() == [b"{", [1]]
+
+
+def test_nodes_in_the_way(zk: KazooClient, zk_path: str) -> None:
+    """A child below an item, and a node of the item's name among the dead, are named by the error."""
+    jobs = Queue(zk, zk_path, max_attempts=1)
+    jobs.put(b"one")
+    (item,) = names(zk, zk_path, "items")
+    zk.create(f"{zk_path}/items/{item}/below", b"")
+    with pytest.raises(ForeignNodeError, match=f"items/{item}"):
+        jobs.get(block=False)
+    zk.delete(f"{zk_path}/items/{item}/below")
+    with pytest.raises(KeyError), jobs.claim(timeout=5):
+        raise KeyError
+    zk.ensure_path(f"{zk_path}/dead")
+    zk.create(f"{zk_path}/dead/{item}", b"")
+    with pytest.raises(ForeignNodeError, match=f"dead/{item}"):
+        jobs.get(timeout=5)
+    zk.delete(f"{zk_path}/dead/{item}")
+    with pytest.raises(Empty):
+        jobs.get(block=False)
+    assert jobs.dead() == [b"one"]

@@ -132,6 +132,11 @@ class Layout(NamedTuple):
         return f"{self.path}/dead"
 
     @property
+    def folders(self) -> tuple[str, ...]:
+        """All children of the path; the members' last, as one that is not empty tells of a client."""
+        return self.items, self.claims, self.consumers, self.producers, self.receipts, self.dead, self.members
+
+    @property
     def header(self) -> Header:
         """The content of the node of an open queue."""
         return Header(self.order.name, self.maxsize)
@@ -308,7 +313,7 @@ def write(
         SessionExpired: nothing was applied, and that session is over.
         Unknown: it is unknown whether it was applied.
     """
-    why: Failure | None = None
+    why: Exception | None = None
     errand.count = count
     while True:
         receipt = yield from ready(errand)
@@ -346,6 +351,8 @@ def write(
             if part == 0:  # our member is gone: its session is over, or an operator deleted it
                 yield Discard(member)
                 receipt.member = None
+            elif part <= len(parts) and isinstance(failed, NotEmpty):
+                why = ForeignNodeError(parts[part - 1].path, "an item's node has children; delete them")
             elif part <= len(parts):
                 failed.part = part - 1
                 why = failed.with_traceback(None)
@@ -464,27 +471,42 @@ def lay_out(desk: Desk) -> Recipe[None]:
     at = desk.at
     while True:
         try:
-            *_, node = yield (
+            *_, node, inside = yield (
                 *map(EnsureContainer, ancestors(at.path)),
                 CreatePersistent(at.path, at.header.data),
+                Get(at.path),
+                Children(at.path),
+            )
+            if node is None:
+                continue
+            header = Header.of(at.path, node)
+            if header is None:  # a program on Curator made it, as the parent of its items; or it is a lock's
+                check_folders(at, inside)
+                with suppress(ConnectionLost):
+                    yield Set(at.path, at.header.data, node.version)
+                continue
+            header.check(at.path, at.header)
+            yield (
                 CreatePersistent(at.items, b""),
                 CreatePersistent(at.claims, b""),
                 EnsureContainer(at.members),
                 EnsureContainer(at.receipts),
-                Get(at.path),
             )
         except NoNode:
-            continue  # a parent was just reaped
-        if node is None:
-            continue
-        header = Header.of(at.path, node)
-        if header is None:  # a program on Curator made it, as the parent of its items
-            with suppress(ConnectionLost):
-                yield Set(at.path, at.header.data, node.version)
-            continue
-        header.check(at.path, at.header)
+            continue  # a parent was just reaped, or the queue destroyed
         desk.laid_out = True
         return
+
+
+def check_folders(at: Layout, inside: Sequence[str]) -> None:
+    """Refuse a path that has a child which is no queue's.
+
+    Raises:
+        ForeignNodeError: it has one.
+    """
+    for name in inside:
+        if f"{at.path}/{name}" not in at.folders:
+            raise _not_ours(at.path, name)
 
 
 # -- putting --------------------------------------------------------------------------------------------------------
@@ -775,8 +797,12 @@ def seize(errand: Errand, name: str, ticket: Ticket | None = None) -> Recipe[Tak
         errand.taken, errand.purpose = taken, "bury" if spent else wanted
         try:
             results = yield from write(errand, parts, count=int(wanted == "get" and errand.counts and not spent))
-        except NodeExists:
+        except NodeExists as failed:
             errand.purpose, desk.window = wanted, 1
+            if failed.part == len(parts) - 1 and spent:
+                raise ForeignNodeError(
+                    f"{at.dead}/{name}", "an item of this name was moved here before; remove one of the two"
+                ) from None
             return None  # claimed
         except (NoNode, BadVersion) as failed:
             errand.purpose, desk.window = wanted, 1
@@ -1065,7 +1091,6 @@ def destroy(desk: Desk) -> Recipe[list[str]]:
     """
     at = desk.at
     mine = {receipt.member.name for receipt in list(desk.receipts) if receipt.member is not None}
-    folders = (at.items, at.claims, at.consumers, at.producers, at.receipts, at.dead, at.members)
     while True:
         _, node, inside, listed, members = yield (
             Sync(at.path),
@@ -1076,15 +1101,16 @@ def destroy(desk: Desk) -> Recipe[list[str]]:
         )
         if node is not None:
             Header.of(at.path, node)
-        strange = [name for name in inside if f"{at.path}/{name}" not in folders]
-        if strange := strange or [f"items/{name}" for name in listed if not is_item(name)]:
-            raise _not_ours(at.path, strange[0])
+        check_folders(at, inside)
+        for name in listed:
+            if not is_item(name):
+                raise _not_ours(at.path, f"items/{name}")
         if others := sorted(set(members) - mine):
             return others
         yield from _forget_idle(desk)
         desk.laid_out, desk.version = False, None
         try:
-            for folder in folders:
+            for folder in at.folders:
                 names = yield Children(folder)
                 for first in range(0, len(names), most_together(folder)):
                     yield tuple(Delete(f"{folder}/{name}") for name in names[first : first + most_together(folder)])

@@ -183,9 +183,12 @@ class Queue(Core, Generic[T]):
         """Shut the queue down, for all processes and for good; see `zkconcurrent.Queue.shutdown`."""
         return self._in_background(self._core.shutdown(immediate))
 
-    async def dead(self) -> list[T]:
-        """Return the items that were claimed `max_attempts` times and never acknowledged, the oldest first."""
-        found: list[T] = await self._core.dead()
+    async def dead(self) -> list[T | bytes]:
+        """Return the items that were claimed `max_attempts` times and never acknowledged, the oldest first.
+
+        An item that the codec can't decode is returned as bytes.
+        """
+        found: list[T | bytes] = await self._core.dead()
         return found
 
     async def destroy(self) -> None:
