@@ -42,6 +42,7 @@ LEFT_OUT = {
     "QueueGetTests": {
         "test_blocking_get": PLAIN,
         "test_get_with_putters": INSIDE,
+        "test_get_with_waiting_putters": TURNS,
         "test_blocking_get_wait": PLAIN,
         "test_nonblocking_get": PLAIN,
         "test_nonblocking_get_exception": PLAIN,

@@ -123,8 +123,10 @@ def test_a_counter(connect_java: ConnectJava, client: KazooClient, zk_path: str,
                 await asyncio.sleep(0)
                 counter.write_text(str(seen + 1))
 
+    sessions = [connect_java() for _ in range(2)]
+
     async def main() -> None:
-        java = [connect_java().call("mutex.increment", zk_path, counter, cycles) for _ in range(2)]
+        java = [each.call("mutex.increment", zk_path, counter, cycles) for each in sessions]
         await asyncio.gather(*(add() for _ in range(8)), *map(asyncio.wrap_future, java))
         assert int(counter.read_text()) == 10 * cycles
 

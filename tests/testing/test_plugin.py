@@ -100,6 +100,7 @@ async def test_leaves(azk, zk_path):
     """A task that is left does no harm."""
     lock = aio.Lock(azk, zk_path)
     await lock.acquire()
+    test_leaves.lock = lock  # kept: one that is collected while it is held is warned of
     lock.waits = asyncio.create_task(lock.acquire())
     await asyncio.sleep(0.05)
 '''
