@@ -56,6 +56,13 @@ class OnZooKeeper:
         client.stop()
         client.close()
 
+    @pytest.fixture(autouse=True)
+    def _count_new_threads(self) -> Iterator[None]:
+        """Count only the threads that a test starts: one that an earlier test has left may end meanwhile."""
+        before, running = set(threading.enumerate()), threading.enumerate
+        with patch.object(threading, "enumerate", lambda: [each for each in running() if each not in before]):
+            yield
+
     def make(self, kind: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Make what the standard library makes of `args`, on a fresh path."""
         return kind(self.client, f"/conformance/{next(_numbers)}", *args, **kwargs)
