@@ -322,7 +322,7 @@ def test_an_item_that_fails_too_often(zk: KazooClient, connect: Connect, zk_path
 def test_a_consumer_that_is_killed(
     zk: KazooClient, zk_path: str, spawn: Spawn, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """What it had claimed is free again with its session, in its place, and a consumer that waits is woken."""
+    """The item of a killed consumer is free again with its session, in its place; a waiting consumer is woken."""
     queue = Queue[bytes](zk, zk_path, max_attempts=5)
     queue.put(b"one")
     process = spawn("claim")
@@ -518,7 +518,7 @@ def test_shutdown_ends_waits(
 
 
 def test_immediate_shutdown(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """What is not claimed is removed; what is claimed is its consumer's."""
+    """Items that no consumer has claimed are removed; a claimed one stays its consumer's."""
     mine, theirs = Queue[bytes](zk, zk_path), Queue[bytes](connect(), zk_path)
     for n in range(10):
         mine.put(b"%d" % n)

@@ -202,7 +202,7 @@ class QueueChecks(CallChecks):
             raise Violation(f"{ticket} waits without a watch on the claims")
 
     def quiet(self) -> None:
-        """Who waits does so rightly; one that waits where it should not keeps its run from its end, too."""
+        """A contender waits only where it should; one that does not keeps its run from its end, too."""
         Checks.quiet(self)
 
     def end(self) -> None:

@@ -17,7 +17,7 @@ HOLDS = (Act(RLOCK), Act(RW, "write"), Act(SEMAPHORE))
 
 
 def test_whatever_strikes() -> None:
-    """What is cancelled holds nothing, and leaves nothing; who waits gets its turn; no notification is lost."""
+    """A cancelled call holds nothing and leaves nothing; waiters get their turns; no notification is lost."""
     injected: set[str] = set()
     cancels = 0
     for run in runs(TaskRun, random_tasks, 300):

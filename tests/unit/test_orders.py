@@ -74,7 +74,7 @@ def test_what_is_free() -> None:
 
 @given(st.lists(st.binary(max_size=50), min_size=1, max_size=4))
 def test_the_data_of_items(payloads: list[bytes]) -> None:
-    """What is framed is unframed; the bytes are those of Curator's `ItemSerializer`."""
+    """A framed item is unframed again; the bytes are those of Curator's `ItemSerializer`."""
     assert unframe("/q", frame(payloads)) == payloads
 
 
@@ -85,7 +85,7 @@ def test_the_bytes_of_items() -> None:
 
 @given(st.binary(max_size=20))
 def test_other_data(data: bytes) -> None:
-    """What is no item's data is an error that shows it, and never another one."""
+    """Data that is no item's is an error that shows it, and never another one."""
     for each in (data, frame([b"x"])[:-1], frame([b"x"]) + data + b"\0", b"\0\1\0\1" + data):
         with suppress(ForeignNodeError):
             assert frame(unframe("/q", each)) == each

@@ -23,7 +23,7 @@ QUEUES = ("Queue", "LifoQueue", "PriorityQueue")
 ALIAS = "an old name of threading's, which asyncio never had"
 BY_THE_LOOP = "asyncio's has none: a party can act after its `wait`, and `wait` takes a timeout"
 BY_THE_PAIR = "only `ReadWriteLock` makes one"
-# What is not there, by class, or by class and method.
+# Names that `aio` lacks, by class, or by class and method.
 MISSING: dict[str, dict[str, str]] = {
     "Lock": {"acquire_lock": ALIAS, "release_lock": ALIAS, "locked_lock": ALIAS},
     "Condition": {"notifyAll": ALIAS},
@@ -42,7 +42,7 @@ MISSING: dict[str, dict[str, str]] = {
     },
     "WriteLock.__init__": dict.fromkeys(("client", "path", "fair", "on_lost"), BY_THE_PAIR),
 }
-# What is here alone, beside `async with`.
+# Names that `aio` alone has, beside `async with`.
 MORE = {
     "Barrier": {"fetch_n_waiting", "fetch_broken"},
     "CountDownLatch": {"fetch_count"},
