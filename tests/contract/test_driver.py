@@ -104,6 +104,32 @@ def test_a_grant_needs_a_running_lease(bench: Bench, path: str) -> None:
     drive(bench, path, recipe)
 
 
+def test_a_hold_on_a_connection_of_any_age_stays(bench: Bench, path: str) -> None:
+    """Fault 84: where nothing fails, no hold is lost, not even the first on a connection that was opened long before."""
+    timeout, connections = 4.0, 40
+
+    def recipe() -> Steps:
+        yield EnsureContainer(path)
+        ticket = yield NewTicket(path)
+        yield CreateEphemeral(ticket, ROLE, b"")
+        yield Keep(ticket)
+        while not (yield Grant(ticket)):
+            yield Prove(ticket)
+        return ticket
+
+    def test() -> list[float]:
+        held = []
+        for n in range(connections):
+            age, session = n / connections * timeout, bench.session(timeout=timeout)
+            with session.lock:  # as if the library had not used it before
+                session.registry.lease.opened(session.clock() - age, timeout)
+            held.append((age, perform(session, path, recipe())))
+        session.link.handler.sleep_func(2 * timeout)
+        return [age for age, ticket in held if ticket.state is not State.HELD]
+
+    assert bench.run(test) == []
+
+
 def test_an_operation_of_a_session_that_is_over(bench: Bench, path: str) -> None:
     """It fails with SessionExpired, read or write; one that is bound to no session goes on in the next."""
 

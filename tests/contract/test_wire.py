@@ -20,7 +20,7 @@ from kazoo.protocol.serialization import Connect, GetData, Ping, SetData
 
 from tests.conftest import Eventually, InThread
 from tests.helpers.bench import ask
-from tests.helpers.interrupts import InterruptAt, lines_of
+from tests.helpers.interrupts import at_every_line
 from zkconcurrent._engine.session import Session
 from zkconcurrent._kazoo.replies import Reply
 from zkconcurrent._kazoo.transport import XIDS, Transport, on_connection_thread, wait_for_files
@@ -324,14 +324,11 @@ def test_interrupted_at_every_line_of_sending(zookeeper: Server, zk_path: str, e
     with zookeeper.client(timeout=60) as client:  # kazoo, which pings seldom then, does not get between
         client.create(zk_path, b"data")
         read(client, zk_path)
-        lines = lines_of(lambda: read(client, zk_path), "transport.py")
         outcomes = set()
-        for line in range(1, lines + 1):
+        for hook in at_every_line("transport.py"):
             read(client, zk_path)  # the queue is empty, and callers may send
-            hook = InterruptAt(line, "transport.py")
             with contextlib.suppress(KeyboardInterrupt), hook:
                 Asked(client, GetData(f"{zk_path}/none", None))
-            assert hook.where
             for _ in range(3):
                 try:
                     assert read(client, zk_path) == b"data", hook.where
@@ -340,7 +337,7 @@ def test_interrupted_at_every_line_of_sending(zookeeper: Server, zk_path: str, e
                     outcomes.add("told")
             eventually(lambda: client.connected)  # before, the next may be told too
         assert outcomes == {"answered", "told"}
-        assert lines > 15
+        assert hook.line > 15
         assert read(client, zk_path) == b"data"
 
 

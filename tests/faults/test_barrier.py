@@ -14,7 +14,7 @@ from kazoo.client import KazooClient
 from tests.conftest import FAST, Connect, Eventually, InThread
 from tests.faults.conftest import SESSION, SLACK
 from tests.helpers.contenders import barrier_state, parties_in
-from tests.helpers.interrupts import InterruptAt, lines_of
+from tests.helpers.interrupts import at_every_line
 from tests.helpers.processes import Spawn, line_from, tell
 from tests.helpers.proxy import Proxy
 from zkconcurrent import Barrier
@@ -278,9 +278,7 @@ def test_a_wait_interrupted_at_every_line(
     ran: list[int] = []
     barrier = Barrier(connect(timeout=4), zk_path, 1, lambda: ran.append(1))
     barrier.wait()
-    total = lines_of(barrier.wait)
-    for line in range(1, total + 30):
-        hook = InterruptAt(line)
+    for hook in at_every_line():
         before = len(ran)
         try:
             with hook:
@@ -294,11 +292,11 @@ def test_a_wait_interrupted_at_every_line(
         where = f"{zk_path}/{generation:010d}"
         eventually(
             lambda where=where: not zk.exists(where) or not zk.get_children(where),
-            f"interrupted at line {line}: {hook.where}",
+            hook.where,
         )
-        eventually(lambda: not barrier._session.registry.tickets, f"left at line {line}: {hook.where}")
+        eventually(lambda: not barrier._session.registry.tickets, f"left at {hook.where}")
         barrier.reset()
-    assert total > 100
+    assert hook.line > 100
 
 
 @pytest.mark.long
@@ -314,10 +312,8 @@ def test_a_waiter_interrupted_at_every_line(
 
     wait()
     other.reset()
-    total = lines_of(wait)
-    for line in range(1, total + 10, 2):
+    for hook in at_every_line(step=2):
         other.reset()
-        hook = InterruptAt(line)
         try:
             with hook:
                 barrier.wait(0.02)
@@ -326,7 +322,7 @@ def test_a_waiter_interrupted_at_every_line(
         where = f"{zk_path}/{int(str(barrier_state(zk, zk_path)['generation'])):010d}"
         eventually(
             lambda where=where: not zk.exists(where) or not zk.get_children(where),
-            f"interrupted at line {line}: {hook.where}",
+            hook.where,
         )
     assert not barrier._session.registry.tickets
 

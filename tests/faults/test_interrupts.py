@@ -21,7 +21,7 @@ from kazoo.exceptions import NoNodeError
 import zkconcurrent
 from tests.conftest import Connect, Eventually, InThread
 from tests.helpers.contenders import at_the_handoff, queued
-from tests.helpers.interrupts import PACKAGE, InterruptAt, lines_of
+from tests.helpers.interrupts import PACKAGE, InterruptAt, at_every_line
 from tests.helpers.lock_types import AnyLock, Kind, against, every
 from tests.helpers.places import PLACES
 from zkconcurrent import Condition, Lock, MultiLock, ReadWriteLock, RLock, Semaphore
@@ -126,10 +126,8 @@ def test_acquire_interrupted_at_every_line(
 ) -> None:
     """A free lock: the acquire either is interrupted and leaves nothing, or has succeeded."""
     places, files = unlocked(kind, zk, connect(timeout=SESSION), zk_path), files_of(kind)
-    total = lines_of(places.here.acquire, *files)
-    places.here.release()
-    for line in range(1, total + (20 if files else 40)):
-        hook, lock = InterruptAt(line, *files), places.here
+    for hook in at_every_line(*files):
+        lock = places.here
         try:
             with hook:
                 assert lock.acquire()
@@ -137,8 +135,8 @@ def test_acquire_interrupted_at_every_line(
             assert "<unlocked" in repr(lock), hook.where
         else:
             lock.release()
-        places.interrupted(f"line {line}: {hook.where}")
-    assert total > (30 if files else 100)
+        places.interrupted(hook.where)
+    assert hook.line > (30 if files else 100)
     for lock in places.check(eventually):
         with lock:
             pass
@@ -159,15 +157,14 @@ def test_a_waiter_interrupted_at_every_line(
         return kind(client, path), held
 
     places, files = Places(zk_path, make, lambda locks: queued(zk, locks[0].path, 1)()), files_of(kind)
-    total = lines_of(lambda: places.here[0].acquire(timeout=0.02), *files)
-    for line in range(1, total + 20):
-        hook, (lock, _) = InterruptAt(line, *files), places.here
+    for hook in at_every_line(*files):
+        (lock, _) = places.here
         try:
             with hook:
                 assert lock.acquire(timeout=0.02) is False
         except KeyboardInterrupt:
             pass
-        places.interrupted(f"line {line}: {hook.where}")
+        places.interrupted(hook.where)
     for lock, held in places.check(eventually):
         held.release()
         with lock:
@@ -212,10 +209,8 @@ def test_a_waiter_interrupted_twice(
 
 def interrupt_releases(places: Places[Any], eventually: Eventually, *files: str) -> int:
     """Interrupt a release at every line; release again what is held still. Return how many lines there are."""
-    places.here.acquire()
-    total = lines_of(places.here.release, *files)
-    for line in range(1, total + 20):
-        hook, lock = InterruptAt(line, *files), places.here
+    for hook in at_every_line(*files):
+        lock = places.here
         lock.acquire()
         try:
             with hook:
@@ -223,11 +218,11 @@ def interrupt_releases(places: Places[Any], eventually: Eventually, *files: str)
         except KeyboardInterrupt:
             if "<locked" in repr(lock):
                 lock.release()
-        places.interrupted(f"line {line}: {hook.where}")
+        places.interrupted(hook.where)
     for lock in places.check(eventually):
         with lock:
             pass
-    return total
+    return hook.line
 
 
 @every
@@ -276,10 +271,8 @@ def test_a_downgrade_interrupted_at_every_line(
         return pair, pair.write_lock.fencing_token
 
     places = Places(zk_path, make, lambda held: queued(zk, held[0].path, 1)())
-    total = lines_of(places.here[0].read_lock.acquire)
-    places.here[0].read_lock.release()
-    for line in range(1, total + 20):
-        hook, (pair, _) = InterruptAt(line), places.here
+    for hook in at_every_line():
+        (pair, _) = places.here
         try:
             with hook:
                 assert pair.read_lock.acquire()
@@ -287,8 +280,8 @@ def test_a_downgrade_interrupted_at_every_line(
             assert not pair.read_lock._is_owned(), hook.where
         else:
             pair.read_lock.release()
-        places.interrupted(f"line {line}: {hook.where}")
-    assert total > 80
+        places.interrupted(hook.where)
+    assert hook.line > 80
     for pair, token in places.check(eventually):
         assert pair.write_lock.fencing_token == token
         pair.write_lock.release()
@@ -304,9 +297,7 @@ def test_a_waiter_for_an_event_interrupted_at_every_line(
     session = event._session
     event.set()
     for timeout, expected in ((5, True), (0.02, False)):
-        total = lines_of(lambda timeout=timeout: event.wait(timeout))
-        for line in range(1, total + 20):
-            hook = InterruptAt(line)
+        for hook in at_every_line():
             try:
                 with hook:
                     assert event.wait(timeout) is expected
@@ -314,7 +305,7 @@ def test_a_waiter_for_an_event_interrupted_at_every_line(
                 pass
             eventually(lambda: not session.registry.tickets and not session.registry._awaiting, hook.where)
             assert not session.calls, hook.where
-        assert total > 40
+        assert hook.line > 40
         assert event.is_set() is expected
         event.clear()
     event.set()
@@ -331,10 +322,7 @@ def test_a_change_of_an_event_interrupted_at_every_line(
     event.set()
     if what == "set":
         event.clear()
-    total = lines_of(getattr(event, what))
-    getattr(event, back)()
-    for line in range(1, total + 20):
-        hook = InterruptAt(line)
+    for hook in at_every_line():
         before = int(zk.get(zk_path)[0].split()[0])
         try:
             with hook:
@@ -344,7 +332,7 @@ def test_a_change_of_an_event_interrupted_at_every_line(
         epoch, flag = zk.get(zk_path)[0].decode().split()
         assert (int(epoch), flag) == (before + (what == "set"), what), hook.where
         getattr(event, back)()
-    assert total > 40
+    assert hook.line > 40
     assert not event._session.registry.tickets
 
 
@@ -352,9 +340,8 @@ def test_a_count_interrupted_at_every_line(connect: Connect, zk_path: str, event
     """A count that is interrupted has counted once or not at all, and what waits at the latch is not disturbed."""
     latch = zkconcurrent.CountDownLatch(connect(timeout=SESSION), zk_path, 1_000_000)
     latch.count_down()
-    total = lines_of(latch.count_down)
-    for line in range(1, total + 20):
-        hook, left = InterruptAt(line), latch.count
+    for hook in at_every_line():
+        left = latch.count
         try:
             with hook:
                 latch.count_down(3)
@@ -363,12 +350,12 @@ def test_a_count_interrupted_at_every_line(connect: Connect, zk_path: str, event
         else:
             assert latch.count == left - 3
         try:
-            with InterruptAt(line):
+            with InterruptAt(hook.line):
                 assert latch.wait(0.02) is False
         except KeyboardInterrupt:
             pass
         eventually(lambda: not latch._session.registry.tickets and not latch._session.registry._awaiting, hook.where)
-    assert total > 40
+    assert hook.line > 40
 
 
 def left(zk: KazooClient, lock: MultiLock) -> int:
@@ -395,17 +382,12 @@ def test_a_multilock_interrupted_at_every_line(
             last[lock].acquire()
         return lock
 
-    def acquire(lock: MultiLock, timeout: float) -> None:
-        if lock.acquire(timeout=timeout):
-            lock.release()
-
     # Where the last is held, at its own lines only: to wait for a lock is told above.
     for held, timeout, files in ((0, 5.0, ()), (1, 0.03, ("_multilock.py",))):
         last: dict[MultiLock, Lock] = {}
         places = Places(f"{zk_path}/{held}", make, lambda lock: left(zk, lock) == held)  # noqa: B023
-        total = lines_of(lambda: acquire(places.here, 5.0), *files)  # noqa: B023 - long enough for the locks that are free
-        for line in range(1, total + 20):
-            hook, lock = InterruptAt(line, *files), places.here
+        for hook in at_every_line(*files):
+            lock = places.here
             try:
                 with hook:
                     assert lock.acquire(timeout=timeout) is not bool(held)
@@ -414,8 +396,8 @@ def test_a_multilock_interrupted_at_every_line(
             else:
                 if not held:
                     lock.release()
-            places.interrupted(f"line {line}: {hook.where}")
-        assert total > (20 if files else 200)
+            places.interrupted(hook.where)
+        assert hook.line > (20 if files else 200)
         for lock in places.check(eventually):
             if held:
                 last[lock].release()
@@ -460,10 +442,8 @@ def test_permits_interrupted_at_every_line_of_acquire(
 ) -> None:
     """Free permits: the acquire either is interrupted and leaves nothing, or has all of them."""
     places = permits(zk, connect(timeout=SESSION), zk_path)
-    total = lines_of(lambda: places.here.acquire(permits=2))
-    places.here.release(2)
-    for line in range(1, total + 20):
-        hook, semaphore = InterruptAt(line), places.here
+    for hook in at_every_line():
+        semaphore = places.here
         try:
             with hook:
                 assert semaphore.acquire(permits=2)
@@ -471,8 +451,8 @@ def test_permits_interrupted_at_every_line_of_acquire(
             assert "value=2" in repr(semaphore), hook.where
         else:
             semaphore.release(2)
-        places.interrupted(f"line {line}: {hook.where}")
-    assert total > 200
+        places.interrupted(hook.where)
+    assert hook.line > 200
     for semaphore in places.check(eventually):
         other = Semaphore(zk, semaphore.path, 2)
         assert other.acquire(permits=2)
@@ -492,15 +472,14 @@ def test_a_waiter_for_permits_interrupted_at_every_line(
         return Semaphore(client, path), held
 
     places = Places(zk_path, make, lambda both: idle(zk, both[0].path, leases=1))
-    total = lines_of(lambda: places.here[0].acquire(timeout=0.02))
-    for line in range(1, total + 5):
-        hook, (semaphore, _) = InterruptAt(line), places.here
+    for hook in at_every_line():
+        (semaphore, _) = places.here
         try:
             with hook:
                 assert semaphore.acquire(timeout=0.02) is False
         except KeyboardInterrupt:
             pass
-        places.interrupted(f"line {line}: {hook.where}")
+        places.interrupted(hook.where)
     for semaphore, held in places.check(eventually):
         held.release()
         with semaphore:
@@ -512,10 +491,8 @@ def test_release_of_permits_interrupted_at_every_line(
 ) -> None:
     """Either all permits are held still, and can be released again, or all are free; none is added."""
     places = permits(zk, connect(timeout=SESSION), zk_path)
-    places.here.acquire(permits=2)
-    total = lines_of(lambda: places.here.release(2))
-    for line in range(1, total + 20):
-        hook, semaphore = InterruptAt(line), places.here
+    for hook in at_every_line():
+        semaphore = places.here
         semaphore.acquire(permits=2)
         try:
             with hook:
@@ -524,7 +501,7 @@ def test_release_of_permits_interrupted_at_every_line(
             assert "value=1" not in repr(semaphore), hook.where
             if "value=0" in repr(semaphore):
                 semaphore.release(2)
-        places.interrupted(f"line {line}: {hook.where}")
+        places.interrupted(hook.where)
     for semaphore in places.check(eventually):
         assert queued(zk, f"{semaphore.path}/permits", 0)()
         assert semaphore.acquire(permits=2)
@@ -552,9 +529,8 @@ def test_a_wait_interrupted_at_every_line(
         return condition
 
     places = Places(zk_path, make, lambda condition: queued(zk, condition._lock.path, 1)())
-    total = min(lines_of(lambda: places.here.wait(0.002), *files) for _ in range(2))
-    for line in range(1, total + 40):
-        hook, condition = InterruptAt(line, *files), places.here
+    for hook in at_every_line(*files):
+        condition = places.here
         lock = condition._lock
         try:
             with hook:
@@ -566,8 +542,8 @@ def test_a_wait_interrupted_at_every_line(
         assert hold.alive, hook.where
         assert hold.depth == levels, hook.where
         assert queued(zk, f"{condition.path}/waiters", 0)(), hook.where
-        places.interrupted(f"line {line}: {hook.where}")
-    assert total > (50 if files else 200)
+        places.interrupted(hook.where)
+    assert hook.line > (50 if files else 200)
     for condition in places.check(eventually):
         for _ in range(levels):
             condition.release()
@@ -595,18 +571,12 @@ def test_a_queue(what: str, zk: KazooClient, connect: Connect, zk_path: str, eve
 
     other.put(b"0")
     queue.put(b"1")
-    claim = queue.claim()
-    if what in ("acknowledge", "give back"):
-        claim.__enter__()
-    total = lines_of(claim.__enter__ if what == "claim" else call)
-    if what == "claim":
-        claim.__exit__(KeyError, None, None)
-    for line in range(1, total + 1):
+    for hook in at_every_line():
         while not other.empty():
             other.get()
         other.put(b"0")
         other.put(b"1")
-        hook, taken = InterruptAt(line), list[bytes]()
+        taken = list[bytes]()
         claim = queue.claim()
         if what in ("acknowledge", "give back"):
             claim.__enter__()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import gc
+import itertools
 import linecache
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -41,7 +42,7 @@ class InterruptAt:
     """
 
     def __init__(self, line: int, *files: str) -> None:
-        self.left = line
+        self.line = self.left = line
         self.files = files or ("",)
         self.where = ""
         self._runs: Counter[tuple[str, int]] = Counter()
@@ -69,9 +70,10 @@ class InterruptAt:
         return self._trace
 
 
-def lines_of(call: Callable[[], object], *files: str) -> int:
-    """Return how many lines of the library, or of some files of it, a call runs."""
-    counter = InterruptAt(-1, *files)
-    with counter:
-        call()
-    return -1 - counter.left
+def at_every_line(*files: str, step: int = 1) -> Iterator[InterruptAt]:
+    """Yield an interrupt at each line of a call, one after the other, until one comes after the call's last line."""
+    for line in itertools.count(1, step):
+        hook = InterruptAt(line, *files)
+        yield hook
+        if not hook.where:
+            return

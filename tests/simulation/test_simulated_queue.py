@@ -35,9 +35,9 @@ MUTANTS = [
         WRITE,
         'Set(receipt.path, b"", receipt.version)), firm=True)',
         'Set(receipt.path, b"", -1)), firm=True)',
-        (MOVED, "if node.version == receipt.version:", "if True:"),
+        (MOVED, "if node.version == sent.version:", "if True:"),
     ),
-    one("a lost reply is taken for a success", MOVED, "if node.version == receipt.version:", "if False:"),
+    one("a lost reply is taken for a success", MOVED, "if node.version == sent.version:", "if False:"),
     one(
         "no member check, nor one of the session: an acknowledgement of a later session",
         WRITE,

@@ -6,11 +6,13 @@ may keep the lock while it is suspended, with a signal handler on top of it that
 
 from __future__ import annotations
 
+import sys
 import time
 import uuid
 import weakref
 from collections import deque
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 from .._kazoo.link import Link, boot_clock
@@ -47,7 +49,7 @@ class ClientState:
         self.timeout = 0.0
         self.posted: deque[Callable[[], None]] = deque()
         self.calls: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
-        self._running: list[Callable[[], None]] = []
+        self._running: dict[FrameType, Callable[[], None]] = {}  # the posted work under way, by the frame that does it
         self._warnings: deque[tuple[Any, ...]] = deque()
         self._wake = link.handler.event_object()
 
@@ -91,15 +93,14 @@ class ClientState:
             finally:
                 lock.release()
         self.posted.append(act)
-        while self.posted:
-            if not lock.acquire(True, POST_PATIENCE):
-                self._wake.set()
-                self.wake_calls()
-                return
-            try:
-                self._run_posted_locked()
-            finally:
-                lock.release()
+        if not lock.acquire(True, POST_PATIENCE):
+            self._wake.set()
+            self.wake_calls()
+            return
+        try:
+            self._run_posted_locked()
+        finally:
+            lock.release()
 
     def run_posted(self) -> None:
         """Do the posted work that is not done yet."""
@@ -116,17 +117,26 @@ class ClientState:
     def _run_posted_locked(self) -> None:
         posted, running = self.posted, self._running
         while posted:
-            # While one runs, more may be posted, or an interrupt may call this again.
-            try:
-                act = posted[0] if not running else next(each for each in list(posted) if each not in running)
-            except (IndexError, StopIteration):
+            act = posted[0] if not running else self._next_posted()
+            if act is None:
                 return
-            running.append(act)
-            try:
-                self._run(act)
-            finally:
-                running.remove(act)
+            # No `finally`: an interrupt may strike there, too. It ends this frame, which tells as much.
+            running[sys._getframe()] = act
+            self._run(act)
+            running.pop(sys._getframe(), None)
             try:  # noqa: SIM105 - on every reply
                 posted.remove(act)  # only now: work that is interrupted before is done again
             except ValueError:
                 pass
+
+    def _next_posted(self) -> Callable[[], None] | None:
+        """Return the next work that is not under way below: while one runs, an interrupt may call for the others."""
+        frame: FrameType | None = sys._getframe()
+        alive = set()
+        while frame is not None:
+            alive.add(frame)
+            frame = frame.f_back
+        for each in list(self._running):
+            if each not in alive:  # it was interrupted
+                del self._running[each]
+        return next((act for act in list(self.posted) if act not in self._running.values()), None)

@@ -79,17 +79,21 @@ class Heartbeat:
     def _next_beat(self, now: float) -> float:
         """Return when the next heartbeat is to be sent."""
         client, lease = self._client, self._client.registry.lease
-        if any(ticket.state is State.HELD for ticket in client.registry.tickets.values()):
-            return self._last + lease.beat
         if not self._proof_is_wanted():
-            return self._last + client.timeout / 3
+            held = any(ticket.state is State.HELD for ticket in client.registry.tickets.values())
+            return self._last + (lease.beat if held else client.timeout / 3)
         # Two requests prove a lease: one with another before it that is old enough, and one after it.
         soon = self._last + lease.beat / 10
         return soon if now >= lease.renewable else min(self._last + lease.beat, lease.renewable)
 
     def _proof_is_wanted(self) -> bool:
-        """Return whether a waiter needs a proof of the lease to be granted."""
-        return any(ticket.proving for ticket in self._client.registry.tickets.values())
+        """Return whether a proof must come soon: for a waiter, or for a hold by the opening of the connection alone.
+
+        Such a hold may begin so late that its lease hardly lasts for the time that a proof takes.
+        """
+        registry = self._client.registry
+        begins = not registry.lease.renewed
+        return any(ticket.proving or (begins and ticket.state is State.HELD) for ticket in registry.tickets.values())
 
     def _check_link(self, now: float) -> None:
         client = self._client

@@ -132,7 +132,12 @@ class Lease:
 
         The opening of a connection may prove a lease that ends before any request is old enough to be a q.
         """
-        return now < self.end and (self.heard > self._connected or self.end > self.renewable + self.beat)
+        return now < self.end and (self.renewed or self.end > self.renewable + self.beat)
+
+    @property
+    def renewed(self) -> bool:
+        """Whether more than the opening of the present connection proves it."""
+        return self.heard > self._connected
 
     @property
     def renewable(self) -> float:

@@ -234,6 +234,18 @@ class Taken(NamedTuple):
     token: int = 0
 
 
+class Sent(NamedTuple):
+    """A `multi` of which it is not known whether it was applied.
+
+    Attributes:
+        version: the receipt's version before it; a later one, unless burnt, shows that it was applied.
+        unfinished: the receipt's number of unfinished items after it.
+    """
+
+    version: int
+    unfinished: int
+
+
 class Errand:
     """What one call has under way, so that it can be settled if the call ends before its time.
 
@@ -245,9 +257,8 @@ class Errand:
         counts: whether items that are taken count as unfinished.
         receipt: the receipt in use.
         taken: the item in question.
-        count: what the `multi` that was sent last adds to the number of unfinished items.
-        sent: a `multi` was sent, and it is not known whether it was applied.
-        applied: it was applied.
+        sent: the `multi` of which it is not known whether it was applied; cleared last, once the outcome is noted.
+        applied: the last `multi` was applied.
         over: nothing is left to be done.
     """
 
@@ -259,8 +270,7 @@ class Errand:
         self.counts = counts
         self.receipt: Receipt | None = None
         self.taken: Taken | None = None
-        self.count = 0
-        self.sent = False
+        self.sent: Sent | None = None
         self.applied = False
         self.over = False
 
@@ -271,12 +281,19 @@ class Errand:
             return False
         if self.purpose in ("acknowledge", "give back", "restore"):
             return not self.applied
-        return self.sent or (self.applied and self.purpose in ("get", "claim"))
+        return self.sent is not None or (self.applied and self.purpose in ("get", "claim"))
 
     @property
     def takes(self) -> bool:
         """Whether the item would be lost if the client were stopped before this is settled."""
         return self.left and self.purpose in ("get", "restore")
+
+    def note_applied(self, receipt: Receipt, sent: Sent) -> None:
+        """Note that a `multi` was applied; again, if that was interrupted."""
+        receipt.unfinished = sent.unfinished
+        receipt.version = sent.version + 1
+        self.applied = True
+        self.sent = None
 
     def finish(self) -> None:
         """Give the receipt back. A second call changes nothing."""
@@ -314,7 +331,6 @@ def write(
         Unknown: it is unknown whether it was applied.
     """
     why: Exception | None = None
-    errand.count = count
     while True:
         receipt = yield from ready(errand)
         member = receipt.member
@@ -329,7 +345,7 @@ def write(
         if why is not None:
             if doubt and not (yield from burn(receipt)):
                 continue
-            errand.sent = False
+            errand.sent = None
             try:
                 raise why
             finally:
@@ -340,13 +356,14 @@ def write(
         if count:
             mine = Set(member.node, member_data(errand.who, receipt.unfinished + count), -1)
         step = Multi(member, (mine, *parts, Set(receipt.path, b"", receipt.version)), firm=True)
-        errand.sent = True
+        errand.sent = sent = Sent(receipt.version, receipt.unfinished + count)
         try:
             results = yield step
         except (ConnectionLost, Requeue):
             doubt = True
         except Failure as failed:
-            errand.sent = doubt
+            if not doubt:
+                errand.sent = None
             part = failed.part or 0
             if part == 0:  # our member is gone: its session is over, or an operator deleted it
                 yield Discard(member)
@@ -359,13 +376,11 @@ def write(
             elif not doubt:  # our receipt is gone
                 receipt.path = ""
         except Exception:
-            errand.sent = doubt  # it was refused: nothing was applied, unless an earlier attempt was
+            if not doubt:  # it was refused: nothing was applied, unless an earlier attempt was
+                errand.sent = None
             raise
         else:
-            receipt.unfinished += count
-            receipt.version += 1
-            errand.applied = True
-            errand.sent = False
+            errand.note_applied(receipt, sent)
             return results[1:-1]  # type: ignore[no-any-return]
 
 
@@ -376,18 +391,20 @@ def moved(errand: Errand, receipt: Receipt) -> Recipe[bool | None]:
         Unknown: the receipt is gone.
     """
     _, node = yield Sync(receipt.path), Get(receipt.path)
+    sent = errand.sent
+    assert sent is not None
     if node is None:
         receipt.path = ""
-        errand.sent = False
+        errand.sent = None
         raise Unknown
-    if node.version == receipt.version:
+    if node.version == sent.version:
         return None
-    receipt.version = node.version
     if node.data != BURNT:
-        receipt.unfinished += errand.count
-        errand.applied = True
-    errand.sent = False
-    return errand.applied
+        errand.note_applied(receipt, sent)
+        return True
+    receipt.version = node.version
+    errand.sent = None
+    return False
 
 
 def burn(receipt: Receipt) -> Recipe[bool]:
@@ -915,14 +932,14 @@ def settle(errand: Errand) -> Recipe[bool]:
         try:
             if errand.purpose == "acknowledge":
                 with suppress(Lost):
-                    yield from acknowledge(errand, doubt=errand.sent)
+                    yield from acknowledge(errand, doubt=errand.sent is not None)
             elif errand.purpose == "give back":
-                yield from give_back(errand, doubt=errand.sent)
+                yield from give_back(errand, doubt=errand.sent is not None)
             elif errand.purpose == "restore":
                 yield from restore(errand)
             elif errand.sent and receipt is not None:
                 if (yield from moved(errand, receipt)) is None and (yield from burn(receipt)):
-                    errand.sent = False
+                    errand.sent = None
             elif errand.purpose == "get":
                 errand.purpose, errand.applied = "restore", False
             else:
@@ -956,7 +973,7 @@ def restore(errand: Errand) -> Recipe[None]:
         if landed:
             return
         if landed is None and (yield from burn(receipt)):
-            errand.sent = False
+            errand.sent = None
     if len(taken.payloads) > 1:
         with suppress(NoNode, BadVersion):  # else what was behind it in its node was taken, too
             yield from write(errand, (Set(item, data, taken.version + 1),), count=count)
