@@ -105,7 +105,7 @@ def test_a_grant_needs_a_running_lease(bench: Bench, path: str) -> None:
 
 
 def test_a_hold_on_a_connection_of_any_age_stays(bench: Bench, path: str) -> None:
-    """Fault 84: where nothing fails, no hold is lost, not even the first on a connection that was opened long before."""
+    """Fault 84: where nothing fails, no hold is lost, not even the first on a connection opened long before."""
     timeout, connections = 4.0, 40
 
     def recipe() -> Steps:
