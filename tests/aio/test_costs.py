@@ -314,6 +314,8 @@ def test_waiting_for_an_unfair_lock(zk: KazooClient, zk_path: str, monkeypatch: 
         nonlocal looks
         async with lock:
             waiting = [asyncio.create_task(enter()) for _ in range(100)]
+            while len(lock._core._path_state.handoff._waiting) < len(waiting):
+                await asyncio.sleep(0.01)
             await idle(zk)
             monkeypatch.setattr(LocalHandoff, "_is_open", counted)
             await asyncio.sleep(1.5)

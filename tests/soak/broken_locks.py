@@ -61,7 +61,8 @@ class Deaf(Lock):
         """Acquire, for ever."""
         got = super().acquire(blocking, timeout)
         if got:
-            self._session.registry.lease.end = math.inf
+            lease = self._session.registry.lease
+            lease.end, lease._set_end = math.inf, lambda: None  # type: ignore[method-assign]
         return got
 
 

@@ -92,8 +92,13 @@ class Heartbeat:
         Such a hold may begin so late that its lease hardly lasts for the time that a proof takes.
         """
         registry = self._client.registry
-        begins = not registry.lease.renewed
-        return any(ticket.proving or (begins and ticket.state is State.HELD) for ticket in registry.tickets.values())
+        return self._is_proving() or (
+            not registry.lease.renewed and any(ticket.state is State.HELD for ticket in registry.tickets.values())
+        )
+
+    def _is_proving(self) -> bool:
+        """Return whether a waiter needs a proof of the lease to be granted."""
+        return any(ticket.proving for ticket in self._client.registry.tickets.values())
 
     def _check_link(self, now: float) -> None:
         client = self._client
@@ -131,8 +136,9 @@ class Heartbeat:
             if reply in self._unanswered:
                 self._unanswered.discard(reply)
                 then(reply)
-            if self._proof_is_wanted():
+            if self._is_proving():
                 self._client.wake_calls()
+            if self._proof_is_wanted():
                 self._client.wake_keeper()  # the next request may prove the lease
 
         reply = HandledReply(on_reply, post=self._client.post)
