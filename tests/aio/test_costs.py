@@ -24,7 +24,7 @@ from zkconcurrent._engine.session import Session
 from zkconcurrent.testing import Server
 
 SLOW_WIRE = 0.05  # seconds each way: no task is kept from sending the next request for as long
-CYCLES = int(os.environ.get("TASK_CYCLES", "2000"))
+CYCLES = int(os.environ.get("TASK_CYCLES", "1000"))
 CANCELS = 1_000
 
 

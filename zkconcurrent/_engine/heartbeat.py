@@ -1,9 +1,10 @@
 """The heartbeat: it renews the lease, and finds dead links, missing nodes, and servers whose copy has diverged.
 
 While the client has nodes on the server, the heartbeat is one `multi` with a check of every node that holds or waits: a
-write, which proves the lease and shows which node is missing. It is sent every `Lease.beat` while the client holds, or
-waits for a proof to hold by, and every third of the session timeout while it only waits. Without nodes, it is a `sync`
-every third, in the place of kazoo's ping: from then on a request is there that is old enough to prove the first lease.
+write, which proves the lease and shows which node is missing. It is sent every `Lease.beat` while the client holds, and
+every third of the session timeout while it only waits; as soon as it can prove something, while a waiter or a new hold
+needs the connection's first proof. Without nodes, it is a `sync` every third, in the place of kazoo's ping: from then
+on a request is there that is old enough to prove the first lease.
 
 A server may lose a part of its log in a crash, and go on showing a node that its leader has deleted. A waiter for the
 end of that node would wait forever. So, once in each session timeout, the keeper asks the leader for the nodes that are
