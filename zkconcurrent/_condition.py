@@ -188,7 +188,7 @@ class Condition(Primitive):
         """Restore the hold; return what interrupted that. To be raised later: a call that raises undoes its grant."""
         if not self._is_given_up(hold, waited):
             return None
-        calls = Calls()
+        calls = Calls(self._session)
         return self._await(calls, self._reacquire(calls, hold, waited, struck))
 
     def _is_given_up(self, hold: Hold, waited: Call) -> bool:

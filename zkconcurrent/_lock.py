@@ -58,7 +58,7 @@ class Lock(LockBase):
             ZkConcurrentError: the path can't be used as a lock.
         """
         self._acquire_again()
-        return self._acquire_hold(blocking, timeout)
+        return self._await(*self._begin_acquire(blocking, timeout))
 
     def release(self) -> None:
         """Release the lock; the next waiter in the queue gets it.

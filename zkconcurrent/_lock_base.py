@@ -102,16 +102,15 @@ class LockBase(Primitive, ABC):
             self._check(hold)
         return False
 
-    def _acquire_hold(self, blocking: bool, timeout: float, depth: int = 1) -> bool:
-        """Acquire a new hold for the calling thread; return False if the deadline passes first.
+    def _begin_acquire(self, blocking: bool, timeout: float, depth: int = 1) -> tuple[Call, Steps[bool]]:
+        """Return the call that acquires a new hold for the calling thread, and its steps, which return whether it did.
 
-        Raises:
-            ClientError: the caller is a signal handler or finalizer that interrupted this thread's acquire or release
-                of the same lock, so it would wait for itself.
+        The steps raise ClientError if the caller is a signal handler or finalizer that interrupted this thread's
+        acquire or release of the same lock, so it would wait for itself.
         """
         limit = self._deadline(blocking, timeout)
         call = Call(self._session, self._path, self._path_state)
-        return self._await(call, self._acquire_steps(call, blocking and timeout != 0, limit, self._identity(), depth))
+        return call, self._acquire_steps(call, blocking and timeout != 0, limit, self._identity(), depth)
 
     def _holding_tasks(self) -> Iterable[tuple[str, Any]]:
         rule, holds = self._rule, self._path_state.holds

@@ -112,7 +112,7 @@ class MultiLock(Waiter):
         """
         limit = self._deadline(blocking, timeout)
         before = [_level(lock._mine()) for lock in self._locks]
-        calls = Calls(partial(_restore, before))
+        calls = Calls(self._session, partial(_restore, before))
         return self._await(calls, self._acquire_all(calls, before, blocking and timeout != 0, limit))
 
     def _acquire_all(self, calls: Calls, before: list[_Level], wait: bool, deadline: float | None) -> Steps[bool]:
@@ -149,7 +149,7 @@ class MultiLock(Waiter):
             LockLostError: a hold was lost; the call touches nothing else of that lock.
             RuntimeError: a lock is not held.
         """
-        calls = Calls()
+        calls = Calls(self._session)
         return self._await(calls, self._given_up_all(calls, *self._give_up_all()))
 
     def _give_up_all(self) -> tuple[list[_GivenUp], list[BaseException]]:
@@ -194,7 +194,7 @@ class MultiLock(Waiter):
 
     def locked(self) -> bool:
         """Return whether every lock is held, by any process; asks the leader. Cost: up to 2 reads for each lock."""
-        calls = Calls()
+        calls = Calls(self._session)
 
         def ask() -> Steps[bool]:
             for lock in self._locks:
@@ -252,7 +252,7 @@ class MultiLock(Waiter):
         The call recognizes a contender by its host, process and thread; a Curator client by its address and session.
         Cost: the sum of all locks' `owner`.
         """
-        calls = Calls()
+        calls = Calls(self._session)
 
         def ask() -> Steps[Contender | None]:
             holders: list[list[Contender]] = []

@@ -16,7 +16,7 @@ from ._engine.event_loop import check_may_block
 from ._engine.holds import PathState
 from ._engine.identity import name
 from ._engine.session import Session
-from ._engine.waiting import Steps, Waiting, wait
+from ._engine.waiting import Steps, wait
 from ._kazoo.link import KazooClient
 from ._paths import check_path
 from ._recipes.operations import Recipe
@@ -29,9 +29,7 @@ _HOST = socket.gethostname()
 class Waiter:
     """The way a call waits: on the calling thread or greenlet. `aio` overrides it for tasks."""
 
-    def _await(self, call: Waiting, steps: Steps[T]) -> T:
-        """Run a call to its end. A method does this last."""
-        return wait(call, steps, self._session.link.sleep_event())
+    _await = staticmethod(wait)  # runs a call to its end; a method does this last
 
     def _deadline(self, blocking: bool, timeout: float) -> float | None:
         """Convert `acquire(blocking, timeout)` arguments to a deadline by the monotonic clock; None waits forever."""

@@ -52,7 +52,7 @@ class RLock(LockBase):
             hold.depth += 1
             return True
         check_timeout(blocking, timeout)
-        return self._acquire_again() or self._acquire_hold(blocking, timeout)
+        return self._acquire_again() or self._await(*self._begin_acquire(blocking, timeout))
 
     def _acquire_again(self) -> bool:
         hold = self._own()
@@ -101,7 +101,7 @@ class RLock(LockBase):
         return hold.depth
 
     def _acquire_restore(self, depth: int) -> None:
-        self._acquire_hold(True, -1, depth)
+        self._await(*self._begin_acquire(True, -1, depth))
 
     def _recursion_count(self) -> int:
         hold = self._own()

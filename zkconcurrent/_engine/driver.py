@@ -135,7 +135,7 @@ class Call:
 
     def wait(self, steps: Steps[T]) -> T:
         """Run the call to its end, on the calling thread."""
-        return wait(self, steps, self.session.link.sleep_event())
+        return wait(self, steps)
 
     def begin(self, wake: Callable[[], None], deserted: Callable[[], bool] | None = None) -> None:
         """Begin; `wake` ends the call's sleep, and so does each change of the connection."""
@@ -249,7 +249,9 @@ class Call:
                 yield from self._connected(ticket)
                 if any(type(steps[i]) is Multi and steps[i].firm for i in left):  # type: ignore[union-attr]
                     self._await_first_replies(self._deadline)
-                replies = [self._send(steps[i], watcher, last=i == left[-1]) for i in left]
+                replies = []
+                for i in left:
+                    replies.append(self._send(steps[i], watcher, last=i == left[-1]))
             last = replies[-1]
             bound = None if last.done else self._reply_limit()
             while not last.done:
@@ -274,15 +276,21 @@ class Call:
     def _send(self, step: Operation, watcher: Callable[[Any], None] | None, *, last: bool) -> Reply:
         # Replies come in the order of the requests: after the last one, all are there.
         wake = self.wake if last else no_wakeup
+        link = self.session.link
         if type(step) is CreateEphemeral:
             reply: Reply = self._create_reply(step, wake)
-            self.session.link.create(step.path, step.data, reply)
+            link.create(step.path, step.data, reply)
         elif type(step) is Multi:
             reply = self._multi_reply(step, wake)
-            self.session.link.multi(step.operations, reply)
+            link.multi(step.operations, reply)
         else:
             reply = Reply(wake)
-            _REQUESTS[type(step)](self.session, step, reply, watcher)
+            if type(step) is Children:
+                link.children(step.path, reply, watcher)
+            elif type(step) is Get:
+                link.get(step.path, reply, watcher)
+            else:
+                _REQUESTS[type(step)](self.session, step, reply)
         return reply
 
     def _create_reply(self, step: CreateEphemeral, wake: Callable[[], None]) -> HandledReply:
@@ -403,7 +411,7 @@ class Call:
         return (yield from self._request(step.reads, replies=early))
 
     def _look_again(self, step: WaitGone, early: list[Reply]) -> None:
-        """Send the reads of a wait whose node is gone; with the session's lock held.
+        """End a wait whose node is gone, and send its reads; with the session's lock held.
 
         On kazoo's thread, or on that of the holder ahead.
         """
@@ -414,6 +422,7 @@ class Call:
             if not ticket.lease.believed(session.clock() + session.timeout / 20):  # after a long wait
                 session.link.check([ticket.node], HandledReply(lambda _: None))
             early.extend([self._send(read, None, last=read is step.reads[-1]) for read in step.reads])
+        session.stop_waiting(ticket, self.wake)  # last: after an interrupt before, the next event does it all again
 
     def _prove(self, step: Prove) -> Steps[None]:
         session, ticket = self.session, step.ticket
@@ -650,12 +659,10 @@ _CALL_METHODS = {
     Watch: "_watch",
     Wait: "_wait",
 }
-_REQUESTS: dict[type, Callable[[Session, Any, Reply, Any], None]] = {
-    Children: lambda session, step, reply, watcher: session.link.children(step.path, reply, watcher),
-    Get: lambda session, step, reply, watcher: session.link.get(step.path, reply, watcher),
-    Sync: lambda session, step, reply, _: session.link.sync(step.path, reply),
-    CreatePersistent: lambda session, step, reply, _: session.link.create_persistent(step.path, step.data, reply),
-    Set: lambda session, step, reply, _: session.link.set_data(step.path, step.data, step.version, reply),
-    Delete: lambda session, step, reply, _: session.link.delete(step.path, reply, step.version),
-    EnsureContainer: lambda session, step, reply, _: _make_container(session, step, reply),
+_REQUESTS: dict[type, Callable[[Session, Any, Reply], None]] = {
+    Sync: lambda session, step, reply: session.link.sync(step.path, reply),
+    CreatePersistent: lambda session, step, reply: session.link.create_persistent(step.path, step.data, reply),
+    Set: lambda session, step, reply: session.link.set_data(step.path, step.data, step.version, reply),
+    Delete: lambda session, step, reply: session.link.delete(step.path, reply, step.version),
+    EnsureContainer: _make_container,
 }
