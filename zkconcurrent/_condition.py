@@ -251,13 +251,10 @@ class Condition(Primitive):
             RuntimeError: the caller does not hold the lock.
             ClientError: the client can't be used here.
         """
-        n = operator.index(n)
-        self._held("notify on")
-        return self._notify(n)
+        return self._notify(operator.index(n))
 
     def notify_all(self) -> None:
         """Wake all waiters; errors as `notify`."""
-        self._held("notify on")
         return self._notify(None)
 
     def notifyAll(self) -> None:  # noqa: N802 - as threading has it
@@ -266,6 +263,7 @@ class Condition(Primitive):
         self.notify_all()
 
     def _notify(self, n: int | None) -> None:
+        self._held("notify on")
         return self._run(notify(self._waiters, n), nothing)
 
     def _pass_on(self) -> None:

@@ -6,17 +6,15 @@ import itertools
 import threading
 from collections.abc import Callable, Iterable
 from functools import partial
-from types import TracebackType
 from typing import Any, TypeAlias
 
 from ._engine.calls import Calls
 from ._engine.driver import Call
 from ._engine.holds import Hold, Loss, Whole
 from ._engine.waiting import Steps
-from ._errors import LockLostError
 from ._lock import Lock
-from ._lock_base import Contender, LockBase, call_on_lost
-from ._primitive import Waiter, entered
+from ._lock_base import Acquirable, Contender, LockBase
+from ._primitive import check_on_lost
 from ._recipes.rules import READ
 from ._rlock import RLock
 
@@ -24,7 +22,7 @@ _Level: TypeAlias = "tuple[Hold | None, int]"
 _GivenUp: TypeAlias = "tuple[LockBase, Hold, Call]"
 
 
-class MultiLock(Waiter):
+class MultiLock(Acquirable):
     """A lock that is held when all its locks are.
 
     The locks may be of different kinds, clients and ZooKeeper services. A MultiLock is re-entrant if all its locks are.
@@ -62,8 +60,7 @@ class MultiLock(Waiter):
         *,
         on_lost: Callable[[Any], object] | None = None,
     ) -> None:
-        if on_lost is not None and not callable(on_lost):
-            raise TypeError(f"on_lost must be callable, not {type(on_lost).__name__}")
+        check_on_lost(on_lost)
         self._on_lost = on_lost
         flat: list[LockBase] = []
         for lock in locks:
@@ -221,15 +218,10 @@ class MultiLock(Waiter):
         whole = Whole(self, losses, session.link.handler.event_object())
         for lock, loss in zip(self._locks, losses, strict=True):
             with lock._session.lock:
-                loss.wholes = (*(each for each in loss.wholes if not each.over), whole)
-                told = loss.told
+                told = loss.add(whole)
             if told:
                 whole.tell()
         return whole
-
-    def _start_on_lost(self) -> None:
-        if self._on_lost is not None:
-            self._session.link.handler.spawn(call_on_lost, self)
 
     @property
     def lost(self) -> threading.Event:
@@ -265,20 +257,6 @@ class MultiLock(Waiter):
             return next((each for each in first if all(_party(each) in held for held in parties)), None)
 
         return self._await(calls, ask())
-
-    def __enter__(self) -> bool:
-        return entered(self.acquire(), self)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if any(lock._session.forked for lock in self._locks):
-            return  # the holds are the parent's
-        try:
-            self.release()
-        except LockLostError:
-            if kind is None or (issubclass(kind, Exception) and not issubclass(kind, LockLostError)):
-                raise
 
     def __reduce__(self) -> Any:
         raise TypeError(

@@ -17,6 +17,7 @@ from ._engine.holds import PathState
 from ._engine.identity import name
 from ._engine.session import Session
 from ._engine.waiting import Steps, wait
+from ._errors import LockLostError
 from ._kazoo.link import KazooClient
 from ._paths import check_path
 from ._recipes.operations import Recipe
@@ -97,6 +98,19 @@ class Primitive(Waiter):
 
         return self._await(call, steps())
 
+    def _run_and_note(self, recipe: Recipe[T], then: Callable[[T], R], deadline: float | None = None) -> R:
+        """Run a recipe and note its result; return `then(result)`, or False if the deadline passes first."""
+
+        def noted(result: T) -> R:
+            self._note(result)
+            return then(result)
+
+        return self._run(recipe, noted, deadline, late=False)
+
+    def _note(self, seen: object) -> None:
+        """Note, for the repr, the last known value of state that other clients change too."""
+        self._path_state.last_seen = seen
+
     def __reduce__(self) -> Any:
         raise TypeError(
             f"cannot pickle {type(self).__name__} {self._path!r}: open a client in the other process and make the "
@@ -135,6 +149,24 @@ def check_timeout(blocking: bool, timeout: float) -> None:
         raise ValueError("timeout value must be a non-negative number")
     if timeout > threading.TIMEOUT_MAX:
         raise OverflowError("timeout value is too large")
+
+
+def check_on_lost(on_lost: object) -> None:
+    """Refuse an `on_lost` that can't be called.
+
+    Raises:
+        TypeError: it is neither None nor callable.
+    """
+    if on_lost is not None and not callable(on_lost):
+        raise TypeError(f"on_lost must be callable, not {type(on_lost).__name__}")
+
+
+def reports_loss(kind: type[BaseException] | None) -> bool:
+    """Return whether a block that ends with such an error, or with none, raises the loss of its hold instead.
+
+    An interrupt is not replaced, nor is a loss that the block has raised itself.
+    """
+    return kind is None or (issubclass(kind, Exception) and not issubclass(kind, LockLostError))
 
 
 def entered(got: bool, lock: object) -> bool:

@@ -13,7 +13,7 @@ from ._engine.holds import Hold, lost_error
 from ._engine.session import log
 from ._engine.waiting import Steps
 from ._kazoo.link import KazooClient
-from ._limits import check_int, most_together
+from ._limits import check_int, check_positive, most_together
 from ._lock_base import Contender, LockBase
 from ._primitive import node_data
 from ._recipes.destroy import Users, destroy, users
@@ -96,9 +96,7 @@ class Semaphore(LockBase):
         """
         if not blocking and timeout is not None:
             raise ValueError("can't specify timeout for non-blocking acquire")
-        permits = check_int("permits", permits)
-        if permits < 1:
-            raise ValueError("permits must be one or more")
+        permits = check_positive("permits", permits)
         if permits > (most := most_together(self._session.link.full(self._path))):
             raise ValueError(
                 f"permits must be at most {most:,} in one call, which takes them in one request: {permits}"
@@ -118,8 +116,12 @@ class Semaphore(LockBase):
     ) -> Steps[bool]:
         if wait and 0 < self._layout.value < permits:  # a wait for more permits than may exist
             sight = yield from call.run(look(self._layout, None, Sync(self._path)), deadline)
-            if sight is not None:
-                self._warn_of_waiting(permits, sight.value + sight.added)
+            there = permits if sight is None else sight.value + sight.added
+            if there < permits:
+                warn(
+                    f"acquire() waits for {permits} permits, and the semaphore {self._path!r} has {there}: it waits "
+                    "until a client adds permits, by a release() of more than it holds"
+                )
         recipe = acquire(self._layout, permits, node_data(owner), wait=wait, hurried=hurried)
         taken = yield from call.run(recipe, deadline)
         if taken is None:
@@ -130,13 +132,6 @@ class Semaphore(LockBase):
             log.warning("the sequence numbers of %s are running out: leave it idle, or use another path", self._path)
         log.debug("acquired %s", leases)
         return True
-
-    def _warn_of_waiting(self, permits: int, there: int) -> None:
-        if permits > there:
-            warn(
-                f"acquire() waits for {permits} permits, and the semaphore {self._path!r} has {there}: it waits until "
-                "a client adds permits, by a release() of more than it holds"
-            )
 
     def release(self, n: int = 1) -> None:
         """Give back permits: this thread's own, the newest first, then those of other threads of this process.
@@ -162,9 +157,7 @@ class Semaphore(LockBase):
 
     def _give_up_permits(self, n: int) -> tuple[Call, list[Hold]]:
         """Send the deletes of up to `n` leases, without waiting for the replies; return their holds."""
-        n = check_int("n", n)
-        if n < 1:
-            raise ValueError("n must be one or more")
+        n = check_positive("n", n)
         self._session.check_not_forked(self._path)
         self._session.check_lease()
         call = Call(self._session, self._path, self._path_state)
@@ -211,11 +204,6 @@ class Semaphore(LockBase):
             for hold in holds:
                 self._end(hold)
             raise
-
-    def _end(self, hold: Hold) -> None:
-        if hold.alive:
-            self._session.discard(hold.ticket)
-        self._path_state.drop(hold)
 
     def locked(self) -> bool:
         """Return whether no permit is free; asks the leader. Cost: 5 reads, pipelined."""

@@ -310,8 +310,8 @@ MUTANTS = [
     one(
         "found: an interrupted release forgets the hold",
         "_lock_base:LockBase._give_up",
-        "if hold.alive:  # an interrupt came before the delete",
-        "if False:",
+        "self._end(hold)",
+        "self._path_state.drop(hold)",
     ),
     one(
         "found: a session that ends just before NewTicket",

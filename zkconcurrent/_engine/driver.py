@@ -405,7 +405,8 @@ class Call:
         except BaseException:
             session.stop_waiting(ticket, self.wake)
             raise
-        session.stop_waiting(ticket, self.wake)
+        if ticket.awaits:  # otherwise the thread that noted the change has ended the wait
+            session.stop_waiting(ticket, self.wake)
         if ticket.handed_over:
             return None
         return (yield from self._request(step.reads, replies=early))

@@ -57,6 +57,11 @@ class Loss:
                 self._event.set()
         return self._event
 
+    def add(self, whole: Any) -> bool:
+        """Have a joint hold lost with this, from now on; return whether this is lost already."""
+        self.wholes = (*(each for each in self.wholes if not each.over), whole)
+        return self.told
+
     def tell(self) -> None:
         """Set the loss, and its events."""
         self.told = True

@@ -260,11 +260,10 @@ class Session(ClientState):
             ticket.wake = wake
 
     def stop_waiting(self, ticket: Ticket, wake: Callable[[], None]) -> None:
-        """End what `start_waiting` began; `wake` is called from now on. A second call takes no lock."""
-        if ticket.awaits:
-            with self.lock:
-                ticket.wake = wake
-                self.registry.stop_waiting(ticket)  # last: it empties `awaits`
+        """End what `start_waiting` began; `wake` is called from now on."""
+        with self.lock:
+            ticket.wake = wake
+            self.registry.stop_waiting(ticket)  # last: it empties `awaits`
 
     def grant(self, ticket: Ticket) -> bool:
         """Make the ticket a hold; see `Registry.grant`."""

@@ -18,7 +18,7 @@ from .._engine.identity import of_caller
 from .._errors import LockLostError
 from .._kazoo.link import KazooClient
 from .._lock_base import Contender
-from .._primitive import entered
+from .._primitive import entered, reports_loss
 from ._losses import Holding, Lost, tells
 from ._tasks import Completion, Pending, Released, Tasks, in_background
 
@@ -144,7 +144,7 @@ class Acquirable(Twin):
         try:
             self.release()
         except LockLostError:
-            if kind is None or (issubclass(kind, Exception) and not issubclass(kind, LockLostError)):
+            if reports_loss(kind):
                 raise
 
     def hold(self, timeout: float | None = None, *, cancel_on_loss: bool = True) -> Holding:

@@ -44,7 +44,7 @@ class Lost:
         listener = _Listener(asyncio.get_running_loop(), call, follows=follows)
         for session, loss in self._parts:
             with session.lock:
-                loss.wholes = (*(each for each in loss.wholes if not each.over), listener)
+                loss.add(listener)
         if self.is_set():
             listener.set()
         return listener
@@ -89,11 +89,9 @@ def follow(core: Any, before: Hold) -> None:
         return
     with core._session.lock:
         blocks = [each for each in before.loss.wholes if isinstance(each, _Listener) and each.follows and not each.over]
-        now.loss.wholes = (*now.loss.wholes, *blocks)
-        told = now.loss.told
-    if told:
-        for each in blocks:
-            each.set()
+        told = [each for each in blocks if now.loss.add(each)]
+    for each in told:
+        each.set()
 
 
 class Holding:
