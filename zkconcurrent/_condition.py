@@ -15,7 +15,7 @@ from ._engine.waiting import Steps
 from ._errors import ZkConcurrentError
 from ._kazoo.link import KazooClient
 from ._lock import Lock
-from ._primitive import Primitive, node_data, nothing
+from ._primitive import Primitive, discard_result, node_data
 from ._recipes.condition import clear, notify, outwait, pass_on, release_and_queue, withdraw
 from ._recipes.operations import OutOfReach
 from ._recipes.ticket import State
@@ -215,13 +215,13 @@ class Condition(Primitive):
         lock, owner = self._lock, self._identity()
         late: BaseException | None = None
         while True:
-            fragile = None if isinstance(late or struck or Exception(), Exception) else 1 / 3
-            call = calls.add(Call(self._session, lock.path, lock._path_state, fragile=fragile))
+            max_outage = None if isinstance(late or struck or Exception(), Exception) else 1 / 3
+            call = calls.add(Call(self._session, lock.path, lock._path_state, max_outage=max_outage))
             try:
                 if lock._mine() is None:
                     yield from lock._acquire_steps(call, True, None, owner, hold.depth)
                 # A call of its own, which can be abandoned without the lock.
-                call = calls.add(Call(self._session, self._waiters, fragile=fragile))
+                call = calls.add(Call(self._session, self._waiters, max_outage=max_outage))
                 for ticket in waited.tickets:
                     if not self._session.is_discarded(ticket):
                         yield from call.run(clear(ticket))
@@ -264,11 +264,11 @@ class Condition(Primitive):
 
     def _notify(self, n: int | None) -> None:
         self._held("notify on")
-        return self._run(notify(self._waiters, n), nothing)
+        return self._run(notify(self._waiters, n), discard_result)
 
     def _pass_on(self) -> None:
         """Notify another waiter in the place of one that was, or may have been, notified, and did not return."""
-        return self._run(pass_on(self._waiters), nothing)
+        return self._run(pass_on(self._waiters), discard_result)
 
     def _held(self, wanted: str) -> Hold:
         """Return the hold with which the caller may wait and notify."""

@@ -6,7 +6,7 @@ import warnings
 from functools import partial
 from typing import TypeVar
 
-from ._primitive import Primitive, nothing
+from ._primitive import Primitive, discard_result
 from ._recipes.destroy import destroy
 from ._recipes.event import CHILD, Flag, look, turn, wait
 
@@ -58,11 +58,11 @@ class Event(Primitive):
 
     def set(self) -> None:
         """Set the flag and wake all waiters; waits for ZooKeeper. Errors as `is_set`."""
-        return self._run_and_note(turn(self._path, True), nothing)
+        return self._run_and_note(turn(self._path, True), discard_result)
 
     def clear(self) -> None:
         """Clear the flag; waits for ZooKeeper. Errors as `is_set`."""
-        return self._run_and_note(turn(self._path, False), nothing)
+        return self._run_and_note(turn(self._path, False), discard_result)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the flag is set.

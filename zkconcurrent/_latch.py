@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from ._kazoo.link import KazooClient
 from ._limits import check_int, check_positive
-from ._primitive import Primitive, nothing
+from ._primitive import Primitive, discard_result
 from ._recipes.destroy import destroy
 from ._recipes.latch import CHILD, count_down, look, read, wait
 
@@ -66,7 +66,7 @@ class CountDownLatch(Primitive):
             ForeignNodeError: the node at the path is not a latch's.
         """
         n = check_positive("n", n)
-        return self._run_and_note(count_down(self._path, self._count, n), nothing)
+        return self._run_and_note(count_down(self._path, self._count, n), discard_result)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until nothing is left to count down.

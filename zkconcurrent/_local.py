@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ._engine.identity import identity
 from ._limits import check_int, check_positive
 from ._paths import ancestors, check_name, check_path
-from ._primitive import check_on_lost, check_timeout, entered
+from ._primitive import check_acquired, check_on_lost, check_timeout
 
 T = TypeVar("T")
 
@@ -204,7 +204,7 @@ class Held(ABC):
         """Release it; as `threading.RLock`."""
 
     def __enter__(self) -> bool:
-        return entered(self.acquire(), self)
+        return check_acquired(self.acquire(), self)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

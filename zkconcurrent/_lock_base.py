@@ -19,7 +19,7 @@ from ._engine.session import log
 from ._engine.waiting import Steps
 from ._errors import LockLostError
 from ._kazoo.link import KazooClient
-from ._primitive import Primitive, Waiter, check_on_lost, entered, node_data, reports_loss
+from ._primitive import Primitive, Waiter, check_acquired, check_on_lost, node_data, reports_loss
 from ._recipes.operations import Node, Recipe
 from ._recipes.queue import acquire, contenders, list_queue, try_acquire
 from ._recipes.rules import Rule, holders
@@ -77,7 +77,7 @@ class Acquirable(Waiter, ABC):
         """Release the lock; see `threading`."""
 
     def __enter__(self) -> bool:
-        return entered(self.acquire(), self)
+        return check_acquired(self.acquire(), self)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -187,7 +187,7 @@ class LockBase(Primitive, Acquirable):
         if hold.ticket.state is State.LOST:
             raise lost_error(hold)
 
-    def _to_give_up(self) -> Hold:
+    def _hold_to_release(self) -> Hold:
         """Return the hold that `release` applies to.
 
         Raises:
@@ -202,10 +202,10 @@ class LockBase(Primitive, Acquirable):
 
     def _release_level(self, hold: Hold) -> None:
         """Release one level of a hold, or settle one level of a lost one."""
-        if (call := self._give_up_level(hold)) is not None:
-            self._wait_given_up(call, hold)
+        if (call := self._begin_release(hold)) is not None:
+            self._wait_released(call, hold)
 
-    def _give_up_level(self, hold: Hold) -> Call | None:
+    def _begin_release(self, hold: Hold) -> Call | None:
         """Release or settle one level. After the last, return the call that waits until the node is gone.
 
         Raises:
@@ -223,9 +223,9 @@ class LockBase(Primitive, Acquirable):
         if hold.depth > 1:
             hold.depth -= 1
             return None
-        return self._give_up(hold)
+        return self._end_hold(hold)
 
-    def _give_up(self, hold: Hold) -> Call:
+    def _end_hold(self, hold: Hold) -> Call:
         """End a hold at any depth: send its delete, or leave its node to the next thread."""
         session, owner = self._session, self._identity()
         call = Call(session, self._path, self._path_state)
@@ -236,26 +236,26 @@ class LockBase(Primitive, Acquirable):
                 call.tickets.append(hold.ticket)
         finally:
             if self._path_state.claim(hold, owner) and self._path_state.has(hold):
-                self._end(hold)  # alive only if an interrupt came before the delete
+                self._drop(hold)  # alive only if an interrupt came before the delete
         call.settled = True
         return call
 
-    def _end(self, hold: Hold) -> None:
+    def _drop(self, hold: Hold) -> None:
         """Forget a hold; send its delete first, if it is alive."""
         if hold.alive:
             self._session.discard(hold.ticket)
         self._path_state.drop(hold)
 
-    def _wait_given_up(self, call: Call, hold: Hold) -> None:
+    def _wait_released(self, call: Call, hold: Hold) -> None:
         """Wait until the node of a released hold is gone.
 
         Raises:
             LockLostError: another client had deleted the node before, so others may have held the lock.
             RefusedError: this client may not delete the node; the keeper goes on trying.
         """
-        self._await(call, self._given_up(call, hold))
+        self._await(call, self._released(call, hold))
 
-    def _given_up(self, call: Call, hold: Hold) -> Steps[None]:
+    def _released(self, call: Call, hold: Hold) -> Steps[None]:
         if call.tickets:
             yield from call.gone(hold.ticket)
         log.debug("released %s", hold.ticket.node)
@@ -275,7 +275,7 @@ class LockBase(Primitive, Acquirable):
     def _at_fork_reinit(self) -> None:
         """Reset the lock to unlocked, as `threading` resets its locks in a forked child."""
         for hold in self._path_state.all(self._rule.role):
-            self._end(hold)
+            self._drop(hold)
 
     # -- the extras ----------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from ._engine.calls import Calls
 from ._engine.driver import Call
-from ._engine.holds import Hold, Loss, Whole
+from ._engine.holds import Hold, JointLoss, Loss
 from ._engine.waiting import Steps
 from ._lock import Lock
 from ._lock_base import Acquirable, Contender, LockBase
@@ -135,7 +135,7 @@ class MultiLock(Acquirable):
         holds = [(lock, hold) for lock in self._locks if (hold := lock._mine()) is not None]
         if self._on_lost is not None:
             # Before the last check: every later loss is reported.
-            self._whole().tickets = [hold.ticket for _, hold in holds]
+            self._joint_loss().tickets = [hold.ticket for _, hold in holds]
         for lock, hold in holds:
             lock._check(hold)
 
@@ -147,38 +147,38 @@ class MultiLock(Acquirable):
             RuntimeError: a lock is not held.
         """
         calls = Calls(self._session)
-        return self._await(calls, self._given_up_all(calls, *self._give_up_all()))
+        return self._await(calls, self._released_all(calls, *self._begin_release()))
 
-    def _give_up_all(self) -> tuple[list[_GivenUp], list[BaseException]]:
+    def _begin_release(self) -> tuple[list[_GivenUp], list[BaseException]]:
         """Release a level of each lock, without waiting; return the calls that wait for it, and the errors."""
         levels = [(lock, _level(lock._own())) for lock in reversed(self._locks)]
         calls: list[_GivenUp] = []
         errors: list[BaseException] = []
         try:
-            self._give_up_each(levels, calls, errors)
+            self._release_each(levels, calls, errors)
         finally:
-            self._give_up_each(levels, calls, errors)  # the locks that an interrupt has left unreleased
+            self._release_each(levels, calls, errors)  # the locks that an interrupt has left unreleased
         return calls, errors
 
-    def _give_up_each(
+    def _release_each(
         self, levels: list[tuple[LockBase, _Level]], calls: list[_GivenUp], errors: list[BaseException]
     ) -> None:
         """Release a level of each lock that is still at the recorded level."""
         while levels:
             lock, level = levels[0]
             try:
-                hold = lock._to_give_up() if level[0] is None else lock._own()
-                if hold is not None and _level(hold) == level and (call := lock._give_up_level(hold)) is not None:
+                hold = lock._hold_to_release() if level[0] is None else lock._own()
+                if hold is not None and _level(hold) == level and (call := lock._begin_release(hold)) is not None:
                     calls.append((lock, hold, call))
             except Exception as error:
                 errors.append(error)
             levels.pop(0)
 
-    def _given_up_all(self, calls: Calls, given_up: list[_GivenUp], errors: list[BaseException]) -> Steps[None]:
+    def _released_all(self, calls: Calls, given_up: list[_GivenUp], errors: list[BaseException]) -> Steps[None]:
         """Wait until all nodes are gone; raise the first error, with the others as its notes."""
         for lock, hold, call in given_up:
             try:
-                yield from lock._given_up(calls.add(call), hold)
+                yield from lock._released(calls.add(call), hold)
             except GeneratorExit:
                 raise
             except BaseException as error:
@@ -203,25 +203,25 @@ class MultiLock(Acquirable):
 
     # -- the extras ----------------------------------------------------------------------------------------------
 
-    def _whole(self) -> Whole:
-        """Return the `Whole` of the current holds of all locks, or of the next ones; as each lock's `lost`."""
+    def _joint_loss(self) -> JointLoss:
+        """Return the `JointLoss` of the current holds of all locks, or of the next ones; as each lock's `lost`."""
         losses: list[Loss] = []
         for lock in self._locks:
             with lock._session.lock:
                 losses.append(lock._loss())
         session = self._session
-        whole: Whole
+        joint: JointLoss
         with session.lock:
-            for whole in losses[0].wholes:
-                if whole.of() is self and whole.is_of(losses):
-                    return whole
-        whole = Whole(self, losses, session.link.handler.event_object())
+            for joint in losses[0].listeners:
+                if joint.holder() is self and joint.is_of(losses):
+                    return joint
+        joint = JointLoss(self, losses, session.link.handler.event_object())
         for lock, loss in zip(self._locks, losses, strict=True):
             with lock._session.lock:
-                told = loss.add(whole)
+                told = loss.add(joint)
             if told:
-                whole.tell()
-        return whole
+                joint.tell()
+        return joint
 
     @property
     def lost(self) -> threading.Event:
@@ -229,7 +229,7 @@ class MultiLock(Acquirable):
 
         Keep a reference to the MultiLock while you use the event.
         """
-        return self._whole().event
+        return self._joint_loss().event
 
     @property
     def suspect(self) -> bool:

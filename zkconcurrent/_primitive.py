@@ -118,18 +118,18 @@ class Primitive(Waiter):
         )
 
 
-def nothing(_: object) -> None:
+def discard_result(_: object) -> None:
     """Discard a result."""
 
 
 def node_data(owner: int) -> bytes:
     """Return the data of a node: the host, process and owner that create it, and the time."""
     # Only the beginning of the name: a long thread name must not make the request too large.
-    return b'%b, "time": %.6f}' % (_who(os.getpid(), name(owner)[:60]), time.time())
+    return b'%b, "time": %.6f}' % (_origin(os.getpid(), name(owner)[:60]), time.time())
 
 
 @lru_cache
-def _who(pid: int, thread: str) -> bytes:
+def _origin(pid: int, thread: str) -> bytes:
     """Return the constant part of that data, as JSON without its closing brace."""
     return json.dumps({"host": _HOST, "pid": pid, "thread": thread})[:-1].encode()
 
@@ -169,7 +169,7 @@ def reports_loss(kind: type[BaseException] | None) -> bool:
     return kind is None or (issubclass(kind, Exception) and not issubclass(kind, LockLostError))
 
 
-def entered(got: bool, lock: object) -> bool:
+def check_acquired(got: bool, lock: object) -> bool:
     """Return True, from `__enter__`, if `acquire()` got the lock.
 
     Raises:

@@ -103,16 +103,16 @@ class Semaphore(LockBase):
             )
         wait = blocking and (timeout is None or timeout > 0)
         deadline = self._until(timeout if blocking else 0)
-        hurried = timeout is not None and timeout < (self._session.timeout or UNANSWERED) / 3
+        near_deadline = timeout is not None and timeout < (self._session.timeout or UNANSWERED) / 3
         self._acquire_again()
         call = Call(self._session, self._path, self._path_state)
-        return self._await(call, self._taking_permits(call, permits, wait, hurried, deadline, self._identity()))
+        return self._await(call, self._taking_permits(call, permits, wait, near_deadline, deadline, self._identity()))
 
     def _holding_tasks(self) -> tuple[()]:
         return ()  # others may give permits back
 
     def _taking_permits(
-        self, call: Call, permits: int, wait: bool, hurried: bool, deadline: float | None, owner: int
+        self, call: Call, permits: int, wait: bool, near_deadline: bool, deadline: float | None, owner: int
     ) -> Steps[bool]:
         if wait and 0 < self._layout.value < permits:  # a wait for more permits than may exist
             sight = yield from call.run(look(self._layout, None, Sync(self._path)), deadline)
@@ -122,7 +122,7 @@ class Semaphore(LockBase):
                     f"acquire() waits for {permits} permits, and the semaphore {self._path!r} has {there}: it waits "
                     "until a client adds permits, by a release() of more than it holds"
                 )
-        recipe = acquire(self._layout, permits, node_data(owner), wait=wait, hurried=hurried)
+        recipe = acquire(self._layout, permits, node_data(owner), wait=wait, near_deadline=near_deadline)
         taken = yield from call.run(recipe, deadline)
         if taken is None:
             return False
@@ -152,10 +152,10 @@ class Semaphore(LockBase):
             RefusedError: this client may not delete a permit's node; it goes on trying.
             ClientError: the process was forked; the permits are its parent's.
         """
-        call, holds = self._give_up_permits(n)
+        call, holds = self._release_permits(n)
         return self._await(call, self._giving_back(call, n, holds))
 
-    def _give_up_permits(self, n: int) -> tuple[Call, list[Hold]]:
+    def _release_permits(self, n: int) -> tuple[Call, list[Hold]]:
         """Send the deletes of up to `n` leases, without waiting for the replies; return their holds."""
         n = check_positive("n", n)
         self._session.check_not_forked(self._path)
@@ -199,10 +199,10 @@ class Semaphore(LockBase):
         """Send the deletes of all leases; an interrupt on the way leaves none of them."""
         try:
             for hold in holds:
-                self._end(hold)
+                self._drop(hold)
         except BaseException:
             for hold in holds:
-                self._end(hold)
+                self._drop(hold)
             raise
 
     def locked(self) -> bool:

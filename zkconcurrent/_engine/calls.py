@@ -40,10 +40,10 @@ class Calls:
         for call in self.calls:
             call.end()
 
-    def hurry(self) -> None:
+    def leave_clean_up(self) -> None:
         """Stop waiting for clean-up; the keeper finishes it."""
         for call in self.calls:
-            call.hurry()
+            call.leave_clean_up()
 
     def abandon(self) -> None:
         """Undo everything that the calls have done."""

@@ -88,7 +88,7 @@ class Call:
         finished: it was abandoned, or has left its hand-off.
         path_state: where this call takes or ends a hold, if it does.
         settled: all its requests were sent, or given up, so that no thread waits for this call.
-        fragile: its recipe ends once the service is out of reach for so many session timeouts; None: never.
+        max_outage: for how many session timeouts the service may be out of reach before its recipe ends; None: any.
     """
 
     __slots__ = (
@@ -98,12 +98,12 @@ class Call:
         "_deadline",
         "_down_since",
         "_first_replies_by",
-        "_hurried",
+        "_leaves_clean_up",
         "_refused",
         "deserted",
         "finished",
-        "fragile",
         "given_up",
+        "max_outage",
         "path",
         "path_state",
         "session",
@@ -113,13 +113,13 @@ class Call:
     )
 
     def __init__(
-        self, session: Session, path: str, path_state: HoldStore | None = None, *, fragile: float | None = None
+        self, session: Session, path: str, path_state: HoldStore | None = None, *, max_outage: float | None = None
     ) -> None:
         self.session = session
         self.path = path
         self.path_state = path_state
         self.settled = False
-        self.fragile = fragile
+        self.max_outage = max_outage
         self.tickets: list[Ticket] = []
         self.given_up: Ticket | None = None
         self.finished = False
@@ -131,7 +131,7 @@ class Call:
         self._before_wait = False
         self._first_replies_by = 0.0
         self._refused: str | None = None
-        self._hurried = False
+        self._leaves_clean_up = False
 
     def wait(self, steps: Steps[T]) -> T:
         """Run the call to its end, on the calling thread."""
@@ -146,9 +146,9 @@ class Call:
         """Note that the steps have ended."""
         self.session.calls.pop(id(self), None)
 
-    def hurry(self) -> None:
-        """Wait no more for what is cleaned up."""
-        self._hurried = True
+    def leave_clean_up(self) -> None:
+        """Wait no more for what is cleaned up: the keeper goes on."""
+        self._leaves_clean_up = True
 
     def run(self, recipe: Recipe[T], deadline: float | None = None, since: float | None = None) -> Steps[T | None]:
         """Run a recipe; return its result, or None if the deadline passed before.
@@ -490,7 +490,7 @@ class Call:
                 than `CLEAN_UP_PATIENCE`. Both count from the deadline, if that has passed.
         """
         session = self.session
-        if self._hurried or session.link.on_own_thread():
+        if self._leaves_clean_up or session.link.on_own_thread():
             return
         # Only now, after the delete is sent: another thread may wait for that.
         ticket.wake = self.wake
@@ -595,15 +595,15 @@ class Call:
 
         Raises:
             DeadlinePassed: the recipe's time is up.
-            OutOfReach: the service is out of reach, and the call is fragile.
+            OutOfReach: the service is out of reach for longer than `max_outage`.
         """
         session = self.session
         until = bound = self._reply_limit() if bound is None else bound
         limit = self._time_limit()
         if limit is not None:
             until = min(until, limit)
-        if self.fragile is not None:
-            until = min(until, self._reachable_until(self.fragile * session.timeout))
+        if self.max_outage is not None:
+            until = min(until, self._reachable_until(self.max_outage * session.timeout))
         if session.stuck:
             until = min(until, session.now() + STUCK_AFTER)
         woken = yield None if until == math.inf else max(0.0, until - session.now())

@@ -42,7 +42,7 @@ class Waiting(Protocol):
     def end(self) -> None:
         """Note that the steps have ended."""
 
-    def hurry(self) -> None:
+    def leave_clean_up(self) -> None:
         """Wait no more for what is cleaned up: the task is cancelled, and the keeper goes on."""
 
     def abandon(self) -> None:
@@ -125,7 +125,7 @@ async def wait_async(call: Waiting, steps: Steps[T]) -> T:
                 except BaseException as error:
                     if isinstance(error, GeneratorExit):  # the loop is gone, and this task with it
                         raise
-                    call.hurry()
+                    call.leave_clean_up()
                     pause = steps.throw(error)
                 else:
                     pause = steps.send(woken)
