@@ -230,7 +230,7 @@ class Condition(Primitive):
                 raise
             except OutOfReach:
                 if lock._mine() is None:
-                    hold.ticket.state = State.LOST
+                    hold.ticket.become(State.LOST)
                     lock._path_state.put_back(hold)
                 return late
             except BaseException as error:

@@ -95,7 +95,7 @@ class RLock(LockBase):
         try:
             self._wait_released(self._end_hold(hold), hold)
         except LockLostError:  # its node was gone: the `with` block around the condition's wait raises this at its end
-            hold.ticket.state = State.LOST
+            hold.ticket.become(State.LOST)
             self._path_state.put_back(hold)
             raise
         return hold.depth
