@@ -543,7 +543,7 @@ class Call:
         frame = _caller_of_library(sys._getframe(1))
         calls_out, settled = True, False
         while frame is not None:
-            known = frame.f_locals if _is_library_frame(frame) else {}
+            known = frame.f_locals if _is_library(frame.f_globals.get("__name__")) else {}
             if known.get("call") is self:  # a wrapper stands between the call's own frames
                 frame = _caller_of_library(frame)
                 continue
@@ -631,13 +631,14 @@ _CALL_OVERRIDABLE = ("__enter__", "__exit__", "acquire")
 
 
 def _caller_of_library(frame: FrameType | None) -> FrameType | None:
-    while frame is not None and _is_library_frame(frame):
+    while frame is not None and _is_library(frame.f_globals.get("__name__")):
         frame = frame.f_back
     return frame
 
 
-def _is_library_frame(frame: FrameType) -> bool:
-    return str(frame.f_globals.get("__name__")).startswith("zkconcurrent._")
+@functools.lru_cache(1000)  # each wait asks for each of its frames
+def _is_library(module: object) -> bool:
+    return str(module).startswith("zkconcurrent._")
 
 
 def _make_container(session: Session, step: EnsureContainer, reply: Reply) -> None:

@@ -257,10 +257,11 @@ class PathState:
 
     def claim(self, hold: Hold, claimant: int) -> bool:
         """Let one thread end the hold; return whether it is `claimant`."""
-        with self.session.lock:
-            if hold.claimant is None:
-                hold.claimant = claimant
-            return hold.claimant == claimant
+        if hold.claimant is None:
+            with self.session.lock:
+                if hold.claimant is None:
+                    hold.claimant = claimant
+        return hold.claimant == claimant
 
     def put_back(self, hold: Hold) -> None:
         """Restore a hold that was claimed but, as it turned out, not ended."""
