@@ -11,7 +11,7 @@ from ._engine.driver import UNANSWERED, Call
 from ._engine.waiting import Steps
 from ._errors import ZkConcurrentError
 from ._kazoo.link import KazooClient
-from ._primitive import Primitive, node_data, nothing
+from ._primitive import Primitive, discard_result, node_data
 from ._recipes.barrier import (
     Party,
     View,
@@ -122,16 +122,16 @@ class Barrier(Primitive):
         if timeout is None:
             timeout = self._timeout
         call = Call(self._session, self._path)
-        return self._await(call, self._meeting(call, timeout, self._until(timeout), self._identity()))
+        return self._await(call, self._wait_steps(call, timeout, self._until(timeout), self._identity()))
 
-    def _meeting(self, call: Call, timeout: float | None, deadline: float | None, owner: int) -> Steps[int]:
+    def _wait_steps(self, call: Call, timeout: float | None, deadline: float | None, owner: int) -> Steps[int]:
         party: Party | None = None
         try:
             arrival = wait(self._view, node_data(owner), acts=self._action is not None, withdraw=self._withdraw)
             came = yield from call.run(arrival, deadline)
             while isinstance(came, Party):
                 party = came
-                came = yield from self._go_on(call, party, timeout)
+                came = yield from self._conclude(call, party, timeout)
         except GeneratorExit:
             raise
         except BaseException:
@@ -145,7 +145,7 @@ class Barrier(Primitive):
             raise self._broken_error(f"the barrier {self._path!r} is broken; call reset() to use it again")
         return came
 
-    def _go_on(self, call: Call, party: Party, timeout: float | None) -> Steps[int | Party | None]:
+    def _conclude(self, call: Call, party: Party, timeout: float | None) -> Steps[int | Party | None]:
         """Do what a party must do after its wait: act, or learn or decide the outcome; return as its wait does."""
         now, patience = self._session.now, self._session.timeout or UNANSWERED
         if party.is_to_act:
@@ -165,7 +165,7 @@ class Barrier(Primitive):
 
     def _withdrawal(self, party: Party) -> tuple[Call, Steps[None]]:
         """Return the call that takes over the ticket of a party whose wait was cancelled, and its steps."""
-        call = Call(self._session, self._path, fragile=1.0)
+        call = Call(self._session, self._path, max_outage=1.0)
         call.tickets.append(party.ticket)
         return call, self._depart(call, party)
 
@@ -177,11 +177,11 @@ class Barrier(Primitive):
 
     def reset(self) -> None:
         """Begin a new generation, broken or not; parties that wait get BrokenBarrierError."""
-        return self._run(reset(self._view), nothing)
+        return self._run(reset(self._view), discard_result)
 
     def abort(self) -> None:
         """Break the barrier: parties that wait, or arrive before a `reset()`, get BrokenBarrierError."""
-        return self._run(abort(self._view), nothing)
+        return self._run(abort(self._view), discard_result)
 
     def destroy(self) -> None:
         """Remove the barrier, broken or not, after its last use; the next party to arrive creates it anew.

@@ -15,7 +15,7 @@ from ._engine.waiting import Steps
 from ._errors import ZkConcurrentError
 from ._kazoo.link import KazooClient
 from ._lock import Lock
-from ._primitive import Primitive, node_data, nothing
+from ._primitive import Primitive, discard_result, node_data
 from ._recipes.condition import clear, notify, outwait, pass_on, release_and_queue, withdraw
 from ._recipes.operations import OutOfReach
 from ._recipes.ticket import State
@@ -188,7 +188,7 @@ class Condition(Primitive):
         """Restore the hold; return what interrupted that. To be raised later: a call that raises undoes its grant."""
         if not self._is_given_up(hold, waited):
             return None
-        calls = Calls()
+        calls = Calls(self._session)
         return self._await(calls, self._reacquire(calls, hold, waited, struck))
 
     def _is_given_up(self, hold: Hold, waited: Call) -> bool:
@@ -215,13 +215,13 @@ class Condition(Primitive):
         lock, owner = self._lock, self._identity()
         late: BaseException | None = None
         while True:
-            fragile = None if isinstance(late or struck or Exception(), Exception) else 1 / 3
-            call = calls.add(Call(self._session, lock.path, lock._path_state, fragile=fragile))
+            max_outage = None if isinstance(late or struck or Exception(), Exception) else 1 / 3
+            call = calls.add(Call(self._session, lock.path, lock._path_state, max_outage=max_outage))
             try:
                 if lock._mine() is None:
                     yield from lock._acquire_steps(call, True, None, owner, hold.depth)
                 # A call of its own, which can be abandoned without the lock.
-                call = calls.add(Call(self._session, self._waiters, fragile=fragile))
+                call = calls.add(Call(self._session, self._waiters, max_outage=max_outage))
                 for ticket in waited.tickets:
                     if not self._session.is_discarded(ticket):
                         yield from call.run(clear(ticket))
@@ -230,7 +230,7 @@ class Condition(Primitive):
                 raise
             except OutOfReach:
                 if lock._mine() is None:
-                    hold.ticket.state = State.LOST
+                    hold.ticket.become(State.LOST)
                     lock._path_state.put_back(hold)
                 return late
             except BaseException as error:
@@ -251,13 +251,10 @@ class Condition(Primitive):
             RuntimeError: the caller does not hold the lock.
             ClientError: the client can't be used here.
         """
-        n = operator.index(n)
-        self._held("notify on")
-        return self._notify(n)
+        return self._notify(operator.index(n))
 
     def notify_all(self) -> None:
         """Wake all waiters; errors as `notify`."""
-        self._held("notify on")
         return self._notify(None)
 
     def notifyAll(self) -> None:  # noqa: N802 - as threading has it
@@ -266,11 +263,12 @@ class Condition(Primitive):
         self.notify_all()
 
     def _notify(self, n: int | None) -> None:
-        return self._run(notify(self._waiters, n), nothing)
+        self._held("notify on")
+        return self._run(notify(self._waiters, n), discard_result)
 
     def _pass_on(self) -> None:
         """Notify another waiter in the place of one that was, or may have been, notified, and did not return."""
-        return self._run(pass_on(self._waiters), nothing)
+        return self._run(pass_on(self._waiters), discard_result)
 
     def _held(self, wanted: str) -> Hold:
         """Return the hold with which the caller may wait and notify."""

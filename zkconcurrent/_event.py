@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from ._primitive import Primitive, nothing
+from ._primitive import Primitive, discard_result
 from ._recipes.destroy import destroy
 from ._recipes.event import CHILD, Flag, look, turn, wait
-from ._recipes.operations import Recipe
 
 R = TypeVar("R")
 
@@ -51,7 +49,7 @@ class Event(Primitive):
             ClientError: the client can't be used here.
             ForeignNodeError: the node at the path is not an event's.
         """
-        return self._tell(look(self._path), _is_set)
+        return self._run_and_note(look(self._path), _is_set)
 
     def isSet(self) -> bool:  # noqa: N802 - as threading calls it
         """Return whether the flag is set: the old name of `is_set`."""
@@ -60,11 +58,11 @@ class Event(Primitive):
 
     def set(self) -> None:
         """Set the flag and wake all waiters; waits for ZooKeeper. Errors as `is_set`."""
-        return self._tell(turn(self._path, True), nothing)
+        return self._run_and_note(turn(self._path, True), discard_result)
 
     def clear(self) -> None:
         """Clear the flag; waits for ZooKeeper. Errors as `is_set`."""
-        return self._tell(turn(self._path, False), nothing)
+        return self._run_and_note(turn(self._path, False), discard_result)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the flag is set.
@@ -82,8 +80,8 @@ class Event(Primitive):
         """
         deadline = self._until(timeout)
         if timeout is not None and timeout <= 0:
-            return self._tell(look(self._path), _is_set, deadline)
-        return self._tell(wait(self._path), lambda _: True, deadline)
+            return self._run_and_note(look(self._path), _is_set, deadline)
+        return self._run_and_note(wait(self._path), lambda _: True, deadline)
 
     def destroy(self) -> None:
         """Remove the event's node.
@@ -95,18 +93,6 @@ class Event(Primitive):
             ForeignNodeError: the node at the path is not an event's, or has children; nothing is deleted.
         """
         return self._run(destroy(self._path, partial(Flag.of, self._path), CHILD), lambda _: self._note(Flag()))
-
-    def _tell(self, recipe: Recipe[Flag], then: Callable[[Flag], R], deadline: float | None = None) -> R:
-        """Run a recipe and note the flag it returns; return `then(flag)`, or False at the deadline."""
-
-        def noted(flag: Flag) -> R:
-            self._note(flag)
-            return then(flag)
-
-        return self._run(recipe, noted, deadline, late=False)
-
-    def _note(self, flag: Flag) -> None:
-        self._path_state.last_seen = flag
 
     def __repr__(self) -> str:
         known = self._path_state.last_seen

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
 from ._kazoo.link import KazooClient
-from ._limits import check_int
-from ._primitive import Primitive, nothing
+from ._limits import check_int, check_positive
+from ._primitive import Primitive, discard_result
 from ._recipes.destroy import destroy
 from ._recipes.latch import CHILD, count_down, look, read, wait
-from ._recipes.operations import Recipe
 
 R = TypeVar("R")
 
@@ -56,7 +54,7 @@ class CountDownLatch(Primitive):
     @property
     def count(self) -> int:
         """How much is left to count down; asks the leader, and waits for the reply."""
-        return self._tell(look(self._path, self._count), int)
+        return self._run_and_note(look(self._path, self._count), int)
 
     def count_down(self, n: int = 1) -> None:
         """Count down by `n`; an open latch stays open. Waits for ZooKeeper.
@@ -67,10 +65,8 @@ class CountDownLatch(Primitive):
             ClientError: the client can't be used here.
             ForeignNodeError: the node at the path is not a latch's.
         """
-        n = check_int("n", n)
-        if n < 1:
-            raise ValueError(f"n must be at least 1: {n}")
-        return self._tell(count_down(self._path, self._count, n), nothing)
+        n = check_positive("n", n)
+        return self._run_and_note(count_down(self._path, self._count, n), discard_result)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until nothing is left to count down.
@@ -88,7 +84,7 @@ class CountDownLatch(Primitive):
             ForeignNodeError: the node at the path is not a latch's.
         """
         ask = look if timeout is not None and timeout <= 0 else wait
-        return self._tell(ask(self._path, self._count), lambda left: left == 0, self._until(timeout))
+        return self._run_and_note(ask(self._path, self._count), lambda left: left == 0, self._until(timeout))
 
     def destroy(self) -> None:
         """Remove the latch's node and all counts; the next use begins anew.
@@ -102,18 +98,6 @@ class CountDownLatch(Primitive):
             ForeignNodeError: the node at the path is not a latch's, or has other children; nothing is deleted.
         """
         return self._run(destroy(self._path, partial(read, self._path), CHILD), lambda _: self._note(None))
-
-    def _tell(self, recipe: Recipe[int], then: Callable[[int], R], deadline: float | None = None) -> R:
-        """Run a recipe and note the remaining count it returns; return `then(left)`, or False at the deadline."""
-
-        def noted(left: int) -> R:
-            self._note(left)
-            return then(left)
-
-        return self._run(recipe, noted, deadline, late=False)
-
-    def _note(self, left: int | None) -> None:
-        self._path_state.last_seen = left
 
     def __repr__(self) -> str:
         known = self._path_state.last_seen

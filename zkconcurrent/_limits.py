@@ -34,6 +34,19 @@ def check_int(name: str, value: object) -> int:
     return number
 
 
+def check_positive(name: str, value: object) -> int:
+    """Return `value` as an int of one or more.
+
+    Raises:
+        TypeError: it is not an integer.
+        ValueError: it is less than one, or larger than `LARGEST`.
+    """
+    number = check_int(name, value)
+    if number < 1:
+        raise ValueError(f"{name} must be one or more")
+    return number
+
+
 def most_together(path: str) -> int:
     """Return how many nodes below `path` one request may name: `MOST_TOGETHER`, or fewer if the path is long."""
     return min(MOST_TOGETHER, _REQUEST // (_NODE + len(path.encode())))

@@ -19,9 +19,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ._engine.identity import identity
-from ._limits import check_int
+from ._limits import check_int, check_positive
 from ._paths import ancestors, check_name, check_path
-from ._primitive import check_timeout, entered
+from ._primitive import check_acquired, check_on_lost, check_timeout
 
 T = TypeVar("T")
 
@@ -174,16 +174,6 @@ class LocalNamespace(NamedObjects):
         return MultiLock({name: self.RLock(name) for name in check_names(names)})
 
 
-def check_on_lost(on_lost: object) -> None:
-    """Refuse an `on_lost` that a shared primitive could not call.
-
-    Raises:
-        TypeError: it is not callable.
-    """
-    if on_lost is not None and not callable(on_lost):
-        raise TypeError(f"on_lost must be callable, not {type(on_lost).__name__}")
-
-
 def check_names(names: Iterable[str]) -> list[str]:
     """Return the names of a MultiLock's locks, sorted.
 
@@ -214,7 +204,7 @@ class Held(ABC):
         """Release it; as `threading.RLock`."""
 
     def __enter__(self) -> bool:
-        return entered(self.acquire(), self)
+        return check_acquired(self.acquire(), self)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -438,9 +428,7 @@ class CountDownLatch:
 
     def count_down(self, n: int = 1) -> None:
         """Count down by `n`; an open latch stays open."""
-        n = check_int("n", n)
-        if n < 1:
-            raise ValueError(f"n must be at least 1: {n}")
+        n = check_positive("n", n)
         with self._changed:
             self._count = max(0, self._count - n)
             self._changed.notify_all()

@@ -58,7 +58,7 @@ class Lock(LockBase):
             ZkConcurrentError: the path can't be used as a lock.
         """
         self._acquire_again()
-        return self._acquire_hold(blocking, timeout)
+        return self._await(*self._begin_acquire(blocking, timeout))
 
     def release(self) -> None:
         """Release the lock; the next waiter in the queue gets it.
@@ -71,7 +71,7 @@ class Lock(LockBase):
             RefusedError: this client may not delete the node; it goes on trying.
             ClientError: the process was forked; the hold is its parent's.
         """
-        self._release_level(self._to_give_up())
+        self._release_level(self._hold_to_release())
 
     def _own(self) -> Hold | None:
         return self._mine() or self._newest()

@@ -19,7 +19,7 @@ from ._engine.session import log
 from ._engine.waiting import Steps
 from ._errors import LockLostError
 from ._kazoo.link import KazooClient
-from ._primitive import Primitive, entered, node_data
+from ._primitive import Primitive, Waiter, check_acquired, check_on_lost, node_data, reports_loss
 from ._recipes.operations import Node, Recipe
 from ._recipes.queue import acquire, contenders, list_queue, try_acquire
 from ._recipes.rules import Rule, holders
@@ -59,15 +59,51 @@ class Contender(NamedTuple):
         return cls(host, pid, thread, node.session, since, f"{path}/{name}", node.czxid)
 
 
-def call_on_lost(lock: Any) -> None:
-    """Call the user's `on_lost`; runs on a thread of its own."""
-    try:
-        lock._on_lost(lock)
-    except Exception:
-        log.exception("on_lost of %r failed", lock)
+class Acquirable(Waiter, ABC):
+    """What threads acquire, release, use in `with` blocks, and may lose.
+
+    Attributes:
+        _on_lost: the user's function to call at each loss.
+    """
+
+    _on_lost: Callable[[Any], object] | None
+
+    @abstractmethod
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Acquire the lock; see `threading`."""
+
+    @abstractmethod
+    def release(self) -> None:
+        """Release the lock; see `threading`."""
+
+    def __enter__(self) -> bool:
+        return check_acquired(self.acquire(), self)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._session.forked:
+            return  # the hold is the parent's
+        try:
+            self.release()
+        except LockLostError:
+            if reports_loss(kind):
+                raise
+
+    def _start_on_lost(self) -> None:
+        if self._on_lost is not None:
+            self._session.link.handler.spawn(self._call_on_lost)
+
+    def _call_on_lost(self) -> None:
+        """Call the user's `on_lost`; runs on a thread of its own."""
+        assert self._on_lost is not None
+        try:
+            self._on_lost(self)
+        except Exception:
+            log.exception("on_lost of %r failed", self)
 
 
-class LockBase(Primitive, ABC):
+class LockBase(Primitive, Acquirable):
     """The methods of all locks, over the holds that a `PathState` keeps."""
 
     _rule: Rule
@@ -76,8 +112,7 @@ class LockBase(Primitive, ABC):
     def __init__(
         self, client: KazooClient, path: str, *, fair: bool = True, on_lost: Callable[[Any], object] | None = None
     ) -> None:
-        if on_lost is not None and not callable(on_lost):
-            raise TypeError(f"on_lost must be callable, not {type(on_lost).__name__}")
+        check_on_lost(on_lost)
         if not fair:
             self._kind = f"{self._kind}(fair=False)"
         super().__init__(client, path)
@@ -102,16 +137,15 @@ class LockBase(Primitive, ABC):
             self._check(hold)
         return False
 
-    def _acquire_hold(self, blocking: bool, timeout: float, depth: int = 1) -> bool:
-        """Acquire a new hold for the calling thread; return False if the deadline passes first.
+    def _begin_acquire(self, blocking: bool, timeout: float, depth: int = 1) -> tuple[Call, Steps[bool]]:
+        """Return the call that acquires a new hold for the calling thread, and its steps, which return whether it did.
 
-        Raises:
-            ClientError: the caller is a signal handler or finalizer that interrupted this thread's acquire or release
-                of the same lock, so it would wait for itself.
+        The steps raise ClientError if the caller is a signal handler or finalizer that interrupted this thread's
+        acquire or release of the same lock, so it would wait for itself.
         """
         limit = self._deadline(blocking, timeout)
         call = Call(self._session, self._path, self._path_state)
-        return self._await(call, self._acquire_steps(call, blocking and timeout != 0, limit, self._identity(), depth))
+        return call, self._acquire_steps(call, blocking and timeout != 0, limit, self._identity(), depth)
 
     def _holding_tasks(self) -> Iterable[tuple[str, Any]]:
         rule, holds = self._rule, self._path_state.holds
@@ -153,7 +187,7 @@ class LockBase(Primitive, ABC):
         if hold.ticket.state is State.LOST:
             raise lost_error(hold)
 
-    def _to_give_up(self) -> Hold:
+    def _hold_to_release(self) -> Hold:
         """Return the hold that `release` applies to.
 
         Raises:
@@ -168,10 +202,10 @@ class LockBase(Primitive, ABC):
 
     def _release_level(self, hold: Hold) -> None:
         """Release one level of a hold, or settle one level of a lost one."""
-        if (call := self._give_up_level(hold)) is not None:
-            self._wait_given_up(call, hold)
+        if (call := self._begin_release(hold)) is not None:
+            self._wait_released(call, hold)
 
-    def _give_up_level(self, hold: Hold) -> Call | None:
+    def _begin_release(self, hold: Hold) -> Call | None:
         """Release or settle one level. After the last, return the call that waits until the node is gone.
 
         Raises:
@@ -189,9 +223,9 @@ class LockBase(Primitive, ABC):
         if hold.depth > 1:
             hold.depth -= 1
             return None
-        return self._give_up(hold)
+        return self._end_hold(hold)
 
-    def _give_up(self, hold: Hold) -> Call:
+    def _end_hold(self, hold: Hold) -> Call:
         """End a hold at any depth: send its delete, or leave its node to the next thread."""
         session, owner = self._session, self._identity()
         call = Call(session, self._path, self._path_state)
@@ -202,22 +236,26 @@ class LockBase(Primitive, ABC):
                 call.tickets.append(hold.ticket)
         finally:
             if self._path_state.claim(hold, owner) and self._path_state.has(hold):
-                if hold.alive:  # an interrupt came before the delete
-                    session.discard(hold.ticket)
-                self._path_state.drop(hold)
+                self._drop(hold)  # alive only if an interrupt came before the delete
         call.settled = True
         return call
 
-    def _wait_given_up(self, call: Call, hold: Hold) -> None:
+    def _drop(self, hold: Hold) -> None:
+        """Forget a hold; send its delete first, if it is alive."""
+        if hold.alive:
+            self._session.discard(hold.ticket)
+        self._path_state.drop(hold)
+
+    def _wait_released(self, call: Call, hold: Hold) -> None:
         """Wait until the node of a released hold is gone.
 
         Raises:
             LockLostError: another client had deleted the node before, so others may have held the lock.
             RefusedError: this client may not delete the node; the keeper goes on trying.
         """
-        self._await(call, self._given_up(call, hold))
+        self._await(call, self._released(call, hold))
 
-    def _given_up(self, call: Call, hold: Hold) -> Steps[None]:
+    def _released(self, call: Call, hold: Hold) -> Steps[None]:
         if call.tickets:
             yield from call.gone(hold.ticket)
         log.debug("released %s", hold.ticket.node)
@@ -225,14 +263,6 @@ class LockBase(Primitive, ABC):
 
     def _check_may_wait(self) -> None:
         """Refuse a condition's wait if the lock, once released, could not be acquired again."""
-
-    @abstractmethod
-    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """Acquire the lock; see `threading`."""
-
-    @abstractmethod
-    def release(self) -> None:
-        """Release the lock; see `threading`."""
 
     def locked(self) -> bool:
         """Return whether any process holds the lock; asks the leader. Cost: 2 reads, pipelined."""
@@ -242,26 +272,10 @@ class LockBase(Primitive, ABC):
         names = yield from list_queue(self._path)
         return any(self._rule.is_ours(name) for name in holders(names, self._rule))
 
-    def __enter__(self) -> bool:
-        return entered(self.acquire(), self)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self._session.forked:
-            return  # the hold is the parent's
-        try:
-            self.release()
-        except LockLostError:
-            if kind is None or (issubclass(kind, Exception) and not issubclass(kind, LockLostError)):
-                raise
-
     def _at_fork_reinit(self) -> None:
         """Reset the lock to unlocked, as `threading` resets its locks in a forked child."""
         for hold in self._path_state.all(self._rule.role):
-            self._path_state.drop(hold)
-            if hold.alive:
-                self._session.discard(hold.ticket)
+            self._drop(hold)
 
     # -- the extras ----------------------------------------------------------------------------------------------
 
@@ -299,9 +313,6 @@ class LockBase(Primitive, ABC):
         """Return the loss of the current hold, or of the next one; the caller holds the session's lock."""
         hold = self._own() or self._newest()
         return self._path_state.next_loss[self._rule.role] if hold is None else hold.loss
-
-    def _start_on_lost(self) -> None:
-        self._session.link.handler.spawn(call_on_lost, self)
 
     @property
     def lost(self) -> threading.Event:

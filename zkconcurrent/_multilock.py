@@ -6,17 +6,15 @@ import itertools
 import threading
 from collections.abc import Callable, Iterable
 from functools import partial
-from types import TracebackType
 from typing import Any, TypeAlias
 
 from ._engine.calls import Calls
 from ._engine.driver import Call
-from ._engine.holds import Hold, Loss, Whole
+from ._engine.holds import Hold, JointLoss, Loss
 from ._engine.waiting import Steps
-from ._errors import LockLostError
 from ._lock import Lock
-from ._lock_base import Contender, LockBase, call_on_lost
-from ._primitive import Waiter, entered
+from ._lock_base import Acquirable, Contender, LockBase
+from ._primitive import check_on_lost
 from ._recipes.rules import READ
 from ._rlock import RLock
 
@@ -24,7 +22,7 @@ _Level: TypeAlias = "tuple[Hold | None, int]"
 _GivenUp: TypeAlias = "tuple[LockBase, Hold, Call]"
 
 
-class MultiLock(Waiter):
+class MultiLock(Acquirable):
     """A lock that is held when all its locks are.
 
     The locks may be of different kinds, clients and ZooKeeper services. A MultiLock is re-entrant if all its locks are.
@@ -62,8 +60,7 @@ class MultiLock(Waiter):
         *,
         on_lost: Callable[[Any], object] | None = None,
     ) -> None:
-        if on_lost is not None and not callable(on_lost):
-            raise TypeError(f"on_lost must be callable, not {type(on_lost).__name__}")
+        check_on_lost(on_lost)
         self._on_lost = on_lost
         flat: list[LockBase] = []
         for lock in locks:
@@ -112,7 +109,7 @@ class MultiLock(Waiter):
         """
         limit = self._deadline(blocking, timeout)
         before = [_level(lock._mine()) for lock in self._locks]
-        calls = Calls(partial(_restore, before))
+        calls = Calls(self._session, partial(_restore, before))
         return self._await(calls, self._acquire_all(calls, before, blocking and timeout != 0, limit))
 
     def _acquire_all(self, calls: Calls, before: list[_Level], wait: bool, deadline: float | None) -> Steps[bool]:
@@ -138,7 +135,7 @@ class MultiLock(Waiter):
         holds = [(lock, hold) for lock in self._locks if (hold := lock._mine()) is not None]
         if self._on_lost is not None:
             # Before the last check: every later loss is reported.
-            self._whole().tickets = [hold.ticket for _, hold in holds]
+            self._joint_loss().tickets = [hold.ticket for _, hold in holds]
         for lock, hold in holds:
             lock._check(hold)
 
@@ -149,39 +146,39 @@ class MultiLock(Waiter):
             LockLostError: a hold was lost; the call touches nothing else of that lock.
             RuntimeError: a lock is not held.
         """
-        calls = Calls()
-        return self._await(calls, self._given_up_all(calls, *self._give_up_all()))
+        calls = Calls(self._session)
+        return self._await(calls, self._released_all(calls, *self._begin_release()))
 
-    def _give_up_all(self) -> tuple[list[_GivenUp], list[BaseException]]:
+    def _begin_release(self) -> tuple[list[_GivenUp], list[BaseException]]:
         """Release a level of each lock, without waiting; return the calls that wait for it, and the errors."""
         levels = [(lock, _level(lock._own())) for lock in reversed(self._locks)]
         calls: list[_GivenUp] = []
         errors: list[BaseException] = []
         try:
-            self._give_up_each(levels, calls, errors)
+            self._release_each(levels, calls, errors)
         finally:
-            self._give_up_each(levels, calls, errors)  # the locks that an interrupt has left unreleased
+            self._release_each(levels, calls, errors)  # the locks that an interrupt has left unreleased
         return calls, errors
 
-    def _give_up_each(
+    def _release_each(
         self, levels: list[tuple[LockBase, _Level]], calls: list[_GivenUp], errors: list[BaseException]
     ) -> None:
         """Release a level of each lock that is still at the recorded level."""
         while levels:
             lock, level = levels[0]
             try:
-                hold = lock._to_give_up() if level[0] is None else lock._own()
-                if hold is not None and _level(hold) == level and (call := lock._give_up_level(hold)) is not None:
+                hold = lock._hold_to_release() if level[0] is None else lock._own()
+                if hold is not None and _level(hold) == level and (call := lock._begin_release(hold)) is not None:
                     calls.append((lock, hold, call))
             except Exception as error:
                 errors.append(error)
             levels.pop(0)
 
-    def _given_up_all(self, calls: Calls, given_up: list[_GivenUp], errors: list[BaseException]) -> Steps[None]:
+    def _released_all(self, calls: Calls, given_up: list[_GivenUp], errors: list[BaseException]) -> Steps[None]:
         """Wait until all nodes are gone; raise the first error, with the others as its notes."""
         for lock, hold, call in given_up:
             try:
-                yield from lock._given_up(calls.add(call), hold)
+                yield from lock._released(calls.add(call), hold)
             except GeneratorExit:
                 raise
             except BaseException as error:
@@ -194,7 +191,7 @@ class MultiLock(Waiter):
 
     def locked(self) -> bool:
         """Return whether every lock is held, by any process; asks the leader. Cost: up to 2 reads for each lock."""
-        calls = Calls()
+        calls = Calls(self._session)
 
         def ask() -> Steps[bool]:
             for lock in self._locks:
@@ -206,30 +203,25 @@ class MultiLock(Waiter):
 
     # -- the extras ----------------------------------------------------------------------------------------------
 
-    def _whole(self) -> Whole:
-        """Return the `Whole` of the current holds of all locks, or of the next ones; as each lock's `lost`."""
+    def _joint_loss(self) -> JointLoss:
+        """Return the `JointLoss` of the current holds of all locks, or of the next ones; as each lock's `lost`."""
         losses: list[Loss] = []
         for lock in self._locks:
             with lock._session.lock:
                 losses.append(lock._loss())
         session = self._session
-        whole: Whole
+        joint: JointLoss
         with session.lock:
-            for whole in losses[0].wholes:
-                if whole.of() is self and whole.is_of(losses):
-                    return whole
-        whole = Whole(self, losses, session.link.handler.event_object())
+            for joint in losses[0].listeners:
+                if joint.holder() is self and joint.is_of(losses):
+                    return joint
+        joint = JointLoss(self, losses, session.link.handler.event_object())
         for lock, loss in zip(self._locks, losses, strict=True):
             with lock._session.lock:
-                loss.wholes = (*(each for each in loss.wholes if not each.over), whole)
-                told = loss.told
+                told = loss.add(joint)
             if told:
-                whole.tell()
-        return whole
-
-    def _start_on_lost(self) -> None:
-        if self._on_lost is not None:
-            self._session.link.handler.spawn(call_on_lost, self)
+                joint.tell()
+        return joint
 
     @property
     def lost(self) -> threading.Event:
@@ -237,7 +229,7 @@ class MultiLock(Waiter):
 
         Keep a reference to the MultiLock while you use the event.
         """
-        return self._whole().event
+        return self._joint_loss().event
 
     @property
     def suspect(self) -> bool:
@@ -252,7 +244,7 @@ class MultiLock(Waiter):
         The call recognizes a contender by its host, process and thread; a Curator client by its address and session.
         Cost: the sum of all locks' `owner`.
         """
-        calls = Calls()
+        calls = Calls(self._session)
 
         def ask() -> Steps[Contender | None]:
             holders: list[list[Contender]] = []
@@ -265,20 +257,6 @@ class MultiLock(Waiter):
             return next((each for each in first if all(_party(each) in held for held in parties)), None)
 
         return self._await(calls, ask())
-
-    def __enter__(self) -> bool:
-        return entered(self.acquire(), self)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if any(lock._session.forked for lock in self._locks):
-            return  # the holds are the parent's
-        try:
-            self.release()
-        except LockLostError:
-            if kind is None or (issubclass(kind, Exception) and not issubclass(kind, LockLostError)):
-                raise
 
     def __reduce__(self) -> Any:
         raise TypeError(

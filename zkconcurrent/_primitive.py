@@ -16,7 +16,8 @@ from ._engine.event_loop import check_may_block
 from ._engine.holds import PathState
 from ._engine.identity import name
 from ._engine.session import Session
-from ._engine.waiting import Steps, Waiting, wait
+from ._engine.waiting import Steps, wait
+from ._errors import LockLostError
 from ._kazoo.link import KazooClient
 from ._paths import check_path
 from ._recipes.operations import Recipe
@@ -29,9 +30,7 @@ _HOST = socket.gethostname()
 class Waiter:
     """The way a call waits: on the calling thread or greenlet. `aio` overrides it for tasks."""
 
-    def _await(self, call: Waiting, steps: Steps[T]) -> T:
-        """Run a call to its end. A method does this last."""
-        return wait(call, steps, self._session.link.sleep_event())
+    _await = staticmethod(wait)  # runs a call to its end; a method does this last
 
     def _deadline(self, blocking: bool, timeout: float) -> float | None:
         """Convert `acquire(blocking, timeout)` arguments to a deadline by the monotonic clock; None waits forever."""
@@ -99,6 +98,19 @@ class Primitive(Waiter):
 
         return self._await(call, steps())
 
+    def _run_and_note(self, recipe: Recipe[T], then: Callable[[T], R], deadline: float | None = None) -> R:
+        """Run a recipe and note its result; return `then(result)`, or False if the deadline passes first."""
+
+        def noted(result: T) -> R:
+            self._note(result)
+            return then(result)
+
+        return self._run(recipe, noted, deadline, late=False)
+
+    def _note(self, seen: object) -> None:
+        """Note, for the repr, the last known value of state that other clients change too."""
+        self._path_state.last_seen = seen
+
     def __reduce__(self) -> Any:
         raise TypeError(
             f"cannot pickle {type(self).__name__} {self._path!r}: open a client in the other process and make the "
@@ -106,18 +118,18 @@ class Primitive(Waiter):
         )
 
 
-def nothing(_: object) -> None:
+def discard_result(_: object) -> None:
     """Discard a result."""
 
 
 def node_data(owner: int) -> bytes:
     """Return the data of a node: the host, process and owner that create it, and the time."""
     # Only the beginning of the name: a long thread name must not make the request too large.
-    return b'%b, "time": %.6f}' % (_who(os.getpid(), name(owner)[:60]), time.time())
+    return b'%b, "time": %.6f}' % (_origin(os.getpid(), name(owner)[:60]), time.time())
 
 
 @lru_cache
-def _who(pid: int, thread: str) -> bytes:
+def _origin(pid: int, thread: str) -> bytes:
     """Return the constant part of that data, as JSON without its closing brace."""
     return json.dumps({"host": _HOST, "pid": pid, "thread": thread})[:-1].encode()
 
@@ -139,7 +151,25 @@ def check_timeout(blocking: bool, timeout: float) -> None:
         raise OverflowError("timeout value is too large")
 
 
-def entered(got: bool, lock: object) -> bool:
+def check_on_lost(on_lost: object) -> None:
+    """Refuse an `on_lost` that can't be called.
+
+    Raises:
+        TypeError: it is neither None nor callable.
+    """
+    if on_lost is not None and not callable(on_lost):
+        raise TypeError(f"on_lost must be callable, not {type(on_lost).__name__}")
+
+
+def reports_loss(kind: type[BaseException] | None) -> bool:
+    """Return whether a block that ends with such an error, or with none, raises the loss of its hold instead.
+
+    An interrupt is not replaced, nor is a loss that the block has raised itself.
+    """
+    return kind is None or (issubclass(kind, Exception) and not issubclass(kind, LockLostError))
+
+
+def check_acquired(got: bool, lock: object) -> bool:
     """Return True, from `__enter__`, if `acquire()` got the lock.
 
     Raises:

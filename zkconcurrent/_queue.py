@@ -20,7 +20,7 @@ from ._engine.waiting import Steps
 from ._errors import ClientError, LockLostError, OutcomeUnknownError, RefusedError, ZkConcurrentError
 from ._kazoo.link import KazooClient
 from ._limits import check_int
-from ._primitive import Primitive, node_data, nothing
+from ._primitive import Primitive, discard_result, node_data
 from ._recipes import items as recipes
 from ._recipes.items import Closed, Desk, Errand, Layout, Lost, Sight, Taken, Unknown
 from ._recipes.operations import Recipe
@@ -518,7 +518,7 @@ class Queue(BaseQueue[T]):
             ClientError: the client can't be used here.
             ForeignNodeError: the path is something else's.
         """
-        return self._run(self._joining(), nothing)
+        return self._run(self._joining(), discard_result)
 
     def _joining(self) -> Recipe[bool]:
         yield from recipes.lay_out(self._desk)
@@ -530,7 +530,7 @@ class Queue(BaseQueue[T]):
         Args:
             immediate: whether to remove the items, except those that consumers have claimed.
         """
-        return self._run(recipes.shut_down(self._desk, immediate=immediate), nothing)
+        return self._run(recipes.shut_down(self._desk, immediate=immediate), discard_result)
 
 
 class LifoQueue(Queue[T]):

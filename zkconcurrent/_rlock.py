@@ -52,7 +52,7 @@ class RLock(LockBase):
             hold.depth += 1
             return True
         check_timeout(blocking, timeout)
-        return self._acquire_again() or self._acquire_hold(blocking, timeout)
+        return self._acquire_again() or self._await(*self._begin_acquire(blocking, timeout))
 
     def _acquire_again(self) -> bool:
         hold = self._own()
@@ -77,7 +77,7 @@ class RLock(LockBase):
         ):
             hold.depth -= 1
             return
-        self._release_level(self._to_give_up())
+        self._release_level(self._hold_to_release())
 
     _own = LockBase._mine
 
@@ -90,18 +90,18 @@ class RLock(LockBase):
 
     def _release_save(self) -> int:
         """Release all levels; return how many there were."""
-        hold = self._to_give_up()
+        hold = self._hold_to_release()
         self._check(hold)
         try:
-            self._wait_given_up(self._give_up(hold), hold)
+            self._wait_released(self._end_hold(hold), hold)
         except LockLostError:  # its node was gone: the `with` block around the condition's wait raises this at its end
-            hold.ticket.state = State.LOST
+            hold.ticket.become(State.LOST)
             self._path_state.put_back(hold)
             raise
         return hold.depth
 
     def _acquire_restore(self, depth: int) -> None:
-        self._acquire_hold(True, -1, depth)
+        self._await(*self._begin_acquire(True, -1, depth))
 
     def _recursion_count(self) -> int:
         hold = self._own()

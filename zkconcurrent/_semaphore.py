@@ -13,7 +13,7 @@ from ._engine.holds import Hold, lost_error
 from ._engine.session import log
 from ._engine.waiting import Steps
 from ._kazoo.link import KazooClient
-from ._limits import check_int, most_together
+from ._limits import check_int, check_positive, most_together
 from ._lock_base import Contender, LockBase
 from ._primitive import node_data
 from ._recipes.destroy import Users, destroy, users
@@ -96,31 +96,33 @@ class Semaphore(LockBase):
         """
         if not blocking and timeout is not None:
             raise ValueError("can't specify timeout for non-blocking acquire")
-        permits = check_int("permits", permits)
-        if permits < 1:
-            raise ValueError("permits must be one or more")
+        permits = check_positive("permits", permits)
         if permits > (most := most_together(self._session.link.full(self._path))):
             raise ValueError(
                 f"permits must be at most {most:,} in one call, which takes them in one request: {permits}"
             )
         wait = blocking and (timeout is None or timeout > 0)
         deadline = self._until(timeout if blocking else 0)
-        hurried = timeout is not None and timeout < (self._session.timeout or UNANSWERED) / 3
+        near_deadline = timeout is not None and timeout < (self._session.timeout or UNANSWERED) / 3
         self._acquire_again()
         call = Call(self._session, self._path, self._path_state)
-        return self._await(call, self._taking_permits(call, permits, wait, hurried, deadline, self._identity()))
+        return self._await(call, self._taking_permits(call, permits, wait, near_deadline, deadline, self._identity()))
 
     def _holding_tasks(self) -> tuple[()]:
         return ()  # others may give permits back
 
     def _taking_permits(
-        self, call: Call, permits: int, wait: bool, hurried: bool, deadline: float | None, owner: int
+        self, call: Call, permits: int, wait: bool, near_deadline: bool, deadline: float | None, owner: int
     ) -> Steps[bool]:
         if wait and 0 < self._layout.value < permits:  # a wait for more permits than may exist
             sight = yield from call.run(look(self._layout, None, Sync(self._path)), deadline)
-            if sight is not None:
-                self._warn_of_waiting(permits, sight.value + sight.added)
-        recipe = acquire(self._layout, permits, node_data(owner), wait=wait, hurried=hurried)
+            there = permits if sight is None else sight.value + sight.added
+            if there < permits:
+                warn(
+                    f"acquire() waits for {permits} permits, and the semaphore {self._path!r} has {there}: it waits "
+                    "until a client adds permits, by a release() of more than it holds"
+                )
+        recipe = acquire(self._layout, permits, node_data(owner), wait=wait, near_deadline=near_deadline)
         taken = yield from call.run(recipe, deadline)
         if taken is None:
             return False
@@ -130,13 +132,6 @@ class Semaphore(LockBase):
             log.warning("the sequence numbers of %s are running out: leave it idle, or use another path", self._path)
         log.debug("acquired %s", leases)
         return True
-
-    def _warn_of_waiting(self, permits: int, there: int) -> None:
-        if permits > there:
-            warn(
-                f"acquire() waits for {permits} permits, and the semaphore {self._path!r} has {there}: it waits until "
-                "a client adds permits, by a release() of more than it holds"
-            )
 
     def release(self, n: int = 1) -> None:
         """Give back permits: this thread's own, the newest first, then those of other threads of this process.
@@ -157,14 +152,12 @@ class Semaphore(LockBase):
             RefusedError: this client may not delete a permit's node; it goes on trying.
             ClientError: the process was forked; the permits are its parent's.
         """
-        call, holds = self._give_up_permits(n)
+        call, holds = self._release_permits(n)
         return self._await(call, self._giving_back(call, n, holds))
 
-    def _give_up_permits(self, n: int) -> tuple[Call, list[Hold]]:
+    def _release_permits(self, n: int) -> tuple[Call, list[Hold]]:
         """Send the deletes of up to `n` leases, without waiting for the replies; return their holds."""
-        n = check_int("n", n)
-        if n < 1:
-            raise ValueError("n must be one or more")
+        n = check_positive("n", n)
         self._session.check_not_forked(self._path)
         self._session.check_lease()
         call = Call(self._session, self._path, self._path_state)
@@ -206,16 +199,11 @@ class Semaphore(LockBase):
         """Send the deletes of all leases; an interrupt on the way leaves none of them."""
         try:
             for hold in holds:
-                self._end(hold)
+                self._drop(hold)
         except BaseException:
             for hold in holds:
-                self._end(hold)
+                self._drop(hold)
             raise
-
-    def _end(self, hold: Hold) -> None:
-        if hold.alive:
-            self._session.discard(hold.ticket)
-        self._path_state.drop(hold)
 
     def locked(self) -> bool:
         """Return whether no permit is free; asks the leader. Cost: 5 reads, pipelined."""

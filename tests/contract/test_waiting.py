@@ -28,7 +28,7 @@ async def release(lock: Lock, owner: int) -> None:
     hold = lock._path_state.own(lock._rule.role, owner)
     assert hold is not None
     lock._identity = lambda: owner
-    call = lock._give_up(hold)
+    call = lock._end_hold(hold)
     await wait_async(call, lock._given_up(call, hold))
 
 

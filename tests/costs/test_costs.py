@@ -259,7 +259,7 @@ def test_whom_a_writer_wakes(
     assert sum(count.events.values()) == 1
     with proxy.counting() as last:
         for hold in holds:  # by their threads' leave: they are gone
-            pair.read_lock._wait_given_up(pair.read_lock._give_up(hold), hold)
+            pair.read_lock._wait_released(pair.read_lock._end_hold(hold), hold)
         writer.result(10)
         late.result(10)
     assert not any(last.requests[name] for name in ("create2", "sync"))

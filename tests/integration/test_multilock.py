@@ -252,15 +252,15 @@ def test_what_is_told_is_not_kept(zk: KazooClient, zk_path: str) -> None:
             lock = MultiLock([a, b], on_lost=print)
             with lock:
                 assert not lock.lost.is_set()
-        assert len(a._loss().wholes) <= 2
+        assert len(a._loss().listeners) <= 2
         again = MultiLock([a, b], on_lost=print)
         with b:
             for _ in range(5):
                 with again:
                     pass
-            assert sum(whole.of() is again for whole in a._loss().wholes) == 1
-        whole = weakref.ref(a._loss().wholes[-1])
-    assert whole() is None  # by the count of its references
+            assert sum(joint.holder() is again for joint in a._loss().listeners) == 1
+        joint = weakref.ref(a._loss().listeners[-1])
+    assert joint() is None  # by the count of its references
 
 
 def test_a_multilock_that_is_dropped(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:

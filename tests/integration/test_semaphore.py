@@ -677,5 +677,5 @@ def test_a_lease_that_runs_out_among_several() -> None:
         for answer in answers:
             if answer is True:
                 for lease, state in zip(leases, (State.LOST, State.HELD), strict=True):
-                    lease.state = state
+                    lease.become(state)
             recipe.send(answer)

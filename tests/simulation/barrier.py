@@ -253,7 +253,7 @@ class Sleep:
         woken = self._event.wait(timeout)
         if self._cancelled:
             self._cancelled = False
-            self._call.hurry()
+            self._call.leave_clean_up()
             raise Cancelled
         return bool(woken)
 

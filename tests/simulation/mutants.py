@@ -221,7 +221,7 @@ MUTANTS = [
     ),
     one(
         "local hand-over: although the releaser's hold was lost",
-        "_lock_base:LockBase._give_up_level",
+        "_lock_base:LockBase._begin_release",
         "except LockLostError:\n",
         "except LockLostError:\n        self._session.registry.hand_over(hold.ticket)\n",
         ("_engine.registry:Registry.hand_over", "== self.session:", "== ticket.session:"),
@@ -309,9 +309,9 @@ MUTANTS = [
     # Bugs that this simulation has found.
     one(
         "found: an interrupted release forgets the hold",
-        "_lock_base:LockBase._give_up",
-        "if hold.alive:  # an interrupt came before the delete",
-        "if False:",
+        "_lock_base:LockBase._end_hold",
+        "self._drop(hold)",
+        "self._path_state.drop(hold)",
     ),
     one(
         "found: a session that ends just before NewTicket",
@@ -321,7 +321,7 @@ MUTANTS = [
     ),
     one(
         "found: an interrupted settling is counted twice",
-        "_lock_base:LockBase._give_up_level",
+        "_lock_base:LockBase._begin_release",
         "if hold.depth > 1:\n            hold.depth -= 1\n        else:\n            self._path_state.drop(hold)",
         "hold.depth -= 1\n        if hold.depth == 0:\n            self._path_state.drop(hold)",
     ),

@@ -100,7 +100,7 @@ MUTANTS = [
         "an action that is not announced",
         (
             Edit("_recipes.barrier:_release", "if party.acts and party.state.acting:", "if party.acts:"),
-            Edit("_barrier:Barrier._go_on", "if party.is_to_act:", "if party.acts and party.is_last:"),
+            Edit("_barrier:Barrier._conclude", "if party.is_to_act:", "if party.acts and party.is_last:"),
         ),
     ),
     _one(
@@ -111,7 +111,7 @@ MUTANTS = [
     ),
     _one(
         "a failed action breaks nothing",
-        "_barrier:Barrier._meeting",
+        "_barrier:Barrier._wait_steps",
         "call.run(leave(party), self._session.now())",
         "call.run(glance(self._view))",
     ),

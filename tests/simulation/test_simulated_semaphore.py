@@ -127,8 +127,8 @@ MUTANTS = [
     one(
         "of several permits, one is given back",
         "_semaphore:Semaphore._give_back",
-        "for hold in holds:\n            self._end(hold)\n    except",
-        "for hold in holds[:1]:\n            self._end(hold)\n    except",
+        "for hold in holds:\n            self._drop(hold)\n    except",
+        "for hold in holds[:1]:\n            self._drop(hold)\n    except",
     ),
     one(
         "what was interrupted leaves permits behind",

@@ -73,7 +73,7 @@ def fails(run: TaskRun) -> bool:
 
 
 WAITING, AIO = "_engine.waiting:wait_async", "aio._sync:Condition"
-CANCELLED = "call.hurry()\n                    pause = steps.throw(error)"
+CANCELLED = "call.leave_clean_up()\n                    pause = steps.throw(error)"
 
 MUTANTS = [
     # Clean-up.
@@ -84,7 +84,12 @@ MUTANTS = [
         "raise",
         ("_engine.waiting:_end", "call.abandon()", "pass"),
     ),
-    one("a cancelled clean-up waits for the service", "_engine.driver:Call.hurry", "self._hurried = True", "pass"),
+    one(
+        "a cancelled clean-up waits for the service",
+        "_engine.driver:Call.leave_clean_up",
+        "self._leaves_clean_up = True",
+        "pass",
+    ),
     one(
         "a hand-off that meets a cancellation is lost",
         "_engine.session:Session.sweep",

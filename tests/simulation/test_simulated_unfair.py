@@ -61,7 +61,7 @@ MUTANTS = [
     ),
     _mutant(
         "a releaser that has handed it over gives it up",
-        ("_lock_base:LockBase._give_up", " and self._path_state.has(hold)", ""),
+        ("_lock_base:LockBase._end_hold", " and self._path_state.has(hold)", ""),
     ),
     _mutant(
         "the hand-off is open while a thread holds",

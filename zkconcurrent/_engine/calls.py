@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .driver import Call
+from .session import Session
 from .waiting import WakeUp
 
 
@@ -12,10 +13,12 @@ class Calls:
     """Calls that begin one by one, and are abandoned together.
 
     Args:
+        session: that of the client whose events the loop sleeps on.
         undo: called before the calls are abandoned; it never waits, and is idempotent.
     """
 
-    def __init__(self, undo: Callable[[], None] | None = None) -> None:
+    def __init__(self, session: Session, undo: Callable[[], None] | None = None) -> None:
+        self.session = session
         self._undo = undo
         self._wake: WakeUp | None = None
         self._deserted: Callable[[], bool] | None = None
@@ -37,10 +40,10 @@ class Calls:
         for call in self.calls:
             call.end()
 
-    def hurry(self) -> None:
+    def leave_clean_up(self) -> None:
         """Stop waiting for clean-up; the keeper finishes it."""
         for call in self.calls:
-            call.hurry()
+            call.leave_clean_up()
 
     def abandon(self) -> None:
         """Undo everything that the calls have done."""

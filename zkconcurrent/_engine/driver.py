@@ -88,7 +88,7 @@ class Call:
         finished: it was abandoned, or has left its hand-off.
         path_state: where this call takes or ends a hold, if it does.
         settled: all its requests were sent, or given up, so that no thread waits for this call.
-        fragile: its recipe ends once the service is out of reach for so many session timeouts; None: never.
+        max_outage: for how many session timeouts the service may be out of reach before its recipe ends; None: any.
     """
 
     __slots__ = (
@@ -98,12 +98,12 @@ class Call:
         "_deadline",
         "_down_since",
         "_first_replies_by",
-        "_hurried",
+        "_leaves_clean_up",
         "_refused",
         "deserted",
         "finished",
-        "fragile",
         "given_up",
+        "max_outage",
         "path",
         "path_state",
         "session",
@@ -113,13 +113,13 @@ class Call:
     )
 
     def __init__(
-        self, session: Session, path: str, path_state: HoldStore | None = None, *, fragile: float | None = None
+        self, session: Session, path: str, path_state: HoldStore | None = None, *, max_outage: float | None = None
     ) -> None:
         self.session = session
         self.path = path
         self.path_state = path_state
         self.settled = False
-        self.fragile = fragile
+        self.max_outage = max_outage
         self.tickets: list[Ticket] = []
         self.given_up: Ticket | None = None
         self.finished = False
@@ -131,11 +131,11 @@ class Call:
         self._before_wait = False
         self._first_replies_by = 0.0
         self._refused: str | None = None
-        self._hurried = False
+        self._leaves_clean_up = False
 
     def wait(self, steps: Steps[T]) -> T:
         """Run the call to its end, on the calling thread."""
-        return wait(self, steps, self.session.link.sleep_event())
+        return wait(self, steps)
 
     def begin(self, wake: Callable[[], None], deserted: Callable[[], bool] | None = None) -> None:
         """Begin; `wake` ends the call's sleep, and so does each change of the connection."""
@@ -146,9 +146,9 @@ class Call:
         """Note that the steps have ended."""
         self.session.calls.pop(id(self), None)
 
-    def hurry(self) -> None:
-        """Wait no more for what is cleaned up."""
-        self._hurried = True
+    def leave_clean_up(self) -> None:
+        """Wait no more for what is cleaned up: the keeper goes on."""
+        self._leaves_clean_up = True
 
     def run(self, recipe: Recipe[T], deadline: float | None = None, since: float | None = None) -> Steps[T | None]:
         """Run a recipe; return its result, or None if the deadline passed before.
@@ -249,7 +249,9 @@ class Call:
                 yield from self._connected(ticket)
                 if any(type(steps[i]) is Multi and steps[i].firm for i in left):  # type: ignore[union-attr]
                     self._await_first_replies(self._deadline)
-                replies = [self._send(steps[i], watcher, last=i == left[-1]) for i in left]
+                replies = []
+                for i in left:
+                    replies.append(self._send(steps[i], watcher, last=i == left[-1]))
             last = replies[-1]
             bound = None if last.done else self._reply_limit()
             while not last.done:
@@ -274,15 +276,21 @@ class Call:
     def _send(self, step: Operation, watcher: Callable[[Any], None] | None, *, last: bool) -> Reply:
         # Replies come in the order of the requests: after the last one, all are there.
         wake = self.wake if last else no_wakeup
+        link = self.session.link
         if type(step) is CreateEphemeral:
             reply: Reply = self._create_reply(step, wake)
-            self.session.link.create(step.path, step.data, reply)
+            link.create(step.path, step.data, reply)
         elif type(step) is Multi:
             reply = self._multi_reply(step, wake)
-            self.session.link.multi(step.operations, reply)
+            link.multi(step.operations, reply)
         else:
             reply = Reply(wake)
-            _REQUESTS[type(step)](self.session, step, reply, watcher)
+            if type(step) is Children:
+                link.children(step.path, reply, watcher)
+            elif type(step) is Get:
+                link.get(step.path, reply, watcher)
+            else:
+                _REQUESTS[type(step)](self.session, step, reply)
         return reply
 
     def _create_reply(self, step: CreateEphemeral, wake: Callable[[], None]) -> HandledReply:
@@ -397,13 +405,14 @@ class Call:
         except BaseException:
             session.stop_waiting(ticket, self.wake)
             raise
-        session.stop_waiting(ticket, self.wake)
+        if ticket.awaits:  # otherwise the thread that noted the change has ended the wait
+            session.stop_waiting(ticket, self.wake)
         if ticket.handed_over:
             return None
         return (yield from self._request(step.reads, replies=early))
 
     def _look_again(self, step: WaitGone, early: list[Reply]) -> None:
-        """Send the reads of a wait whose node is gone; with the session's lock held.
+        """End a wait whose node is gone, and send its reads; with the session's lock held.
 
         On kazoo's thread, or on that of the holder ahead.
         """
@@ -414,6 +423,7 @@ class Call:
             if not ticket.lease.believed(session.clock() + session.timeout / 20):  # after a long wait
                 session.link.check([ticket.node], HandledReply(lambda _: None))
             early.extend([self._send(read, None, last=read is step.reads[-1]) for read in step.reads])
+        session.stop_waiting(ticket, self.wake)  # last: after an interrupt before, the next event does it all again
 
     def _prove(self, step: Prove) -> Steps[None]:
         session, ticket = self.session, step.ticket
@@ -480,7 +490,7 @@ class Call:
                 than `CLEAN_UP_PATIENCE`. Both count from the deadline, if that has passed.
         """
         session = self.session
-        if self._hurried or session.link.on_own_thread():
+        if self._leaves_clean_up or session.link.on_own_thread():
             return
         # Only now, after the delete is sent: another thread may wait for that.
         ticket.wake = self.wake
@@ -533,7 +543,7 @@ class Call:
         frame = _caller_of_library(sys._getframe(1))
         calls_out, settled = True, False
         while frame is not None:
-            known = frame.f_locals if _is_library_frame(frame) else {}
+            known = frame.f_locals if _is_library(frame.f_globals.get("__name__")) else {}
             if known.get("call") is self:  # a wrapper stands between the call's own frames
                 frame = _caller_of_library(frame)
                 continue
@@ -585,15 +595,15 @@ class Call:
 
         Raises:
             DeadlinePassed: the recipe's time is up.
-            OutOfReach: the service is out of reach, and the call is fragile.
+            OutOfReach: the service is out of reach for longer than `max_outage`.
         """
         session = self.session
         until = bound = self._reply_limit() if bound is None else bound
         limit = self._time_limit()
         if limit is not None:
             until = min(until, limit)
-        if self.fragile is not None:
-            until = min(until, self._reachable_until(self.fragile * session.timeout))
+        if self.max_outage is not None:
+            until = min(until, self._reachable_until(self.max_outage * session.timeout))
         if session.stuck:
             until = min(until, session.now() + STUCK_AFTER)
         woken = yield None if until == math.inf else max(0.0, until - session.now())
@@ -621,13 +631,14 @@ _CALL_OVERRIDABLE = ("__enter__", "__exit__", "acquire")
 
 
 def _caller_of_library(frame: FrameType | None) -> FrameType | None:
-    while frame is not None and _is_library_frame(frame):
+    while frame is not None and _is_library(frame.f_globals.get("__name__")):
         frame = frame.f_back
     return frame
 
 
-def _is_library_frame(frame: FrameType) -> bool:
-    return str(frame.f_globals.get("__name__")).startswith("zkconcurrent._")
+@functools.lru_cache(1000)  # each wait asks for each of its frames
+def _is_library(module: object) -> bool:
+    return str(module).startswith("zkconcurrent._")
 
 
 def _make_container(session: Session, step: EnsureContainer, reply: Reply) -> None:
@@ -650,12 +661,10 @@ _CALL_METHODS = {
     Watch: "_watch",
     Wait: "_wait",
 }
-_REQUESTS: dict[type, Callable[[Session, Any, Reply, Any], None]] = {
-    Children: lambda session, step, reply, watcher: session.link.children(step.path, reply, watcher),
-    Get: lambda session, step, reply, watcher: session.link.get(step.path, reply, watcher),
-    Sync: lambda session, step, reply, _: session.link.sync(step.path, reply),
-    CreatePersistent: lambda session, step, reply, _: session.link.create_persistent(step.path, step.data, reply),
-    Set: lambda session, step, reply, _: session.link.set_data(step.path, step.data, step.version, reply),
-    Delete: lambda session, step, reply, _: session.link.delete(step.path, reply, step.version),
-    EnsureContainer: lambda session, step, reply, _: _make_container(session, step, reply),
+_REQUESTS: dict[type, Callable[[Session, Any, Reply], None]] = {
+    Sync: lambda session, step, reply: session.link.sync(step.path, reply),
+    CreatePersistent: lambda session, step, reply: session.link.create_persistent(step.path, step.data, reply),
+    Set: lambda session, step, reply: session.link.set_data(step.path, step.data, step.version, reply),
+    Delete: lambda session, step, reply: session.link.delete(step.path, reply, step.version),
+    EnsureContainer: _make_container,
 }

@@ -37,16 +37,16 @@ class Loss:
 
     Attributes:
         told: they are lost.
-        wholes: the joint holds that they are parts of; each is lost with them.
+        listeners: what is told of the loss, as the joint losses that it is a part of.
     """
 
-    __slots__ = ("__weakref__", "_event", "_make_event", "told", "wholes")
+    __slots__ = ("__weakref__", "_event", "_make_event", "listeners", "told")
 
     def __init__(self, make_event: Callable[[], threading.Event]) -> None:
         self._make_event = make_event
         self._event: threading.Event | None = None
         self.told = False
-        self.wholes: tuple[Any, ...] = ()
+        self.listeners: tuple[Any, ...] = ()
 
     @property
     def event(self) -> threading.Event:
@@ -57,29 +57,34 @@ class Loss:
                 self._event.set()
         return self._event
 
+    def add(self, listener: Any) -> bool:
+        """Have a listener told of the loss; return whether it has come already."""
+        self.listeners = (*(each for each in self.listeners if not each.over), listener)
+        return self.told
+
     def tell(self) -> None:
         """Set the loss, and its events."""
         self.told = True
         if self._event is not None:
             self._event.set()
-        for whole in self.wholes:
-            whole.event.set()
+        for listener in self.listeners:
+            listener.event.set()
 
 
-class Whole:
-    """A joint hold, of several paths and clients: it is lost when its first part is.
+class JointLoss:
+    """Whether a joint hold, of several paths and clients, is lost: it is when its first part is.
 
     Attributes:
         event: set when it is lost.
         parts: the losses of its holds, weakly: a loss lives as long as its hold, and this as long as one of them.
-        of: the object that holds it, weakly: otherwise that object would never be garbage.
+        holder: the object that holds it, weakly: otherwise that object would never be garbage.
         tickets: those of the holds, once all are held.
     """
 
-    def __init__(self, of: LossObserver, parts: Sequence[Loss], event: threading.Event) -> None:
+    def __init__(self, holder: LossObserver, parts: Sequence[Loss], event: threading.Event) -> None:
         self.event = event
         self.parts = tuple(map(weakref.ref, parts))
-        self.of = weakref.ref(of)
+        self.holder = weakref.ref(holder)
         self.tickets: Sequence[Ticket] = ()
         self._untold = [True]
 
@@ -90,7 +95,7 @@ class Whole:
     @property
     def over(self) -> bool:
         """Whether it is held no more, as one of its parts has ended, or its object."""
-        return self.of() is None or any(part() is None for part in self.parts)
+        return self.holder() is None or any(part() is None for part in self.parts)
 
     def tell(self) -> None:
         """Set the loss, once; if all parts were held, call `on_lost`."""
@@ -100,9 +105,9 @@ class Whole:
         except IndexError:
             return
         held = self.tickets and all(ticket.state is not State.DISCARDED for ticket in self.tickets)
-        of = self.of()
-        if held and of is not None:
-            of._start_on_lost()
+        holder = self.holder()
+        if held and holder is not None:
+            holder._start_on_lost()
 
 
 class Hold:
@@ -252,10 +257,11 @@ class PathState:
 
     def claim(self, hold: Hold, claimant: int) -> bool:
         """Let one thread end the hold; return whether it is `claimant`."""
-        with self.session.lock:
-            if hold.claimant is None:
-                hold.claimant = claimant
-            return hold.claimant == claimant
+        if hold.claimant is None:
+            with self.session.lock:
+                if hold.claimant is None:
+                    hold.claimant = claimant
+        return hold.claimant == claimant
 
     def put_back(self, hold: Hold) -> None:
         """Restore a hold that was claimed but, as it turned out, not ended."""
@@ -325,11 +331,11 @@ class PathState:
             if self.handoff is not None:
                 self.handoff.wake_next()
             observers = list(self.observers[hold.role])
-            wholes = hold.loss.wholes
-        for face in observers:
-            face._start_on_lost()
-        for whole in wholes:
-            whole.tell()
+            listeners = hold.loss.listeners
+        for observer in observers:
+            observer._start_on_lost()
+        for listener in listeners:
+            listener.tell()
 
     def end_owner(self, owner: int, *, thrown_away: bool) -> bool:
         """Have the keeper release what a task held as it ended; return whether it held anything.

@@ -89,7 +89,7 @@ class Registry:
             raise SessionExpired
         if not ticket.lease.believed(now):
             return False
-        ticket.state = State.HELD
+        ticket.become(State.HELD)
         ticket.unreadable = False  # the heartbeat must notice if a hold's node is gone
         return True
 
@@ -102,7 +102,7 @@ class Registry:
         # In this order: wherever an interrupt strikes, the node is accounted for.
         if there:
             self.deletes[ticket.prefix] = ticket
-        ticket.state = State.DISCARDED
+        ticket.become(State.DISCARDED)
         self.tickets.pop(ticket.prefix, None)  # a signal handler may have taken a reply that did so
         return there
 
@@ -120,7 +120,7 @@ class Registry:
         """Note that the server has nothing of a ticket any more."""
         self.stop_waiting(ticket)
         if ticket.state is State.QUEUED:
-            ticket.state = State.DISCARDED
+            ticket.become(State.DISCARDED)
         self.deletes.pop(ticket.prefix, None)
         self.tickets.pop(ticket.prefix, None)
 
@@ -128,12 +128,12 @@ class Registry:
         """Turn a hold into a waiter: its node is being deleted, which is no loss; see `SuspendHold`."""
         if ticket.state is not State.HELD:
             return False
-        ticket.state = State.QUEUED
+        ticket.become(State.QUEUED)
         return True
 
     def _lose(self, ticket: Ticket) -> None:
         self.tickets.pop(ticket.prefix, None)
-        ticket.state = State.LOST
+        ticket.become(State.LOST)
         self.lost.append(ticket)
 
     def mark_missing(self, ticket: Ticket) -> None:

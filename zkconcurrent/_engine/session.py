@@ -262,8 +262,8 @@ class Session(ClientState):
     def stop_waiting(self, ticket: Ticket, wake: Callable[[], None]) -> None:
         """End what `start_waiting` began; `wake` is called from now on."""
         with self.lock:
-            self.registry.stop_waiting(ticket)
             ticket.wake = wake
+            self.registry.stop_waiting(ticket)  # last: it empties `awaits`
 
     def grant(self, ticket: Ticket) -> bool:
         """Make the ticket a hold; see `Registry.grant`."""

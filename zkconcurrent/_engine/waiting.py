@@ -25,7 +25,13 @@ LONGEST_SLEEP = 10.0
 
 
 class Waiting(Protocol):
-    """A call, as the loops see it."""
+    """A call, as the loops see it.
+
+    Attributes:
+        session: the client's session, whose link makes the events that threads sleep on.
+    """
+
+    session: Any
 
     def begin(self, wake: WakeUp, deserted: Callable[[], bool] | None = None) -> None:
         """Begin. `wake`, called on any thread, ends the call's sleep; if it does not sleep, the next one.
@@ -36,21 +42,23 @@ class Waiting(Protocol):
     def end(self) -> None:
         """Note that the steps have ended."""
 
-    def hurry(self) -> None:
+    def leave_clean_up(self) -> None:
         """Wait no more for what is cleaned up: the task is cancelled, and the keeper goes on."""
 
     def abandon(self) -> None:
         """Undo everything that the call has done, without waiting. A second call changes nothing."""
 
 
-def wait(call: Waiting, steps: Steps[T], event: Any) -> T:
+def wait(call: Waiting, steps: Steps[T], event: Any = None) -> T:
     """Run a call to its end, on the calling thread or greenlet.
 
     Args:
         call: the call.
         steps: its steps.
-        event: has `set`, `wait` and `clear`; used by this call alone.
+        event: has `set`, `wait` and `clear`, and is used by this call alone; the link makes one, if not given.
     """
+    if event is None:
+        event = call.session.link.sleep_event()
     try:
         call.begin(event.set)
         try:
@@ -117,7 +125,7 @@ async def wait_async(call: Waiting, steps: Steps[T]) -> T:
                 except BaseException as error:
                     if isinstance(error, GeneratorExit):  # the loop is gone, and this task with it
                         raise
-                    call.hurry()
+                    call.leave_clean_up()
                     pause = steps.throw(error)
                 else:
                     pause = steps.send(woken)

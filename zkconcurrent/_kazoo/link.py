@@ -224,11 +224,11 @@ class Link:
     def _acl(self) -> Sequence[Any]:
         return self.client.default_acl or OPEN_ACL_UNSAFE  # type: ignore[no-any-return]
 
-    def _write(self, request: Any, reply: Reply) -> None:
-        """Send a request that a majority must agree to."""
+    def _as_write(self, reply: Reply) -> Reply:
+        """Return the reply, whose success renews the lease: a majority must agree to the request, which is sent now."""
         reply.on_success = self._note_write
         reply.sent = self._clock()
-        self.transport.send(request, reply)
+        return reply
 
     def _note_write(self, reply: Reply) -> None:
         if (lease := self._leases.get(self.client._session_id)) is not None:
@@ -240,7 +240,7 @@ class Link:
 
     def create(self, prefix: str, data: bytes, reply: Reply) -> None:
         """Make an EPHEMERAL_SEQUENTIAL node; the reply is its full path and its stat."""
-        self._write(Create2(self.full(prefix), data, self._acl(), EPHEMERAL_SEQUENTIAL), reply)
+        self.transport.send(Create2(self.full(prefix), data, self._acl(), EPHEMERAL_SEQUENTIAL), self._as_write(reply))
 
     def multi(self, operations: Sequence[Part], reply: Reply) -> None:
         """Do all operations or none; the reply has that of each, as if sent alone, or the cause of the failure.
@@ -315,7 +315,7 @@ class Link:
         """
         acl = (getattr(self.client, "directory_acl", None) if directory else None) or self._acl()
         if self.containers is False:
-            self._write(Create2(self.full(path), b"", acl, 0), reply)
+            self.transport.send(Create2(self.full(path), b"", acl, 0), self._as_write(reply))
             return
 
         def on_reply(first: HandledReply) -> None:
@@ -327,7 +327,9 @@ class Link:
             else:
                 reply.set(first.value)
 
-        self._write(CreateContainer(self.full(path), b"", acl, CONTAINER), HandledReply(on_reply))
+        self.transport.send(
+            CreateContainer(self.full(path), b"", acl, CONTAINER), self._as_write(HandledReply(on_reply))
+        )
 
     def probe(self) -> None:
         """Ask whether the servers know containers, before any other request: others may close the connection.
@@ -348,11 +350,11 @@ class Link:
 
     def create_persistent(self, path: str, data: bytes, reply: Reply) -> None:
         """Make a PERSISTENT node."""
-        self._write(CreateRequest(self.full(path), data, self._acl(), 0), reply)
+        self.transport.send(CreateRequest(self.full(path), data, self._acl(), 0), self._as_write(reply))
 
     def set_data(self, path: str, data: bytes, version: int, reply: Reply) -> None:
         """Write a node's data, if it has that version."""
-        self._write(SetData(self.full(path), data, version), reply)
+        self.transport.send(SetData(self.full(path), data, version), self._as_write(reply))
 
     def children(self, path: str, reply: Reply, watcher: Callable[[Any], None] | None = None) -> None:
         """List the children's names, and leave a watch there if the node exists."""
@@ -370,7 +372,7 @@ class Link:
 
     def delete(self, path: str, reply: Reply, version: int = -1) -> None:
         """Delete a node, if it has that version; -1 is any."""
-        self._write(DeleteRequest(self.full(path), version), reply)
+        self.transport.send(DeleteRequest(self.full(path), version), self._as_write(reply))
 
 
 def _started(thread: threading.Thread) -> float:

@@ -334,10 +334,17 @@ class Transport:
             xid = next(self._xids) % XIDS + 1
             pending, entry = client._pending, (request, reply, xid)
             pending.append(entry)  # first: the reply may come before `send` returns
-            if lost := self._turn is not turn:  # just now: perhaps too late to be failed with the others
-                turn.sending = False
-            else:
-                self._transmit(turn, REQUEST_HEADER.pack(len(body) + 8, xid, request.type) + body)
+            message = REQUEST_HEADER.pack(len(body) + 8, xid, request.type) + body
+            if not (lost := self._turn is not turn):  # just now: perhaps too late to be failed with the others
+                try:
+                    sent = turn.socket.send(message)  # does not wait: kazoo made it so
+                except BlockingIOError:
+                    sent = 0
+                if sent < len(message):
+                    turn.unsent = message[sent:]
+            turn.sending = False
+        except OSError:  # it is broken: kazoo will find that, and fail all requests
+            pass
         finally:
             turn.owner = None
             turn.lock.release()
@@ -348,17 +355,6 @@ class Transport:
         elif turn.unsent or client._queue:
             self.nudge()
         return True
-
-    def _transmit(self, turn: Turn, message: bytes) -> None:
-        try:
-            sent = turn.socket.send(message)  # does not wait: kazoo made it so
-        except BlockingIOError:
-            sent = 0
-        except OSError:  # it is broken: kazoo will find that, and fail all requests
-            return
-        if sent < len(message):
-            turn.unsent = message[sent:]
-        turn.sending = False
 
     def _read(self, length: int, timeout: float) -> bytes:
         """Read `length` bytes from one buffer; kazoo waits and reads twice for each reply, its length and its rest."""

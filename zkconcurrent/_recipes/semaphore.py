@@ -78,7 +78,7 @@ class Sight(NamedTuple):
 
 
 def acquire(
-    at: Layout, permits: int, data: bytes, *, wait: bool, hurried: bool = False
+    at: Layout, permits: int, data: bytes, *, wait: bool, near_deadline: bool = False
 ) -> Recipe[tuple[list[Ticket], int] | None]:
     """Take permits, all or none; return their tickets, and how many permits were added so far.
 
@@ -92,7 +92,7 @@ def acquire(
         data: the content of our nodes.
         wait: whether to wait for permits. If not, the result is None when the free permits are too few for us and for
             the contenders ahead of us that will get theirs; if they are enough, we wait for those contenders.
-        hurried: the deadline is near. While the free permits are enough for the contenders ahead and for us, the
+        near_deadline: the deadline is near. While the free permits are enough for the contenders ahead and for us, the
             deadline does not count yet.
 
     Source: Curator's `InterProcessSemaphoreV2`.
@@ -102,7 +102,7 @@ def acquire(
         if not (yield from is_room(at, line_up(sight.queue, MUTEX), sight.free, permits)):
             return None
     said = json.dumps({**json.loads(data), "permits": permits, "try": not wait}).encode()
-    asks = hurried or not wait
+    asks = near_deadline or not wait
     while True:
         ticket: Ticket = yield NewTicket(at.locks)
         leases: list[Ticket] = []

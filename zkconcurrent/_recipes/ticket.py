@@ -43,7 +43,7 @@ class Ticket:
     Attributes:
         path: the queue.
         prefix: the beginning of the node's name; unique, so that the node is found again after a lost reply.
-        state: the stage of its life.
+        state: the stage of its life; only `become` changes it.
         lease: the lease of the session in which the node lives.
         live: that lease while the ticket is held, else one that is over; a thread checks its hold by this alone.
         session: that session.
@@ -64,7 +64,6 @@ class Ticket:
     """
 
     __slots__ = (
-        "_state",
         "awaits",
         "changed",
         "deletes",
@@ -81,6 +80,7 @@ class Ticket:
         "sent",
         "session",
         "shown",
+        "state",
         "token",
         "unreadable",
         "wake",
@@ -93,7 +93,7 @@ class Ticket:
         self.session = lease.session
         self.name: str | None = None
         self.token = 0
-        self.state = State.QUEUED
+        self.become(State.QUEUED)
         self.sent = False
         self.awaits: tuple[str, ...] = ()
         self.shown: tuple[str, ...] = ()
@@ -110,14 +110,9 @@ class Ticket:
     def __repr__(self) -> str:
         return f"<{self.state.value} ticket {self.node}>"
 
-    @property
-    def state(self) -> State:
-        """The stage of its life."""
-        return self._state
-
-    @state.setter
-    def state(self, state: State) -> None:
-        self._state = state
+    def become(self, state: State) -> None:
+        """Go to another stage of its life."""
+        self.state = state
         self.live = self.lease if state is State.HELD else _OVER
 
     @property

@@ -10,7 +10,7 @@ from typing import Any
 from .. import _barrier
 from .._kazoo.link import KazooClient
 from .._recipes.barrier import Party
-from ._locks import REFRESH, Core
+from ._locks import REFRESH, PrimitiveTwin
 from ._tasks import Pending, Tasks, in_background
 
 
@@ -23,7 +23,7 @@ class _BarrierCore(Tasks, _barrier.Barrier):
         in_background(self._session, Pending(*self._withdrawal(party)))
 
 
-class Barrier(Core):
+class Barrier(PrimitiveTwin):
     """`asyncio.Barrier` for every process that opens the same path; see `zkconcurrent.Barrier`.
 
     A task that is cancelled leaves, and the barrier keeps filling, as in asyncio. If the barrier has tripped, or the

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from .. import _local
 from .._limits import check_int
-from .._local import NamedObjects, check_names, check_on_lost, warn_dropped
+from .._local import NamedObjects, check_names, warn_dropped
+from .._primitive import check_on_lost
 
 OnLost = Callable[[Any], object]
 

@@ -18,15 +18,15 @@ from .._engine.identity import of_caller
 from .._errors import LockLostError
 from .._kazoo.link import KazooClient
 from .._lock_base import Contender
-from .._primitive import entered
-from ._losses import Holding, Lost, tells
+from .._primitive import check_acquired, reports_loss
+from ._losses import Holding, Lost, on_loop
 from ._tasks import Completion, Pending, Released, Tasks, in_background
 
 T = TypeVar("T")
 REFRESH = 1.0  # seconds between two refreshes of a query that is called often
 
 
-async def settled(result: T | Pending[T]) -> T:
+async def resolve(result: T | Pending[T]) -> T:
     """Return a result; await it if it is pending."""
     return await result if isinstance(result, Pending) else result
 
@@ -41,7 +41,7 @@ class Twin:
         return re.sub(r"zkconcurrent\._(\w+)Core\b", r"zkconcurrent.aio.\1", repr(self._core))
 
 
-class Core(Twin):
+class PrimitiveTwin(Twin):
     """The twin of a primitive with one client and one path."""
 
     @property
@@ -128,13 +128,13 @@ class Acquirable(Twin):
             RuntimeError: the lock is not held, or another task holds it.
         """
         core = self._core
-        hold = core._to_give_up()
-        call = core._give_up_level(hold)
+        hold = core._hold_to_release()
+        call = core._begin_release(hold)
         self._seen = False
         return Released([] if call is None or not call.tickets else [(core, hold)])
 
     async def __aenter__(self) -> None:
-        entered(await self.acquire(), self)
+        check_acquired(await self.acquire(), self)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -144,7 +144,7 @@ class Acquirable(Twin):
         try:
             self.release()
         except LockLostError:
-            if kind is None or (issubclass(kind, Exception) and not issubclass(kind, LockLostError)):
+            if reports_loss(kind):
                 raise
 
     def hold(self, timeout: float | None = None, *, cancel_on_loss: bool = True) -> Holding:
@@ -174,7 +174,7 @@ class Acquirable(Twin):
         return any(gone)
 
 
-class LockBase(Acquirable, Core):
+class LockBase(Acquirable, PrimitiveTwin):
     """The methods of all locks: `asyncio.Lock`'s, and the extras of `zkconcurrent`."""
 
     def locked(self) -> bool:
@@ -277,7 +277,7 @@ class Lock(LockBase):
     def __init__(
         self, client: KazooClient, path: str, *, fair: bool = True, on_lost: Callable[[Lock], object] | None = None
     ) -> None:
-        super().__init__(_LockCore(client, path, fair=fair, on_lost=tells(self, on_lost)))
+        super().__init__(_LockCore(client, path, fair=fair, on_lost=on_loop(self, on_lost)))
 
 
 class _RLockCore(Tasks, _rlock.RLock):
@@ -293,7 +293,7 @@ class RLock(LockBase):
     def __init__(
         self, client: KazooClient, path: str, *, fair: bool = True, on_lost: Callable[[RLock], object] | None = None
     ) -> None:
-        super().__init__(_RLockCore(client, path, fair=fair, on_lost=tells(self, on_lost)))
+        super().__init__(_RLockCore(client, path, fair=fair, on_lost=on_loop(self, on_lost)))
 
 
 class _ReadLockCore(Tasks, _rwlock.ReadLock):
@@ -319,7 +319,7 @@ class _ReadWriteLockCore(_rwlock.ReadWriteLock):
         self._read_lock, self._write_lock = read_lock, write_lock
 
 
-class ReadWriteLock(Core):
+class ReadWriteLock(PrimitiveTwin):
     """A pair of locks: any number of tasks hold `read_lock` together; one task holds `write_lock` alone.
 
     In all else it is a `zkconcurrent.ReadWriteLock`, with which it shares the path.
@@ -332,8 +332,8 @@ class ReadWriteLock(Core):
 
     def __init__(self, client: KazooClient, path: str, *, on_lost: Callable[[Any], object] | None = None) -> None:
         self._read_lock, self._write_lock = ReadLock.__new__(ReadLock), WriteLock.__new__(WriteLock)
-        ReadLock.__init__(self._read_lock, _ReadLockCore(client, path, on_lost=tells(self._read_lock, on_lost)))
-        WriteLock.__init__(self._write_lock, _WriteLockCore(client, path, on_lost=tells(self._write_lock, on_lost)))
+        ReadLock.__init__(self._read_lock, _ReadLockCore(client, path, on_lost=on_loop(self._read_lock, on_lost)))
+        WriteLock.__init__(self._write_lock, _WriteLockCore(client, path, on_lost=on_loop(self._write_lock, on_lost)))
         super().__init__(_ReadWriteLockCore(self._read_lock._core, self._write_lock._core))
 
     @property
@@ -366,7 +366,7 @@ class MultiLock(Acquirable):
             if not isinstance(lock, LockBase | MultiLock):
                 raise TypeError(f"a MultiLock takes locks of zkconcurrent.aio, not {type(lock).__name__}")
         self._given = tuple(each for lock in given for each in (lock.locks if isinstance(lock, MultiLock) else (lock,)))
-        super().__init__(_MultiLockCore([lock._core for lock in given], on_lost=tells(self, on_lost)))
+        super().__init__(_MultiLockCore([lock._core for lock in given], on_lost=on_loop(self, on_lost)))
 
     @property
     def locks(self) -> tuple[LockBase, ...]:
@@ -379,7 +379,7 @@ class MultiLock(Acquirable):
 
     def release(self) -> Completion:
         """Release all locks; each is released whatever becomes of the others. Errors as the locks' own."""
-        given_up, errors = self._core._give_up_all()
+        given_up, errors = self._core._begin_release()
         if errors:
             raise _multilock._first(errors)
         return Released([(core, hold) for core, hold, call in given_up if call.tickets])

@@ -44,14 +44,14 @@ class Lost:
         listener = _Listener(asyncio.get_running_loop(), call, follows=follows)
         for session, loss in self._parts:
             with session.lock:
-                loss.wholes = (*(each for each in loss.wholes if not each.over), listener)
+                loss.add(listener)
         if self.is_set():
             listener.set()
         return listener
 
 
 class _Listener:
-    """A function of a loop that is called on a loss. The loss notifies it like a `Whole`.
+    """A function of a loop that is called on a loss. The loss notifies it like a `JointLoss`.
 
     Attributes:
         over: whether the function is called no more.
@@ -75,7 +75,7 @@ class _Listener:
             self.over = True
             self._call()
 
-    def of(self) -> None:
+    def holder(self) -> None:
         """Return None: it belongs to no object."""
 
     def tell(self) -> None:
@@ -88,12 +88,12 @@ def follow(core: Any, before: Hold) -> None:
     if now is None or now is before:
         return
     with core._session.lock:
-        blocks = [each for each in before.loss.wholes if isinstance(each, _Listener) and each.follows and not each.over]
-        now.loss.wholes = (*now.loss.wholes, *blocks)
-        told = now.loss.told
-    if told:
-        for each in blocks:
-            each.set()
+        blocks = [
+            each for each in before.loss.listeners if isinstance(each, _Listener) and each.follows and not each.over
+        ]
+        told = [each for each in blocks if now.loss.add(each)]
+    for each in told:
+        each.set()
 
 
 class Holding:
@@ -146,7 +146,7 @@ class Holding:
         return not hasattr(self._task, "uncancel") or self._task.uncancel() <= self._before
 
 
-def tells(lock: Any, on_lost: Callable[[Any], object] | None) -> Any:
+def on_loop(lock: Any, on_lost: Callable[[Any], object] | None) -> Any:
     """Return a function that calls a user's `on_lost`, plain or async, on the loop that acquired last."""
     if on_lost is None or not callable(on_lost):
         return on_lost

@@ -15,7 +15,7 @@ from .._engine.identity import of_caller
 from .._engine.waiting import Steps
 from .._kazoo.link import KazooClient
 from .._recipes.items import Errand
-from ._locks import Core
+from ._locks import PrimitiveTwin
 from ._tasks import Completion, Pending, Tasks
 
 T = TypeVar("T")
@@ -75,7 +75,7 @@ class _PriorityQueueCore(_Errors, _queue.PriorityQueue[Any]):
     """`zkconcurrent.PriorityQueue`, for tasks."""
 
 
-class Queue(Core, Generic[T]):
+class Queue(PrimitiveTwin, Generic[T]):
     """`asyncio.Queue` for every process that opens the same path; see `zkconcurrent.Queue`.
 
     Args:
@@ -226,7 +226,7 @@ class PriorityQueue(Queue[T]):
         priority: Callable[[T], int] | None = None,
     ) -> None:
         core = _PriorityQueueCore(client, path, maxsize, codec=codec, max_attempts=max_attempts, priority=priority)
-        Core.__init__(self, core)
+        PrimitiveTwin.__init__(self, core)
 
 
 class Claim(Generic[T]):

@@ -15,8 +15,8 @@ from .._errors import ClientError, ZkConcurrentError
 from .._kazoo.link import KazooClient
 from .._paths import check_path
 from .._recipes.event import Flag
-from ._locks import REFRESH, Core, LockBase, ReadLock, RLock, settled
-from ._losses import follow, tells
+from ._locks import REFRESH, LockBase, PrimitiveTwin, ReadLock, RLock, resolve
+from ._losses import follow, on_loop
 from ._tasks import Completion, Pending, Released, Tasks
 
 T = TypeVar("T")
@@ -50,7 +50,7 @@ class Semaphore(LockBase):
     def __init__(
         self, client: KazooClient, path: str, value: int = 1, *, on_lost: Callable[[Any], object] | None = None
     ) -> None:
-        super().__init__(self._kind(client, path, value, on_lost=tells(self, on_lost)))
+        super().__init__(self._kind(client, path, value, on_lost=on_loop(self, on_lost)))
 
     async def acquire(self, *, blocking: bool = True, timeout: float | None = None, permits: int = 1) -> bool:
         """Take permits, all or none, in the order of arrival; errors as `zkconcurrent.Semaphore.acquire`.
@@ -65,7 +65,7 @@ class Semaphore(LockBase):
             Whether the permits were taken. If False, the attempt leaves no node behind.
         """
         self._loop = asyncio.get_running_loop()
-        return await settled(self._core.acquire(blocking, timeout, permits=permits))
+        return await resolve(self._core.acquire(blocking, timeout, permits=permits))
 
     def release(self, n: int = 1) -> Completion:
         """Give back permits; permits released beyond those that this process holds are added for all.
@@ -79,7 +79,7 @@ class Semaphore(LockBase):
             ValueError: `n` is less than one, or too large; or, for a `BoundedSemaphore`, more than this process holds.
         """
         core = self._core
-        call, holds = core._give_up_permits(n)
+        call, holds = core._release_permits(n)
         self._seen = False
         if n > len(holds):
             return self._in_background(Pending(call, core._giving_back(call, n, holds)))
@@ -111,7 +111,7 @@ class _ConditionCore(Tasks, _condition.Condition):
     """`zkconcurrent.Condition`, whose waiters are tasks."""
 
 
-class Condition(Core):
+class Condition(PrimitiveTwin):
     """`asyncio.Condition` for every process that opens the same path; see `zkconcurrent.Condition`.
 
     Args:
@@ -183,7 +183,7 @@ class Condition(Core):
             if hold.claimant is not None:  # else it is the task's still
                 call.desert()
             return
-        late = await settled(self._core._restore_hold(hold, call, struck))
+        late = await resolve(self._core._restore_hold(hold, call, struck))
         follow(self._lock._core, hold)
         if late is not None:
             raise late
@@ -226,7 +226,7 @@ class _EventCore(Tasks, _event.Event):
     """`zkconcurrent.Event`, for tasks."""
 
 
-class Event(Core):
+class Event(PrimitiveTwin):
     """`asyncio.Event` for every process that opens the same path; see `zkconcurrent.Event`.
 
     Args:
@@ -283,7 +283,7 @@ class _CountDownLatchCore(Tasks, _latch.CountDownLatch):
     """`zkconcurrent.CountDownLatch`, for tasks."""
 
 
-class CountDownLatch(Core):
+class CountDownLatch(PrimitiveTwin):
     """A count that goes down to zero, once; see `zkconcurrent.CountDownLatch`.
 
     Args:

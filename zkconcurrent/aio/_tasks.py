@@ -21,7 +21,7 @@ from .._engine.driver import Call
 from .._engine.holds import Hold
 from .._engine.identity import ended, of_task, release_at_end
 from .._engine.session import Dropped, Session
-from .._engine.waiting import Steps, Waiting, wait_async
+from .._engine.waiting import Steps, Waiting, wait, wait_async
 from .._errors import ZkConcurrentError
 from .._recipes.rules import Rule
 
@@ -45,6 +45,7 @@ class Pending(Generic[T]):
 class Tasks:
     """Mixed into a primitive of threads: tasks own its holds, and its methods return `Pending` calls."""
 
+    _await: Any = Pending
     _caller: Callable[[], int] = staticmethod(of_task)
     _identity: Callable[[], int]
     _path_state: Any
@@ -54,9 +55,6 @@ class Tasks:
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._identity = self._caller
-
-    def _await(self, call: Waiting, steps: Steps[Any]) -> Any:
-        return Pending(call, steps)
 
     def _release_at_end(self) -> None:
         """If only the task that acquires may release, have its holds released when it ends."""
@@ -199,7 +197,7 @@ class Background:
             except IndexError:
                 break
             try:
-                pending.call.wait(pending.steps)  # type: ignore[attr-defined]
+                wait(pending.call, pending.steps)
             except BaseException as error:
                 completion._finish(error)
             else:
