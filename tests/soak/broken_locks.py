@@ -6,7 +6,7 @@ import math
 import time
 
 from tests.soak.caller import Caller
-from tests.soak.models import Mutex
+from tests.soak.models import Model, Mutex
 from tests.soak.workload import PATHS, Entry, visit_lock, visit_rlock
 from zkconcurrent import Lock, LockLostError, RLock
 
@@ -85,7 +85,8 @@ LIES = {
     "/lies/alarms": Entry(Mutex(), Alarms, visit_lock),
 }
 WORKLOADS = {
-    "locks": PATHS,
+    "all": PATHS,
+    "queues": {path: entry for path, entry in PATHS.items() if not isinstance(entry.model, Model)},
     "lies": LIES,
     "lock": {"/soak/lock": Entry(Mutex(), Lock, visit_lock)},
     "deaf": {"/lies/deaf": Entry(Mutex(), Deaf, visit_lock)},

@@ -16,6 +16,7 @@ from tests.conftest import Eventually
 from tests.soak.events import Event, Logs, What, clock
 from tests.soak.faults import Networks, People, Processes, Servers, Track
 from tests.soak.history import GRACE, check
+from tests.soak.items import Ledger
 from tests.soak.picture import picture
 from tests.soak.report import summary, violations
 from tests.soak.run import Plan, Verdict, judge, run
@@ -42,6 +43,9 @@ def test_a_run_under_faults(tmp_path: Path) -> None:
     by_path = Counter(hold.path for hold in verdict.history.holds)
     assert set(by_path) == set(verdict.history.models), told(verdict)
     assert len(verdict.history.holds) > 200, told(verdict)
+    for path, stock in verdict.history.queues.items():
+        outcomes = {claim.outcome.what for claim in Ledger(verdict.history, path, stock).claims if claim.outcome}
+        assert outcomes >= {What.ACKNOWLEDGED, What.GAVE_BACK}, told(verdict)
     assert ElementTree.fromstring(picture(verdict)).tag.endswith("svg")
 
 
