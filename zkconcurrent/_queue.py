@@ -29,7 +29,7 @@ from ._recipes.ticket import Ticket
 
 T = TypeVar("T")
 R = TypeVar("R")
-AROUND = 1_024  # bytes of a request beside the item and the paths
+AROUND = 2_048  # bytes of a request beside the item and the queue's path; a thread's name has up to 720
 
 SETTLE_POLL_INTERVAL = 0.01
 
