@@ -63,6 +63,8 @@ def violations(verdict: Verdict) -> Iterator[str]:
     """Yield each violation with the events around it."""
     for number, violation in enumerate(verdict.violations[:SHOWN], 1):
         yield f"VIOLATION {number}: {violation}"
+        if verdict.diverged:
+            yield "    It may be the service's fault: its servers' copies differ; what the leader's lacks is undone."
         yield from (f"    {line}" for line in verdict.history.around(violation))
     if len(verdict.violations) > SHOWN:
         rest = Counter(violation.rule for violation in verdict.violations[SHOWN:])
