@@ -29,7 +29,7 @@ from ._recipes.ticket import Ticket
 
 T = TypeVar("T")
 R = TypeVar("R")
-AROUND = 1_024  # bytes of a request beside the item and the paths
+AROUND = 2_048  # bytes of a request beside the item and the queue's path; a thread's name has up to 720
 
 SETTLE_POLL_INTERVAL = 0.01
 
@@ -118,11 +118,16 @@ class QueueState(PathState):
 
 
 class _Undo:
-    """Ends the errand of a call that is abandoned."""
+    """Ends the errand of a call that is abandoned. All of one queue are equal: see `Call.check_not_interrupted`."""
 
     def __init__(self, state: QueueState, errand: Errand) -> None:
         self._state = state
         self._errand = errand
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Undo) and other._state is self._state
+
+    __hash__ = None  # type: ignore[assignment]
 
     def drop_tickets(self, _tickets: Sequence[Ticket]) -> None:
         """Leave what the call has under way to be settled."""
@@ -188,7 +193,8 @@ class BaseQueue(Primitive, Generic[T]):
             ShutDown: the queue is shut down.
             RefusedError: the item is too large.
             OutcomeUnknownError: the time was up before it could be found out whether the item was put.
-            ClientError: the client can't be used here.
+            ClientError: the client can't be used here; or the caller is a signal handler or finalizer that interrupted
+                this thread's call of the same queue, and would wait for it.
             ForeignNodeError: the path is something else's.
         """
         deadline = self._limit(block, timeout)
@@ -224,7 +230,7 @@ class BaseQueue(Primitive, Generic[T]):
             ValueError: the timeout is negative.
             Empty: no item came in time, or ZooKeeper was out of reach.
             ShutDown: the queue is shut down, and no item is left.
-            ClientError: the client can't be used here.
+            ClientError: the client can't be used here; or the caller is a signal handler or finalizer: see `put`.
             ForeignNodeError: the path is something else's.
         """
         return self._taking("get", block, timeout, self._item)

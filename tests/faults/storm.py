@@ -40,10 +40,13 @@ from zkconcurrent import (
     ClientError,
     Condition,
     CountDownLatch,
+    Empty,
     Event,
+    Full,
     Lock,
     LockLostError,
     MultiLock,
+    Queue,
     ReadWriteLock,
     RefusedError,
     RLock,
@@ -62,7 +65,7 @@ PROMPT = 4.5  # what is done, or refused, at once; longer than that, a hang that
 SIGNALS = 150
 CYCLES = 50
 SAMPLE = 12  # lines of an operation
-ALTERNATE = ("release", "acquire", "try", "make")
+ALTERNATE = ("release", "acquire", "try", "make", "queue")
 SIBLING = """
 import os, random, signal, sys, time
 process = int(sys.argv[1])
@@ -358,6 +361,147 @@ def same(source: str) -> None:
     end(wrong, signals=storm.count, outcomes=outcomes)
 
 
+# -- queues ----------------------------------------------------------------------------------------------------------
+
+
+class Customer:
+    """What a handler does with the queue whose call it has interrupted: an item in, an item out.
+
+    Attributes:
+        outcomes: what came of that.
+        wrong: what should not have.
+    """
+
+    def __init__(self, queue: Queue[bytes]) -> None:
+        self.outcomes: Counter[str] = Counter()
+        self.wrong: list[str] = []
+        self._queue = queue
+        self._owes = 0  # items that were put and not taken yet; -1 if another's was taken
+
+    def serve(self, _frame: FrameType | None = None) -> None:
+        """Put, get and claim, no more out than in; each is done, or refused, at once."""
+        for _ in range(2):
+            do = self._put if self._owes < 0 else random.choice([self._put, self._get, self._claim][self._owes :])
+            began = time.monotonic()
+            try:
+                do()
+                self.outcomes[do.__name__] += 1
+            except RuntimeError as error:
+                self.outcomes["refused"] += 1
+                if not is_clear(error):
+                    self.wrong.append(traceback.format_exc())
+            except BaseException:
+                self.wrong.append(traceback.format_exc())
+            if time.monotonic() - began > PROMPT:
+                self.wrong.append(f"{do.__name__} took {time.monotonic() - began:.1f} s")
+
+    def _put(self) -> None:
+        self._queue.put(b"handler")
+        self._owes += 1
+
+    def _get(self) -> None:
+        self._queue.get()
+        self._owes -= 1
+
+    def _claim(self) -> None:
+        with self._queue.claim():
+            self._owes -= 1
+
+
+@contextmanager
+def fed(queue: Queue[bytes], wrong: list[str]) -> Iterator[None]:
+    """Have a thread put an item again and again where none is, within the block."""
+    over = threading.Event()
+
+    def feed() -> None:
+        try:
+            while not over.wait(0.03):
+                if queue.empty():
+                    queue.put(b"fed", timeout=SESSION)
+        except BaseException:
+            wrong.append(traceback.format_exc())
+
+    thread = threading.Thread(target=feed, daemon=True)
+    thread.start()
+    yield
+    over.set()
+    thread.join()
+
+
+def drained(queue: Queue[bytes]) -> list[str]:
+    """Return what is wrong with a queue that nobody uses any more: an item that stays claimed."""
+    until = time.monotonic() + 5
+    while queue.client.get_children(f"{queue.path}/items") and time.monotonic() < until:
+        with suppress(Empty):
+            queue.get(timeout=0.5)
+    return [f"{name} stays" for name in queue.client.get_children(f"{queue.path}/items")]
+
+
+def same_queue(source: str, size: str) -> None:
+    """Put, get and claim in a handler where the main thread does so, and waits for items that another client puts."""
+    zk, other = client(), client()
+    queue = Queue[bytes](zk, f"{PATH}/same", int(size))
+    customer = Customer(queue)
+    pass_on(queue)
+    theirs = Queue[bytes](other, f"{PATH}/same", int(size))
+    with fed(theirs, customer.wrong), Storm(source, customer.serve) as storm:
+        while storm.count < SIGNALS and not storm.wrong and not customer.wrong:
+            alive()
+            queue.get()
+            with queue.claim():
+                pass
+            with suppress(Full):
+                queue.put(b"main", timeout=0.5)
+    wrong = customer.wrong + storm.wrong
+    wrong = wrong or drained(theirs)
+    zk.stop()
+    other.stop()
+    end(wrong, signals=storm.count, outcomes=customer.outcomes)
+
+
+def sweep_queue(size: str) -> None:
+    """Put, get and claim in a handler at any line of every call of the same queue, whether it waits or not."""
+    zk, other = client(connection_retry={"max_tries": -1, "delay": 0.01, "max_delay": 0.05}), client()
+    queue, theirs = Queue[bytes](zk, f"{PATH}/same", int(size)), Queue[bytes](other, f"{PATH}/same", int(size))
+    customer, injected = Customer(queue), 0
+    wrong = customer.wrong
+
+    def claim() -> None:
+        with queue.claim():
+            pass
+
+    def give_back() -> None:
+        with suppress(KeyError), queue.claim():
+            raise KeyError
+
+    def put() -> None:
+        with suppress(Full):
+            queue.put(b"main", timeout=1.0)
+
+    pass_on(queue)
+    with fed(theirs, wrong):
+        for each in (put, queue.get, claim, give_back, queue.qsize):
+            with At(-1, customer.serve) as counter:
+                each()
+            lines = range(1, counter.passed + 1)
+            for line in random.sample(lines, min(len(lines), 80 if PLACES <= 2 else 400)):
+                alive()
+                with At(line, customer.serve) as at:
+                    each()
+                injected += bool(at.where)
+                with suppress(Empty):
+                    while theirs.qsize() > 1:  # so that there is a place for the handler
+                        theirs.get(timeout=1.0)
+                if wrong:
+                    wrong.insert(0, at.where)
+                    break
+            if wrong:
+                break
+    wrong = wrong or drained(theirs)
+    end(wrong, injected=injected, outcomes=customer.outcomes)
+    os._exit(0)
+
+
 # -- at every line ---------------------------------------------------------------------------------------------------
 
 
@@ -417,13 +561,32 @@ def operations(zk: KazooClient) -> list[Callable[[], object]]:
         Lock(zk, f"{PATH}/new/{time.monotonic_ns()}")
         Lock(KazooClient(HOSTS), f"{PATH}/new")
 
-    return [*(lambda lock=lock: cycle(lock) for lock in locks), set_and_clear, wait, make_some]  # type: ignore[misc]
+    queues = [Queue[bytes](zk, f"{PATH}/queue"), Queue[bytes](zk, f"{PATH}/queue-of-2", 2, max_attempts=9)]
+    return [
+        *(lambda lock=lock: cycle(lock) for lock in locks),  # type: ignore[misc]
+        set_and_clear,
+        wait,
+        make_some,
+        *(lambda queue=queue: pass_on(queue) for queue in queues),  # type: ignore[misc]
+    ]
+
+
+def pass_on(queue: Queue[bytes]) -> None:
+    """Put an item, claim it and give it back, claim it and acknowledge it; put another and get it."""
+    queue.put(b"1")
+    with suppress(KeyError), queue.claim():
+        raise KeyError
+    with queue.claim():
+        pass
+    queue.put(b"2")
+    queue.get()
+    queue.task_done()
 
 
 def sweep(what: str) -> None:
     """Do something at every line of a lock's acquire and release, and at some of every other operation.
 
-    Of the four uses of other locks, two strike odd lines and two even ones; in `make soak` all strike every line.
+    Of the uses of other locks and queues, some strike odd lines and some even ones; in `make soak` all strike all.
     """
     # Where a caller is interrupted as it sends, the connection is dropped: hundreds of times.
     zk, other = client(connection_retry={"max_tries": -1, "delay": 0.01, "max_delay": 0.05}), client()
@@ -460,7 +623,15 @@ def sweep(what: str) -> None:
                     raise
                 outcomes["refused"] += 1
 
-    does = {"release": release_one, "acquire": acquire_one, "try": try_one, "make": make_one, "same": same_one}[what]
+    queue = Queue[bytes](zk, f"{PATH}/aside-queue", 5)
+    does = {
+        "release": release_one,
+        "acquire": acquire_one,
+        "try": try_one,
+        "make": make_one,
+        "same": same_one,
+        "queue": lambda: pass_on(queue),
+    }[what]
 
     def do() -> None:
         began = time.monotonic()

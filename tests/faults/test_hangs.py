@@ -99,9 +99,9 @@ def test_a_handler_acquires_the_lock_that_it_interrupted(source: str, zookeeper:
     assert result["outcomes"].get("refused")
 
 
-@pytest.mark.parametrize("what", ["release", "acquire", "try", "make", "same"])
+@pytest.mark.parametrize("what", ["release", "acquire", "try", "make", "same", "queue"])
 def test_at_every_line(what: str, zookeeper: Server, zk_path: str) -> None:
-    """Fault 47: a handler, or a finalizer, that runs at any line of any operation uses locks, or makes some."""
+    """Fault 47: a handler, or a finalizer, that runs at any line of any operation uses or makes locks and queues."""
     result = outcome(zookeeper, zk_path, "sweep", what)
     assert result["injected"] > 150
     if what == "same":
@@ -112,6 +112,23 @@ def test_at_every_line(what: str, zookeeper: Server, zk_path: str) -> None:
 def test_stopped_at_any_line(zookeeper: Server, zk_path: str) -> None:
     """Fault 47: a handler stops the client at any line of any operation, while a lock is held."""
     assert outcome(zookeeper, zk_path, "sweep_stop")["injected"] > 10
+
+
+@sources
+@pytest.mark.parametrize("size", ["0", "3"])
+def test_a_handler_uses_the_queue_that_it_interrupted(source: str, size: str, zookeeper: Server, zk_path: str) -> None:
+    """Fault 47: it puts, gets and claims, or is told at once that it would wait for its own frame."""
+    result = outcome(zookeeper, zk_path, "same_queue", source, size)
+    assert result["signals"] >= 150
+    assert {"_put", "_get", "_claim", "refused"} <= result["outcomes"].keys()
+
+
+@pytest.mark.parametrize("size", ["0", "3"])
+def test_at_any_line_of_a_queue(size: str, zookeeper: Server, zk_path: str) -> None:
+    """Fault 47: a handler that runs at any line of any call of a queue puts, gets and claims there."""
+    result = outcome(zookeeper, zk_path, "sweep_queue", size)
+    assert result["injected"] > 150
+    assert {"_put", "_get", "_claim", "refused"} <= result["outcomes"].keys()
 
 
 # -- the garbage collector -------------------------------------------------------------------------------------------

@@ -768,13 +768,19 @@ def test_an_item_as_large_as_can_be(zk: KazooClient, zk_path: str) -> None:
     jobs = Queue(zk, zk_path, max_attempts=1)
     with pytest.raises(RefusedError, match="more than"):
         jobs.put(bytes(999_700))
-    largest = 1_000_000 - 1_024 - 6 * len(zk_path) - len(frame([b""]))
+    largest = 1_000_000 - 2_048 - 6 * len(zk_path) - len(frame([b""]))
     with pytest.raises(RefusedError, match="could not be claimed"):
         jobs.put(bytes(largest + 1))
     assert jobs.empty()
     jobs.put(bytes(largest))
-    with pytest.raises(KeyError), jobs.claim(timeout=5):
-        raise KeyError
+
+    def fail() -> None:
+        with pytest.raises(KeyError), jobs.claim(timeout=5):
+            raise KeyError
+
+    failing = threading.Thread(target=fail, name="\N{BANANA}" * 60)  # the claim's node names it
+    failing.start()
+    failing.join()
     with pytest.raises(Empty):
         jobs.get(block=False)
     assert [len(item) for item in jobs.dead()] == [largest]
@@ -792,6 +798,20 @@ def test_items_that_do_not_decode_are_buried_as_bytes(zk: KazooClient, connect: 
     with pytest.raises(Empty):
         jobs.get(block=False)
     assert jobs.dead() == [b"{", [1]]
+
+
+def test_an_acknowledgement_that_a_node_prevents(zk: KazooClient, zk_path: str) -> None:
+    """A child below a claimed item is named by the error; the item is given back, and does not stay claimed."""
+    jobs = Queue(zk, zk_path)
+    jobs.put(b"one")
+    (item,) = names(zk, zk_path, "items")
+    with pytest.raises(ForeignNodeError, match=f"items/{item}"), jobs.claim(timeout=5):
+        zk.create(f"{zk_path}/items/{item}/below", b"")
+    assert names(zk, zk_path, "claims") == []
+    zk.delete(f"{zk_path}/items/{item}/below")
+    with jobs.claim(timeout=5) as claim:
+        assert claim.item == b"one"
+    assert jobs.empty()
 
 
 def test_nodes_in_the_way(zk: KazooClient, zk_path: str) -> None:

@@ -36,6 +36,9 @@ def main() -> int:
     parser.add_argument("--timeline", type=Path, default=Path("soak-timeline.svg"), help="(default: %(default)s)")
     parser.add_argument("--without", action="append", default=[], choices=KINDS, help="a fault that is not to strike")
     parser.add_argument("--only", action="append", default=[], choices=KINDS, help="a fault, and no other, to strike")
+    parser.add_argument(
+        "--workload", choices=["all", "queues"], default="all", help="of locks and queues, or of queues alone"
+    )
     parser.add_argument("--keep", action="store_true", help="keep what every process wrote, also if all is well")
     options = parser.parse_args()
     seed = SystemRandom().randrange(10**6) if options.seed is None else options.seed
@@ -47,10 +50,10 @@ def main() -> int:
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)
 
     without = frozenset(options.without) | (set(KINDS) - set(options.only) if options.only else set())
-    plan = Plan(seed, options.duration, without=without)
+    plan = Plan(seed, options.duration, workload=options.workload, without=without)
     again = f"make soak DURATION={plan.duration:g} SEED={seed}"
-    if without:
-        again = f"python -m tests.soak --duration {plan.duration:g} --seed {seed}"
+    if without or plan.workload != "all":
+        again = f"python -m tests.soak --duration {plan.duration:g} --seed {seed} --workload {plan.workload}"
         again += "".join(f" --without '{name}'" for name in sorted(without))
     folder = Path(tempfile.mkdtemp(prefix="zkconcurrent-soak-"))
     keep = options.keep
@@ -81,7 +84,7 @@ def main() -> int:
             shutil.rmtree(folder, ignore_errors=True)
     if verdict.violations:
         return 1
-    say("All is well: no two were inside that must not be, and everybody went on.")
+    say("All is well: no two were inside that must not be, no item was lost or came twice, and everybody went on.")
     return 0
 
 

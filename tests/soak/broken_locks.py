@@ -1,14 +1,16 @@
-"""Broken locks: what the checker must find, so that it is known to look."""
+"""Broken locks and queues: what the checker must find, so that it is known to look."""
 
 from __future__ import annotations
 
 import math
 import time
+from typing import Any
 
 from tests.soak.caller import Caller
-from tests.soak.models import Mutex
-from tests.soak.workload import PATHS, Entry, visit_lock, visit_rlock
-from zkconcurrent import Lock, LockLostError, RLock
+from tests.soak.items import Stock
+from tests.soak.models import Model, Mutex
+from tests.soak.workload import PATHS, Entry, queue, visit_lock, visit_rlock
+from zkconcurrent import Lock, LockLostError, Queue, RLock
 
 
 class Grants(Lock):
@@ -66,6 +68,32 @@ class Deaf(Lock):
         return got
 
 
+class Forgets(Queue[bytes]):
+    """Does not put what it says it has put."""
+
+    def put(self, item: bytes, block: bool = True, timeout: float | None = None) -> None:
+        """Put every other item."""
+        if int(item[-1:]) % 2:
+            super().put(item, block, timeout)
+
+
+class Repeats(Queue[bytes]):
+    """Puts items twice."""
+
+    def put(self, item: bytes, block: bool = True, timeout: float | None = None) -> None:
+        """Put it, and put it again."""
+        super().put(item, block, timeout)
+        super().put(item, block, timeout)
+
+
+def _forgets(client: Any, path: str, **_: Any) -> Queue[bytes]:
+    return Forgets(client, path)
+
+
+def _repeats(client: Any, path: str, **_: Any) -> Queue[bytes]:
+    return Repeats(client, path)
+
+
 def visit_long(caller: Caller, plain: bool = False) -> None:  # noqa: ARG001
     """Stay for so long that others come in, if they can."""
     caller.block("lock", lambda: caller.stay("lock", 2.0))
@@ -84,9 +112,12 @@ LIES = {
     "/lies/litters": Entry(Mutex(reentrant=True), Litters, visit_rlock),
     "/lies/dawdles": Entry(Mutex(), Dawdles, visit_briefly),
     "/lies/alarms": Entry(Mutex(), Alarms, visit_lock),
+    "/lies/forgets": queue(Stock())._replace(make=_forgets),
+    "/lies/repeats": queue(Stock())._replace(make=_repeats),
 }
 WORKLOADS = {
-    "locks": PATHS,
+    "all": PATHS,
+    "queues": {path: entry for path, entry in PATHS.items() if not isinstance(entry.model, Model)},
     "lies": LIES,
     "lock": {"/soak/lock": Entry(Mutex(), Lock, visit_lock)},
     "deaf": {"/lies/deaf": Entry(Mutex(), Deaf, visit_lock)},

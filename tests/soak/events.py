@@ -46,6 +46,17 @@ class What(str, Enum):
     STARVED = "starved"  # nothing of the process ran, for as long as `limit` says, up to now
     DONE = "done"  # the thread has ended as it should
 
+    # Of queues, where ASKS is before `put`, `get` or `claim`, and REFUSED is Full or Empty.
+    PUT = "put"  # put returned
+    UNKNOWN = "unknown"  # put raised OutcomeUnknownError; or a signal handler's call was refused
+    TAKEN = "taken"  # get returned
+    CLAIMED = "claimed"  # the block of a claim begins; the note has the attempts
+    ACKNOWLEDGES = "acknowledges"  # before the end of the block
+    ACKNOWLEDGED = "acknowledged"  # the block has ended; LOST if that raised LockLostError
+    GIVES_BACK = "gives back"  # before the block fails
+    GAVE_BACK = "gave back"  # the block has failed
+    BURIED = "buried"  # the item is among the dead, at the end
+
 
 @dataclass(frozen=True)
 class Event:
@@ -57,12 +68,13 @@ class Event:
         thread: from 1; 0 where it is the process.
         what: what happened.
         path: of the lock.
-        role: what of the path: "lock", or of a read-write lock "read" or "write".
+        role: what of the path: "lock", or of a read-write lock "read" or "write"; of a queue "put", "get" or "claim".
         hold: the thread's number of the hold; the same at every level of a re-entrant one.
         token: the fencing token; 0 where none is known.
         client: which of the process's clients.
         limit: of ASKS, the seconds within which the call must return; None for ever.
         note: what there is to add.
+        item: of a queue.
     """
 
     at: float
@@ -76,6 +88,7 @@ class Event:
     client: int = 0
     limit: float | None = None
     note: str = ""
+    item: str = ""
 
     def __str__(self) -> str:
         parts = [f"{self.at:.4f} {self.process}/{self.thread} {self.what.value} {self.role} {self.path}".rstrip()]
@@ -85,8 +98,7 @@ class Event:
             parts.append(f"token {self.token}")
         if self.limit is not None:
             parts.append(f"within {self.limit:.2f} s")
-        if self.note:
-            parts.append(self.note)
+        parts += filter(None, (self.item, self.note))
         return " ".join(parts)
 
 
@@ -117,15 +129,19 @@ class Fault:
 
 
 class Log:
-    """The file of one process; any of its threads may write to it."""
+    """The file of one process; any of its threads may write to it.
+
+    Attributes:
+        process: its name.
+    """
 
     def __init__(self, folder: Path, process: str) -> None:
-        self._process = process
+        self.process = process
         self._file = os.open(folder / f"{process}.events", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     def add(self, thread: int, what: What, at: float | None = None, **details: object) -> None:
         """Write one event, stamped with the present time if no other is given."""
-        event = Event(clock() if at is None else at, self._process, thread, what, **details)  # type: ignore[arg-type]
+        event = Event(clock() if at is None else at, self.process, thread, what, **details)  # type: ignore[arg-type]
         os.write(self._file, json.dumps(astuple(event)).encode() + b"\n")
 
 

@@ -18,10 +18,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tests.soak.events import DELETED, EXPIRED, KILLED, STOPPED_LONG, STOPPED_SHORT, Event, Fault, What
 from tests.soak.models import Model
+
+if TYPE_CHECKING:
+    from tests.soak.items import Stock
 
 SLOW = 20.0  # seconds after the last fault was healed in which each thread must have acquired
 GRACE = 2.0  # seconds in which a process that runs again, or a client that was robbed, must have done what is due
@@ -41,6 +44,7 @@ class Violation:
         words: what, for a reader.
         path: of the lock.
         threads: whose events tell more.
+        item: of a queue, whose story tells more.
     """
 
     rule: str
@@ -48,6 +52,7 @@ class Violation:
     words: str
     path: str = ""
     threads: tuple[Thread, ...] = ()
+    item: str = ""
 
     def __str__(self) -> str:
         return f"{self.rule}: {self.words}"
@@ -96,7 +101,7 @@ class Hold:
 
 
 class Call(NamedTuple):
-    """One acquire: how it was asked, and what came of it (None: nothing)."""
+    """One acquire, or call of a queue: how it was asked, and what came of it (None: nothing)."""
 
     asked: Event
     outcome: Event | None
@@ -116,10 +121,11 @@ class History:
     Attributes:
         events: of all processes; those of one process in order.
         faults: what was done.
-        models: what each path promises.
+        models: what each lock's path promises.
         timeout: of the sessions, in seconds.
         healed: when the last fault was healed; None if the run is not to be asked whether everybody went on.
         leftovers: the ephemeral nodes that were there when nobody wanted anything any more.
+        queues: what each queue's path promises.
     """
 
     events: Sequence[Event]
@@ -128,6 +134,7 @@ class History:
     timeout: float = 4.0
     healed: float | None = None
     leftovers: Sequence[str] = ()
+    queues: Mapping[str, Stock] = field(default_factory=dict)
 
     @cached_property
     def threads(self) -> dict[Thread, list[Event]]:
@@ -172,7 +179,7 @@ class History:
 
     @cached_property
     def calls(self) -> list[Call]:
-        """Every acquire."""
+        """Every acquire, and every call of a queue."""
         calls = []
         for events in self.threads.values():
             for event, after in pairwise([*events, None]):
@@ -242,7 +249,9 @@ class History:
         for event in self.events:
             mine = (event.process, event.thread) in violation.threads or (event.process in processes and not event.path)
             near = event.what in (What.GRANTED, What.LEAVES, What.TOLD) and event.path == violation.path
-            if abs(event.at - violation.at) < seconds and (mine or near):
+            if (abs(event.at - violation.at) < seconds and (mine or near)) or (
+                event.item and event.item == violation.item
+            ):
                 lines.append((event.at, str(event)))
         lines.sort(key=lambda line: abs(line[0] - violation.at))
         lines = lines[:most]
@@ -393,10 +402,10 @@ def callbacks(history: History) -> Iterator[Violation]:
 
 
 def punctuality(history: History) -> Iterator[Violation]:
-    """An acquire with a deadline comes back in time, not counting the time in which its process was stopped."""
+    """A call with a deadline comes back in time, not counting the time in which its process was stopped."""
     for asked, outcome in history.calls:
         if outcome is not None and lateness(Call(asked, outcome), history) > MARGIN:
-            words = f"acquire of {asked.process}/{asked.thread} was to return within {asked.limit:.2f} s"
+            words = f"{asked.role} of {asked.process}/{asked.thread} was to return within {asked.limit:.2f} s"
             words += f", and took {outcome.at - asked.at:.2f} s"
             yield Violation("punctuality", outcome.at, words, asked.path, ((asked.process, asked.thread),))
 
@@ -415,7 +424,7 @@ def progress(history: History) -> Iterator[Violation]:
         elif (late := recovery(history, who)) > SLOW:
             words = f"{who[0]}/{who[1]} has acquired for the first time only {late:.1f} s after all was healed"
             yield Violation("progress", history.healed + late, words, threads=(who,))
-        elif not any(event.what is What.LEFT and event.at > history.healed for event in events):
+        elif not any(event.what in (What.LEFT, What.ACKNOWLEDGED) and event.at > history.healed for event in events):
             words = f"{who[0]}/{who[1]} has acquired nothing since all was healed"
             yield Violation("progress", last.at, words, threads=(who,))
 
@@ -433,7 +442,7 @@ def recovery(history: History, who: Thread) -> float:
 def leftovers(history: History) -> Iterator[Violation]:
     """No ephemeral node is left when nobody waits or holds."""
     for node in history.leftovers:
-        path = next((path for path in history.models if node.startswith(f"{path}/")), "")
+        path = next((path for path in (*history.models, *history.queues) if node.startswith(f"{path}/")), "")
         yield Violation("leftovers", history.events[-1].at, f"left on the server: {node}", path)
 
 

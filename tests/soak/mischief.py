@@ -7,14 +7,16 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError
 
 from tests.soak.events import Log, What
-from zkconcurrent import Barrier, CountDownLatch, Lock, RLock, Semaphore, ZkConcurrentError
+from tests.soak.queue_caller import QueueCaller
+from zkconcurrent import Barrier, ClientError, CountDownLatch, Lock, RLock, Semaphore, ZkConcurrentError
 
 SIGNALS, PAUSE = 200, 0.01  # how many in a row, and seconds from one to the next
 REFUSALS = (ValueError, TypeError, OverflowError, ZkConcurrentError)
@@ -22,18 +24,30 @@ HUGE = 1_100_000  # characters; a server takes no request of more than 1,048,575
 
 
 class Signals:
-    """Handles signals in the main thread, which meanwhile uses the same client's locks.
+    """Handles signals in the main thread, which meanwhile uses the same client's locks and queues.
 
-    A handler acquires, releases what an earlier one acquired, makes objects, and at times stops a client that holds.
+    A handler acquires, releases what an earlier one acquired, makes objects, at times stops a client that holds, and
+    puts, gets and claims where the main thread does.
 
     Args:
         log: where failures are written down.
         client: the main thread's.
         process: the name of the process.
         spare: returns one more client, started.
+        queues: what it uses of the main thread's.
     """
 
-    def __init__(self, log: Log, client: KazooClient, process: str, spare: Callable[[], KazooClient]) -> None:
+    def __init__(
+        self,
+        log: Log,
+        client: KazooClient,
+        process: str,
+        spare: Callable[[], KazooClient],
+        queues: Sequence[QueueCaller] = (),
+    ) -> None:
+        self._queues = queues
+        for caller in queues:
+            caller.refusals = (ClientError,)
         self._log, self._client, self._process, self._make_spare = log, client, process, spare
         self._lock = Lock(client, f"/soak-signals/{process}")
         self._spare: KazooClient | None = None
@@ -69,7 +83,8 @@ class Signals:
         self._handling = True
         try:
             self._count += 1
-            (self._acquire, self._release, self._construct, self._acquire, self._release, self._stop)[self._count % 6]()
+            acts = self._acquire, self._release, self._construct, self._trade, self._acquire, self._release, self._stop
+            acts[self._count % len(acts)]()
         except ZkConcurrentError:
             pass  # refused where it could only wait for ever, or lost
         except Exception as error:
@@ -88,6 +103,11 @@ class Signals:
 
     def _construct(self) -> None:
         repr(RLock(self._client, f"/soak-signals/{self._process}-{self._count}"))
+
+    def _trade(self) -> None:
+        for caller in self._queues:
+            act = caller.random.choice([caller.put, caller.get, partial(caller.claim, 0)])
+            act(timeout=0.05)
 
     def _stop(self) -> None:
         spare, self._spare = self._spare, None

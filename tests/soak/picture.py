@@ -9,6 +9,7 @@ from itertools import groupby
 from pathlib import Path
 
 from tests.soak.history import Hold
+from tests.soak.items import Ledger
 from tests.soak.run import Verdict
 
 # The demo is a folder to be run, not a package: its modules are imported as they import each other.
@@ -24,11 +25,12 @@ NEAR = 0.0005  # of the picture's width: holds of a row this close are drawn as 
 def picture(verdict: Verdict) -> str:
     """Draw it."""
     history, plan = verdict.history, verdict.plan
-    holds = [hold for hold in history.holds if hold.end > hold.start]
+    claims = [claim for path, stock in history.queues.items() for claim in Ledger(history, path, stock).claims]
+    holds = [hold for hold in (*history.holds, *claims) if hold.end > hold.start]
     start = verdict.start
     end = max((hold.end for hold in holds if hold.end < float("inf")), default=start + 1)
     kinds = sorted({fault.kind for fault in history.faults})
-    paths = list(history.models)
+    paths = [*history.models, *history.queues]
     rows = {name: row for row, name in enumerate(sorted(_places(holds)), 1)}
 
     upper = Panel(100, start, end, kinds, 1, left=WIDE)

@@ -8,6 +8,8 @@ from itertools import pairwise
 
 from tests.soak.events import What
 from tests.soak.history import Hold, explained, lateness, recovery, warnings
+from tests.soak.items import Ledger
+from tests.soak.keeper import KEEPER
 from tests.soak.run import Verdict
 
 SHOWN = 20  # violations told in full
@@ -16,11 +18,11 @@ SHOWN = 20  # violations told in full
 def summary(verdict: Verdict) -> Iterator[str]:
     """Yield the lines of the summary."""
     plan, history = verdict.plan, verdict.history
-    counts = Counter(event.what for event in history.events)
+    counts = Counter(event.what for event in history.events if event.path not in history.queues)
     holds = history.holds
     granted = [call for call in history.calls if call.outcome is not None and call.outcome.what is What.GRANTED]
     waits = [(call.outcome.at - call.asked.at, call) for call in granted if call.outcome is not None]
-    processes = {event.process for event in history.events}
+    processes = {event.process for event in history.events if event.thread}
 
     yield _line("seed", f"{plan.seed}")
     words = f"{plan.duration:g} s; {plan.places} processes at a time, {len(processes)} in all"
@@ -35,8 +37,10 @@ def summary(verdict: Verdict) -> Iterator[str]:
     yield _line("losses", f"{lost}; {explained(history):,} times others came in with an excuse")
     if early := warnings(history):
         yield _line("", f"who could be told was, at least {min(early):.2f} s before the next was granted")
+    for number, (path, stock) in enumerate(history.queues.items()):
+        yield _line("" if number else "items", f"{path} {_items(Ledger(history, path, stock))}")
     late = max((lateness(call, history) for call in history.calls), default=0.0)
-    yield _line("punctuality", f"no acquire came back more than {max(late, 0.0):.2f} s after its deadline")
+    yield _line("punctuality", f"no call came back more than {max(late, 0.0):.2f} s after its deadline")
     if waits:
         longest, call = max(waits, key=lambda wait: wait[0])
         yield _line(
@@ -59,10 +63,28 @@ def violations(verdict: Verdict) -> Iterator[str]:
     """Yield each violation with the events around it."""
     for number, violation in enumerate(verdict.violations[:SHOWN], 1):
         yield f"VIOLATION {number}: {violation}"
+        if verdict.diverged:
+            yield "    It may be the service's fault: its servers' copies differ; what the leader's lacks is undone."
         yield from (f"    {line}" for line in verdict.history.around(violation))
     if len(verdict.violations) > SHOWN:
         rest = Counter(violation.rule for violation in verdict.violations[SHOWN:])
         yield "and more: " + ", ".join(f"{count} of {rule}" for rule, count in rest.items())
+
+
+def _items(ledger: Ledger) -> str:
+    """What became of the items of a queue."""
+    items, outcomes = ledger.items.values(), Counter(claim.outcome.what for claim in ledger.claims if claim.outcome)
+    ends = Counter(event.what for item in items for event in item.ends if event.process != KEEPER)
+    left = Counter(event.what for item in items for event in item.ends if event.process == KEEPER)
+    unknown = sum(item.put is not What.PUT for item in items if item.asked is not None and item.put is not What.REFUSED)
+    parts = [
+        f"{sum(item.put is What.PUT for item in items):,} put, {unknown} perhaps;",
+        f"{ends[What.ACKNOWLEDGED]:,} acknowledged, {ends[What.TAKEN]:,} got, {left[What.BURIED]:,} dead,",
+        f"{left[What.TAKEN]:,} left,",
+        f"{len(ledger.missing)} taken along by the killed;",
+        f"of {len(ledger.claims):,} claims {outcomes[What.GAVE_BACK]:,} given back, {outcomes[What.LOST]:,} lost",
+    ]
+    return " ".join(parts)
 
 
 def hand_overs(holds: list[Hold]) -> int:

@@ -14,6 +14,9 @@ from tests.soak.broken_locks import WORKLOADS
 from tests.soak.events import Event, Fault, Logs, clock
 from tests.soak.faults import Networks, People, Processes, Servers, Track
 from tests.soak.history import History, Violation, check
+from tests.soak.items import Stock, check_items
+from tests.soak.keeper import Keeper
+from tests.soak.models import Model
 from tests.soak.testbed import SoakError, Testbed
 from tests.soak.workers import Workers
 
@@ -43,7 +46,7 @@ class Plan:
     duration: float = 60.0
     places: int = 4
     session: float = 4.0
-    workload: str = "locks"
+    workload: str = "all"
     faults: bool = True
     without: frozenset[str] = frozenset()
 
@@ -154,14 +157,16 @@ def run(plan: Plan, folder: Path) -> Verdict:
             if errors:
                 raise SoakError(f"the faults could not go on: {errors[0]!r}") from errors[0]
             healed = clock()
-            done = workers.finish()
-            if done:
-                leftovers = _left(testbed, plan.session)
-                workers.end()
-            else:
-                (folder / "nodes").write_text(testbed.views(), encoding="utf-8")
-                for number, server in enumerate(testbed.servers, 1):
-                    (folder / f"server-{number}.log").write_text(server.log, encoding="utf-8")
+            with Keeper(testbed, folder, _queues(plan)) as keeper:
+                done = workers.finish()
+                if done:
+                    keeper.drain()
+                    leftovers = _left(testbed, plan.session)
+                    workers.end()
+                else:
+                    (folder / "nodes").write_text(testbed.views(), encoding="utf-8")
+                    for number, server in enumerate(testbed.servers, 1):
+                        (folder / f"server-{number}.log").write_text(server.log, encoding="utf-8")
         faults = sorted((fault for track in tracks for fault in track.faults), key=lambda fault: fault.at)
     verdict = judge(plan, Logs(folder).news(), faults, start, healed, leftovers, lookout.quorum)
     return replace(verdict, diverged=frozenset(lookout.diverged))
@@ -170,9 +175,19 @@ def run(plan: Plan, folder: Path) -> Verdict:
 def _left(testbed: Testbed, session: float) -> list[str]:
     """Return the ephemeral nodes that stay: those of processes that were killed go with their sessions."""
     until = time.monotonic() + 2 * session + 2
-    while (left := testbed.ephemerals()) and time.monotonic() < until:
+    while (left := _owned(testbed)) and time.monotonic() < until:
         time.sleep(0.1)
     return left
+
+
+def _owned(testbed: Testbed) -> list[str]:
+    """Return the ephemeral nodes, but for a queue's members: they stay as long as their client uses it."""
+    return [path for path in testbed.ephemerals() if path.split("/")[-2] != "members"]
+
+
+def _queues(plan: Plan) -> dict[str, Stock]:
+    models = {path: entry.model for path, entry in WORKLOADS[plan.workload].items()}
+    return {path: model for path, model in models.items() if isinstance(model, Stock)}
 
 
 def judge(
@@ -185,6 +200,8 @@ def judge(
     quorum: float,
 ) -> Verdict:
     """Check what was written down."""
-    models = {path: entry.model for path, entry in WORKLOADS[plan.workload].items()}
-    history = History(events, faults, models, plan.session, healed, leftovers)
-    return Verdict(plan, history, start, quorum, check(history))
+    entries = WORKLOADS[plan.workload].items()
+    models = {path: entry.model for path, entry in entries if isinstance(entry.model, Model)}
+    history = History(events, faults, models, plan.session, healed, leftovers, _queues(plan))
+    found = sorted([*check(history), *check_items(history)], key=lambda violation: violation.at)
+    return Verdict(plan, history, start, quorum, found)

@@ -31,9 +31,10 @@ from typing import Any
 from kazoo.client import KazooClient, KazooState
 
 from tests.soak.broken_locks import WORKLOADS
-from tests.soak.caller import Caller, Mood, handler
+from tests.soak.caller import Mood, handler
 from tests.soak.events import Log, What, clock
 from tests.soak.mischief import Signals, attack, spawn
+from tests.soak.queue_caller import QueueCaller
 from tests.soak.workload import Entry
 
 CONNECT = {"max_tries": -1, "delay": 0.05, "max_delay": 1.0}
@@ -54,6 +55,7 @@ class Party:
     def __init__(self, log: Log, number: int, hosts: str, session: float, paths: dict[str, Entry]) -> None:
         self.number = number
         self._log = log
+        self._paths = paths
         self._session: int | None = None
         self.client = KazooClient(hosts, timeout=session, handler=handler(), connection_retry=CONNECT)
         self.client.add_listener(self._listen)
@@ -68,6 +70,14 @@ class Party:
         locks = entry.roles(entry.make(self.client, path, on_lost=called))
         return locks
 
+    def callers(self, thread: int, random: Random, mood: Mood, session: float) -> dict[str, Any]:
+        """Return what writes down a thread's calls, by path."""
+        numbers = itertools.count(1)
+        return {
+            path: self._paths[path].caller(self._log, thread, self.number, path, locks, random, mood, session, numbers)
+            for path, locks in self.locks.items()
+        }
+
     def _listen(self, state: str) -> None:
         known = self.client.client_id
         if state == KazooState.CONNECTED and known is not None and known[0] != self._session:
@@ -78,11 +88,7 @@ class Party:
 def use(party: Party, thread: int, paths: dict[str, Entry], log: Log, mood: Mood, options: Any) -> None:
     """What a thread does, from beginning to end."""
     random = Random(f"{options.seed}/{options.process}/{thread}")
-    numbers = itertools.count(1)
-    callers = {
-        path: Caller(log, thread, party.number, path, locks, random, mood, options.session, numbers)
-        for path, locks in party.locks.items()
-    }
+    callers = party.callers(thread, random, mood, options.session)
     while not mood.finish.is_set():
         path = random.choice(list(paths))
         paths[path].visit(callers[path])
@@ -145,7 +151,10 @@ def main() -> None:
     # The last two threads have a client of their own, so that threads of one process meet as parties too. The last one
     # is the main thread, which handles signals.
     parties = [Party(log, number, options.hosts, options.session, paths) for number in range(2)]
-    signals = Signals(log, parties[1].client, options.process, lambda: spare(options))
+    random = Random(f"{options.seed}/{options.process}/0")
+    handled = parties[1].callers(0, random, mood, options.session).values()
+    queues = [caller for caller in handled if isinstance(caller, QueueCaller)]
+    signals = Signals(log, parties[1].client, options.process, lambda: spare(options), queues)
     mischief["signals"] = signals.send
     mischief["hostile"] = lambda: attack(log, parties[0].client, options.process)
     for thread in range(1, options.threads):

@@ -1,4 +1,4 @@
-"""What the threads do: which locks there are, and how each is used at random.
+"""What the threads do: which locks and queues there are, and how each is used at random.
 
 To have one more primitive checked, write how a thread visits it, and add a path.
 """
@@ -6,11 +6,14 @@ To have one more primitive checked, write how a thread visits it, and add a path
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from tests.soak.caller import Caller
+from tests.soak.items import Stock
 from tests.soak.models import Model, Mutex, Permits, ReadWrite
-from zkconcurrent import Lock, ReadWriteLock, RLock, Semaphore
+from tests.soak.queue_caller import QueueCaller
+from zkconcurrent import Lock, Queue, ReadWriteLock, RLock, Semaphore
 
 
 class Entry(NamedTuple):
@@ -21,12 +24,14 @@ class Entry(NamedTuple):
         make: makes the primitive of a client, a path, and `on_lost`.
         visit: one use of it, from acquire to release; with `plain`, of the simplest kind, which must come through.
         roles: the locks of the primitive, by what the history calls them.
+        caller: writes down the calls of one thread.
     """
 
-    model: Model
+    model: Model | Stock
     make: Callable[..., Any]
     visit: Callable[..., None]
     roles: Callable[[Any], dict[str, Any]] = lambda lock: {"lock": lock}
+    caller: type[Caller] = Caller
 
 
 def visit_lock(caller: Caller, plain: bool = False) -> None:
@@ -80,6 +85,33 @@ def _pair(pair: ReadWriteLock) -> dict[str, Any]:
     return {"read": pair.read_lock, "write": pair.write_lock}
 
 
+def visit_queue(caller: QueueCaller, plain: bool = False) -> None:
+    """Put, get or claim; of what is claimed, most is acknowledged, and some is given back."""
+    random = caller.random
+    if plain:
+        caller.put()
+        caller.claim(0)
+        return
+    if (part := random.random()) < 0.4:
+        caller.put(**caller.some_limit())
+        return
+    # A call that waits for ever puts an item first: otherwise all threads may come to wait.
+    how = {} if random.random() < 0.3 and caller.put(timeout=1.0) else caller.some_limit()
+    if part < 0.5:
+        caller.get(**how)
+    else:
+        caller.claim(caller.some_time(), random.random() < 0.3, **how)
+
+
+def _queue(client: Any, path: str, on_lost: Any = None, *, of: Stock) -> Queue[bytes]:  # noqa: ARG001
+    return of.open(client, path)
+
+
+def queue(of: Stock) -> Entry:
+    """Return the entry of a queue."""
+    return Entry(of, partial(_queue, of=of), visit_queue, lambda each: {"queue": each}, QueueCaller)
+
+
 PERMITS = 2
 
 
@@ -100,4 +132,7 @@ PATHS = {
     "/soak/pair-1": Entry(ReadWrite(), ReadWriteLock, visit_pair, _pair),
     "/soak/pair-2": Entry(ReadWrite(), ReadWriteLock, visit_pair, _pair),
     "/soak/permits": Entry(Permits(PERMITS), _semaphore, visit_lock),
+    "/soak/queue": queue(Stock()),
+    "/soak/queue-of-5": queue(Stock(maxsize=5)),
+    "/soak/queue-3-times": queue(Stock(max_attempts=3)),
 }

@@ -536,7 +536,7 @@ class Call:
         keeps every frame looked at, and its locals if they were read, for as long as the task waits.
 
         Raises:
-            ClientError: the thread was interrupted while it acquired or released at this path.
+            ClientError: the thread was interrupted in a call at this path.
         """
         if self.path_state is None or self.settled or self.deserted is not None:
             return
@@ -561,9 +561,9 @@ class Call:
                 ):
                     raise ClientError(
                         self.path,
-                        "this thread was interrupted while it acquired or released here, and continues only when the "
-                        "calling signal handler or finalizer returns: acquire with blocking=False there, or use "
-                        "another thread",
+                        "this thread was interrupted in a call here, and continues only when the calling signal "
+                        "handler or finalizer returns: do not wait there (blocking=False, block=False), or use another "
+                        "thread",
                     )
             frame = frame.f_back
 
@@ -627,7 +627,7 @@ class Call:
 
 
 # Methods that call other methods, which a subclass may override.
-_CALL_OVERRIDABLE = ("__enter__", "__exit__", "acquire")
+_CALL_OVERRIDABLE = ("__enter__", "__exit__", "acquire", "put_nowait", "get_nowait")
 
 
 def _caller_of_library(frame: FrameType | None) -> FrameType | None:

@@ -893,6 +893,7 @@ def acknowledge(errand: Errand, *, doubt: bool = False) -> Recipe[None]:
 
     Raises:
         Lost: the claim is over: the item may be another consumer's.
+        ForeignNodeError: the item's node has children; the item is given back.
     """
     at, taken = errand.desk.at, errand.taken
     assert taken is not None
@@ -902,6 +903,10 @@ def acknowledge(errand: Errand, *, doubt: bool = False) -> Recipe[None]:
     except (SessionExpired, NoNode, BadVersion):
         errand.over = True
         raise Lost from None
+    except ForeignNodeError:
+        errand.purpose = "give back"
+        yield from give_back(errand)
+        raise
 
 
 def give_back(errand: Errand, *, doubt: bool = False) -> Recipe[None]:

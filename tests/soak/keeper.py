@@ -1,0 +1,111 @@
+"""The keeper of the queues: helps threads that wait to come to their end, and then takes what is left."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+import zkconcurrent
+from tests.soak.events import Log, What
+from tests.soak.items import Stock
+from tests.soak.testbed import SoakError, Testbed
+from zkconcurrent import Empty, Full, Queue
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+KEEPER = "keeper"  # its name in the history
+PATIENCE = 30.0  # seconds in which the queues must be empty, for good
+CALM = 1.0  # seconds after which a queue that is empty stays so
+
+
+class Keeper:
+    """Within its `with` block, puts an item where there is none, and takes one where there is no place.
+
+    Args:
+        testbed: the servers, which are healed.
+        folder: for what it writes down.
+        queues: what each path promises.
+    """
+
+    def __init__(self, testbed: Testbed, folder: Path, queues: Mapping[str, Stock]) -> None:
+        self._log = Log(folder, KEEPER)
+        self._numbers = itertools.count(1)
+        self._over = threading.Event()
+        self._errors: list[Exception] = []
+        self._client = zkconcurrent.connect(f"zk://{testbed.service.hosts}", timeout=30, start_timeout=60)
+        self._queues = {path: stock.open(self._client, path) for path, stock in queues.items()}
+        self._thread = threading.Thread(target=self._help)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._stop()
+        self._client.stop()
+        self._client.close()
+
+    def _stop(self) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def drain(self) -> None:
+        """Put no more; take what is left, also what is still on its way back, and note what is dead.
+
+        Raises:
+            SoakError: it does not come to an end.
+        """
+        self._stop()
+        if self._errors:
+            raise SoakError(f"the keeper could not go on: {self._errors[0]!r}")
+        for path, queue in self._queues.items():
+            until, calm = time.monotonic() + PATIENCE, time.monotonic() + CALM
+            while time.monotonic() < calm:
+                if self._take(path, queue) or self._client.get_children(f"{path}/items"):  # those that died have claims
+                    calm = time.monotonic() + CALM
+                    if time.monotonic() > until:
+                        raise SoakError(f"{path} is not empty: {queue.qsize()} items can be taken")
+                time.sleep(0.01)
+            for item in queue.dead():
+                self._say(What.BURIED, path, "dead", item)
+
+    def _help(self) -> None:
+        try:
+            while not self._over.wait(0.2):
+                for path, queue in self._queues.items():
+                    if queue.full():
+                        self._take(path, queue)
+                    elif queue.empty():
+                        self._put(path, queue)
+        except Exception as error:
+            self._errors.append(error)
+
+    def _put(self, path: str, queue: Queue[bytes]) -> None:
+        item = f"{KEEPER}/0/{next(self._numbers)}".encode()
+        self._say(What.ASKS, path, "put", item)
+        try:
+            queue.put(item, block=False)
+        except Full:
+            self._say(What.REFUSED, path, "put", item)
+        else:
+            self._say(What.PUT, path, "put", item)
+
+    def _take(self, path: str, queue: Queue[bytes]) -> bool:
+        self._say(What.ASKS, path, "get")
+        try:
+            item = queue.get(block=False)
+        except Empty:
+            return False
+        self._say(What.TAKEN, path, "get", item)
+        return True
+
+    def _say(self, what: What, path: str, role: str, item: bytes = b"") -> None:
+        self._log.add(0, what, path=path, role=role, item=item.decode())
