@@ -19,7 +19,7 @@ TWINS = sorted(
     for name in aio.__all__
     if isinstance(getattr(aio, name), type) and hasattr(zkconcurrent, name) and name != "Claim"  # which a queue makes
 )
-QUEUES = ("Queue", "LifoQueue", "PriorityQueue")
+QUEUES = ("Queue", "LifoQueue", "PriorityQueue", "DelayQueue")
 ALIAS = "an old name of threading's, which asyncio never had"
 BY_THE_LOOP = "asyncio's has none: a party can act after its `wait`, and `wait` takes a timeout"
 BY_THE_PAIR = "only `ReadWriteLock` makes one"
