@@ -12,19 +12,19 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
-from ._codec import BYTES, JSON, Codec
+from ._codec import BYTES, JSON, Codec, check_codec
 from ._engine.driver import UNANSWERED, Call
 from ._engine.holds import PathState
 from ._engine.session import Dropped, Session, log
 from ._engine.waiting import Steps
 from ._errors import ClientError, LockLostError, OutcomeUnknownError, RefusedError, ZkConcurrentError
 from ._kazoo.link import KazooClient
-from ._limits import check_int
+from ._limits import check_int, check_max_attempts
 from ._primitive import Primitive, check_delay, node_data, nothing
 from ._recipes import items as recipes
 from ._recipes.items import Closed, Desk, Errand, Layout, Lost, Sight, Taken, Unknown
 from ._recipes.operations import Recipe
-from ._recipes.orders import DELAY, FIFO, LIFO, PRIORITY, Order, delayed_prefix, frame, item_prefix
+from ._recipes.orders import DELAY, FIFO, LIFO, PRIORITY, Order, delayed_prefix, frame, item_prefix, ranked_prefix
 from ._recipes.ticket import Ticket
 
 T = TypeVar("T")
@@ -154,13 +154,8 @@ class BaseQueue(Primitive, Generic[T]):
         max_attempts: int | None = None,
     ) -> None:
         self._layout = Layout(path, self._order, max(0, check_int("maxsize", maxsize)))
-        for method in ("encode", "decode"):
-            if not callable(getattr(codec, method, None)):
-                raise TypeError(f"codec must have encode() and decode(), not {type(codec).__name__}")
-        self._codec = codec
-        self._most = 0 if max_attempts is None else check_int("max_attempts", max_attempts)
-        if max_attempts is not None and self._most < 1:
-            raise ValueError(f"max_attempts must be at least 1: {max_attempts}")
+        self._codec = check_codec(codec)
+        self._most = check_max_attempts(max_attempts)
         super().__init__(client, path)
         self._desk = desk = self._path_state.desk
         if desk.at != self._layout:
@@ -580,9 +575,7 @@ class PriorityQueue(Queue[T]):
         super().__init__(client, path, maxsize, codec=codec, max_attempts=max_attempts)
 
     def _prefix_of(self, item: Any) -> str:
-        if self._priority is not None:
-            return item_prefix(check_int("priority", self._priority(item)))
-        return item_prefix(check_int("priority", item[0] if isinstance(item, tuple | list) and item else item))
+        return ranked_prefix(item, self._priority)
 
 
 class DelayQueue(Queue[T]):

@@ -29,7 +29,11 @@ MISSING: dict[str, dict[str, str]] = {
     "Condition": {"notifyAll": ALIAS},
     "Event": {"isSet": ALIAS},
     "CountDownLatch": {"count": "a property would have to wait for the reply: `fetch_count()`"},
-    "LocalNamespace": {"ReadWriteLock": "neither asyncio nor threading has one to stand for it"},
+    "LocalNamespace": {
+        "ReadWriteLock": "neither asyncio nor threading has one to stand for it",
+        "SimpleQueue": "asyncio has none",
+    },
+    "SharedNamespace": {"SimpleQueue": "asyncio has none"},
     "Barrier.__init__": {"action": BY_THE_LOOP, "timeout": BY_THE_LOOP},
     "SharedNamespace.Barrier": {"action": BY_THE_LOOP, "timeout": BY_THE_LOOP},
     "LocalNamespace.Barrier": {"action": BY_THE_LOOP, "timeout": BY_THE_LOOP},

@@ -12,10 +12,11 @@ import json
 import math
 import re
 import struct
-from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, NamedTuple
 
 from .._errors import ForeignNodeError
+from .._limits import check_int
 from .operations import Node
 from .rules import LAST_SEQUENCE
 
@@ -67,6 +68,18 @@ def item_prefix(priority: int | None) -> str:
     if not -LARGEST_PRIORITY - 1 <= priority <= LARGEST_PRIORITY:
         raise OverflowError(f"a priority must be between -2**31 and 2**31 - 1: {priority}")
     return f"{ITEM}{int(priority >= 0)}{priority & 0xFFFFFFFF:08X}"
+
+
+def ranked_prefix(item: Any, priority: Callable[[Any], int] | None) -> str:
+    """Return the name of an item without its number: by what `priority` returns, by the item, or by its first element.
+
+    Raises:
+        TypeError: the priority is not an int.
+        OverflowError: the priority has more than 32 bits.
+    """
+    if priority is not None:
+        return item_prefix(check_int("priority", priority(item)))
+    return item_prefix(check_int("priority", item[0] if isinstance(item, tuple | list) and item else item))
 
 
 def delayed_prefix(now: float, delay: float) -> str:
