@@ -335,7 +335,7 @@ def task_memory(stage: Stage, quick: bool) -> Groups:
 
 def queues(stage: Stage, quick: bool) -> Groups:
     """Items of 100 bytes are put, taken, and claimed and acknowledged: alone, from process to process, by a crowd."""
-    cycles, seconds, backlog, items = (20, 0.3, 200, 10) if quick else (100, 0.5, 1000, 40)
+    cycles, seconds, backlog, items = (20, 0.3, 200, 10) if quick else (100, 0.5, 500, 40)
     players = {name: stage.team(name, 1)[0] for name in ("raw", *PEERS)}
 
     def alone(name: str, put: str, kind: str) -> dict[str, float]:
@@ -392,7 +392,7 @@ PARTS = {
     "threads": Part("threads of one process on one lock", threads, 1, (9, 2), 40),
     "handover": Part("from release called in one process to acquired in another", handover, 1, (15, 2), 165),
     "crowd": Part("a crowd waits, in four processes", crowd, 1, (3, 1), 200, False),
-    "queues": Part("items of 100 bytes", queues, 3, (7, 2), 190),
+    "queues": Part("items of 100 bytes", queues, 3, (5, 2), 240),
     "readers": Part("readers share", readers, 1, (9, 2), 45),
     "import": Part("import zkconcurrent beyond importing kazoo", imports, 1, (15, 3), 10),
     "memory": Part("memory of a thread that waits", memory, 1, (3, 1), 10, False),

@@ -197,12 +197,13 @@ class LocalNamespace(NamedObjects):
         *,
         codec: Codec = JSON,
         max_attempts: int | None = None,
-        priority: Callable[[Any], int] | None = None,
+        priority: Callable[[Any], float] | None = None,
+        floats: bool = False,
     ) -> _local_queue.PriorityQueue:
         """Return the `queue.PriorityQueue` with that name; its priority is that of the first call."""
 
         def make(size: int) -> _local_queue.PriorityQueue:
-            return _local_queue.PriorityQueue(size, priority)
+            return _local_queue.PriorityQueue(size, priority, floats)
 
         return self._queue("PriorityQueue", name, maxsize, codec, max_attempts, make)
 

@@ -54,18 +54,19 @@ class _Heap:
 
 
 class _Ranked(_Heap):
-    _priority: Callable[[Any], int] | None = None
+    _priority: Callable[[Any], float] | None = None
+    _floats = False
 
     def _put(self, item: Any) -> None:
-        super()._put(Entry(ranked_prefix(item, self._priority), next(self._numbers), item))
+        super()._put(Entry(ranked_prefix(item, self._priority, floats=self._floats), next(self._numbers), item))
 
 
 class PriorityQueue(_Ranked, queue.PriorityQueue[Any]):
     """A `queue.PriorityQueue` whose items of the same priority keep their order."""
 
-    def __init__(self, maxsize: int, priority: Callable[[Any], int] | None) -> None:
+    def __init__(self, maxsize: int, priority: Callable[[Any], float] | None, floats: bool) -> None:
         super().__init__(maxsize)
-        self._priority = priority
+        self._priority, self._floats = priority, floats
 
 
 class DelayQueue(_Heap, queue.Queue[Any]):
@@ -104,9 +105,9 @@ class DelayQueue(_Heap, queue.Queue[Any]):
 class AsyncPriorityQueue(_Ranked, asyncio.PriorityQueue[Any]):
     """An `asyncio.PriorityQueue` whose items of the same priority keep their order."""
 
-    def __init__(self, maxsize: int, priority: Callable[[Any], int] | None) -> None:
+    def __init__(self, maxsize: int, priority: Callable[[Any], float] | None, floats: bool) -> None:
         super().__init__(maxsize)
-        self._priority = priority
+        self._priority, self._floats = priority, floats
 
 
 class AsyncDelayQueue(_Heap, asyncio.Queue[Any]):

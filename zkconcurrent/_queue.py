@@ -24,7 +24,18 @@ from ._primitive import Primitive, check_delay, node_data, nothing
 from ._recipes import items as recipes
 from ._recipes.items import Closed, Desk, Errand, Layout, Lost, Sight, Taken, Unknown
 from ._recipes.operations import Recipe
-from ._recipes.orders import DELAY, FIFO, LIFO, PRIORITY, Order, delayed_prefix, frame, item_prefix, ranked_prefix
+from ._recipes.orders import (
+    DELAY,
+    FIFO,
+    FLOAT,
+    LIFO,
+    PRIORITY,
+    Order,
+    delayed_prefix,
+    frame,
+    item_prefix,
+    ranked_prefix,
+)
 from ._recipes.ticket import Ticket
 
 T = TypeVar("T")
@@ -160,8 +171,8 @@ class BaseQueue(Primitive, Generic[T]):
         self._desk = desk = self._path_state.desk
         if desk.at != self._layout:
             raise ValueError(
-                f"this client has made the queue at {path!r} with maxsize={desk.at.maxsize}, not {maxsize}: all must "
-                "give the same"
+                f"this client has made the queue at {path!r} as {desk.at.order.name} with maxsize={desk.at.maxsize}, "
+                f"not as {self._order.name} with maxsize={self._layout.maxsize}: all must give the same"
             )
 
     def _new_state(self) -> QueueState:
@@ -553,6 +564,7 @@ class PriorityQueue(Queue[T]):
         max_attempts: see `Queue`.
         priority: returns an item's priority, an int of 32 bits. If not given, it is the item or, if that is a tuple or
             a list, its first element.
+        floats: whether priorities are floats, which Curator's queue can't have. All processes must give the same.
 
     Source:
         `queue.PriorityQueue`; Curator's `DistributedPriorityQueue`.
@@ -569,13 +581,17 @@ class PriorityQueue(Queue[T]):
         *,
         codec: Codec = JSON,
         max_attempts: int | None = None,
-        priority: Callable[[T], int] | None = None,
+        priority: Callable[[T], float] | None = None,
+        floats: bool = False,
     ) -> None:
         self._priority = priority
+        self._floats = bool(floats)
+        if floats:
+            self._order = FLOAT
         super().__init__(client, path, maxsize, codec=codec, max_attempts=max_attempts)
 
     def _prefix_of(self, item: Any) -> str:
-        return ranked_prefix(item, self._priority)
+        return ranked_prefix(item, self._priority, floats=self._floats)
 
 
 class DelayQueue(Queue[T]):

@@ -83,6 +83,10 @@ def test_priorities(threads: LocalNamespace, local: aio.LocalNamespace) -> None:
     for text in ("aaa", "b", "cc"):
         lengths.put(text)
     assert [lengths.get() for _ in range(3)] == ["b", "cc", "aaa"]
+    exact = threads.PriorityQueue("f", floats=True)
+    for number in (0.5, -1.5, 0.25):
+        exact.put(number)
+    assert [exact.get() for _ in range(3)] == [-1.5, 0.25, 0.5]
 
 
 def test_delays(threads: LocalNamespace, in_thread: InThread) -> None:

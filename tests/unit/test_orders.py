@@ -14,11 +14,13 @@ from zkconcurrent._recipes.operations import Node
 from zkconcurrent._recipes.orders import (
     DELAY,
     FIFO,
+    FLOAT,
     LIFO,
     PRIORITY,
     Header,
     delayed_prefix,
     due,
+    float_prefix,
     frame,
     free,
     is_item,
@@ -49,6 +51,30 @@ def test_the_order_of_priorities(arrived: list[tuple[int, int]]) -> None:
     """The lowest priority is first, and of the same priority the first in."""
     names = {f"{item_prefix(priority)}{n:010d}": (priority, n) for priority, n in arrived}
     assert [names[name] for name in items("/q", list(names), PRIORITY)] == sorted(arrived)
+
+
+@given(st.lists(st.tuples(st.floats(allow_nan=False), numbers), unique_by=lambda each: each[1]))
+def test_the_order_of_floats(arrived: list[tuple[float, int]]) -> None:
+    """The lowest is first, down to the last bit, infinities and subnormals too; 0.0 and -0.0 are equal."""
+    names = {f"{float_prefix(priority)}{n:010d}": (priority, n) for priority, n in arrived}
+    assert [names[name] for name in items("/q", list(names), FLOAT)] == sorted(arrived)
+    assert all(map(is_item, names))
+
+
+def test_what_is_no_float() -> None:
+    """NaN has no place in any order; an int is taken for the float that is equal to it, if there is one."""
+    assert float_prefix(3) == float_prefix(3.0) == "queue-C008000000000000"
+    assert float_prefix(-0.0) == float_prefix(0) == "queue-8000000000000000"
+    for wrong in (float("nan"), 2**53 + 1, 10**400):
+        with pytest.raises(ValueError, match="equal to a float"):
+            float_prefix(wrong)
+    with pytest.raises(TypeError, match="must be a float, not str"):
+        float_prefix("1")
+    for name in ("queue-1000000050000000001", "queue-0000000001"):
+        with pytest.raises(ForeignNodeError, match="float"):
+            items("/q", [name], FLOAT)
+    with pytest.raises(ForeignNodeError, match="priority"):
+        items("/q", ["queue-C0080000000000000000000001"], PRIORITY)
 
 
 @given(st.lists(st.tuples(st.integers(1, 2**63 - 1), numbers), unique_by=lambda each: each[1]))

@@ -25,8 +25,9 @@ LARGEST_PRIORITY = 2**31 - 1
 # Puts end here, as beyond the last number the server gives no order; the margin is for puts that are under way.
 LAST_ITEM = LAST_SEQUENCE - 100_000
 
-_DATA = re.compile(rb"(fifo|lifo|priority|delay) (\d{1,19}) (open|shutdown|immediate)")
+_DATA = re.compile(rb"(fifo|lifo|priority|float|delay) (\d{1,19}) (open|shutdown|immediate)")
 _VERSION = struct.pack(">i", 0x00010001)
+_SIGN, _ALL_BITS = 1 << 63, (1 << 64) - 1
 _ENTRY, _END = b"\x01", b"\x02"
 
 
@@ -51,6 +52,7 @@ class Order(NamedTuple):
 FIFO = Order("fifo", re.compile(r"queue-\d{10}"), keeps=True)
 LIFO = Order("lifo", FIFO.pattern, newest_first=True)
 PRIORITY = Order("priority", re.compile(r"queue-[01][0-9A-F]{8}\d{10}"))
+FLOAT = Order("float", re.compile(r"queue-[0-9A-F]{16}\d{10}"))
 # Up to the largest 64-bit number of milliseconds: Java reads a larger one as 0.
 DELAY = Order("delay", re.compile(r"queue-\|(?:[0-9A-F]{8,15}|[0-7][0-9A-F]{15})\|\d{10}"), timed=True)
 
@@ -70,16 +72,38 @@ def item_prefix(priority: int | None) -> str:
     return f"{ITEM}{int(priority >= 0)}{priority & 0xFFFFFFFF:08X}"
 
 
-def ranked_prefix(item: Any, priority: Callable[[Any], int] | None) -> str:
+def float_prefix(priority: object) -> str:
+    """Return the name of an item without its number: the bits of its priority, so that texts sort as the floats do.
+
+    Raises:
+        TypeError: the priority is not a number.
+        ValueError: it is not a number to be compared, or an int that no float is equal to.
+    """
+    if not isinstance(priority, int | float):
+        raise TypeError(f"priority must be a float, not {type(priority).__name__}")
+    try:
+        number = float(priority)
+    except OverflowError:
+        number = math.nan
+    if number != priority:
+        raise ValueError(f"priority must be equal to a float: {priority}")
+    (bits,) = struct.unpack(">Q", struct.pack(">d", number or 0.0))  # -0.0 is 0.0
+    return f"{ITEM}{bits ^ (_ALL_BITS if bits >> 63 else _SIGN):016X}"
+
+
+def ranked_prefix(item: Any, priority: Callable[[Any], float] | None, *, floats: bool = False) -> str:
     """Return the name of an item without its number: by what `priority` returns, by the item, or by its first element.
 
     Raises:
-        TypeError: the priority is not an int.
+        TypeError: the priority is not an int or, with `floats`, a float.
         OverflowError: the priority has more than 32 bits.
+        ValueError: it is no float's value.
     """
     if priority is not None:
-        return item_prefix(check_int("priority", priority(item)))
-    return item_prefix(check_int("priority", item[0] if isinstance(item, tuple | list) and item else item))
+        rank: Any = priority(item)
+    else:
+        rank = item[0] if isinstance(item, tuple | list) and item else item
+    return float_prefix(rank) if floats else item_prefix(check_int("priority", rank))
 
 
 def delayed_prefix(now: float, delay: float) -> str:
@@ -103,7 +127,7 @@ def due(name: str) -> int:
 
 def is_item(name: str) -> bool:
     """Return whether a name is an item's, in a queue of any order."""
-    return any(order.pattern.fullmatch(name) for order in (FIFO, PRIORITY, DELAY))
+    return any(order.pattern.fullmatch(name) for order in (FIFO, PRIORITY, FLOAT, DELAY))
 
 
 def number(name: str) -> int:

@@ -110,12 +110,13 @@ class LocalNamespace(NamedObjects):
         *,
         codec: Codec = JSON,
         max_attempts: int | None = None,
-        priority: Callable[[Any], int] | None = None,
+        priority: Callable[[Any], float] | None = None,
+        floats: bool = False,
     ) -> AsyncPriorityQueue:
         """Return the `asyncio.PriorityQueue` of that name; its priority is that of the first call."""
 
         def make(size: int) -> AsyncPriorityQueue:
-            return AsyncPriorityQueue(size, priority)
+            return AsyncPriorityQueue(size, priority, floats)
 
         return self._queue("PriorityQueue", name, maxsize, codec, max_attempts, make)
 

@@ -97,11 +97,12 @@ class SharedNamespace(BasePath):
         *,
         codec: _Codec = _JSON,
         max_attempts: int | None = None,
-        priority: Callable[[Any], int] | None = None,
+        priority: Callable[[Any], float] | None = None,
+        floats: bool = False,
     ) -> _PriorityQueue[Any]:
         """Return the `PriorityQueue` of that name."""
-        path = self._at(name)
-        return _PriorityQueue(self._client, path, maxsize, codec=codec, max_attempts=max_attempts, priority=priority)
+        more: dict[str, Any] = {"codec": codec, "max_attempts": max_attempts, "priority": priority, "floats": floats}
+        return _PriorityQueue(self._client, self._at(name), maxsize, **more)
 
     def DelayQueue(  # noqa: N802
         self, name: str, maxsize: int = 0, *, codec: _Codec = _BYTES, max_attempts: int | None = None

@@ -217,6 +217,7 @@ class PriorityQueue(Queue[T]):
         max_attempts: see `Queue`.
         priority: returns an item's priority, an int of 32 bits. If not given, it is the item or, if that is a tuple or
             a list, its first element.
+        floats: whether priorities are floats, which Curator's queue can't have. All processes must give the same.
     """
 
     def __init__(
@@ -227,9 +228,12 @@ class PriorityQueue(Queue[T]):
         *,
         codec: Codec = JSON,
         max_attempts: int | None = None,
-        priority: Callable[[T], int] | None = None,
+        priority: Callable[[T], float] | None = None,
+        floats: bool = False,
     ) -> None:
-        core = _PriorityQueueCore(client, path, maxsize, codec=codec, max_attempts=max_attempts, priority=priority)
+        core = _PriorityQueueCore(
+            client, path, maxsize, codec=codec, max_attempts=max_attempts, priority=priority, floats=floats
+        )
         Core.__init__(self, core)
 
 
