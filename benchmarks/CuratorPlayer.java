@@ -7,6 +7,7 @@ import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.SynchronousQueue;
 import java.util.concurrent.TimeUnit;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
@@ -14,6 +15,11 @@ import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
 import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreV2;
 import org.apache.curator.framework.recipes.locks.Lease;
+import org.apache.curator.framework.recipes.queue.DistributedQueue;
+import org.apache.curator.framework.recipes.queue.QueueBuilder;
+import org.apache.curator.framework.recipes.queue.QueueConsumer;
+import org.apache.curator.framework.recipes.queue.QueueSerializer;
+import org.apache.curator.framework.state.ConnectionState;
 import org.apache.curator.retry.ExponentialBackoffRetry;
 
 /**
@@ -74,7 +80,8 @@ public final class CuratorPlayer {
             case "join":
                 for (int left = Integer.parseInt(words[4]); left > 0; left--) {
                     CuratorFramework client = words[5].equals("1") ? connect() : clients.get(0);
-                    Lock lock = words[5].equals("1") ? make(client, words[1], words[2]) : lock(words[1], words[2]);
+                    boolean own = words[5].equals("1") || words[1].equals("claim");
+                    Lock lock = own ? make(client, words[1], words[2]) : lock(words[1], words[2]);
                     join(lock, Integer.parseInt(words[3]));
                 }
                 return "";
@@ -178,11 +185,16 @@ public final class CuratorPlayer {
         thread.start();
     }
 
-    private Lock lock(String kind, String path) {
-        return locks.computeIfAbsent(kind + path, key -> make(clients.get(0), kind, path));
+    private Lock lock(String kind, String path) throws Exception {
+        Lock lock = locks.get(kind + path);
+        if (lock == null) {
+            lock = make(clients.get(0), kind, path);
+            locks.put(kind + path, lock);
+        }
+        return lock;
     }
 
-    private static Lock make(CuratorFramework client, String kind, String path) {
+    private static Lock make(CuratorFramework client, String kind, String path) throws Exception {
         switch (kind) {
             case "lock":
             case "rlock":
@@ -191,6 +203,12 @@ public final class CuratorPlayer {
                 return new Mutex(new InterProcessReadWriteLock(client, path).readLock());
             case "write":
                 return new Mutex(new InterProcessReadWriteLock(client, path).writeLock());
+            case "put":
+                return new Putter(client, path);
+            case "get":
+                return new Taker(client, path, false);
+            case "claim":
+                return new Taker(client, path, true);
             case "semaphore":
                 return new Permit(new InterProcessSemaphoreV2(client, path, 1));
             default:
@@ -223,6 +241,68 @@ public final class CuratorPlayer {
 
         public void release() throws Exception {
             mutex.release();
+        }
+    }
+
+    private static final QueueSerializer<byte[]> BYTES = new QueueSerializer<byte[]>() {
+        public byte[] serialize(byte[] item) {
+            return item;
+        }
+
+        public byte[] deserialize(byte[] bytes) {
+            return bytes;
+        }
+    };
+
+    /** Puts an item, and waits until it is there: `put` alone returns before. */
+    private static final class Putter implements Lock {
+        private final byte[] item = new byte[100];
+        private final DistributedQueue<byte[]> queue;
+
+        Putter(CuratorFramework client, String path) throws Exception {
+            queue = QueueBuilder.builder(client, null, BYTES, path + "/items").lockPath(path + "/claims").buildQueue();
+            queue.start();
+        }
+
+        public void acquire() throws Exception {
+            queue.put(item);
+            queue.flushPuts(10, TimeUnit.SECONDS);
+        }
+
+        public boolean tryAcquire() {
+            throw new UnsupportedOperationException();
+        }
+
+        public void release() {}
+    }
+
+    /** Takes an item from Curator's consumer, which is called with it, and lets that return; with locks, or without. */
+    private static final class Taker implements Lock, QueueConsumer<byte[]> {
+        private final SynchronousQueue<Boolean> taken = new SynchronousQueue<>();
+        private final SynchronousQueue<Boolean> done = new SynchronousQueue<>();
+
+        Taker(CuratorFramework client, String path, boolean locks) throws Exception {
+            QueueBuilder<byte[]> builder = QueueBuilder.builder(client, this, BYTES, path + "/items");
+            (locks ? builder.lockPath(path + "/claims") : builder).buildQueue().start();
+        }
+
+        public void consumeMessage(byte[] item) throws Exception {
+            taken.put(true);
+            done.take();
+        }
+
+        public void stateChanged(CuratorFramework client, ConnectionState state) {}
+
+        public void acquire() throws Exception {
+            taken.take();
+        }
+
+        public boolean tryAcquire() {
+            throw new UnsupportedOperationException();
+        }
+
+        public void release() throws Exception {
+            done.put(true);
         }
     }
 

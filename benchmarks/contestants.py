@@ -6,7 +6,9 @@ time (of two threads that share one, the second polls), so each thread has its o
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 from kazoo.client import KazooClient
@@ -45,13 +47,76 @@ class RawNode:
         self._client.delete(self._node)
 
 
+PAYLOAD = b"x" * 100  # of an item
+
+
+class Calls:
+    """Two calls of a queue, in place of those of a lock: take and acknowledge, or put and nothing."""
+
+    def __init__(self, first: Callable[[], Any], second: Callable[[], Any] = lambda: None) -> None:
+        self._first, self._second = first, second
+
+    def acquire(self, blocking: bool = True) -> Any:  # noqa: ARG002
+        """Put an item, or take one."""
+        return self._first()
+
+    def release(self) -> Any:
+        """Acknowledge it, if it was claimed."""
+        return self._second()
+
+
+def raw_put(client: KazooClient, path: str) -> Calls:
+    """One create: the floor of a put."""
+    client.ensure_path(path)
+    return Calls(lambda: client.create(f"{path}/n-", PAYLOAD, sequence=True))
+
+
+def raw_get(client: KazooClient, path: str) -> Calls:
+    """One delete of a node whose name is known: the floor of a get."""
+    names: list[str] = []
+
+    def take() -> None:
+        if not names:
+            names.extend(sorted(client.get_children(path), reverse=True))
+        client.delete(f"{path}/{names.pop()}")
+
+    return Calls(take)
+
+
+def kazoo_get(client: KazooClient, path: str) -> Calls:
+    """The `Queue.get` of kazoo, which does not wait: it is asked every millisecond."""
+    queue = client.Queue(path)
+
+    def take() -> None:
+        while queue.get() is None:
+            time.sleep(0.001)
+
+    return Calls(take)
+
+
+def kazoo_locking(client: KazooClient, path: str) -> Calls:
+    """The `LockingQueue` of kazoo: get, which locks, and consume."""
+    queue = client.LockingQueue(path)
+    return Calls(queue.get, queue.consume)
+
+
+def our_claim(client: KazooClient, path: str) -> Calls:
+    """Our claim, and its acknowledgement."""
+    claim = zkconcurrent.Queue[bytes](client, path).claim()
+    return Calls(claim.__enter__, lambda: claim.__exit__(None, None, None))
+
+
 CONTESTANTS: dict[str, dict[str, Maker]] = {
-    "raw": {"lock": RawNode},
+    "raw": {"lock": RawNode, "put": raw_put, "get": raw_get, "claim": RawNode},
     "kazoo": {
         "lock": lambda client, path: client.Lock(path),
         "read": lambda client, path: client.ReadLock(path),
         "write": lambda client, path: client.WriteLock(path),
         "semaphore": lambda client, path: client.Semaphore(path),
+        "put": lambda client, path: Calls(partial(client.Queue(path).put, PAYLOAD)),
+        "get": kazoo_get,
+        "locking put": lambda client, path: Calls(partial(client.LockingQueue(path).put, PAYLOAD)),
+        "locking claim": kazoo_locking,
     },
     "ours": {
         "lock": zkconcurrent.Lock,
@@ -59,6 +124,9 @@ CONTESTANTS: dict[str, dict[str, Maker]] = {
         "read": lambda client, path: zkconcurrent.ReadWriteLock(client, path).read_lock,
         "write": lambda client, path: zkconcurrent.ReadWriteLock(client, path).write_lock,
         "semaphore": zkconcurrent.Semaphore,
+        "put": lambda client, path: Calls(partial(zkconcurrent.Queue[bytes](client, path).put, PAYLOAD)),
+        "get": lambda client, path: Calls(zkconcurrent.Queue[bytes](client, path).get),
+        "claim": our_claim,
     },
     "unfair": {"lock": lambda client, path: zkconcurrent.Lock(client, path, fair=False)},
     "one node": {"lock": OneNode},

@@ -17,7 +17,20 @@ from statistics import median
 from typing import NamedTuple
 
 from benchmarks.figures import OURS
-from benchmarks.stage import ROOT, BenchmarkError, Player, Queue, Stage, compete, peak, resident, sessions, share
+from benchmarks.stage import (
+    ROOT,
+    BenchmarkError,
+    Player,
+    Queue,
+    Stage,
+    compete,
+    events_of_items,
+    flow,
+    peak,
+    resident,
+    sessions,
+    share,
+)
 
 PEERS = ("kazoo", "curator", OURS)
 STRATEGIES = ("one node", "everyone", OURS)
@@ -25,6 +38,17 @@ CROWDS = (1, 10, 100, 500, 1000)
 HERDS = (1, 3, 10, 30, 100, 300)
 AIOZK = ("aiozk",) if find_spec("aiozk") else ()  # its figures are left out where it is not installed
 TASKS = {"twin": OURS, "pool": "pool", **{name: name for name in AIOZK}, "aio": "aio"}  # with the processes they run in
+# Of a queue: the process, and what it calls a put and a claim.
+FLOWS = {
+    "raw": ("raw", "put", "claim"),
+    "kazoo": ("kazoo", "put", "get"),
+    "locking": ("kazoo", "locking put", "locking claim"),
+    "curator": ("curator", "put", "claim"),
+    OURS: (OURS, "put", "claim"),
+    "getting": (OURS, "put", "get"),
+}
+CLAIMING = ("locking", "curator", OURS)
+ITEMS, OF_ITEM = "items/s", "watch events per item"
 BATCH = 10  # waiters that queue at once: each lists all before it, and these lists are to be few at a time
 PROCESSES = 4  # of a crowd or herd
 BEHIND = 3.0  # milliseconds after which a waiter is surely in the queue
@@ -309,6 +333,57 @@ def task_memory(stage: Stage, quick: bool) -> Groups:
     ]
 
 
+def queues(stage: Stage, quick: bool) -> Groups:
+    """Items of 100 bytes are put, taken, and claimed and acknowledged: alone, from process to process, by a crowd."""
+    cycles, seconds, backlog, items = (20, 0.3, 200, 10) if quick else (100, 0.5, 500, 40)
+    players = {name: stage.team(name, 1)[0] for name in ("raw", *PEERS)}
+
+    def alone(name: str, put: str, kind: str) -> dict[str, float]:
+        player, path = players[FLOWS[name][0]], stage.path()
+        if kind != put:
+            player.ask("time", put, path, cycles + 2)  # Curator's consumer is one item ahead
+        return _cycles(player, "time", kind, path, cycles)
+
+    with sessions(list(players.values()), stage.hosts):
+        for kind in ("put", "get", "claim"):  # a JVM is slow until it has compiled what it runs
+            path, count = stage.path(), 50 if quick else 600
+            players["curator"].ask("time", "put", path, count + 2)
+            players["curator"].ask("time", kind, path, count)
+        yield [
+            *(
+                Lane("put", name, partial(alone, name, FLOWS[name][1], FLOWS[name][1]))
+                for name in ("raw", "kazoo", *CLAIMING)
+            ),
+            *(Lane("get", name, partial(alone, name, "put", "get")) for name in ("raw", *PEERS)),
+            *(Lane("claim + acknowledge", name, partial(alone, name, *FLOWS[name][1:])) for name in ("raw", *CLAIMING)),
+        ]
+
+    def through(name: str) -> dict[str, float]:
+        who, put, claim = FLOWS[name]
+        return {ITEMS: flow(stage, stage.team(who, 2), [(0, put), (1, claim)], seconds)}
+
+    def drained(name: str, consumers: int) -> dict[str, float]:
+        who, put, claim = FLOWS[name]
+        team = stage.team(who, PROCESSES)
+        joining = [(number % PROCESSES, claim) for number in range(consumers)]
+        return {ITEMS: flow(stage, team, joining, seconds, (put, backlog))}
+
+    yield [
+        *(Lane("1 producer, 1 consumer", name, partial(through, name)) for name in CLAIMING),
+        *(
+            Lane(f"{count} consumer{'s' * (count > 1)} of a backlog", name, partial(drained, name, count))
+            for count in (1, 2, 4, 8)
+            for name in CLAIMING
+        ),
+    ]
+
+    def awaited(name: str) -> dict[str, float]:
+        who, put, claim = FLOWS[name]
+        return {OF_ITEM: events_of_items(stage, stage.team(who, PROCESSES), put, claim, 8, items)}
+
+    yield [Lane("8 consumers wait", name, partial(awaited, name)) for name in (*CLAIMING, "getting")]
+
+
 PARTS = {
     "uncontended": Part("acquire + release, nobody else there", uncontended, 1, (15, 3), 55),
     "network": Part("the same, with a network between", network, 2, (7, 2), 60),
@@ -317,6 +392,7 @@ PARTS = {
     "threads": Part("threads of one process on one lock", threads, 1, (9, 2), 40),
     "handover": Part("from release called in one process to acquired in another", handover, 1, (15, 2), 165),
     "crowd": Part("a crowd waits, in four processes", crowd, 1, (3, 1), 200, False),
+    "queues": Part("items of 100 bytes", queues, 3, (5, 2), 240),
     "readers": Part("readers share", readers, 1, (9, 2), 45),
     "import": Part("import zkconcurrent beyond importing kazoo", imports, 1, (15, 3), 10),
     "memory": Part("memory of a thread that waits", memory, 1, (3, 1), 10, False),

@@ -14,6 +14,8 @@ NAMES = {
     "kazoo": "kazoo",
     "curator": "Curator (Java)",
     OURS: "zkconcurrent",
+    "locking": "kazoo, LockingQueue",
+    "getting": "zkconcurrent, get",
     "unfair": "zkconcurrent, fair=False",
     "one node": "1. one node, everyone tries",
     "everyone": "2. everyone watches the list",

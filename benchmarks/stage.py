@@ -380,6 +380,59 @@ def share(stage: Stage, team: Sequence[Player], kind: str, contenders: int, seco
     return count / (end - start) * 1e9
 
 
+def flow(
+    stage: Stage,
+    team: Sequence[Player],
+    joining: Sequence[tuple[int, str]],
+    seconds: float,
+    backlog: tuple[str, int] | None = None,
+) -> float:
+    """Let threads put into a queue and take from it for a while; return how many items were taken in a second.
+
+    Args:
+        stage: where.
+        team: whose processes.
+        joining: for each thread its process, and what it does; those of the last one's kind take.
+        seconds: how long, or until nothing is left.
+        backlog: what puts items before, and how many.
+    """
+    path = stage.path()
+    with sessions(team, stage.hosts):
+        if backlog is not None:
+            team[0].ask("time", backlog[0], path, backlog[1])
+        for number, kind in joining:
+            team[number].ask("join", kind, path, 0, 1, 0)
+        time.sleep(0.3)
+        start = time.monotonic_ns()
+        everyone(team, "go")
+        time.sleep(seconds)
+        everyone(team, "pause")
+        time.sleep(0.2)
+        takers = {number for number, kind in joining if kind == joining[-1][1]}
+        logs = everyone(team, "log")
+        ends = [int(entry.rpartition(":")[2]) for number in takers for entry in logs[number].split()]
+    return len(ends) / (max(ends) - start) * 1e9 if ends else 0.0
+
+
+def events_of_items(stage: Stage, team: Sequence[Player], put: str, take: str, consumers: int, items: int) -> float:
+    """Return how many watch events the server sends for an item, while consumers wait and items come one by one."""
+    path = stage.path()
+    with sessions(team, stage.hosts):
+        team[0].ask("time", put, path, consumers)
+        for number in range(consumers):
+            team[number % len(team)].ask("join", take, path, 0, 1, 0)
+        everyone(team, "go")
+        before = stage.settle(1)
+        for _ in range(items):
+            team[0].ask("time", put, path, 1)
+            time.sleep(0.03)
+        after = stage.settle(1)
+        taken = sum(len(entries.split()) for entries in everyone(team, "log"))
+    if taken != consumers + items:
+        raise BenchmarkError(f"{taken} of {consumers + items} items were taken")
+    return (after.events - before.events) / items
+
+
 def resident(player: Player) -> float:
     """Return how much memory a process has, in kilobytes."""
     words = Path(f"/proc/{player.pid}/statm").read_text().split()

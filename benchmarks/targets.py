@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from benchmarks.figures import OURS, Figure, find
-from benchmarks.parts import CROWDS, EVENTS, REQUESTS, TIME
+from benchmarks.parts import CROWDS, EVENTS, OF_ITEM, REQUESTS, TIME
 
 BUDGET = (
     5  # requests of a hand-over and of queueing again: delete; list; create with list, get: docs/reference/costs.md
@@ -100,6 +100,24 @@ TARGETS = [
     Target("the same, 3000 waiting", "task-memory", "3000 waiting", "kB per waiter", None, 8, ours="aio"),
     Target(
         "10000 waiting, fair=False", "task-memory", "10000 waiting, fair=False", "kB per waiter", None, 8, ours="aio"
+    ),
+    Target("put, against a raw create", "queues", "put", "ms", "raw", 1.0),
+    Target("claim + acknowledge, against two raw writes", "queues", "claim + acknowledge", "ms", "raw", 1.5),
+    Target("the same, against kazoo's LockingQueue", "queues", "claim + acknowledge", "ms", "locking", 0.5),
+    Target(
+        "8 consumers, against kazoo's LockingQueue", "queues", "8 consumers of a backlog", "items/s", "locking", 2, True
+    ),
+    *(
+        Target(
+            f"watch events of an item, 8 consumers that {what}",
+            "queues",
+            "8 consumers wait",
+            OF_ITEM,
+            None,
+            2,
+            ours=ours,
+        )
+        for what, ours in (("claim", OURS), ("get", "getting"))
     ),
     Target("import with a lock, beyond importing kazoo, ms", "import", "with RLock", "ms", None, 30),
 ]

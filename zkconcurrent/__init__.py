@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ._locklike import LockLike
     from ._multilock import MultiLock
     from ._namespace import Namespace, SharedNamespace, namespace
-    from ._queue import Claim, Empty, Full, LifoQueue, PriorityQueue, Queue, ShutDown, SimpleQueue
+    from ._queue import Claim, DelayQueue, Empty, Full, LifoQueue, PriorityQueue, Queue, ShutDown, SimpleQueue
     from ._rlock import RLock
     from ._rwlock import ReadLock, ReadWriteLock, WriteLock
     from ._semaphore import BoundedSemaphore, Semaphore
@@ -52,6 +52,7 @@ __all__ = [
     "Condition",
     "Contender",
     "CountDownLatch",
+    "DelayQueue",
     "Empty",
     "Event",
     "ForeignNodeError",
@@ -96,6 +97,7 @@ _HOMES = {
     "Condition": "_condition",
     "Contender": "_lock_base",
     "CountDownLatch": "_latch",
+    "DelayQueue": "_queue",
     "Empty": "_queue",
     "Event": "_event",
     "Full": "_queue",

@@ -83,3 +83,15 @@ JSON: Codec = _Json()
 
 MSGPACK: Codec = _MessagePack()
 """Items are what MessagePack has; needs the package `msgpack`, which `zkconcurrent[msgpack]` installs."""
+
+
+def check_codec(codec: Codec) -> Codec:
+    """Return the codec, if it is one.
+
+    Raises:
+        TypeError: it lacks a method.
+    """
+    for method in ("encode", "decode"):
+        if not callable(getattr(codec, method, None)):
+            raise TypeError(f"codec must have encode() and decode(), not {type(codec).__name__}")
+    return codec

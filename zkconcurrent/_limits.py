@@ -50,3 +50,18 @@ def check_positive(name: str, value: object) -> int:
 def most_together(path: str) -> int:
     """Return how many nodes below `path` one request may name: `MOST_TOGETHER`, or fewer if the path is long."""
     return min(MOST_TOGETHER, _REQUEST // (_NODE + len(path.encode())))
+
+
+def check_max_attempts(value: object) -> int:
+    """Return how often an item may be claimed; 0, for any number, if that is None.
+
+    Raises:
+        TypeError: it is not an integer.
+        ValueError: it is less than 1, or larger than `LARGEST`.
+    """
+    if value is None:
+        return 0
+    number = check_int("max_attempts", value)
+    if number < 1:
+        raise ValueError(f"max_attempts must be at least 1: {value}")
+    return number

@@ -8,6 +8,7 @@ first come, first served, and re-entrant if the shared one is.
 from __future__ import annotations
 
 import itertools
+import queue
 import threading
 import time
 import warnings
@@ -18,8 +19,10 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from . import _local_queue
+from ._codec import BYTES, JSON, Codec, check_codec
 from ._engine.identity import identity
-from ._limits import check_int, check_positive
+from ._limits import check_int, check_max_attempts, check_positive
 from ._paths import ancestors, check_name, check_path
 from ._primitive import check_acquired, check_on_lost, check_timeout
 
@@ -72,6 +75,14 @@ class NamedObjects:
                 raise ValueError(f"{path!r} was made with {term}={made_on[term]!r}, not {value!r}")
         return found
 
+    def _queue(
+        self, kind: str, name: str, maxsize: int, codec: Codec, max_attempts: int | None, make: Callable[[int], T]
+    ) -> T:
+        size = max(0, check_int("maxsize", maxsize))
+        check_codec(codec)
+        check_max_attempts(max_attempts)
+        return self._one(kind, name, lambda: make(size), keep=True, maxsize=size)
+
     def __repr__(self) -> str:
         return f"<{self._package}.{type(self).__name__} path={self._path!r}>"
 
@@ -80,9 +91,10 @@ class LocalNamespace(NamedObjects):
     """The names of `threading` for the threads of this process: see `namespace`.
 
     The same name gives the same object while the program keeps a reference to it. Objects with a lasting state
-    (semaphores, events, barriers, latches) live as long as the namespace. No hold is ever lost here, so `on_lost` is
-    never called. The objects have no attributes that `threading`'s lack. A lock that is dropped while it is held gives
-    a ResourceWarning; the next lock with its name is a new one, and free.
+    (semaphores, events, barriers, latches, queues) live as long as the namespace. No hold is ever lost here, so
+    `on_lost` is never called. The objects have no attributes that `threading`'s and `queue`'s lack, so queues have no
+    `claim()`; their items are not encoded. A lock that is dropped while it is held gives a ResourceWarning; the next
+    lock with its name is a new one, and free.
     """
 
     def Lock(  # noqa: N802
@@ -163,6 +175,49 @@ class LocalNamespace(NamedObjects):
     def CountDownLatch(self, name: str, count: int) -> CountDownLatch:  # noqa: N802
         """Return the `CountDownLatch` with that name."""
         return self._one("CountDownLatch", name, lambda: CountDownLatch(count), keep=True, count=count)
+
+    # The standard library's queues pass items on as they are: they have no codec, and no claims.
+
+    def Queue(  # noqa: N802
+        self, name: str, maxsize: int = 0, *, codec: Codec = BYTES, max_attempts: int | None = None
+    ) -> queue.Queue[Any]:
+        """Return the `queue.Queue` with that name."""
+        return self._queue("Queue", name, maxsize, codec, max_attempts, queue.Queue)
+
+    def LifoQueue(  # noqa: N802
+        self, name: str, maxsize: int = 0, *, codec: Codec = BYTES, max_attempts: int | None = None
+    ) -> queue.LifoQueue[Any]:
+        """Return the `queue.LifoQueue` with that name."""
+        return self._queue("LifoQueue", name, maxsize, codec, max_attempts, queue.LifoQueue)
+
+    def PriorityQueue(  # noqa: N802
+        self,
+        name: str,
+        maxsize: int = 0,
+        *,
+        codec: Codec = JSON,
+        max_attempts: int | None = None,
+        priority: Callable[[Any], float] | None = None,
+        floats: bool = False,
+    ) -> _local_queue.PriorityQueue:
+        """Return the `queue.PriorityQueue` with that name; its priority is that of the first call."""
+
+        def make(size: int) -> _local_queue.PriorityQueue:
+            return _local_queue.PriorityQueue(size, priority, floats)
+
+        return self._queue("PriorityQueue", name, maxsize, codec, max_attempts, make)
+
+    def DelayQueue(  # noqa: N802
+        self, name: str, maxsize: int = 0, *, codec: Codec = BYTES, max_attempts: int | None = None
+    ) -> _local_queue.DelayQueue:
+        """Return the queue of delayed items with that name."""
+        return self._queue("DelayQueue", name, maxsize, codec, max_attempts, _local_queue.DelayQueue)
+
+    def SimpleQueue(  # noqa: N802
+        self, name: str, *, codec: Codec = BYTES, max_attempts: int | None = None
+    ) -> queue.SimpleQueue[Any]:
+        """Return the `queue.SimpleQueue` with that name."""
+        return self._queue("SimpleQueue", name, 0, codec, max_attempts, lambda _: queue.SimpleQueue())
 
     def MultiLock(  # noqa: N802
         self,

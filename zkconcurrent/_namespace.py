@@ -11,6 +11,9 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 from ._barrier import Barrier as _Barrier
+from ._codec import BYTES as _BYTES
+from ._codec import JSON as _JSON
+from ._codec import Codec as _Codec
 from ._condition import Condition as _Condition
 from ._engine.session import Session
 from ._event import Event as _Event
@@ -20,6 +23,11 @@ from ._local import LocalNamespace, check_names
 from ._lock import Lock as _Lock
 from ._multilock import MultiLock as _MultiLock
 from ._paths import check_name, check_path
+from ._queue import DelayQueue as _DelayQueue
+from ._queue import LifoQueue as _LifoQueue
+from ._queue import PriorityQueue as _PriorityQueue
+from ._queue import Queue as _Queue
+from ._queue import SimpleQueue as _SimpleQueue
 from ._rlock import RLock as _RLock
 from ._rwlock import ReadWriteLock as _ReadWriteLock
 from ._semaphore import BoundedSemaphore as _BoundedSemaphore
@@ -103,6 +111,44 @@ class SharedNamespace(BasePath):
         """Return the `CountDownLatch` with that name."""
         return _CountDownLatch(self._client, self._at(name), count)
 
+    def Queue(  # noqa: N802
+        self, name: str, maxsize: int = 0, *, codec: _Codec = _BYTES, max_attempts: int | None = None
+    ) -> _Queue[Any]:
+        """Return the `Queue` with that name."""
+        return _Queue(self._client, self._at(name), maxsize, codec=codec, max_attempts=max_attempts)
+
+    def LifoQueue(  # noqa: N802
+        self, name: str, maxsize: int = 0, *, codec: _Codec = _BYTES, max_attempts: int | None = None
+    ) -> _LifoQueue[Any]:
+        """Return the `LifoQueue` with that name."""
+        return _LifoQueue(self._client, self._at(name), maxsize, codec=codec, max_attempts=max_attempts)
+
+    def PriorityQueue(  # noqa: N802
+        self,
+        name: str,
+        maxsize: int = 0,
+        *,
+        codec: _Codec = _JSON,
+        max_attempts: int | None = None,
+        priority: Callable[[Any], float] | None = None,
+        floats: bool = False,
+    ) -> _PriorityQueue[Any]:
+        """Return the `PriorityQueue` with that name."""
+        more: dict[str, Any] = {"codec": codec, "max_attempts": max_attempts, "priority": priority, "floats": floats}
+        return _PriorityQueue(self._client, self._at(name), maxsize, **more)
+
+    def DelayQueue(  # noqa: N802
+        self, name: str, maxsize: int = 0, *, codec: _Codec = _BYTES, max_attempts: int | None = None
+    ) -> _DelayQueue[Any]:
+        """Return the `DelayQueue` with that name."""
+        return _DelayQueue(self._client, self._at(name), maxsize, codec=codec, max_attempts=max_attempts)
+
+    def SimpleQueue(  # noqa: N802
+        self, name: str, *, codec: _Codec = _BYTES, max_attempts: int | None = None
+    ) -> _SimpleQueue[Any]:
+        """Return the `SimpleQueue` with that name."""
+        return _SimpleQueue(self._client, self._at(name), codec=codec, max_attempts=max_attempts)
+
     def MultiLock(self, names: Iterable[str], *, on_lost: OnLost | None = None) -> _MultiLock:  # noqa: N802
         """Return a `MultiLock` of the RLocks with those names."""
         return _MultiLock([self.RLock(name) for name in check_names(names)], on_lost=on_lost)
@@ -122,7 +168,8 @@ def namespace(client: KazooClient | Literal["local"], path: str = "/") -> Namesp
 
     After `threads = namespace(zk, "/app")`, `threads.RLock("cart")` is the RLock at `/app/cart`. `Lock`, `Condition`,
     `Semaphore`, `BoundedSemaphore`, `Event`, `Barrier`, `ReadWriteLock` and `CountDownLatch` work alike: the first
-    argument is a name, and all others are `threading`'s. `threads.MultiLock(["cart", "stock"])` is made of RLocks.
+    argument is a name, and all others are `threading`'s. So do `Queue`, `LifoQueue`, `PriorityQueue`, `SimpleQueue` and
+    `DelayQueue`, with `queue`'s. `threads.MultiLock(["cart", "stock"])` is made of RLocks.
 
     `threads = namespace("local")` has the same names on the standard library alone: the same name gives the same
     object. Each local namespace is independent of all others, so each test makes its own. A program then differs from

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import numbers
 import os
 import socket
 import threading
@@ -167,6 +169,23 @@ def reports_loss(kind: type[BaseException] | None) -> bool:
     An interrupt is not replaced, nor is a loss that the block has raised itself.
     """
     return kind is None or (issubclass(kind, Exception) and not issubclass(kind, LockLostError))
+
+
+def check_delay(delay: Any) -> float:
+    """Return a delay in seconds as a float; none is less than 0.
+
+    Raises:
+        TypeError: it is not a number.
+        ValueError: it is not finite.
+        OverflowError: it is above `threading.TIMEOUT_MAX`.
+    """
+    if isinstance(delay, bool) or not isinstance(delay, numbers.Real):
+        raise TypeError(f"delay must be a number of seconds, not {type(delay).__name__}")
+    if delay != delay or delay in (math.inf, -math.inf):
+        raise ValueError(f"delay must be finite: {delay}")
+    if not delay <= threading.TIMEOUT_MAX:
+        raise OverflowError("delay is too large")
+    return 0.0 if delay <= 0 else float(delay)
 
 
 def check_acquired(got: bool, lock: object) -> bool:

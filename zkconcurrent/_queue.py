@@ -1,4 +1,4 @@
-"""`Queue`, `LifoQueue`, `PriorityQueue` and `SimpleQueue`: items for all processes that open the same path."""
+"""`Queue`, `LifoQueue`, `PriorityQueue`, `DelayQueue`, `SimpleQueue`: items for all processes that open one path."""
 
 from __future__ import annotations
 
@@ -12,19 +12,30 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
-from ._codec import BYTES, JSON, Codec
+from ._codec import BYTES, JSON, Codec, check_codec
 from ._engine.driver import UNANSWERED, Call
 from ._engine.holds import PathState
 from ._engine.session import Dropped, Session, log
 from ._engine.waiting import Steps
 from ._errors import ClientError, LockLostError, OutcomeUnknownError, RefusedError, ZkConcurrentError
 from ._kazoo.link import KazooClient
-from ._limits import check_int
-from ._primitive import Primitive, discard_result, node_data
+from ._limits import check_int, check_max_attempts
+from ._primitive import Primitive, check_delay, discard_result, node_data
 from ._recipes import items as recipes
 from ._recipes.items import Closed, Desk, Errand, Layout, Lost, Sight, Taken, Unknown
 from ._recipes.operations import Recipe
-from ._recipes.orders import FIFO, LIFO, PRIORITY, Order, frame
+from ._recipes.orders import (
+    DELAY,
+    FIFO,
+    FLOAT,
+    LIFO,
+    PRIORITY,
+    Order,
+    delayed_prefix,
+    frame,
+    item_prefix,
+    ranked_prefix,
+)
 from ._recipes.ticket import Ticket
 
 T = TypeVar("T")
@@ -53,7 +64,7 @@ class QueueState(PathState):
 
     def __init__(self, session: Session, kind: str, at: Layout) -> None:
         super().__init__(session, at.path, kind)
-        self.desk = Desk(at)
+        self.desk = Desk(at, session.wall_clock)
         self.finishing = 0
         self._left: deque[Errand] = deque()
         self._idle = deque([True])  # the caller that takes it starts the thread
@@ -159,19 +170,14 @@ class BaseQueue(Primitive, Generic[T]):
         max_attempts: int | None = None,
     ) -> None:
         self._layout = Layout(path, self._order, max(0, check_int("maxsize", maxsize)))
-        for method in ("encode", "decode"):
-            if not callable(getattr(codec, method, None)):
-                raise TypeError(f"codec must have encode() and decode(), not {type(codec).__name__}")
-        self._codec = codec
-        self._most = 0 if max_attempts is None else check_int("max_attempts", max_attempts)
-        if max_attempts is not None and self._most < 1:
-            raise ValueError(f"max_attempts must be at least 1: {max_attempts}")
+        self._codec = check_codec(codec)
+        self._most = check_max_attempts(max_attempts)
         super().__init__(client, path)
         self._desk = desk = self._path_state.desk
         if desk.at != self._layout:
             raise ValueError(
-                f"this client has made the queue at {path!r} with maxsize={desk.at.maxsize}, not {maxsize}: all must "
-                "give the same"
+                f"this client has made the queue at {path!r} as {desk.at.order.name} with maxsize={desk.at.maxsize}, "
+                f"not as {self._order.name} with maxsize={self._layout.maxsize}: all must give the same"
             )
 
     def _new_state(self) -> QueueState:
@@ -197,9 +203,12 @@ class BaseQueue(Primitive, Generic[T]):
                 this thread's call of the same queue, and would wait for it.
             ForeignNodeError: the path is something else's.
         """
+        return self._putting(item, self._prefix_of(item), block, timeout)
+
+    def _putting(self, item: T, prefix: str, block: bool, timeout: float | None) -> None:
         deadline = self._limit(block, timeout)
         errand = self._errand("put")
-        data, priority = frame([self._codec.encode(item)]), self._priority_of(item)
+        data = frame([self._codec.encode(item)])
         link = self._session.link
         most = link.transport.max_request - AROUND - 6 * len(link.full(self._path).encode())
         if len(data) > most:
@@ -211,7 +220,7 @@ class BaseQueue(Primitive, Generic[T]):
         wait = block and (timeout is None or timeout > 0)
 
         def steps(call: Call) -> Steps[None]:
-            done = yield from call.run(recipes.put(errand, data, priority, wait=wait), deadline)
+            done = yield from call.run(recipes.put(errand, data, prefix, wait=wait), deadline)
             if done is None and errand.sent:
                 raise OutcomeUnknownError(self._path, "the time was up, and whether the item was put is unknown")
             if not done and not errand.applied:
@@ -366,8 +375,8 @@ class BaseQueue(Primitive, Generic[T]):
     def _ask(self, then: Callable[[Sight], R]) -> R:
         return self._run(recipes.look(self._desk), then)
 
-    def _priority_of(self, _item: T) -> int | None:
-        return None
+    def _prefix_of(self, _item: T) -> str:
+        return item_prefix(None)
 
     def __repr__(self) -> str:
         return f"<zkconcurrent.{type(self).__name__} at {id(self):#x} path={self._path!r}>"
@@ -561,6 +570,7 @@ class PriorityQueue(Queue[T]):
         max_attempts: see `Queue`.
         priority: returns an item's priority, an int of 32 bits. If not given, it is the item or, if that is a tuple or
             a list, its first element.
+        floats: whether priorities are floats, which Curator's queue can't have. All processes must give the same.
 
     Source:
         `queue.PriorityQueue`; Curator's `DistributedPriorityQueue`.
@@ -577,15 +587,71 @@ class PriorityQueue(Queue[T]):
         *,
         codec: Codec = JSON,
         max_attempts: int | None = None,
-        priority: Callable[[T], int] | None = None,
+        priority: Callable[[T], float] | None = None,
+        floats: bool = False,
     ) -> None:
         self._priority = priority
+        self._floats = bool(floats)
+        if floats:
+            self._order = FLOAT
         super().__init__(client, path, maxsize, codec=codec, max_attempts=max_attempts)
 
-    def _priority_of(self, item: Any) -> int:
-        if self._priority is not None:
-            return check_int("priority", self._priority(item))
-        return check_int("priority", item[0] if isinstance(item, tuple | list) and item else item)
+    def _prefix_of(self, item: Any) -> str:
+        return ranked_prefix(item, self._priority, floats=self._floats)
+
+
+class DelayQueue(Queue[T]):
+    """A `Queue` whose items can be taken once they are due: the earliest first, of equal ones the first put.
+
+    An item is due `delay` seconds after the call of its `put`, by the wall clock of the producer's machine. A consumer
+    compares that with the wall clock of its own. So the clocks of all machines must agree, as by NTP: an item comes
+    late, or early, by as much as they differ. If a clock is set while a consumer waits, the consumer goes by the new
+    time within a second.
+
+    `get` and `claim` wait until an item is due, `get_nowait` raises Empty if none is. As in java.util.concurrent,
+    `qsize`, `empty` and `full` count all items, also those that are not due, and so does `join` wait for them. Once the
+    queue is shut down, its last items can still be taken when they are due.
+
+    Args:
+        client: see `Queue`.
+        path: see `Queue`.
+        maxsize: see `Queue`.
+        codec: see `Queue`.
+        max_attempts: see `Queue`.
+
+    Source:
+        java.util.concurrent's `DelayQueue`; Curator's `DistributedDelayQueue`.
+    """
+
+    _kind = "DelayQueue"
+    _order = DELAY
+
+    def put(self, item: T, block: bool = True, timeout: float | None = None, *, delay: float = 0.0) -> None:
+        """Put an item into the queue, which can be taken `delay` seconds from now.
+
+        Args:
+            item: the item, as the codec takes it.
+            block: whether to wait for a free place, and for ZooKeeper.
+            timeout: how long to wait, in seconds; None waits forever.
+            delay: after how many seconds it is due; zero or less for at once.
+
+        Raises:
+            TypeError: the delay is not a number.
+            ValueError: the delay is not finite, or the timeout is negative.
+            OverflowError: the delay is above `threading.TIMEOUT_MAX`.
+            Full: the queue had no free place in time, or ZooKeeper was out of reach; nothing was put.
+            ShutDown: the queue is shut down.
+            RefusedError: the item is too large.
+            OutcomeUnknownError: the time was up before it could be found out whether the item was put.
+            ClientError: the client can't be used here.
+            ForeignNodeError: the path is something else's.
+        """
+        prefix = delayed_prefix(self._session.wall_clock(), check_delay(delay))
+        return self._putting(item, prefix, block, timeout)
+
+    def put_nowait(self, item: T, *, delay: float = 0.0) -> None:
+        """Put an item without waiting for a free place: `put(item, block=False, delay=delay)`."""
+        return self.put(item, block=False, delay=delay)
 
 
 class SimpleQueue(BaseQueue[T]):

@@ -91,6 +91,10 @@ MAKE: list[Callable[[Any, str], object]] = [
     lambda tasks, name: tasks.Event(name),
     lambda tasks, name: tasks.CountDownLatch(name, 2),
     lambda tasks, name: tasks.MultiLock([name]),
+    lambda tasks, name: tasks.Queue(name),
+    lambda tasks, name: tasks.LifoQueue(name),
+    lambda tasks, name: tasks.PriorityQueue(name),
+    lambda tasks, name: tasks.DelayQueue(name),
 ]
 every = pytest.mark.parametrize("make", MAKE)
 

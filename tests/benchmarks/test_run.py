@@ -15,7 +15,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks.parts import Groups, task_memory, tasks
+from benchmarks.figures import OURS
+from benchmarks.parts import Groups, queues, task_memory, tasks
 from benchmarks.stage import Stage, compete, sessions
 from tests.conftest import Eventually
 
@@ -77,13 +78,13 @@ def test_contenders_that_are_tasks(contestant: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("part", [tasks, task_memory])
-def test_what_is_measured_of_tasks(part: Callable[[Stage, bool], Groups]) -> None:
+@pytest.mark.parametrize("part", [tasks, task_memory, queues])
+def test_what_is_measured(part: Callable[[Stage, bool], Groups]) -> None:
     """Every case gives figures."""
     with Stage() as stage:
         for lanes in part(stage, True):
             for lane in lanes:
-                if lane.contestant == "aio":
+                if lane.contestant in ("aio", OURS, "getting"):
                     measured = lane.measure()
                     assert measured
                     assert min(measured.values()) > 0

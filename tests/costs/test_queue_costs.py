@@ -11,7 +11,7 @@ from kazoo.client import KazooClient
 
 from tests.conftest import Connect, Eventually, InThread
 from tests.helpers.proxy import Proxy
-from zkconcurrent import Empty, Full, LifoQueue, Queue
+from zkconcurrent import DelayQueue, Empty, Full, LifoQueue, Queue
 from zkconcurrent._engine.session import Session
 
 
@@ -192,3 +192,31 @@ def test_an_idle_queue(counted: KazooClient, proxy: Proxy, zk_path: str, in_thre
     for each in waiting:
         with pytest.raises(Empty):
             each.result(20)
+
+
+def test_an_idle_delay_queue(
+    zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Consumers that sleep until an item is due send nothing; then one takes it, with four reads more."""
+    queue, producer = DelayQueue[bytes](counted, zk_path), DelayQueue[bytes](zk, zk_path)
+    warm(queue)
+    producer.put(b"x", delay=6.0)
+    waiting = [in_thread(queue.get, timeout=8) for _ in range(3)]
+    consumers = f"{zk_path}/consumers"
+    eventually(lambda: zk.exists(consumers) and len(zk.get_children(consumers)) == 3)
+    time.sleep(0.5)
+    with proxy.counting() as idle:
+        time.sleep(3)
+    assert not idle.requests
+    assert not idle.events
+    with proxy.counting() as taking:
+        eventually(lambda: any(each.done() for each in waiting))
+        time.sleep(0.5)
+    # The first consumer lists the items and consumers, reads the item and takes it; the next one then looks.
+    assert taking.requests["multi"] == 1
+    assert sum(taking.events.values()) <= 3  # two are its own: of the watches that it has slept with
+    assert sum(taking.requests.values()) <= 6 + 9
+    with proxy.counting() as putting:
+        queue.put(b"y", delay=60)
+    assert putting.requests["multi"] == 1
+    assert sorted(str(each.exception(20)) for each in waiting if each.exception(20)) == ["", ""]

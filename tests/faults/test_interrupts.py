@@ -551,11 +551,17 @@ def test_a_wait_interrupted_at_every_line(
 
 
 @pytest.mark.usefixtures("uncollected")
-@pytest.mark.parametrize("what", ["put", "get", "claim", "acknowledge", "give back"])
-def test_a_queue(what: str, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
+@pytest.mark.parametrize(
+    ("kind", "what"),
+    [
+        *((zkconcurrent.Queue, what) for what in ("put", "get", "claim", "acknowledge", "give back")),
+        *((zkconcurrent.DelayQueue, what) for what in ("put", "get")),
+    ],
+)
+def test_a_queue(kind: Any, what: str, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
     """Fault 82: an interrupted call puts or takes an item once or not at all, and no item stays claimed."""
-    queue = zkconcurrent.Queue[bytes](connect(timeout=SESSION), zk_path)
-    other = zkconcurrent.Queue[bytes](zk, zk_path)
+    queue = kind(connect(timeout=SESSION), zk_path)
+    other = kind(zk, zk_path)
 
     def call() -> list[bytes]:
         if what == "put":

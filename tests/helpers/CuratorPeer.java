@@ -27,6 +27,7 @@ import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
 import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreMutex;
 import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreV2;
 import org.apache.curator.framework.recipes.locks.Lease;
+import org.apache.curator.framework.recipes.queue.DistributedDelayQueue;
 import org.apache.curator.framework.recipes.queue.DistributedPriorityQueue;
 import org.apache.curator.framework.recipes.queue.DistributedQueue;
 import org.apache.curator.framework.recipes.queue.MultiItem;
@@ -172,7 +173,7 @@ public final class CuratorPeer {
             String kind = name.substring(0, dot);
             String verb = name.substring(dot + 1);
             String path = command.text();
-            if (kind.equals("queue") || kind.equals("priorityQueue")) {
+            if (kind.equals("queue") || kind.equals("priorityQueue") || kind.equals("delayQueue")) {
                 return queue(kind, verb, path, command);
             }
             return kind.equals("semaphore") ? semaphore(verb, path, command) : lock(kind, verb, path, command);
@@ -194,6 +195,10 @@ public final class CuratorPeer {
                     DistributedQueue<String> made = builder.buildQueue();
                     made.start();
                     queue = made;
+                } else if (kind.equals("delayQueue")) {
+                    DistributedDelayQueue<String> made = builder.buildDelayQueue();
+                    made.start();
+                    queue = made;
                 } else {
                     DistributedPriorityQueue<String> made = builder.buildPriorityQueue(1);
                     made.start();
@@ -203,6 +208,9 @@ public final class CuratorPeer {
             }
             if (verb.equals("put") && kind.equals("queue")) {
                 ((DistributedQueue<String>) queue).put(command.text());
+            } else if (verb.equals("put") && kind.equals("delayQueue")) {
+                long due = System.currentTimeMillis() + command.number();
+                ((DistributedDelayQueue<String>) queue).put(command.text(), due);
             } else if (verb.equals("put")) {
                 int priority = command.number();
                 ((DistributedPriorityQueue<String>) queue).put(command.text(), priority);

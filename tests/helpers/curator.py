@@ -12,7 +12,8 @@ with Java threads that come into being when they are named. Commands, each answe
   (InterProcessMultiLock): its path is the paths of its mutexes, with commas between.
 - `queue.put path item`, `queue.putMulti path items` (with commas between), `queue.consume path failures`: take items,
   of which the first so many fail; `queue.taken path`: those taken, with tabs between (DistributedQueue with a lock
-  path). `priorityQueue` has the same, and `priorityQueue.put path priority item` (DistributedPriorityQueue).
+  path). `priorityQueue` has the same, and `priorityQueue.put path priority item` (DistributedPriorityQueue);
+  `delayQueue` has `delayQueue.put path milliseconds item` (DistributedDelayQueue).
 - `semaphore.acquire path permits [quantity [milliseconds]]`, `semaphore.release path permits [quantity]`,
   `semaphore.participants path permits`, `semaphore.increment path permits file cycles` (InterProcessSemaphoreV2).
 """

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 
 from kazoo.client import KazooClient
 
-from zkconcurrent import Queue
+from zkconcurrent import DelayQueue, Queue
 
 
 def say(word: object) -> None:
@@ -29,6 +30,17 @@ def main(hosts: str, session: str, path: str, job: str, *arguments: str) -> None
         with Queue[bytes](zk, path, max_attempts=5).claim() as claim:
             say(claim.item.decode())
             sys.stdin.readline()
+    elif job == "delayed":
+        with DelayQueue[bytes](zk, path, max_attempts=5).claim() as claim:
+            say(claim.item.decode())
+            sys.stdin.readline()
+    elif job == "delays":
+        delayed = DelayQueue[bytes](zk, path)
+        for n in range(int(arguments[0])):
+            delay = n % 5 * 0.2
+            delayed.put(b"%d %d" % (n, (time.time() + delay) * 1000), delay=delay)
+        say("done")
+        sys.stdin.readline()
     elif job == "fork":
         with Queue[bytes](zk, path).claim():
             child = os.fork() == 0

@@ -132,6 +132,11 @@ MAKE: list[Callable[[Namespace, str], object]] = [
     lambda threads, name: threads.Barrier(name, 2),
     lambda threads, name: threads.ReadWriteLock(name),
     lambda threads, name: threads.CountDownLatch(name, 2),
+    lambda threads, name: threads.Queue(name),
+    lambda threads, name: threads.LifoQueue(name),
+    lambda threads, name: threads.PriorityQueue(name),
+    lambda threads, name: threads.DelayQueue(name),
+    lambda threads, name: threads.SimpleQueue(name),
     lambda threads, name: threads.MultiLock([name]),
 ]
 every = pytest.mark.parametrize("make", MAKE)
@@ -169,6 +174,30 @@ def test_a_name_is_one_kind(threads: Namespace, make: Any) -> None:
         with pytest.raises(ValueError, match="nest"):
             make(threads, name)
     assert kept
+
+
+def test_queues(threads: Namespace) -> None:
+    """What `queue` has works alike, and so do delays."""
+    jobs, later = threads.Queue("jobs", 5), threads.DelayQueue("later")
+    jobs.put(b"1")
+    later.put(b"2", delay=0.2)
+    assert threads.Queue("jobs", 5).get() == b"1"
+    assert later.qsize() == 1
+    assert later.get(timeout=20) == b"2"
+    jobs.task_done()
+    jobs.join()
+    last, simple = threads.LifoQueue("last"), threads.SimpleQueue("simple")
+    for item in (b"1", b"2"):
+        last.put_nowait(item)
+        simple.put_nowait(item)
+    assert [last.get_nowait(), simple.get_nowait()] == [b"2", b"1"]
+    best = threads.PriorityQueue("best")
+    for number in (2, 1):
+        best.put(number)
+    assert best.get() == 1
+    for queue, error in ((jobs, zkconcurrent.Empty), (later, zkconcurrent.Empty)):
+        with pytest.raises(error):
+            queue.get_nowait()
 
 
 def test_one_name_is_one_lock(threads: Namespace, in_thread: InThread) -> None:

@@ -106,6 +106,21 @@ def test_the_other_orders(zk: KazooClient, connect: Connect, zk_path: str) -> No
     assert [lengths.get() for _ in range(3)] == ["b", "cc", "aaa"]
 
 
+def test_priorities_that_are_floats(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """With `floats=True` they sort as floats do, for all processes; those of ints are another queue's."""
+    mine, theirs = (PriorityQueue[Any](each, zk_path, floats=True) for each in (zk, connect()))
+    for item in (2.5, [-0.5, "x"], 1e300, -1e-300, 0, [-0.5, "y"]):
+        mine.put(item)
+    assert [theirs.get() for _ in range(6)] == [[-0.5, "x"], [-0.5, "y"], -1e-300, 0, 2.5, 1e300]
+    for wrong, error in (("x", TypeError), (float("nan"), ValueError), (2**53 + 1, ValueError)):
+        with pytest.raises(error):
+            mine.put(wrong)
+    with pytest.raises(ValueError, match="as float with maxsize=0, not as priority"):
+        PriorityQueue[Any](zk, zk_path)
+    with pytest.raises(ValueError, match="made as float"):
+        PriorityQueue[Any](connect(), zk_path).put(1)
+
+
 @pytest.mark.parametrize(("codec", "item"), [(BYTES, b"\0x"), (BYTES, b""), (TEXT, "ä"), (JSON, {"a": [1, None]})])
 def test_codecs(codec: Any, item: Any, zk: KazooClient, zk_path: str) -> None:
     """An item comes out as it went in."""
@@ -141,7 +156,7 @@ def test_bad_arguments(zk: KazooClient, zk_path: str) -> None:
         Queue(zk, f"{zk_path}-c", codec=str)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="at least 1"):
         Queue(zk, f"{zk_path}-m", max_attempts=0)
-    with pytest.raises(ValueError, match="maxsize=0, not 3"):
+    with pytest.raises(ValueError, match="as fifo with maxsize=0, not as fifo with maxsize=3"):
         Queue(zk, zk_path, 3)
     with pytest.raises(ValueError, match="is a Queue"):
         LifoQueue(zk, zk_path)

@@ -11,7 +11,7 @@ from kazoo.client import KazooClient
 from tests.conftest import Connect, Eventually
 from tests.helpers.curator import CuratorClient
 from tests.interop.conftest import ConnectJava
-from zkconcurrent import TEXT, Empty, PriorityQueue, Queue
+from zkconcurrent import TEXT, DelayQueue, Empty, PriorityQueue, Queue
 
 
 def rank(item: str) -> int:
@@ -70,6 +70,51 @@ def test_priorities(client: KazooClient, connect_java: ConnectJava, zk_path: str
         queue.put(item)
     consumer.call("priorityQueue.consume", zk_path, 0).result(20)
     eventually(lambda: taken(consumer, "priorityQueue", zk_path) == ranked)
+
+
+def test_delays(client: KazooClient, connect_java: ConnectJava, zk_path: str, eventually: Eventually) -> None:
+    """What one puts the other takes when it is due, and not before; the earliest first."""
+    java, consumer = connect_java(), connect_java()
+    queue = DelayQueue[str](client, zk_path, codec=TEXT)
+    began = time.time()
+    for delay, item in ((1500, "second"), (60_000, "never"), (700, "first")):
+        java.call("delayQueue.put", zk_path, delay, item).result(20)
+    with pytest.raises(Empty):
+        queue.get_nowait()
+    assert queue.get(timeout=20) == "first"
+    assert time.time() - began >= 0.7
+    with queue.claim(timeout=20) as claim:
+        assert claim.item == "second"
+    assert 1.5 <= time.time() - began < 10
+    consumer.call("delayQueue.consume", zk_path, 0).result(20)
+    began = time.time()
+    for seconds, item in ((1.5, "d"), (0.7, "c"), (0.0, "a")):
+        queue.put(item, delay=seconds)
+    time.sleep(0.4)
+    assert taken(consumer, "delayQueue", zk_path) == ["a"]
+    eventually(lambda: taken(consumer, "delayQueue", zk_path) == ["a", "c"])
+    assert time.time() - began >= 0.7
+    queue.put("b")
+    eventually(lambda: taken(consumer, "delayQueue", zk_path) == ["a", "c", "b", "d"])
+    assert time.time() - began >= 1.5
+    assert queue.qsize() == 1
+    assert client.get(zk_path)[0] == b"delay 0 open"
+
+
+def test_a_delayed_item_that_we_have_claimed(
+    client: KazooClient, java: CuratorClient, zk_path: str, eventually: Eventually
+) -> None:
+    """Java does not take it, and takes it once we give it back."""
+    queue = DelayQueue[str](client, zk_path, codec=TEXT)
+    queue.put("one", delay=0.1)
+    claim = queue.claim(timeout=10)
+    claim.__enter__()
+    java.call("delayQueue.consume", zk_path, 0).result(20)
+    queue.put("two")  # while the earliest is claimed, Curator's consumer does not wake for one that is due later
+    eventually(lambda: taken(java, "delayQueue", zk_path) == ["two"])
+    claim.__exit__(KeyError, None, None)
+    queue.put("three")  # Curator's consumer watches the items alone
+    eventually(lambda: sorted(taken(java, "delayQueue", zk_path)) == ["one", "three", "two"])
 
 
 def test_what_we_have_claimed(client: KazooClient, java: CuratorClient, zk_path: str, eventually: Eventually) -> None:

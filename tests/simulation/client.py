@@ -293,6 +293,9 @@ class Process:
         stopped_until: it does not run before that time.
         on_close: ends the session, at the server, when the client is stopped.
         starved_until: until when a thread gets no turn that others need.
+        ahead: by how much its wall clock is ahead of the world's, in seconds; negative if it is behind.
+        set_at: when that clock was set last, by the world's.
+        read: the latest time that was read off that clock.
     """
 
     def __init__(self, world: World, ensemble: Ensemble, name: str, number: int, timeout: float) -> None:
@@ -303,12 +306,13 @@ class Process:
         self.on_close: Callable[[SessionState], None] = ensemble.end_session
         self.stopped_until = 0.0
         self.starved_until = 0.0
+        self.ahead = self.set_at = self.read = 0.0
         begun = len(world.actors)
         self.client = Client(self, timeout)
         link = Link(self.client)
         link.identity = world.whoami
         self.client._stopped.clear()
-        self.session = Session(self.client, link, clock=lambda: world.now, now=lambda: world.now).start()
+        self.session = Session(self.client, link, lambda: world.now, lambda: world.now, self.wall_clock).start()
         self.client._zkconcurrent_session = self.session
         self.own_threads = set(world.actors[begun:])
         self.session.registry.seed = f"{number:08d}-0000-4000-8000"
@@ -323,6 +327,12 @@ class Process:
     def runs(self) -> bool:
         """Whether its threads get turns."""
         return self.stopped_until <= self.world.now
+
+    def wall_clock(self) -> float:
+        """Tell the time by the process's wall clock."""
+        now = self.world.now + self.ahead
+        self.read = max(self.read, now)
+        return now
 
     def starve(self, actor: Actor, time: float) -> None:
         """Give a thread of the process no turn before that time."""

@@ -16,10 +16,10 @@ from tests.simulation.ensemble import Transport, only_checks
 from tests.simulation.run import CHROOT
 from tests.simulation.schedule import LENGTHS, TIMEOUT, Deviation, Schedule, random_schedule
 from tests.simulation.world import Violation
-from zkconcurrent._engine.driver import UNANSWERED
+from zkconcurrent._engine.driver import CLOCK_POLL_INTERVAL, UNANSWERED
 from zkconcurrent._errors import ClientError, LockLostError, OutcomeUnknownError
-from zkconcurrent._queue import Empty, Full, LifoQueue, Queue
-from zkconcurrent._recipes.orders import frame, number, unframe
+from zkconcurrent._queue import DelayQueue, Empty, Full, LifoQueue, Queue
+from zkconcurrent._recipes.orders import delayed_prefix, due, frame, milliseconds, number, unframe
 from zkconcurrent._recipes.rules import MUTEX, blockers
 from zkconcurrent._recipes.ticket import Ticket
 
@@ -38,14 +38,16 @@ class Step(NamedTuple):
     Attributes:
         seconds: its timeout; 0 for no wait, None for ever.
         stay: how long a claim is kept.
+        delay: in how many seconds an item is due.
     """
 
     what: str
     seconds: float | None = None
     stay: float = 0.0
+    delay: float = 0.0
 
     def __str__(self) -> str:
-        return f"{self.what} {self.seconds} {self.stay:g}"
+        return f"{self.what} {self.seconds} {self.stay:g}" + (f" due in {self.delay:g}" if self.delay else "")
 
 
 class Steps(NamedTuple):
@@ -82,16 +84,22 @@ class QueueChecks(CallChecks):
         self.outlive: Any = None
         self.maxsize = 0
         self.newest_first = False
+        self.timed = False
         self.created: dict[bytes, list[str]] = {}
         self.names: dict[str, bytes] = {}  # the items that are there
         self.claimed: dict[str, None] = {}
         self.ever: set[str] = set()  # claimed
         self.since: dict[str, int] = {}
+        self.due: dict[bytes, str] = {}  # how the names of delayed items begin
+        self.opened: dict[int, Any] = {}  # the process of each session
         self._read = 0
 
     def step(self) -> None:
         """Follow the log."""
         super().step()
+        for process in self.processes:
+            if process.connection.wire is not None:
+                self.opened[process.connection.wire.session.number] = process
         calls = [each.call for each in self.workers if each.call is not None and each.call.what in TAKES]
         if len(calls) > 1 or (calls and self.settling()):
             self.overlapping.update(calls)
@@ -104,7 +112,7 @@ class QueueChecks(CallChecks):
             elif change[0] == "delete" and change[1].startswith(ITEMS):
                 self._went(change[1].removeprefix(ITEMS))
             elif change[0] == "create" and change[1].startswith(CLAIMS):
-                self._claim(change[1].removeprefix(CLAIMS))
+                self._claim(change[1].removeprefix(CLAIMS), change[4])
             elif change[0] == "delete" and change[1].startswith(CLAIMS):
                 self.claimed.pop(change[1].removeprefix(CLAIMS), None)
             elif change[0] == "close":
@@ -133,6 +141,8 @@ class QueueChecks(CallChecks):
             names.append(name)
         if len(names) > 1:
             raise Violation(f"{content!r} was put twice: {names}")
+        if not name.startswith(self.due.get(content, "")):
+            raise Violation(f"{content!r} is {name}, and should be due at {self.due[content]}")
         if content in self.refused:
             raise Violation(f"{content!r} was put, and its put has said that it was not")
         if 0 < self.maxsize < len(self.names):
@@ -143,9 +153,11 @@ class QueueChecks(CallChecks):
             raise Violation(f"{name} is taken, and another consumer has claimed it")
         del self.names[name]
 
-    def _claim(self, name: str) -> None:
+    def _claim(self, name: str, session: int) -> None:
         if name not in self.names:
             raise Violation(f"{name} is claimed, and is not there")
+        if self.timed:
+            self._is_due(name, session)
         self.claimed[name] = None
         takers = [worker for worker in self.workers if worker.call is not None and worker.call.what in TAKES]
         # Of several takers, and of their threads that settle what was interrupted, any may be first.
@@ -153,11 +165,29 @@ class QueueChecks(CallChecks):
             call = takers[0].call
             assert call is not None
             for other in self.names:
-                ahead = number(other) > number(name) if self.newest_first else number(other) < number(name)
+                ahead = number(other) > number(name) if self.newest_first else self._key(other) < self._key(name)
                 known = self.since[other] <= call.begun and other not in self.ever and other not in self.claimed
                 if ahead and known:
                     raise Violation(f"{name} is taken before {other}")
         self.ever.add(name)
+
+    def _key(self, name: str) -> tuple[int, int]:
+        return due(name) if self.timed else 0, number(name)
+
+    def _is_due(self, name: str, session: int) -> None:
+        """No consumer takes an item before it is due by that consumer's clock."""
+        process = self.opened[session]
+        if milliseconds(process.read) < due(name):
+            raise Violation(f"{process.name} takes {name} at {process.read:g}, before it is due")
+
+    def overdue(self, process: Any) -> list[str]:
+        """Return the free items that a consumer of that process should take, unless its clock was set just now."""
+        if not self.timed:
+            return self.free
+        if self.world.now <= process.set_at + CLOCK_POLL_INTERVAL + 0.01:
+            return []
+        now = milliseconds(self.world.now + process.ahead - 0.01)
+        return [name for name in self.free if due(name) <= now]
 
     def settling(self) -> bool:
         """Whether a thread has something to settle."""
@@ -191,8 +221,9 @@ class QueueChecks(CallChecks):
             return
         self.step()
         consumes = ticket.path.endswith("consumers")
-        if consumes and self.free:
-            raise Violation(f"{ticket} waits for an item, and there is {self.free}")
+        process = next(each for each in self.processes if each.connection.wire is wire)
+        if consumes and (late := self.overdue(process)):
+            raise Violation(f"{ticket} waits for an item, and there is {late}")
         if not consumes and len(self.names) < self.maxsize:
             raise Violation(f"{ticket} waits for a place, and there are {len(self.names)} items of {self.maxsize}")
         watched = wire.server.child_watches
@@ -282,7 +313,7 @@ class QueueWorker(CallWorker):
         content, checks = f"{self.name} {self.number}".encode(), self.checks
         with self.calling("put", self._limit(step)) as call:
             try:
-                queue.put(content, *_arguments(step.seconds))
+                self._put_item(queue, content, step)
             except Full:
                 checks.step()
                 if content in checks.created:
@@ -296,6 +327,13 @@ class QueueWorker(CallWorker):
                 checks.step()
                 if content not in checks.created:
                     raise Violation(f"{content!r} was not put, and its put says that it was")
+
+    def _put_item(self, queue: Queue[bytes], content: bytes, step: Step) -> None:
+        if not isinstance(queue, DelayQueue):
+            queue.put(content, *_arguments(step.seconds))
+            return
+        self.checks.due[content] = delayed_prefix(self.process.wall_clock(), step.delay)
+        queue.put(content, *_arguments(step.seconds), delay=step.delay)
 
     def _claim(self, queue: Queue[bytes], step: Step) -> None:
         claim = queue.claim(*_arguments(step.seconds))
@@ -362,6 +400,7 @@ class QueueRun(CallRun):
         first: Any = schedule.threads[0][0][1][0]
         self.checks.maxsize = first.maxsize
         self.checks.newest_first = first.kind is LifoQueue
+        self.checks.timed = first.kind is DelayQueue
         self._losing: Deviation | None = None
         self._striking: Deviation | None = None
         self._serve = self.ensemble.serve
@@ -377,12 +416,13 @@ class QueueRun(CallRun):
         waiting = [worker.call.what for worker in self.workers if worker.call is not None and worker.process.alive]
         if (
             any(what in TAKES for what in waiting)
-            and not checks.free
+            and not any(checks.overdue(process) for process in self.processes if process.alive)
             and (not checks.maxsize or len(checks.names) < checks.maxsize)
         ):
             self._rescued += 1
             above = self.ensemble.leader.nodes[ITEMS[:-1]]
-            path = f"{ITEMS}queue-{above.created:010d}"
+            prefix = delayed_prefix(self.world.now - 60.0, 0.0) if checks.timed else "queue-"
+            path = f"{ITEMS}{prefix}{above.created:010d}"
             self.ensemble._commit(
                 ("create", path, frame([b"rescue %d" % self._rescued]), self.world.now, 0, False, None)
             )
@@ -402,6 +442,16 @@ class QueueRun(CallRun):
             if not process.alive and any(state._left for state in list(process.session.directory.values())):
                 self.checks.excused |= set(self.checks.created)
         return killed
+
+    def _set_clock(self, it: Deviation) -> bool:
+        """Set the wall clock of a process, forward or back."""
+        process = self._process(it)
+        if process is None:
+            return False
+        process.ahead = LENGTHS[it.length] * (-1 if it.which // 4 else 1)
+        process.set_at = self.world.now
+        self.world.say(f"the clock of {process.name} is now ahead by {process.ahead:g}")
+        return True
 
     def _excuse(self, worker: Any) -> None:
         self.checks.step()
@@ -494,3 +544,29 @@ def _step(random: Random) -> Step:
         return Step(what, random.choice((0.05, 0.3, 1.0, 3.0)))
     seconds = random.choice((None, None, None, 0.0, 0.05, 1.0, 3.0))
     return Step(what, seconds, random.choice((0.0, 0.0, 0.3, 1.0, 7.0, 7.0)))
+
+
+def random_delays(seed: int) -> Schedule:
+    """Return a random schedule of a seed, of a queue of delayed items and of clocks that are set."""
+    schedule, random = random_steps(seed), Random(-1 - seed)
+    delays, clocks = (0.0, 0.0, 0.3, 1.0, 3.0, 7.0), random.choice((0.0, 0.0, 0.3))
+    threads: list[Any] = [
+        [
+            (
+                start,
+                [
+                    Steps(
+                        DelayQueue,
+                        visit.maxsize,
+                        visit.most,
+                        [each._replace(delay=random.choice(delays) * (each.what == "put")) for each in visit.steps],
+                    )
+                    for visit in visits
+                ],
+            )
+            for start, visits in process
+        ]
+        for process in schedule.threads  # type: ignore[assignment]
+    ]
+    deviations = [each._replace(kind="set_clock") if random.random() < clocks else each for each in schedule.deviations]
+    return schedule._replace(threads=threads, deviations=deviations)

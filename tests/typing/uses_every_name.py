@@ -104,6 +104,9 @@ def queues(zk: zkconcurrent.Client) -> None:
     first: zkconcurrent.PriorityQueue[dict[str, int]] = zkconcurrent.PriorityQueue(
         zk, "/app/first", codec=zkconcurrent.JSON, priority=lambda item: item["priority"]
     )
+    later: zkconcurrent.DelayQueue[bytes] = zkconcurrent.DelayQueue(zk, "/app/later", 100, max_attempts=3)
+    later.put(b"one", delay=1.5)
+    later.put_nowait(b"two", delay=2)
     try:
         jobs.put(b"one", block=False)
         jobs.put_nowait(b"two")

@@ -89,6 +89,9 @@ async def queues(zk: zkconcurrent.Client) -> None:
     jobs: aio.Queue[bytes] = aio.Queue(zk, "/app/jobs", 100, codec=zkconcurrent.BYTES, max_attempts=3)
     last: aio.LifoQueue[str] = aio.LifoQueue(zk, "/app/last", codec=zkconcurrent.TEXT)
     first: aio.PriorityQueue[list[int]] = aio.PriorityQueue(zk, "/app/first", priority=lambda item: item[0])
+    later: aio.DelayQueue[bytes] = aio.DelayQueue(zk, "/app/later", 100, max_attempts=3)
+    await later.put(b"one", delay=1.5)
+    await later.put_nowait(b"two", delay=2)
     try:
         await jobs.put(b"one", timeout=1.0)
         await jobs.put_nowait(b"two")

@@ -31,6 +31,8 @@ zkconcurrent.Queue(zk, "/app/jobs", "5")  # wrong
 zkconcurrent.Queue(zk, "/app/jobs", codec=str)  # wrong
 zkconcurrent.Queue(zk, "/app/jobs").claim().item
 zkconcurrent.SimpleQueue(zk, "/app/jobs").join()  # wrong
+zkconcurrent.DelayQueue(zk, "/app/jobs").put(b"one", delay="1")  # wrong
+zkconcurrent.Queue(zk, "/app/jobs").put(b"one", delay=1)  # wrong
 
 threads: Namespace = zkconcurrent.namespace("local")
 threads.RLock()  # wrong

@@ -40,6 +40,7 @@ LAYERS = [
     {"_rwlock"},
     {"_codec"},
     {"_semaphore", "_condition", "_event", "_barrier", "_latch", "_multilock", "_queue"},
+    {"_local_queue"},
     {"_connect", "_locklike", "_local"},
     {"_namespace"},
     {"_synchronized"},

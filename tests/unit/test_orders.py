@@ -12,16 +12,23 @@ from hypothesis import strategies as st
 from zkconcurrent import ForeignNodeError
 from zkconcurrent._recipes.operations import Node
 from zkconcurrent._recipes.orders import (
+    DELAY,
     FIFO,
+    FLOAT,
     LIFO,
     PRIORITY,
     Header,
+    delayed_prefix,
+    due,
+    float_prefix,
     frame,
     free,
+    is_item,
     item_prefix,
     items,
     member_count,
     member_data,
+    milliseconds,
     number,
     unfinished,
     unframe,
@@ -44,6 +51,63 @@ def test_the_order_of_priorities(arrived: list[tuple[int, int]]) -> None:
     """The lowest priority is first, and of the same priority the first in."""
     names = {f"{item_prefix(priority)}{n:010d}": (priority, n) for priority, n in arrived}
     assert [names[name] for name in items("/q", list(names), PRIORITY)] == sorted(arrived)
+
+
+@given(st.lists(st.tuples(st.floats(allow_nan=False), numbers), unique_by=lambda each: each[1]))
+def test_the_order_of_floats(arrived: list[tuple[float, int]]) -> None:
+    """The lowest is first, down to the last bit, infinities and subnormals too; 0.0 and -0.0 are equal."""
+    names = {f"{float_prefix(priority)}{n:010d}": (priority, n) for priority, n in arrived}
+    assert [names[name] for name in items("/q", list(names), FLOAT)] == sorted(arrived)
+    assert all(map(is_item, names))
+
+
+def test_what_is_no_float() -> None:
+    """NaN has no place in any order; an int is taken for the float that is equal to it, if there is one."""
+    assert float_prefix(3) == float_prefix(3.0) == "queue-C008000000000000"
+    assert float_prefix(-0.0) == float_prefix(0) == "queue-8000000000000000"
+    for wrong in (float("nan"), 2**53 + 1, 10**400):
+        with pytest.raises(ValueError, match="equal to a float"):
+            float_prefix(wrong)
+    with pytest.raises(TypeError, match="must be a float, not str"):
+        float_prefix("1")
+    for name in ("queue-1000000050000000001", "queue-0000000001"):
+        with pytest.raises(ForeignNodeError, match="float"):
+            items("/q", [name], FLOAT)
+    with pytest.raises(ForeignNodeError, match="priority"):
+        items("/q", ["queue-C0080000000000000000000001"], PRIORITY)
+
+
+@given(st.lists(st.tuples(st.integers(1, 2**63 - 1), numbers), unique_by=lambda each: each[1]))
+def test_the_order_of_times(arrived: list[tuple[int, int]]) -> None:
+    """The earliest is first, however many digits its time has, and of the same time the first in."""
+    names = {f"queue-|{at:08X}|{n:010d}": (at, n) for at, n in arrived}
+    assert [names[name] for name in items("/q", list(names), DELAY)] == sorted(arrived)
+    assert all(is_item(name) and due(name) == at for name, (at, _) in names.items())
+
+
+def test_times_are_curators() -> None:
+    """The milliseconds since 1970, as `DistributedDelayQueue` writes them; it reads none above a Java long."""
+    assert delayed_prefix(1_700_000_000.123, 0) == "queue-|18BCFE5687B|"
+    assert delayed_prefix(0.0, 0.0) == "queue-|00000001|"
+    assert delayed_prefix(1.0, 4_294_966.295) == "queue-|FFFFFFFF|"
+    with pytest.raises(ForeignNodeError, match="delay"):
+        items("/q", ["queue-|8000000000000000|0000000001"], DELAY)
+    for other in (
+        "queue-0000000001",
+        "queue-1000000050000000001",
+        "queue-|18BCFE5687B|-000000001",
+        "queue-||0000000001",
+    ):
+        with pytest.raises(ForeignNodeError):
+            items("/q", [other], DELAY)
+
+
+@given(st.floats(0, 1e11), st.floats(0, 1e9))
+def test_no_item_is_due_early(now: float, delay: float) -> None:
+    """One without a delay is due at the very moment; one with a delay less than 2 ms after it, and never before."""
+    assert due(delayed_prefix(now, 0.0)) == max(1, milliseconds(now))
+    at = due(delayed_prefix(now, delay) + "0000000001") if delay else milliseconds(now)
+    assert delay == 0 or (now + delay) * 1000 <= at < (now + delay) * 1000 + 2
 
 
 def test_names_are_curators() -> None:

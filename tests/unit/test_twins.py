@@ -19,7 +19,7 @@ TWINS = sorted(
     for name in aio.__all__
     if isinstance(getattr(aio, name), type) and hasattr(zkconcurrent, name) and name != "Claim"  # which a queue makes
 )
-QUEUES = ("Queue", "LifoQueue", "PriorityQueue")
+QUEUES = ("Queue", "LifoQueue", "PriorityQueue", "DelayQueue")
 ALIAS = "an old name of threading's, which asyncio never had"
 BY_THE_LOOP = "asyncio's has none: a party can act after its `wait`, and `wait` takes a timeout"
 BY_THE_PAIR = "only `ReadWriteLock` makes one"
@@ -29,7 +29,11 @@ MISSING: dict[str, dict[str, str]] = {
     "Condition": {"notifyAll": ALIAS},
     "Event": {"isSet": ALIAS},
     "CountDownLatch": {"count": "a property would have to wait for the reply: `fetch_count()`"},
-    "LocalNamespace": {"ReadWriteLock": "neither asyncio nor threading has one to stand for it"},
+    "LocalNamespace": {
+        "ReadWriteLock": "neither asyncio nor threading has one to stand for it",
+        "SimpleQueue": "asyncio has none",
+    },
+    "SharedNamespace": {"SimpleQueue": "asyncio has none"},
     "Barrier.__init__": {"action": BY_THE_LOOP, "timeout": BY_THE_LOOP},
     "SharedNamespace.Barrier": {"action": BY_THE_LOOP, "timeout": BY_THE_LOOP},
     "LocalNamespace.Barrier": {"action": BY_THE_LOOP, "timeout": BY_THE_LOOP},

@@ -68,6 +68,7 @@ T = TypeVar("T")
 CLEAN_UP_PATIENCE = 0.1  # seconds
 UNANSWERED = 10.0
 POLL_INTERVAL = 0.5
+CLOCK_POLL_INTERVAL = 1.0  # a wait that goes by the wall clock looks at it so often, as it may be set
 
 
 class HoldStore(Protocol):
@@ -453,7 +454,7 @@ class Call:
     def _wait(self, step: Wait) -> Steps[None]:
         try:
             if not step.ticket.changed:
-                yield from self._await_change(step.ticket)
+                yield from self._await_change(step.ticket, step.left)
         except GeneratorExit:
             raise
         except BaseException:
@@ -520,11 +521,14 @@ class Call:
             # kazoo does not report that it gives up, or stops, while disconnected.
             yield from self._park(session.now() + POLL_INTERVAL)
 
-    def _await_change(self, ticket: Ticket) -> Steps[None]:
-        """Wait until the nodes that the ticket awaits may be gone, or changed."""
+    def _await_change(self, ticket: Ticket, left: Callable[[], float] | None = None) -> Steps[None]:
+        """Wait until the nodes that the ticket awaits may be gone, or changed; with `left`, while any time is left."""
         self.check_not_interrupted()
         while not ticket.changed:
-            yield from self._park(math.inf)
+            pause = math.inf if left is None else left()
+            if pause <= 0:
+                return
+            yield from self._park(math.inf if left is None else self.session.now() + min(pause, CLOCK_POLL_INTERVAL))
 
     def check_not_interrupted(self) -> None:
         """Refuse to wait, in a signal handler or a finalizer, for the very call that it has interrupted.

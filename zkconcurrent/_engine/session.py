@@ -80,6 +80,7 @@ class Session(ClientState):
         heartbeat: the heartbeat.
         handoffs: those of the unfair locks.
         watches_handoffs: the keeper wakes soon, to end the turn of a thread that does not take the kept ticket.
+        wall_clock: tells the time since 1970, by which delayed items are due. Tests and the simulation inject theirs.
         stuck: a suspended thread keeps the lock, with a signal handler on top of it, so the keeper cannot work.
         forked: this is a forked child's copy, of no use.
         exiting: the interpreter exits; nothing is acquired any more.
@@ -91,8 +92,10 @@ class Session(ClientState):
         link: Link | None = None,
         clock: Callable[[], float] = boot_clock,
         now: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__(link or Link(client), clock, now)
+        self.wall_clock = wall_clock
         self.directory = PathDirectory()
         # A finalizer may run anywhere, even with the lock held: it only appends here.
         self.dropped: deque[Dropped] = deque()

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import Any, NamedTuple
@@ -57,12 +57,13 @@ from .orders import (
     LAST_ITEM,
     Header,
     Order,
+    due,
     frame,
     free,
     is_item,
-    item_prefix,
     items,
     member_data,
+    milliseconds,
     number,
     unfinished,
     unframe,
@@ -166,6 +167,7 @@ class Desk:
 
     Attributes:
         at: the queue.
+        clock: the wall clock, by which items are due.
         idle: the receipts that no call uses.
         receipts: all receipts.
         names: free items of the last listing, the next one first; some may be gone.
@@ -176,8 +178,9 @@ class Desk:
         last: the number of the newest item that was put here.
     """
 
-    def __init__(self, at: Layout) -> None:
+    def __init__(self, at: Layout, clock: Callable[[], float]) -> None:
         self.at = at
+        self.clock = clock
         self.idle: deque[Receipt] = deque()
         self.receipts: list[Receipt] = []
         self.names: deque[str] = deque()
@@ -529,13 +532,13 @@ def check_folders(at: Layout, inside: Sequence[str]) -> None:
 # -- putting --------------------------------------------------------------------------------------------------------
 
 
-def put(errand: Errand, data: bytes, priority: int | None, *, wait: bool) -> Recipe[bool]:
+def put(errand: Errand, data: bytes, prefix: str, *, wait: bool) -> Recipe[bool]:
     """Put an item; False if the queue is full.
 
     Args:
         errand: the call.
         data: the content of the item's node.
-        priority: the item's priority, if the queue orders by it.
+        prefix: the name of that node, without its number.
         wait: whether to wait for a free place.
 
     Raises:
@@ -547,7 +550,7 @@ def put(errand: Errand, data: bytes, priority: int | None, *, wait: bool) -> Rec
         raise SequenceExhaustedError(
             at.path, f"ZooKeeper has no sequence numbers left here (it gave {desk.last}); use another path"
         )
-    item = Create(f"{at.items}/{item_prefix(priority)}", data, sequential=True)
+    item = Create(f"{at.items}/{prefix}", data, sequential=True)
     if at.maxsize:
         return (yield from put_when_first(errand, item, wait=wait))
     while True:
@@ -706,6 +709,21 @@ def sight_of(at: Layout, seen: Sequence[Any]) -> Sight:
     return Sight(names, free(names, claims), header is not None and header.state != "open")
 
 
+def takeable(desk: Desk, sight: Sight) -> list[str]:
+    """Return the free items that may be taken: in a timed queue, those that are due by our clock."""
+    if not desk.at.order.timed:
+        return sight.free
+    return sight.free[: bisect(sight.free, milliseconds(desk.clock()), key=due)]
+
+
+def until_due(desk: Desk, sight: Sight) -> Callable[[], float] | None:
+    """Return what tells in how many seconds the first free item is due; None if nothing is to be waited for so."""
+    if not (desk.at.order.timed and sight.free):
+        return None
+    first = due(sight.free[0])
+    return lambda: (first - milliseconds(desk.clock())) / 1000
+
+
 def take(errand: Errand, *, wait: bool) -> Recipe[Taken | None]:
     """Take the next item, or claim it; None if there is none.
 
@@ -720,8 +738,8 @@ def take(errand: Errand, *, wait: bool) -> Recipe[Taken | None]:
     if (taken := (yield from seize_kept(errand))) is not None:
         return taken
     sight = yield from look(desk)
-    while sight.free:
-        if (taken := (yield from seize_first(errand, sight))) is not None:
+    while names := takeable(desk, sight):
+        if (taken := (yield from seize_first(errand, names))) is not None:
             return taken
         sight = yield from look(desk)
     if sight.over:
@@ -741,16 +759,16 @@ def take(errand: Errand, *, wait: bool) -> Recipe[Taken | None]:
                     raise NodeGone
             sight = yield from look(desk, ticket)
             while not sight.over:
-                if not sight.free:
-                    yield Wait(ticket)
-                elif (taken := (yield from seize_first(errand, sight, ticket))) is not None:
+                if not (names := takeable(desk, sight)):
+                    yield Wait(ticket, until_due(desk, sight))
+                elif (taken := (yield from seize_first(errand, names, ticket))) is not None:
                     return taken
                 # Read without watches first: those of a consumer that now takes an item would only cost events.
                 queue, *seen = yield listing, *reads(at, ticket)
                 if ticket.name not in queue:
                     raise NodeGone
                 sight = sight_of(at, seen)
-                if not sight.free:
+                if not takeable(desk, sight):
                     sight = yield from look(desk, ticket)
             yield Discard(ticket)
             raise Closed
@@ -758,16 +776,16 @@ def take(errand: Errand, *, wait: bool) -> Recipe[Taken | None]:
             yield Discard(ticket)
 
 
-def seize_first(errand: Errand, sight: Sight, ticket: Ticket | None = None) -> Recipe[Taken | None]:
-    """Take the first of the free items that is still there; None if none is."""
+def seize_first(errand: Errand, names: Sequence[str], ticket: Ticket | None = None) -> Recipe[Taken | None]:
+    """Take the first of the items that is still there; None if none is."""
     desk = errand.desk
     if not desk.at.order.keeps:
-        for first in sight.free:
+        for first in names:
             desk.read.pop(first, None)
             if (taken := (yield from seize(errand, first, ticket))) is not None:
                 return taken
         return None
-    desk.keep(sight.free)
+    desk.keep(names)
     return (yield from seize_kept(errand, ticket))
 
 

@@ -209,9 +209,14 @@ class Watch(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """Wait until something changes that the ticket's last `Watch` read, or may have changed."""
+    """Wait until something changes that the ticket's last `Watch` read, or may have changed.
+
+    With `left`, the wait also ends when that returns 0 or less. It returns how many seconds are left by a clock that
+    may be set, so the driver asks it again and again.
+    """
 
     ticket: Ticket
+    left: Callable[[], float] | None = None
 
 
 class Grant(NamedTuple):

@@ -1,19 +1,22 @@
 """Which item of a queue is next, and the data of its nodes: decided from names and bytes alone.
 
 An item's name is `queue-`, then its priority if the queue orders by priorities, then the number that the server gave
-it. So the names, compared as text, have the order of the priorities, and of the arrival among equals. Names and data
-are those of Curator's `DistributedQueue` and `DistributedPriorityQueue`.
+it. So the names, compared as text, have the order of the priorities, and of the arrival among equals. In a queue of
+delayed items, the time at which the item is due stands there instead. Names and data are those of Curator's
+`DistributedQueue`, `DistributedPriorityQueue` and `DistributedDelayQueue`.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 import struct
-from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, NamedTuple
 
 from .._errors import ForeignNodeError
+from .._limits import check_int
 from .operations import Node
 from .rules import LAST_SEQUENCE
 
@@ -22,8 +25,9 @@ LARGEST_PRIORITY = 2**31 - 1
 # Puts end here, as beyond the last number the server gives no order; the margin is for puts that are under way.
 LAST_ITEM = LAST_SEQUENCE - 100_000
 
-_DATA = re.compile(rb"(fifo|lifo|priority) (\d{1,19}) (open|shutdown|immediate)")
+_DATA = re.compile(rb"(fifo|lifo|priority|float|delay) (\d{1,19}) (open|shutdown|immediate)")
 _VERSION = struct.pack(">i", 0x00010001)
+_SIGN, _ALL_BITS = 1 << 63, (1 << 64) - 1
 _ENTRY, _END = b"\x01", b"\x02"
 
 
@@ -35,17 +39,22 @@ class Order(NamedTuple):
         pattern: matches the names of the items.
         newest_first: the last name is the next item's.
         keeps: what comes later goes behind all that is there, so a listing that is a little old still has the order.
+        timed: an item's name says when it is due; it is taken no earlier, and the earliest first.
     """
 
     name: str
     pattern: re.Pattern[str]
     newest_first: bool = False
     keeps: bool = False
+    timed: bool = False
 
 
 FIFO = Order("fifo", re.compile(r"queue-\d{10}"), keeps=True)
 LIFO = Order("lifo", FIFO.pattern, newest_first=True)
 PRIORITY = Order("priority", re.compile(r"queue-[01][0-9A-F]{8}\d{10}"))
+FLOAT = Order("float", re.compile(r"queue-[0-9A-F]{16}\d{10}"))
+# Up to the largest 64-bit number of milliseconds: Java reads a larger one as 0.
+DELAY = Order("delay", re.compile(r"queue-\|(?:[0-9A-F]{8,15}|[0-7][0-9A-F]{15})\|\d{10}"), timed=True)
 
 
 def item_prefix(priority: int | None) -> str:
@@ -63,9 +72,62 @@ def item_prefix(priority: int | None) -> str:
     return f"{ITEM}{int(priority >= 0)}{priority & 0xFFFFFFFF:08X}"
 
 
+def float_prefix(priority: object) -> str:
+    """Return the name of an item without its number: the bits of its priority, so that texts sort as the floats do.
+
+    Raises:
+        TypeError: the priority is not a number.
+        ValueError: it is not a number to be compared, or an int that no float is equal to.
+    """
+    if not isinstance(priority, int | float):
+        raise TypeError(f"priority must be a float, not {type(priority).__name__}")
+    try:
+        number = float(priority)
+    except OverflowError:
+        number = math.nan
+    if number != priority:
+        raise ValueError(f"priority must be equal to a float: {priority}")
+    (bits,) = struct.unpack(">Q", struct.pack(">d", number or 0.0))  # -0.0 is 0.0
+    return f"{ITEM}{bits ^ (_ALL_BITS if bits >> 63 else _SIGN):016X}"
+
+
+def ranked_prefix(item: Any, priority: Callable[[Any], float] | None, *, floats: bool = False) -> str:
+    """Return the name of an item without its number: by what `priority` returns, by the item, or by its first element.
+
+    Raises:
+        TypeError: the priority is not an int or, with `floats`, a float.
+        OverflowError: the priority has more than 32 bits.
+        ValueError: it is no float's value.
+    """
+    if priority is not None:
+        rank: Any = priority(item)
+    else:
+        rank = item[0] if isinstance(item, tuple | list) and item else item
+    return float_prefix(rank) if floats else item_prefix(check_int("priority", rank))
+
+
+def delayed_prefix(now: float, delay: float) -> str:
+    """Return the name, without its number, of an item that is due `delay` seconds from `now`; at once if that is 0.
+
+    Source: Curator's `DistributedDelayQueue.epochToString`.
+    """
+    at = milliseconds(now) if delay <= 0 else math.ceil((now + delay) * 1000)
+    return f"{ITEM}|{max(1, at):08X}|"
+
+
+def milliseconds(now: float) -> int:
+    """Return a time, in seconds of the wall clock, in whole milliseconds."""
+    return math.floor(now * 1000)
+
+
+def due(name: str) -> int:
+    """Return when an item of a timed queue is due: the milliseconds since 1970 that its name has."""
+    return int(name.split("|")[1], 16)
+
+
 def is_item(name: str) -> bool:
     """Return whether a name is an item's, in a queue of any order."""
-    return any(order.pattern.fullmatch(name) for order in (FIFO, PRIORITY))
+    return any(order.pattern.fullmatch(name) for order in (FIFO, PRIORITY, FLOAT, DELAY))
 
 
 def number(name: str) -> int:
@@ -89,6 +151,8 @@ def items(path: str, names: Sequence[str], order: Order) -> list[str]:
                 f"the item {name!r} does not belong to a {order.name} queue, or its number is exhausted; use another "
                 "path, or delete the item if something else left it behind",
             )
+    if order.timed:
+        return sorted(found, key=lambda name: (due(name), number(name)))
     return sorted(found, reverse=order.newest_first)
 
 

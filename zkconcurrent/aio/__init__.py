@@ -9,7 +9,7 @@ from ._local import LocalNamespace
 from ._locks import Lock, MultiLock, ReadLock, ReadWriteLock, RLock, WriteLock
 from ._losses import Lost
 from ._namespace import Namespace, SharedNamespace, namespace
-from ._queue import Claim, LifoQueue, PriorityQueue, Queue, QueueEmpty, QueueFull, QueueShutDown
+from ._queue import Claim, DelayQueue, LifoQueue, PriorityQueue, Queue, QueueEmpty, QueueFull, QueueShutDown
 from ._sync import BoundedSemaphore, Condition, CountDownLatch, Event, Semaphore
 from ._synchronized import synchronized
 from ._tasks import Completion
@@ -21,6 +21,7 @@ __all__ = [
     "Completion",
     "Condition",
     "CountDownLatch",
+    "DelayQueue",
     "Event",
     "LifoQueue",
     "LocalNamespace",

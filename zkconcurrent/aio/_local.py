@@ -13,8 +13,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from .. import _local
+from .._codec import BYTES, JSON, Codec
 from .._limits import check_int
 from .._local import NamedObjects, check_names, warn_dropped
+from .._local_queue import AsyncDelayQueue, AsyncPriorityQueue
 from .._primitive import check_on_lost
 
 OnLost = Callable[[Any], object]
@@ -24,8 +26,8 @@ class LocalNamespace(NamedObjects):
     """The names of `asyncio` for the tasks of one loop: see `namespace`.
 
     The same name gives the same object while the program keeps a reference to it. Objects with a lasting state
-    (semaphores, events, barriers, latches) live as long as the namespace. A lock that is dropped while it is held gives
-    a ResourceWarning; the next lock with its name is a new one, and free.
+    (semaphores, events, barriers, latches, queues) live as long as the namespace. A lock that is dropped while it is
+    held gives a ResourceWarning; the next lock with its name is a new one, and free.
 
     Every object has `asyncio`'s interface alone: `acquire()` takes no `timeout`, and `release()`, `Event.set()` and
     their like return None. No hold is ever lost here, so `on_lost` is never called. There is no `ReadWriteLock`. A
@@ -87,6 +89,43 @@ class LocalNamespace(NamedObjects):
     def CountDownLatch(self, name: str, count: int) -> CountDownLatch:  # noqa: N802
         """Return the `CountDownLatch` of that name."""
         return self._one("CountDownLatch", name, lambda: CountDownLatch(count), keep=True, count=count)
+
+    # asyncio's queues pass items on as they are: they have no codec, and no claims.
+
+    def Queue(  # noqa: N802
+        self, name: str, maxsize: int = 0, *, codec: Codec = BYTES, max_attempts: int | None = None
+    ) -> asyncio.Queue[Any]:
+        """Return the `asyncio.Queue` of that name."""
+        return self._queue("Queue", name, maxsize, codec, max_attempts, asyncio.Queue)
+
+    def LifoQueue(  # noqa: N802
+        self, name: str, maxsize: int = 0, *, codec: Codec = BYTES, max_attempts: int | None = None
+    ) -> asyncio.LifoQueue[Any]:
+        """Return the `asyncio.LifoQueue` of that name."""
+        return self._queue("LifoQueue", name, maxsize, codec, max_attempts, asyncio.LifoQueue)
+
+    def PriorityQueue(  # noqa: N802
+        self,
+        name: str,
+        maxsize: int = 0,
+        *,
+        codec: Codec = JSON,
+        max_attempts: int | None = None,
+        priority: Callable[[Any], float] | None = None,
+        floats: bool = False,
+    ) -> AsyncPriorityQueue:
+        """Return the `asyncio.PriorityQueue` of that name; its priority is that of the first call."""
+
+        def make(size: int) -> AsyncPriorityQueue:
+            return AsyncPriorityQueue(size, priority, floats)
+
+        return self._queue("PriorityQueue", name, maxsize, codec, max_attempts, make)
+
+    def DelayQueue(  # noqa: N802
+        self, name: str, maxsize: int = 0, *, codec: Codec = BYTES, max_attempts: int | None = None
+    ) -> AsyncDelayQueue:
+        """Return the queue of delayed items of that name."""
+        return self._queue("DelayQueue", name, maxsize, codec, max_attempts, AsyncDelayQueue)
 
     def MultiLock(  # noqa: N802
         self,

@@ -6,6 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, TypeAlias, overload
 
+from .._codec import BYTES as _BYTES
+from .._codec import JSON as _JSON
+from .._codec import Codec as _Codec
 from .._connect import Client
 from .._kazoo.link import KazooClient
 from .._local import check_names
@@ -17,6 +20,10 @@ from ._locks import MultiLock as _MultiLock
 from ._locks import ReadWriteLock as _ReadWriteLock
 from ._locks import RLock as _RLock
 from ._locks import WriteLock as _WriteLock
+from ._queue import DelayQueue as _DelayQueue
+from ._queue import LifoQueue as _LifoQueue
+from ._queue import PriorityQueue as _PriorityQueue
+from ._queue import Queue as _Queue
 from ._sync import BoundedSemaphore as _BoundedSemaphore
 from ._sync import Condition as _Condition
 from ._sync import CountDownLatch as _CountDownLatch
@@ -71,6 +78,38 @@ class SharedNamespace(BasePath):
         """Return the `CountDownLatch` of that name."""
         return _CountDownLatch(self._client, self._at(name), count)
 
+    def Queue(  # noqa: N802
+        self, name: str, maxsize: int = 0, *, codec: _Codec = _BYTES, max_attempts: int | None = None
+    ) -> _Queue[Any]:
+        """Return the `Queue` of that name."""
+        return _Queue(self._client, self._at(name), maxsize, codec=codec, max_attempts=max_attempts)
+
+    def LifoQueue(  # noqa: N802
+        self, name: str, maxsize: int = 0, *, codec: _Codec = _BYTES, max_attempts: int | None = None
+    ) -> _LifoQueue[Any]:
+        """Return the `LifoQueue` of that name."""
+        return _LifoQueue(self._client, self._at(name), maxsize, codec=codec, max_attempts=max_attempts)
+
+    def PriorityQueue(  # noqa: N802
+        self,
+        name: str,
+        maxsize: int = 0,
+        *,
+        codec: _Codec = _JSON,
+        max_attempts: int | None = None,
+        priority: Callable[[Any], float] | None = None,
+        floats: bool = False,
+    ) -> _PriorityQueue[Any]:
+        """Return the `PriorityQueue` of that name."""
+        more: dict[str, Any] = {"codec": codec, "max_attempts": max_attempts, "priority": priority, "floats": floats}
+        return _PriorityQueue(self._client, self._at(name), maxsize, **more)
+
+    def DelayQueue(  # noqa: N802
+        self, name: str, maxsize: int = 0, *, codec: _Codec = _BYTES, max_attempts: int | None = None
+    ) -> _DelayQueue[Any]:
+        """Return the `DelayQueue` of that name."""
+        return _DelayQueue(self._client, self._at(name), maxsize, codec=codec, max_attempts=max_attempts)
+
     def MultiLock(self, names: Iterable[str], *, on_lost: OnLost | None = None) -> _MultiLock:  # noqa: N802
         """Return a `MultiLock` of the RLocks of those names."""
         return _MultiLock([self.RLock(name) for name in check_names(names)], on_lost=on_lost)
@@ -92,9 +131,9 @@ def namespace(client: KazooClient | Literal["local"], path: str = "/") -> Namesp
     `zkconcurrent.namespace` does for threads. Both share the paths.
 
     `tasks = aio.namespace("local")` has the names on the standard library alone: `asyncio`'s own `Lock`, `Condition`,
-    `Semaphore`, `BoundedSemaphore`, `Event` and, from Python 3.11 on, `Barrier`; and small ones of its own for
-    `RLock`, `MultiLock` and `CountDownLatch`. It has no `ReadWriteLock`. The same name gives the same object.
-    Each such namespace is a world of its own. `Namespace` is the type of either.
+    `Semaphore`, `BoundedSemaphore`, `Event`, `Queue`, `LifoQueue` and, from Python 3.11 on, `Barrier`; and small ones
+    of its own for `RLock`, `MultiLock`, `CountDownLatch`, `PriorityQueue` and `DelayQueue`. It has no `ReadWriteLock`.
+    The same name gives the same object. Each such namespace is a world of its own. `Namespace` is the type of either.
 
     Args:
         client: a `kazoo.client.KazooClient`, which may be started later; or "local".

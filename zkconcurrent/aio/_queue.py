@@ -1,4 +1,4 @@
-"""`Queue`, `LifoQueue` and `PriorityQueue` for tasks, over those of threads."""
+"""`Queue`, `LifoQueue`, `PriorityQueue` and `DelayQueue` for tasks, over those of threads."""
 
 from __future__ import annotations
 
@@ -73,6 +73,10 @@ class _LifoQueueCore(_Errors, _queue.LifoQueue[Any]):
 
 class _PriorityQueueCore(_Errors, _queue.PriorityQueue[Any]):
     """`zkconcurrent.PriorityQueue`, for tasks."""
+
+
+class _DelayQueueCore(_Errors, _queue.DelayQueue[Any]):
+    """`zkconcurrent.DelayQueue`, for tasks."""
 
 
 class Queue(PrimitiveTwin, Generic[T]):
@@ -213,6 +217,7 @@ class PriorityQueue(Queue[T]):
         max_attempts: see `Queue`.
         priority: returns an item's priority, an int of 32 bits. If not given, it is the item or, if that is a tuple or
             a list, its first element.
+        floats: whether priorities are floats, which Curator's queue can't have. All processes must give the same.
     """
 
     def __init__(
@@ -223,10 +228,42 @@ class PriorityQueue(Queue[T]):
         *,
         codec: Codec = JSON,
         max_attempts: int | None = None,
-        priority: Callable[[T], int] | None = None,
+        priority: Callable[[T], float] | None = None,
+        floats: bool = False,
     ) -> None:
-        core = _PriorityQueueCore(client, path, maxsize, codec=codec, max_attempts=max_attempts, priority=priority)
+        core = _PriorityQueueCore(
+            client, path, maxsize, codec=codec, max_attempts=max_attempts, priority=priority, floats=floats
+        )
         PrimitiveTwin.__init__(self, core)
+
+
+class DelayQueue(Queue[T]):
+    """A `Queue` whose items can be taken once they are due, the earliest first; see `zkconcurrent.DelayQueue`."""
+
+    _kind = _DelayQueueCore
+
+    async def put(self, item: T, *, timeout: float | None = None, delay: float = 0.0) -> None:
+        """Put an item into the queue, which can be taken `delay` seconds from now.
+
+        A cancelled call has put the item, or never will; which is not told.
+
+        Args:
+            item: the item, as the codec takes it.
+            timeout: how long to wait for a free place, in seconds; None waits forever.
+            delay: after how many seconds it is due; zero or less for at once.
+
+        Raises:
+            TypeError: the delay is not a number.
+            ValueError: the delay is not finite.
+            OverflowError: the delay is above `threading.TIMEOUT_MAX`.
+            QueueFull: the queue had no free place in time.
+            QueueShutDown: the queue is shut down.
+        """
+        await self._core.put(item, timeout=timeout, delay=delay)
+
+    async def put_nowait(self, item: T, *, delay: float = 0.0) -> None:
+        """Put an item without waiting for a free place."""
+        await self._core.put_nowait(item, delay=delay)
 
 
 class Claim(Generic[T]):

@@ -1,0 +1,371 @@
+"""Queues of delayed items on a real ZooKeeper: an item is taken when it is due, by one consumer, the earliest first."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.conftest import FAST, Connect, Eventually, InThread
+from tests.helpers.processes import Spawn, line_from, parties
+from tests.helpers.proxy import Proxy
+from zkconcurrent import JSON, TEXT, DelayQueue, Empty, ForeignNodeError, Full, Queue, ShutDown, aio
+from zkconcurrent._engine.session import Session
+from zkconcurrent._recipes.orders import due
+from zkconcurrent.testing import Server
+
+LATE = 1.0  # seconds that a busy machine may take
+
+
+@pytest.fixture
+def spawn(zookeeper: Server, zk_path: str) -> Iterator[Spawn]:
+    """Start processes that use the queue."""
+    with parties("tests.integration.queue_party", zookeeper.hosts, zk_path, 2.0) as spawn:
+        yield spawn
+
+
+def names(zk: KazooClient, path: str, folder: str) -> list[str]:
+    """Return the names in a folder of a queue."""
+    return sorted(zk.get_children(f"{path}/{folder}")) if zk.exists(f"{path}/{folder}") else []
+
+
+class Clock:
+    """A wall clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+
+    def __call__(self) -> float:
+        """Tell the time."""
+        return time.time() + self.ahead
+
+
+def with_clock(client: KazooClient) -> Clock:
+    """Give a client a wall clock; before its first queue."""
+    clock = Clock()
+    Session.of(client).wall_clock = clock
+    return clock
+
+
+def test_an_item_comes_when_it_is_due(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """Not before, and the earliest first, whoever has put them; equal ones in the order of their puts."""
+    mine, theirs = DelayQueue[str](zk, zk_path, codec=TEXT), DelayQueue[str](connect(), zk_path, codec=TEXT)
+    began = time.time()
+    mine.put("late", delay=1.0)
+    theirs.put("early", delay=0.5)
+    assert (mine.qsize(), mine.empty(), mine.full()) == (2, False, False)
+    for call in (mine.get_nowait, lambda: theirs.get(timeout=0.1)):
+        with pytest.raises(Empty):
+            call()
+    mine.put("now")
+    theirs.put("too", delay=-5)
+    assert [theirs.get_nowait(), mine.get_nowait()] == ["now", "too"]
+    assert (mine.get(), time.time() - began >= 0.5) == ("early", True)
+    with theirs.claim() as claim:
+        assert (claim.item, time.time() - began >= 1.0) == ("late", True)
+    assert time.time() - began < 1.0 + LATE
+    assert names(zk, zk_path, "items") == names(zk, zk_path, "claims") == names(zk, zk_path, "consumers") == []
+
+
+def test_the_order_of_items_that_are_due(zk: KazooClient, zk_path: str) -> None:
+    """It is that of the times at which they are due, and of the puts among equal ones."""
+    clock = with_clock(zk)
+    queue = DelayQueue[int](zk, zk_path, codec=JSON)
+    for n, delay in enumerate((3.0, 1.0, 2.0, 0.0, 1.5)):
+        queue.put(n, delay=delay)
+    clock.ahead = 10.0
+    assert [queue.get_nowait() for _ in range(5)] == [3, 1, 4, 2, 0]
+
+
+@pytest.mark.parametrize(
+    ("delay", "error"),
+    [
+        (math.nan, ValueError),
+        (math.inf, ValueError),
+        (-math.inf, ValueError),
+        (threading.TIMEOUT_MAX * 2, OverflowError),
+        (10**400, OverflowError),
+        (True, TypeError),
+        ("1", TypeError),
+        (None, TypeError),
+        (timedelta(seconds=1), TypeError),
+    ],
+)
+def test_bad_delays(delay: Any, error: type[Exception], zk: KazooClient, zk_path: str) -> None:
+    """A delay that is none is refused at once, and nothing is sent."""
+    queue = DelayQueue[bytes](zk, zk_path)
+    for call in (queue.put, queue.put_nowait):
+        with pytest.raises(error, match="delay"):
+            call(b"x", delay=delay)
+    tasks = aio.DelayQueue[bytes](zk, zk_path)
+    for put in (tasks.put, tasks.put_nowait):
+        with pytest.raises(error, match="delay"):
+            asyncio.run(put(b"x", delay=delay))
+    assert zk.exists(zk_path) is None
+
+
+@pytest.mark.parametrize("delay", [-(10**400), -1e300, -0.0, 0, threading.TIMEOUT_MAX])
+def test_extreme_delays(delay: float, zk: KazooClient, zk_path: str) -> None:
+    """Those that are long over are due at once; the longest one is not due in our time."""
+    queue = DelayQueue[bytes](zk, zk_path)
+    queue.put(b"x", delay=delay)
+    if delay <= 0:
+        assert queue.get_nowait() == b"x"
+    else:
+        with pytest.raises(Empty):
+            queue.get(timeout=0.2)
+        assert queue.qsize() == 1
+
+
+def test_an_earlier_item_wakes_the_one_that_sleeps(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """A consumer that sleeps until an item is due takes an earlier one that comes meanwhile, and so does the next."""
+    mine, theirs = DelayQueue[str](zk, zk_path, codec=TEXT), DelayQueue[str](connect(), zk_path, codec=TEXT)
+    mine.put("later", delay=60)
+    first = in_thread(theirs.get)
+    eventually(lambda: len(names(zk, zk_path, "consumers")) == 1)
+    second = in_thread(mine.get)
+    eventually(lambda: len(names(zk, zk_path, "consumers")) == 2)
+    mine.put("soon", delay=0.5)
+    mine.put("now")
+    assert first.result(10) == "now"
+    began = time.time()
+    assert second.result(10) == "soon"
+    assert time.time() - began < 0.5 + LATE
+    assert mine.qsize() == 1
+
+
+def test_one_that_gives_up_leaves_the_watch_to_the_next(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """The first in the queue of consumers ends by its deadline before the item is due; the second takes it in time."""
+    mine, theirs = DelayQueue[str](zk, zk_path, codec=TEXT), DelayQueue[str](connect(), zk_path, codec=TEXT)
+    began = time.time()
+    mine.put("x", delay=1.5)
+    first = in_thread(mine.get, timeout=0.7)
+    eventually(lambda: len(names(zk, zk_path, "consumers")) == 1)
+    second = in_thread(theirs.get)
+    with pytest.raises(Empty):
+        first.result(10)
+    assert second.result(10) == "x"
+    assert 1.5 <= time.time() - began < 1.5 + LATE
+
+
+def test_a_claim_that_fails(zk: KazooClient, zk_path: str) -> None:
+    """The item is free again at once, as it is due, with its own name; after `max_attempts` it is dead."""
+    queue = DelayQueue[str](zk, zk_path, codec=TEXT, max_attempts=2)
+    queue.put("bad", delay=0.2)
+    queue.put("good", delay=0.3)
+    for attempt in (1, 2):
+        with pytest.raises(ZeroDivisionError), queue.claim(timeout=5) as claim:
+            assert (claim.item, claim.attempts) == ("bad", attempt)
+            raise ZeroDivisionError
+    assert queue.get(timeout=5) == "good"
+    assert queue.dead() == ["bad"]
+    queue.destroy()
+    assert zk.exists(zk_path) is None
+
+
+def test_a_consumer_that_is_killed(
+    zk: KazooClient, zk_path: str, spawn: Spawn, in_thread: InThread, eventually: Eventually
+) -> None:
+    """One that sleeps leaves the item to the next; one that has claimed it gives it back with its session."""
+    queue = DelayQueue[bytes](zk, zk_path, max_attempts=5)
+    queue.put(b"one", delay=2.0)
+    sleeper = spawn("delayed")
+    eventually(lambda: len(names(zk, zk_path, "consumers")) == 1)
+    waiting = in_thread(lambda: queue.claim().__enter__())
+    eventually(lambda: len(names(zk, zk_path, "consumers")) == 2)
+    sleeper.send_signal(signal.SIGKILL)
+    claim = waiting.result(20)
+    assert (claim.item, claim.attempts) == (b"one", 1)
+    claim.__exit__(KeyError, None, None)
+    process = spawn("delayed")
+    assert line_from(process) == "one"
+    with pytest.raises(Empty):
+        queue.get_nowait()
+    process.send_signal(signal.SIGKILL)
+    with queue.claim(timeout=20) as claim:
+        assert (claim.item, claim.attempts) == (b"one", 3)
+    assert names(zk, zk_path, "items") == []
+
+
+def test_several_processes(zk: KazooClient, zk_path: str, spawn: Spawn) -> None:
+    """Items of three processes are each taken once, none before it is due."""
+    producers = [spawn("delays", 20) for _ in range(3)]
+    queue = DelayQueue[bytes](zk, zk_path)
+    taken = []
+    for _ in range(60):
+        with queue.claim(timeout=30) as claim:
+            content, at = claim.item.split()
+            assert time.time() * 1000 >= int(at)
+            taken.append(content)
+    assert sorted(taken) == sorted(b"%d" % n for n in range(20) for _ in range(3))
+    for each in producers:
+        assert line_from(each) == "done"
+    assert queue.empty()
+
+
+def test_a_clock_that_is_set_forward(
+    connect: Connect, zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """A consumer that sleeps goes by the new time within a second or so."""
+    client = connect()
+    clock = with_clock(client)
+    consumer, producer = DelayQueue[bytes](client, zk_path), DelayQueue[bytes](zk, zk_path)
+    producer.put(b"x", delay=3600)
+    waiting = in_thread(consumer.get)
+    eventually(lambda: names(zk, zk_path, "consumers"))
+    time.sleep(0.3)
+    assert not waiting.done()
+    clock.ahead = 3601.0
+    assert waiting.result(1 + LATE + 1) == b"x"
+
+
+def test_a_clock_that_is_set_back(
+    connect: Connect, zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """A consumer whose clock is behind waits as much longer, and takes an item as soon as it is set right."""
+    client = connect()
+    clock = with_clock(client)
+    consumer, producer = DelayQueue[bytes](client, zk_path), DelayQueue[bytes](zk, zk_path)
+    producer.put(b"x", delay=0.5)
+    waiting = in_thread(consumer.get)
+    eventually(lambda: names(zk, zk_path, "consumers"))
+    clock.ahead = -3600.0
+    time.sleep(1.5)
+    assert not waiting.done()
+    assert producer.qsize() == 1
+    with pytest.raises(Empty):
+        consumer.get_nowait()
+    clock.ahead = 0.0
+    assert waiting.result(1 + LATE + 1) == b"x"
+
+
+def test_a_full_queue(zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
+    """An item that is not due keeps its place; the delay counts from the call of `put`."""
+    queue = DelayQueue[bytes](zk, zk_path, 1)
+    began = time.time()
+    queue.put(b"1", delay=0.8)
+    assert queue.full()
+    with pytest.raises(Full):
+        queue.put_nowait(b"2", delay=5)
+    with pytest.raises(Full):
+        queue.put(b"2", timeout=0.1)
+    putting = in_thread(queue.put, b"2", delay=0.4)
+    eventually(lambda: names(zk, zk_path, "producers"))
+    assert queue.get() == b"1"
+    putting.result(10)
+    assert queue.get(timeout=5) == b"2"
+    assert time.time() - began < 0.8 + 2 * LATE
+
+
+def test_shut_down(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """The last items are taken when they are due; then `get` raises ShutDown. With `immediate` none is left."""
+    queue, other = DelayQueue[bytes](zk, zk_path), DelayQueue[bytes](connect(), zk_path)
+    queue.put(b"x", delay=1.0)
+    waiting = in_thread(other.get)
+    eventually(lambda: names(zk, zk_path, "consumers"))
+    queue.shutdown()
+    with pytest.raises(ShutDown):
+        other.put(b"y", delay=1)
+    with pytest.raises(Empty):
+        queue.get_nowait()
+    assert waiting.result(10) == b"x"
+    with pytest.raises(ShutDown):
+        other.get()
+    queue.task_done() if queue._desk.unfinished else other.task_done()
+    queue.join()
+    second = DelayQueue[bytes](zk, f"{zk_path}-i")
+    second.put(b"x", delay=60)
+    joining, ending = in_thread(second.join), in_thread(second.get)
+    eventually(lambda: names(zk, f"{zk_path}-i", "consumers"))
+    second.shutdown(immediate=True)
+    with pytest.raises(ShutDown):
+        ending.result(10)
+    joining.result(10)
+
+
+def test_what_is_no_delay_queues(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """Another order is an error that names both; a name without a time is never taken."""
+    queue = DelayQueue[bytes](zk, zk_path)
+    queue.put(b"x", delay=60)
+    for call in (Queue[bytes](connect(), zk_path).get, lambda: Queue[bytes](connect(), zk_path).put(b"y")):
+        with pytest.raises(ValueError, match="made as delay"):
+            call()
+    zk.create(f"{zk_path}-x/items/queue-0000000001", b"data", makepath=True)
+    with pytest.raises(ForeignNodeError, match="delay queue"):
+        DelayQueue[bytes](zk, f"{zk_path}-x").get()
+
+
+@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
+def test_lost_multis(effect: str, zk: KazooClient, connect: Connect, zk_path: str, proxy: Proxy) -> None:
+    """A put, a get that sleeps and a claim take effect once each, when their request or its reply is lost."""
+    producer = DelayQueue[bytes](zk, zk_path)
+    queue = DelayQueue[bytes](connect(proxy.hosts, **FAST), zk_path)
+    queue.put(b"first")
+    queue.get()
+    lose: Callable[..., Any] = getattr(proxy, effect)
+    with lose("multi", where=lambda message: not message.heartbeat) as fault:
+        queue.put(b"1", delay=0.5)
+        fault.wait()
+    (name,) = names(zk, zk_path, "items")
+    with lose("multi", where=lambda message: not message.heartbeat) as fault:
+        assert queue.get(timeout=30) == b"1"
+        fault.wait()
+    assert time.time() * 1000 >= due(name)
+    producer.put(b"2", delay=0.2)
+    with lose("multi", where=lambda message: not message.heartbeat) as fault, queue.claim(timeout=30) as claim:
+        fault.wait()
+        assert claim.item == b"2"
+    assert names(zk, zk_path, "items") == names(zk, zk_path, "claims") == names(zk, zk_path, "consumers") == []
+
+
+def test_a_session_that_ends_while_a_consumer_sleeps(
+    zk: KazooClient, zookeeper: Server, connect: Connect, zk_path: str, eventually: Eventually, in_thread: InThread
+) -> None:
+    """It queues again, and takes the item when it is due."""
+    client = connect(**FAST)
+    mine, producer = DelayQueue[bytes](client, zk_path), DelayQueue[bytes](zk, zk_path)
+    began = time.time()
+    producer.put(b"x", delay=2.0)
+    waiting = in_thread(mine.get)
+    eventually(lambda: names(zk, zk_path, "consumers"))
+    zookeeper.expire(client)
+    assert waiting.result(20) == b"x"
+    assert time.time() - began >= 2.0
+
+
+def test_tasks(zk: KazooClient, zk_path: str) -> None:
+    """Tasks sleep until an item is due; a cancelled one takes none."""
+
+    async def main() -> None:
+        queue = aio.DelayQueue[str](zk, zk_path, codec=TEXT)
+        began = time.time()
+        await queue.put("later", delay=1.0)
+        await queue.put_nowait("soon", delay=0.5)
+        cancelled, waiting = asyncio.create_task(queue.get()), asyncio.create_task(queue.get())
+        await asyncio.sleep(0.3)
+        with pytest.raises(aio.QueueEmpty):
+            await queue.get_nowait()
+        cancelled.cancel()
+        assert await waiting == "soon"
+        async with queue.claim(timeout=5) as claim:
+            assert claim.item == "later"
+        assert 1.0 <= time.time() - began < 1.0 + LATE
+        assert await queue.empty()
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+
+    asyncio.run(main())

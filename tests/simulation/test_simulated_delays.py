@@ -1,0 +1,77 @@
+"""Queues of delayed items under random faults, and clocks that are set: none early, none slept past."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.mutants import Mutant, find, one
+from tests.simulation.queues import QueueRun, random_delays
+from tests.simulation.run import COMMON_FAULTS, runs
+
+
+def test_whatever_strikes() -> None:
+    """No item is taken before its consumer's clock says that it is due, lost or taken twice; no consumer oversleeps."""
+    injected = {kind for run in runs(QueueRun, random_delays, 150) for kind in run.injected}
+    assert injected >= COMMON_FAULTS | {"lose", "strike", "set_clock"}
+
+
+TAKE, TAKEABLE, UNTIL_DUE, LOOK = (f"_recipes.items:{name}" for name in ("take", "takeable", "until_due", "look"))
+MUTANTS = [
+    one("an item is taken before it is due", TAKEABLE, "if not desk.at.order.timed:", "if True:"),
+    one(
+        "an item is taken a little before it is due",
+        TAKEABLE,
+        "milliseconds(desk.clock())",
+        "milliseconds(desk.clock()) + 250",
+    ),
+    one(
+        "a consumer sleeps until something changes",
+        TAKE,
+        "yield Wait(ticket, until_due(desk, sight))",
+        "yield Wait(ticket)",
+    ),
+    one("a consumer sleeps until the last item is due", UNTIL_DUE, "due(sight.free[0])", "due(sight.free[-1])"),
+    one(
+        "a consumer sleeps past an earlier item that came later",
+        "_engine.driver:Call._await_change",
+        "while not ticket.changed:",
+        "while not ticket.changed or left is not None:",
+    ),
+    one(
+        "a consumer does not watch while it sleeps",
+        LOOK,
+        "seen = yield Watch(ticket, found[:2])",
+        "seen = yield found[:2]",
+    ),
+    one(
+        "a consumer that sleeps does not look at the clock again",
+        "_engine.driver:Call._await_change",
+        "min(pause, CLOCK_POLL_INTERVAL)",
+        "pause",
+    ),
+    one(
+        "the order is that of the puts",
+        "_recipes.orders:items",
+        "key=lambda name: (due(name), number(name))",
+        "key=number",
+    ),
+    one(
+        "no item is due before all earlier puts are",
+        TAKEABLE,
+        "sight.free[: bisect(",
+        "sorted(sight.free, key=number)[: bisect(",
+    ),
+    one("the delay is forgotten", "_queue:DelayQueue.put", "check_delay(delay)", "0.0"),
+    one(
+        "an item that is put back is due at once",
+        "_recipes.items:restore",
+        "create = Create(item, data)",
+        'create = Create(f"{at.items}/queue-|00000001|{taken.name[-10:]}", data)',
+    ),
+]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_seeded_bugs_are_found(mutant: Mutant) -> None:
+    """Runs that the library passes find each bug."""
+    find(mutant, lambda seed: QueueRun(random_delays(seed)))
