@@ -29,7 +29,7 @@ async def release(lock: Lock, owner: int) -> None:
     assert hold is not None
     lock._identity = lambda: owner
     call = lock._end_hold(hold)
-    await wait_async(call, lock._given_up(call, hold))
+    await wait_async(call, lock._released(call, hold))
 
 
 async def until_queued(zk: KazooClient, path: str, n: int) -> None:
