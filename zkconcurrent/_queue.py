@@ -64,6 +64,7 @@ class QueueState(PathState):
         if not errand.left:
             errand.finish()
         elif errand not in self._left:
+            errand.owes = errand.takes and errand.applied
             self._left.append(errand)
             self._start()
 
@@ -72,7 +73,7 @@ class QueueState(PathState):
 
         A program that is interrupted stops its client next; then an item that is not back by then would be lost.
         """
-        if not errand.takes or (isinstance(error, Exception) and not errand.applied):
+        if not errand.takes or (isinstance(error, Exception) and not (errand.applied or errand.owes)):
             return
         self.leave(errand)  # unless that is done: an interrupt may have struck as the call returned
         session = self.session
