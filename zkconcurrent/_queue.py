@@ -75,6 +75,7 @@ class QueueState(PathState):
         if not errand.left:
             errand.finish()
         elif errand not in self._left:
+            errand.owes = errand.takes and errand.applied
             self._left.append(errand)
             self._start()
 
@@ -83,7 +84,7 @@ class QueueState(PathState):
 
         A program that is interrupted stops its client next; then an item that is not back by then would be lost.
         """
-        if not errand.takes or (isinstance(error, Exception) and not errand.applied):
+        if not errand.takes or (isinstance(error, Exception) and not (errand.applied or errand.owes)):
             return
         self.leave(errand)  # unless that is done: an interrupt may have struck as the call returned
         session = self.session
@@ -467,7 +468,7 @@ class Queue(BaseQueue[T]):
     Cost:
         `put`: one write, in one round trip; two writes and four reads in two if the queue has a `maxsize`. `get`: one
         read and one write, in two round trips, and four reads for each 64 items. `claim`: the same, and a write to
-        acknowledge. One consumer is woken by an item, however many wait.
+        acknowledge. One consumer is woken by an item, and one by the end of a claim, however many wait.
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.

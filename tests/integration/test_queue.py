@@ -848,3 +848,39 @@ def test_nodes_in_the_way(zk: KazooClient, zk_path: str) -> None:
     with pytest.raises(Empty):
         jobs.get(block=False)
     assert jobs.dead() == [b"one"]
+
+
+@pytest.mark.parametrize("maxsize", [0, 2])
+def test_an_item_that_is_put_back_keeps_its_attempts(
+    maxsize: int, zk: KazooClient, connect: Connect, zk_path: str
+) -> None:
+    """A `get` that fails has put the item back when it raises; it counts no attempt, and forgets none."""
+    raw, jobs = Queue(zk, zk_path, maxsize), Queue(connect(), zk_path, maxsize, codec=JSON, max_attempts=3)
+    raw.put(b"{")
+    for attempt in (1, 2):
+        with pytest.raises(ValueError), jobs.claim(timeout=5):  # noqa: PT011 - json's own
+            pytest.fail("the block ran")
+        (item,) = names(zk, zk_path, "items")
+        with pytest.raises(ValueError):  # noqa: PT011 - json's own
+            jobs.get(timeout=5)
+        data, stat = zk.get(f"{zk_path}/items/{item}")
+        assert (data, stat.version) == (frame([b"{"]), attempt)
+    assert raw.get(timeout=5) == b"{"
+
+
+def test_a_subclass_whose_put_waits(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
+    """`put_nowait` calls the subclass's `put`, which waits its turn: that is no signal handler on top of a call."""
+
+    class Mine(Queue[bytes]):
+        def put(self, item: bytes, block: bool = True, timeout: float | None = None) -> None:
+            super().put(item, block, timeout)
+
+    queue, other = Mine(zk, zk_path, 5), connect()
+    queue.put(b"1")
+    ahead = other.create(f"{zk_path}/producers/_c_another-lock-", ephemeral=True, sequence=True)
+    putting = in_thread(queue.put_nowait, b"2")
+    time.sleep(0.3)
+    assert not putting.done()
+    other.delete(ahead)
+    putting.result(10)
+    assert queue.qsize() == 2

@@ -77,8 +77,8 @@ MUTANTS = [
     one(
         "a producer leaves its queue before it puts",
         PUT,
-        "add(errand, item, Delete(ticket.node, ticket), count=count)",
-        "add(errand, item, count=count)",
+        "add(errand, item, Delete(ticket.node, ticket), count=count, after=after)",
+        "add(errand, item, count=count, after=after)",
         (PUT, "elif there < at.maxsize:", "elif there < at.maxsize:\n                    yield Discard(ticket)"),
     ),
     one("a producer does not wait for its turn", PUT, "if ahead:", "if False:"),

@@ -44,6 +44,7 @@ class What(str, Enum):
     CALLED = "called"  # `on_lost` was called
     SESSION = "session"  # a client is connected; the note has its session
     STARVED = "starved"  # nothing of the process ran, for as long as `limit` says, up to now
+    HANDLED = "handled"  # a signal handler ran on the thread in the note, for as long as `limit` says
     DONE = "done"  # the thread has ended as it should
 
     # Of queues, where ASKS is before `put`, `get` or `claim`, and REFUSED is Full or Empty.

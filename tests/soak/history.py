@@ -231,6 +231,19 @@ class History:
         """Return for how many seconds of a stretch nothing of the process ran."""
         return sum(max(0.0, min(end, p.until) - max(start, p.at)) for p in self.pauses.get(process, ()))
 
+    @cached_property
+    def handlers(self) -> dict[Thread, list[Pause]]:
+        """When a signal handler ran on a thread, whose call goes on only when that returns."""
+        handlers = defaultdict(list)
+        for event in self.events:
+            if event.what is What.HANDLED:
+                handlers[event.process, int(event.note)].append(Pause(event.at - (event.limit or 0), event.at))
+        return dict(handlers)
+
+    def handled(self, who: Thread, start: float, end: float) -> float:
+        """Return for how many seconds of a stretch a signal handler ran on a thread."""
+        return sum(max(0.0, min(end, p.until) - max(start, p.at)) for p in self.handlers.get(who, ()))
+
     def asleep(self, hold: Hold, at: float) -> bool:
         """Whether the process could not be told by then: it was stopped, and heard of it soon after."""
         return _covered(self.pauses.get(hold.who[0], ()), hold, at)
@@ -459,7 +472,9 @@ def lateness(call: Call, history: History) -> float:
     asked, outcome = call
     if asked.limit is None or outcome is None:
         return 0.0
-    return outcome.at - asked.at - history.paused(asked.process, asked.at, outcome.at) - asked.limit
+    idle = history.paused(asked.process, asked.at, outcome.at)
+    idle += history.handled((asked.process, asked.thread), asked.at, outcome.at)
+    return outcome.at - asked.at - idle - asked.limit
 
 
 def warnings(history: History) -> list[float]:

@@ -14,7 +14,7 @@ from typing import Any
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError
 
-from tests.soak.events import Log, What
+from tests.soak.events import Log, What, clock
 from tests.soak.queue_caller import QueueCaller
 from zkconcurrent import Barrier, ClientError, CountDownLatch, Lock, RLock, Semaphore, ZkConcurrentError
 
@@ -34,6 +34,7 @@ class Signals:
         client: the main thread's.
         process: the name of the process.
         spare: returns one more client, started.
+        thread: the main thread's number.
         queues: what it uses of the main thread's.
     """
 
@@ -43,9 +44,10 @@ class Signals:
         client: KazooClient,
         process: str,
         spare: Callable[[], KazooClient],
-        queues: Sequence[QueueCaller] = (),
+        thread: int,
+        queues: Sequence[QueueCaller],
     ) -> None:
-        self._queues = queues
+        self._thread, self._queues = thread, queues
         for caller in queues:
             caller.refusals = (ClientError,)
         self._log, self._client, self._process, self._make_spare = log, client, process, spare
@@ -81,6 +83,7 @@ class Signals:
         if self._handling:
             return  # one within another
         self._handling = True
+        began = clock()
         try:
             self._count += 1
             acts = self._acquire, self._release, self._construct, self._trade, self._acquire, self._release, self._stop
@@ -90,6 +93,7 @@ class Signals:
         except Exception as error:
             self._log.add(0, What.FAILED, note=f"in a signal handler: {type(error).__name__}: {error}")
         finally:
+            self._log.add(0, What.HANDLED, limit=clock() - began, note=str(self._thread))
             self._handling = False
 
     def _acquire(self) -> None:

@@ -27,16 +27,19 @@ def summary(verdict: Verdict) -> Iterator[str]:
     yield _line("seed", f"{plan.seed}")
     words = f"{plan.duration:g} s; {plan.places} processes at a time, {len(processes)} in all"
     yield _line("duration", f"{words}; session timeout {plan.session:g} s")
-    refused = f"{counts[What.REFUSED]:,} refused"
-    yield _line("operations", f"{counts[What.ASKS]:,} acquires: {counts[What.GRANTED]:,} granted, {refused}")
-    pace = len(holds) / max(plan.duration, 0.001)
-    yield _line("holds", f"{len(holds):,}, {pace:,.0f} a second; {hand_overs(holds):,} hand-overs between processes")
-    by_path = Counter(hold.path for hold in holds)
-    yield _line("", ", ".join(f"{path} {count:,}" for path, count in sorted(by_path.items())))
-    lost = f"{counts[What.TOLD]:,} told, {counts[What.LOST]:,} calls raised LockLostError"
-    yield _line("losses", f"{lost}; {explained(history):,} times others came in with an excuse")
-    if early := warnings(history):
-        yield _line("", f"who could be told was, at least {min(early):.2f} s before the next was granted")
+    if history.models:
+        refused = f"{counts[What.REFUSED]:,} refused"
+        yield _line("operations", f"{counts[What.ASKS]:,} acquires: {counts[What.GRANTED]:,} granted, {refused}")
+        pace = len(holds) / max(plan.duration, 0.001)
+        yield _line(
+            "holds", f"{len(holds):,}, {pace:,.0f} a second; {hand_overs(holds):,} hand-overs between processes"
+        )
+        by_path = Counter(hold.path for hold in holds)
+        yield _line("", ", ".join(f"{path} {count:,}" for path, count in sorted(by_path.items())))
+        lost = f"{counts[What.TOLD]:,} told, {counts[What.LOST]:,} calls raised LockLostError"
+        yield _line("losses", f"{lost}; {explained(history):,} times others came in with an excuse")
+        if early := warnings(history):
+            yield _line("", f"who could be told was, at least {min(early):.2f} s before the next was granted")
     for number, (path, stock) in enumerate(history.queues.items()):
         yield _line("" if number else "items", f"{path} {_items(Ledger(history, path, stock))}")
     late = max((lateness(call, history) for call in history.calls), default=0.0)

@@ -320,6 +320,10 @@ def test_a_timed_acquire_that_is_late() -> None:
         waiter = Thread("1.1").add(1, What.ASKS, limit=1.0).add(1 + took, What.REFUSED)
         assert rules([waiter], LOCK) == broken
         assert rules([waiter], LOCK, Fault(STOPPED_LONG, 1.2, 4.0, "1.1")) == []
+        handler = Thread("1.1", 0).add(3.5, What.HANDLED, limit=2.0, note="1")
+        assert rules([waiter, handler], LOCK) == []
+        handler = Thread("1.1", 0).add(3.5, What.HANDLED, limit=2.0, note="2")
+        assert rules([waiter, handler], LOCK) == broken
 
 
 def done(thread: Thread) -> Thread:

@@ -152,9 +152,9 @@ def main() -> None:
     # is the main thread, which handles signals.
     parties = [Party(log, number, options.hosts, options.session, paths) for number in range(2)]
     random = Random(f"{options.seed}/{options.process}/0")
-    handled = parties[1].callers(0, random, mood, options.session).values()
+    handled = parties[1].callers(0, random, Mood(), options.session).values()  # a handler does not stay inside
     queues = [caller for caller in handled if isinstance(caller, QueueCaller)]
-    signals = Signals(log, parties[1].client, options.process, lambda: spare(options), queues)
+    signals = Signals(log, parties[1].client, options.process, lambda: spare(options), options.threads, queues)
     mischief["signals"] = signals.send
     mischief["hostile"] = lambda: attack(log, parties[0].client, options.process)
     for thread in range(1, options.threads):

@@ -631,7 +631,7 @@ class Call:
 
 
 # Methods that call other methods, which a subclass may override.
-_CALL_OVERRIDABLE = ("__enter__", "__exit__", "acquire", "put_nowait", "get_nowait")
+_CALL_OVERRIDABLE = ("__enter__", "__exit__", "acquire")
 
 
 def _caller_of_library(frame: FrameType | None) -> FrameType | None:

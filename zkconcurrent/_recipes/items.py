@@ -262,6 +262,7 @@ class Errand:
         taken: the item in question.
         sent: the `multi` of which it is not known whether it was applied; cleared last, once the outcome is noted.
         applied: the last `multi` was applied.
+        owes: its call ended when it was known to have taken an item.
         over: nothing is left to be done.
     """
 
@@ -275,6 +276,7 @@ class Errand:
         self.taken: Taken | None = None
         self.sent: Sent | None = None
         self.applied = False
+        self.owes = False
         self.over = False
 
     @property
@@ -558,7 +560,7 @@ def put(errand: Errand, data: bytes, prefix: str, *, wait: bool) -> Recipe[bool]
             return True
 
 
-def add(errand: Errand, item: Create, *leaving: Delete, count: int = 0) -> Recipe[bool]:
+def add(errand: Errand, item: Create, *leaving: Delete, count: int = 0, after: tuple[Set, ...] = ()) -> Recipe[bool]:
     """Create an item, if the queue is open; False: try again.
 
     Raises:
@@ -571,7 +573,7 @@ def add(errand: Errand, item: Create, *leaving: Delete, count: int = 0) -> Recip
         yield from check_open(desk, node)
     assert desk.version is not None
     try:
-        results = yield from write(errand, (Check(at.path, desk.version), *leaving, item), count=count)
+        results = yield from write(errand, (Check(at.path, desk.version), *leaving, item, *after), count=count)
     except (NoNode, BadVersion) as failed:
         if failed.part == 0:  # shut down, or destroyed
             desk.version = None
@@ -581,11 +583,13 @@ def add(errand: Errand, item: Create, *leaving: Delete, count: int = 0) -> Recip
             raise NodeGone from None
         return False
     if results is not None:
-        desk.last = number(results[-1][0])
+        desk.last = number(results[1 + len(leaving)][0])
     return True
 
 
-def put_when_first(errand: Errand, item: Create, *, wait: bool, count: int = 0) -> Recipe[bool]:
+def put_when_first(
+    errand: Errand, item: Create, *, wait: bool, count: int = 0, after: tuple[Set, ...] = ()
+) -> Recipe[bool]:
     """Put an item in a queue with a maximal size: only the first of the producers does, and leaves with the same step.
 
     Once a listing shows us first, only we may create items. So a later listing of the items can only show too many,
@@ -617,7 +621,7 @@ def put_when_first(errand: Errand, item: Create, *, wait: bool, count: int = 0) 
                     seen = yield WaitGone(ticket, ahead[0], reads, not wait)
                     queue, names, node = seen or (yield reads)
                 elif there < at.maxsize:
-                    if (yield from add(errand, item, Delete(ticket.node, ticket), count=count)):
+                    if (yield from add(errand, item, Delete(ticket.node, ticket), count=count, after=after)):
                         yield MarkDeleted(ticket)
                         return True
                     queue, names, node = yield reads
@@ -990,6 +994,9 @@ def restore(errand: Errand) -> Recipe[None]:
     assert taken is not None
     item, data = f"{at.items}/{taken.name}", frame(taken.payloads)
     count = -1 if errand.counts else 0
+    # The version is that of the old node, as it counts the attempts; the last write has the data.
+    attempts = min(taken.version, most_together(item))
+    again = (*(Set(item, b"", -1) for _ in range(attempts - 1)), *[Set(item, data, -1)][:attempts])
     receipt = errand.receipt
     while errand.sent and receipt is not None:
         landed = yield from moved(errand, receipt)
@@ -1001,16 +1008,16 @@ def restore(errand: Errand) -> Recipe[None]:
         with suppress(NoNode, BadVersion):  # else what was behind it in its node was taken, too
             yield from write(errand, (Set(item, data, taken.version + 1),), count=count)
             return
-        create = Create(f"{at.items}/{taken.name[:-10]}", frame(taken.payloads[:1]), sequential=True)
+        create, again = Create(f"{at.items}/{taken.name[:-10]}", frame(taken.payloads[:1]), sequential=True), ()
     else:
-        create = Create(item, data)
+        create = Create(item, b"" if again else data)
     if at.maxsize:
         with suppress(Closed):
-            yield from put_when_first(errand, create, wait=True, count=count)
+            yield from put_when_first(errand, create, wait=True, count=count, after=again)
             return
     while not errand.applied:
         try:
-            yield from write(errand, (create,), count=count)
+            yield from write(errand, (create, *again), count=count)
         except NoNode:
             yield from lay_out(desk)
 
