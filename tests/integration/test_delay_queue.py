@@ -298,13 +298,13 @@ def test_shut_down(
 
 
 def test_what_is_no_delay_queues(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Another order is an error that names both; a name without a time is never taken."""
+    """Another order is an error that names both; an item of another order is never taken."""
     queue = DelayQueue[bytes](zk, zk_path)
     queue.put(b"x", delay=60)
     for call in (Queue[bytes](connect(), zk_path).get, lambda: Queue[bytes](connect(), zk_path).put(b"y")):
         with pytest.raises(ValueError, match="made as delay"):
             call()
-    zk.create(f"{zk_path}-x/items/queue-0000000001", b"data", makepath=True)
+    zk.create(f"{zk_path}-x/items/queue-1000000050000000001", b"data", makepath=True)
     with pytest.raises(ForeignNodeError, match="delay queue"):
         DelayQueue[bytes](zk, f"{zk_path}-x").get()
 

@@ -9,9 +9,10 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.conftest import Connect, Eventually
-from tests.helpers.curator import CuratorClient
-from tests.interop.conftest import ConnectJava
+from tests.helpers.curator import CuratorClient, CuratorPeer
+from tests.interop.conftest import SESSION, ConnectJava
 from zkconcurrent import TEXT, DelayQueue, Empty, PriorityQueue, Queue
+from zkconcurrent.testing import Server
 
 
 def rank(item: str) -> int:
@@ -152,6 +153,27 @@ def test_what_java_fails_to_process(
     eventually(all_taken)
     assert sorted(ours + taken(java, "queue", zk_path)) == items
     eventually(queue.empty)
+
+
+def test_what_java_puts_back_in_other_orders(
+    client: KazooClient, peer: CuratorPeer, zookeeper: Server, zk_path: str, eventually: Eventually
+) -> None:
+    """Its consumer puts a failed item back without its priority, or its time: we take it, as Java would, at once."""
+    best = PriorityQueue[str](client, f"{zk_path}-p", codec=TEXT, priority=rank)
+    later = DelayQueue[str](client, f"{zk_path}-d", codec=TEXT)
+    best.put("7 x")
+    later.put("7 x", delay=0.1)
+
+    def put_back(path: str) -> bool:
+        (name,) = client.get_children(f"{path}/items")
+        return len(name) == len("queue-0000000001")
+
+    with peer.client(zookeeper.hosts, SESSION) as java:
+        for kind, path in (("priorityQueue", best.path), ("delayQueue", later.path)):
+            java.call(f"{kind}.consume", path, 1_000_000).result(20)
+            eventually(lambda path=path: put_back(path))
+    for queue in (best, later):
+        assert queue.get(timeout=20) == "7 x"
 
 
 def test_both_take(
