@@ -741,6 +741,39 @@ def test_watching_what_changes(bench: Bench, path: str) -> None:
     assert drive(bench, path, recipe, sessions=2) == {}
 
 
+def test_a_wait_by_a_clock_that_is_set(bench: Bench, path: str) -> None:
+    """A wait with `left` ends when that is 0, or at a change; `left` is asked again, as its clock may be set."""
+    ahead: list[float] = []
+
+    def recipe(session: Any, other: Any) -> Steps:
+        def until(seconds: float) -> Callable[[], float]:
+            at = session.now() + seconds
+            return lambda: float(at - session.now() - sum(ahead))
+
+        yield CreatePersistent(path, b"")
+        me = yield NewTicket(path)
+        began = session.now()
+        yield Watch(me, (Get(path, me),))
+        yield Wait(me, until(0.3))
+        assert session.now() >= began + 0.3
+        yield Watch(me, (Get(path, me),))
+        other.link.handler.spawn(ask, other, ("set_data", path, b"new", 0))
+        yield Wait(me, until(3600.0))
+        assert (yield Watch(me, (Get(path, me),)))[0].data == b"new"
+        asked = until(3600.0)
+
+        def left() -> float:
+            seconds = asked()
+            ahead.append(3600.0)
+            return seconds
+
+        yield Wait(me, left)
+        yield Discard(me)
+        return session.now() - began
+
+    assert drive(bench, path, recipe, sessions=2) < 60
+
+
 def test_a_moment_after_the_deadline(bench: Bench, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once its time is up, a recipe may ask what it needs to know, for a moment; then it is told again."""
     monkeypatch.setattr(driver, "CLEAN_UP_PATIENCE", 5.0)  # long enough for a machine that is busy

@@ -194,14 +194,15 @@ def test_an_idle_queue(counted: KazooClient, proxy: Proxy, zk_path: str, in_thre
             each.result(20)
 
 
+@pytest.mark.long
 def test_an_idle_delay_queue(
     zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
     """Consumers that sleep until an item is due send nothing; then one takes it, with four reads more."""
     queue, producer = DelayQueue[bytes](counted, zk_path), DelayQueue[bytes](zk, zk_path)
     warm(queue)
-    producer.put(b"x", delay=6.0)
-    waiting = [in_thread(queue.get, timeout=8) for _ in range(3)]
+    producer.put(b"x", delay=10.0)
+    waiting = [in_thread(queue.get, timeout=12) for _ in range(3)]
     consumers = f"{zk_path}/consumers"
     eventually(lambda: zk.exists(consumers) and len(zk.get_children(consumers)) == 3)
     time.sleep(0.5)

@@ -93,7 +93,7 @@ def test_times_are_curators() -> None:
     with pytest.raises(ForeignNodeError, match="delay"):
         items("/q", ["queue-|8000000000000000|0000000001"], DELAY)
     for other in (
-        "queue-0000000001",
+        "queue-000000001",
         "queue-1000000050000000001",
         "queue-|18BCFE5687B|-000000001",
         "queue-||0000000001",
@@ -126,7 +126,7 @@ def test_children_that_are_no_items() -> None:
     with pytest.raises(ForeignNodeError, match="queue-1000000050000000001"):
         items("/q", ["queue-1000000050000000001"], FIFO)
     with pytest.raises(ForeignNodeError, match="priority"):
-        items("/q", ["queue-0000000001"], PRIORITY)
+        items("/q", ["queue-|18BCFE5687B|0000000001"], PRIORITY)
     with pytest.raises(ForeignNodeError):
         items("/q", ["queue--2147483648"], FIFO)
 

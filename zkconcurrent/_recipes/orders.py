@@ -51,10 +51,11 @@ class Order(NamedTuple):
 
 FIFO = Order("fifo", re.compile(r"queue-\d{10}"), keeps=True)
 LIFO = Order("lifo", FIFO.pattern, newest_first=True)
-PRIORITY = Order("priority", re.compile(r"queue-[01][0-9A-F]{8}\d{10}"))
+# Curator's consumers put an item that they fail to process back without its priority, or its time.
+PRIORITY = Order("priority", re.compile(r"queue-(?:[01][0-9A-F]{8})?\d{10}"))
 FLOAT = Order("float", re.compile(r"queue-[0-9A-F]{16}\d{10}"))
 # Up to the largest 64-bit number of milliseconds: Java reads a larger one as 0.
-DELAY = Order("delay", re.compile(r"queue-\|(?:[0-9A-F]{8,15}|[0-7][0-9A-F]{15})\|\d{10}"), timed=True)
+DELAY = Order("delay", re.compile(r"queue-(?:\|(?:[0-9A-F]{8,15}|[0-7][0-9A-F]{15})\|)?\d{10}"), timed=True)
 
 
 def item_prefix(priority: int | None) -> str:
@@ -121,8 +122,9 @@ def milliseconds(now: float) -> int:
 
 
 def due(name: str) -> int:
-    """Return when an item of a timed queue is due: the milliseconds since 1970 that its name has."""
-    return int(name.split("|")[1], 16)
+    """Return when an item of a timed queue is due: the milliseconds since 1970 that its name has; 0 if it has none."""
+    _, at, _ = name.split("|") if "|" in name else ("", "0", "")
+    return int(at, 16)
 
 
 def is_item(name: str) -> bool:
