@@ -21,8 +21,8 @@ from ._errors import ClientError, LockLostError, OutcomeUnknownError, RefusedErr
 from ._kazoo.link import KazooClient
 from ._limits import check_int, check_max_attempts
 from ._primitive import Primitive, check_delay, discard_result, node_data
-from ._recipes import items as recipes
-from ._recipes.items import Closed, Desk, Errand, Layout, Lost, Sight, Taken, Unknown
+from ._recipes import claims, items, putting, receipts, taking
+from ._recipes.desk import Closed, Desk, Errand, Layout, Lost, Receipt, Sight, Taken, Unknown, look
 from ._recipes.operations import Recipe
 from ._recipes.orders import (
     DELAY,
@@ -123,7 +123,7 @@ class QueueState(PathState):
         """Settle an errand; False if ZooKeeper is out of reach."""
         session = self.session
         call = Call(session, self.path)
-        done = call.wait(call.run(recipes.settle(errand), session.now() + (session.timeout or UNANSWERED)))
+        done = call.wait(call.run(claims.settle(errand), session.now() + (session.timeout or UNANSWERED)))
         if done is None and not threading.main_thread().is_alive():
             raise ClientError(self.path, "the interpreter is exiting, and ZooKeeper is out of reach")
         return done is not None
@@ -146,7 +146,7 @@ class _Undo:
         self._state.leave(self._errand)
 
 
-def _drop_members(dropped: Any, receipts: list[recipes.Receipt]) -> None:
+def _drop_members(dropped: Any, receipts: list[Receipt]) -> None:
     """Finalize a queue's state: only queue the work, as a finalizer may run anywhere."""
     dropped.append(Dropped([], [receipt.member for receipt in receipts if receipt.member is not None]))
 
@@ -221,7 +221,7 @@ class BaseQueue(Primitive, Generic[T]):
         wait = block and (timeout is None or timeout > 0)
 
         def steps(call: Call) -> Steps[None]:
-            done = yield from call.run(recipes.put(errand, data, prefix, wait=wait), deadline)
+            done = yield from call.run(putting.put(errand, data, prefix, wait=wait), deadline)
             if done is None and errand.sent:
                 raise OutcomeUnknownError(self._path, "the time was up, and whether the item was put is unknown")
             if not done and not errand.applied:
@@ -296,7 +296,7 @@ class BaseQueue(Primitive, Generic[T]):
             except Exception:
                 return payload
 
-        return self._run(recipes.dead(self._desk), lambda found: [decoded(each) for each in found])
+        return self._run(items.dead(self._desk), lambda found: [decoded(each) for each in found])
 
     def destroy(self) -> None:
         """Remove the queue's nodes, with all items.
@@ -311,7 +311,7 @@ class BaseQueue(Primitive, Generic[T]):
             if others:
                 raise RuntimeError(f"the queue at {self._path!r} is in use: {others[:5]}")
 
-        return self._run(recipes.destroy(self._desk), destroyed)
+        return self._run(items.destroy(self._desk), destroyed)
 
     # -- how ---------------------------------------------------------------------------------------------------------
 
@@ -363,7 +363,7 @@ class BaseQueue(Primitive, Generic[T]):
         errand = self._errand(purpose)
 
         def steps(call: Call) -> Steps[R]:
-            taken = yield from call.run(recipes.take(errand, wait=wait), deadline)
+            taken = yield from call.run(taking.take(errand, wait=wait), deadline)
             if taken is None:
                 raise self._empty
             return then(taken)
@@ -374,7 +374,7 @@ class BaseQueue(Primitive, Generic[T]):
         return self._codec.decode(taken.payloads[0])  # type: ignore[no-any-return]
 
     def _ask(self, then: Callable[[Sight], R]) -> R:
-        return self._run(recipes.look(self._desk), then)
+        return self._run(look(self._desk), then)
 
     def _prefix_of(self, _item: T) -> str:
         return item_prefix(None)
@@ -432,10 +432,10 @@ class Claim(Generic[T]):
             self._taken = None  # from here on an interrupt leaves it to be settled
             if not acknowledges:
                 with suppress(ZkConcurrentError):  # the error of the block says more
-                    yield from call.run(recipes.give_back(errand))
+                    yield from call.run(claims.give_back(errand))
                 return
             try:
-                yield from call.run(recipes.acknowledge(errand))
+                yield from call.run(claims.acknowledge(errand))
             except Lost:
                 raise LockLostError(
                     of._path,
@@ -521,7 +521,7 @@ class Queue(BaseQueue[T]):
 
         def steps(call: Call) -> Steps[None]:
             try:
-                yield from call.run(recipes.done(errand))
+                yield from call.run(items.done(errand))
             finally:
                 state.finishing -= 1
 
@@ -537,8 +537,8 @@ class Queue(BaseQueue[T]):
         return self._run(self._joining(), discard_result)
 
     def _joining(self) -> Recipe[bool]:
-        yield from recipes.lay_out(self._desk)
-        return (yield from recipes.wait_until_done(self._desk))
+        yield from receipts.lay_out(self._desk)
+        return (yield from items.wait_until_done(self._desk))
 
     def shutdown(self, immediate: bool = False) -> None:
         """Shut the queue down, for all processes and for good: `put` raises ShutDown, and `get` once no item is left.
@@ -546,7 +546,7 @@ class Queue(BaseQueue[T]):
         Args:
             immediate: whether to remove the items, except those that consumers have claimed.
         """
-        return self._run(recipes.shut_down(self._desk, immediate=immediate), discard_result)
+        return self._run(items.shut_down(self._desk, immediate=immediate), discard_result)
 
 
 class LifoQueue(Queue[T]):

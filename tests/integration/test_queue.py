@@ -38,7 +38,7 @@ from zkconcurrent import (
     SimpleQueue,
     aio,
 )
-from zkconcurrent._recipes import items as recipes
+from zkconcurrent._recipes import claims, items, receipts
 from zkconcurrent._recipes.orders import frame
 from zkconcurrent.testing import Server
 
@@ -568,7 +568,7 @@ def test_receipts_of_clients_that_are_gone(zk: KazooClient, connect: Connect, zk
     assert len(names(zk, zk_path, "receipts")) == 1
     Queue[bytes](connect(), zk_path).put(b"two")
     assert len(names(zk, zk_path, "receipts")) == 2
-    monkeypatch.setattr("zkconcurrent._recipes.items.UNTOUCHED", -60.0)
+    monkeypatch.setattr("zkconcurrent._recipes.receipts.UNTOUCHED", -60.0)
     Queue[bytes](connect(), zk_path).put(b"three")
     assert len(names(zk, zk_path, "receipts")) == 1
 
@@ -755,8 +755,10 @@ def test_old_receipts_wherever_they_are(zk: KazooClient, zk_path: str, monkeypat
     """A client looks at the receipts from its own on, so that all are looked at in time, however many there are."""
     for name in ("0", "5", "z"):
         zk.create(f"{zk_path}/receipts/{name}", makepath=True)
-    monkeypatch.setattr(recipes, "UNTOUCHED", -1.0)
-    monkeypatch.setattr(recipes, "most_together", lambda _path: 1)
+    monkeypatch.setattr(receipts, "UNTOUCHED", -1.0)
+    monkeypatch.setattr(receipts, "most_together", lambda _path: 1)
+    monkeypatch.setattr(claims, "most_together", lambda _path: 1)
+    monkeypatch.setattr(items, "most_together", lambda _path: 1)
     Queue[bytes](zk, zk_path).put(b"x")
     left = names(zk, zk_path, "receipts")
     mine = next(name for name in left if len(name) > 1)

@@ -15,7 +15,12 @@ def test_whatever_strikes() -> None:
     assert injected >= COMMON_FAULTS | {"lose", "strike", "set_clock"}
 
 
-TAKE, TAKEABLE, UNTIL_DUE, LOOK = (f"_recipes.items:{name}" for name in ("take", "takeable", "until_due", "look"))
+TAKE, TAKEABLE, UNTIL_DUE, LOOK = (
+    "_recipes.taking:take",
+    "_recipes.taking:takeable",
+    "_recipes.taking:until_due",
+    "_recipes.desk:look",
+)
 MUTANTS = [
     one("an item is taken before it is due", TAKEABLE, "if not desk.at.order.timed:", "if True:"),
     one(
@@ -64,9 +69,9 @@ MUTANTS = [
     one("the delay is forgotten", "_queue:DelayQueue.put", "check_delay(delay)", "0.0"),
     one(
         "an item that is put back is due at once",
-        "_recipes.items:restore",
-        "create = Create(item, data)",
-        'create = Create(f"{at.items}/queue-|00000001|{taken.name[-10:]}", data)',
+        "_recipes.claims:restore",
+        'create = Create(item, b"" if again else data)',
+        'create = Create(f"{at.items}/queue-|00000001|{taken.name[-10:]}", b"" if again else data)',
     ),
 ]
 

@@ -16,18 +16,15 @@ def test_whatever_strikes() -> None:
 
 
 WRITE, MOVED, SEIZE, TAKE, LOOK, PUT, ACKNOWLEDGE, GIVE_BACK, KEPT = (
-    f"_recipes.items:{name}"
-    for name in (
-        "write",
-        "moved",
-        "seize",
-        "take",
-        "look",
-        "put_when_first",
-        "acknowledge",
-        "give_back",
-        "seize_kept",
-    )
+    "_recipes.receipts:write",
+    "_recipes.receipts:moved",
+    "_recipes.taking:seize",
+    "_recipes.taking:take",
+    "_recipes.desk:look",
+    "_recipes.putting:put_when_first",
+    "_recipes.claims:acknowledge",
+    "_recipes.claims:give_back",
+    "_recipes.taking:seize_kept",
 )
 MUTANTS = [
     one(
@@ -102,7 +99,7 @@ MUTANTS = [
     ),
     one(
         "an item that is put back has no place",
-        "_recipes.items:restore",
+        "_recipes.claims:restore",
         "if at.maxsize:",
         "if False:",
     ),

@@ -21,7 +21,11 @@ LAYERS = [
     {"_recipes.orders"},
     {"_engine.registry"}
     | {f"_recipes.{name}" for name in ("queue", "nodes", "destroy", "semaphore", "condition")}
-    | {f"_recipes.{name}" for name in ("event", "latch", "barrier", "items")},
+    | {f"_recipes.{name}" for name in ("event", "latch", "barrier", "desk")},
+    {"_recipes.receipts"},
+    {"_recipes.putting", "_recipes.taking"},
+    {"_recipes.claims"},
+    {"_recipes.items"},
     # What waits, sends and keeps.
     {"_engine.identity", "_engine.event_loop", "_engine.interpreter", "_engine.waiting", "_engine.process_exit"},
     {"_kazoo.transport", "_engine.path_directory"},
@@ -53,7 +57,7 @@ LAYERS = [
     {"aio"},
     {"__init__"},
 ]
-PURE = sorted(set[str]().union(*LAYERS[1:6]))
+PURE = sorted(set[str]().union(*LAYERS[1:10]))
 IMPURE = {"kazoo", "threading", "time", "socket", "os", "logging", "gevent", "eventlet"}
 MAY_IMPORT_KAZOO = {"_kazoo.transport", "_kazoo.replies", "_kazoo.link"}
 

@@ -14,7 +14,7 @@ from .._engine.driver import Call
 from .._engine.identity import of_caller
 from .._engine.waiting import Steps
 from .._kazoo.link import KazooClient
-from .._recipes.items import Errand
+from .._recipes.desk import Errand
 from ._locks import PrimitiveTwin
 from ._tasks import Completion, Pending, Tasks
 

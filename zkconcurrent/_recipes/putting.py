@@ -1,0 +1,155 @@
+"""Putting items into a queue: at once, or in turn if it has a maximal size."""
+
+from __future__ import annotations
+
+from .._errors import SequenceExhaustedError
+from .desk import Closed, Desk, Errand, Layout
+from .operations import (
+    BadVersion,
+    Check,
+    Children,
+    Create,
+    Delete,
+    Discard,
+    Get,
+    MarkDeleted,
+    NewTicket,
+    Node,
+    NodeGone,
+    NoNode,
+    Recipe,
+    Requeue,
+    Set,
+    Sync,
+    Wait,
+    WaitGone,
+    Watch,
+)
+from .orders import LAST_ITEM, Header, items, number
+from .queue import join
+from .receipts import lay_out, write
+from .rules import MUTEX, blockers
+from .ticket import Ticket
+
+
+def put(errand: Errand, data: bytes, prefix: str, *, wait: bool) -> Recipe[bool]:
+    """Put an item; False if the queue is full.
+
+    Args:
+        errand: the call.
+        data: the content of the item's node.
+        prefix: the name of that node, without its number.
+        wait: whether to wait for a free place.
+
+    Raises:
+        Closed: the queue is shut down.
+        SequenceExhaustedError: the server has no more numbers for items.
+    """
+    desk, at = errand.desk, errand.desk.at
+    if desk.last >= LAST_ITEM:
+        raise SequenceExhaustedError(
+            at.path, f"ZooKeeper has no sequence numbers left here (it gave {desk.last}); use another path"
+        )
+    item = Create(f"{at.items}/{prefix}", data, sequential=True)
+    if at.maxsize:
+        return (yield from put_when_first(errand, item, wait=wait))
+    while True:
+        if (yield from add(errand, item)):
+            return True
+
+
+def add(errand: Errand, item: Create, *leaving: Delete, count: int = 0, after: tuple[Set, ...] = ()) -> Recipe[bool]:
+    """Create an item, if the queue is open; False: try again.
+
+    Raises:
+        Closed: the queue is shut down.
+        NodeGone: the node to be left is gone.
+    """
+    desk, at = errand.desk, errand.desk.at
+    if desk.version is None:
+        _, node = yield Sync(at.path), Get(at.path)
+        yield from check_open(desk, node)
+    assert desk.version is not None
+    try:
+        results = yield from write(errand, (Check(at.path, desk.version), *leaving, item, *after), count=count)
+    except (NoNode, BadVersion) as failed:
+        if failed.part == 0:  # shut down, or destroyed
+            desk.version = None
+        elif failed.part == 1 + len(leaving):
+            yield from lay_out(desk)
+        else:
+            raise NodeGone from None
+        return False
+    if results is not None:
+        desk.last = number(results[1 + len(leaving)][0])
+    return True
+
+
+def put_when_first(
+    errand: Errand, item: Create, *, wait: bool, count: int = 0, after: tuple[Set, ...] = ()
+) -> Recipe[bool]:
+    """Put an item in a queue with a maximal size: only the first of the producers does, and leaves with the same step.
+
+    Once a listing shows us first, only we may create items. So a later listing of the items can only show too many,
+    however stale the server is.
+    """
+    desk, at = errand.desk, errand.desk.at
+    if not wait:
+        _, node, queue, names = yield Sync(at.path), Get(at.path), Children(at.producers), Children(at.items)
+        yield from check_open(desk, node)
+        if len(items(at.path, names, at.order)) + len(queue) >= at.maxsize:
+            return False
+    while True:
+        ticket: Ticket = yield NewTicket(at.producers)
+        reads = Children(at.producers, ticket), Children(at.items, ticket), Get(at.path, ticket)
+        try:
+            yield from join(ticket, MUTEX, errand.who)
+            queue, names, node = yield reads
+            while True:
+                yield from check_open(desk, node)
+                if ticket.name is None or ticket.name not in queue:
+                    raise NodeGone
+                ahead = blockers(ticket.name, queue, MUTEX)
+                there = len(items(at.path, names, at.order))
+                position = sum(MUTEX.key(name) < MUTEX.key(ticket.name) for name in queue)
+                if not wait and there + position >= at.maxsize:
+                    yield Discard(ticket)
+                    return False
+                if ahead:
+                    seen = yield WaitGone(ticket, ahead[0], reads, not wait)
+                    queue, names, node = seen or (yield reads)
+                elif there < at.maxsize:
+                    if (yield from add(errand, item, Delete(ticket.node, ticket), count=count, after=after)):
+                        yield MarkDeleted(ticket)
+                        return True
+                    queue, names, node = yield reads
+                else:
+                    names, node = yield Watch(ticket, (Children(at.items, ticket), Get(at.path, ticket)))
+                    if len(items(at.path, names, at.order)) >= at.maxsize and is_open(at, node):
+                        yield Wait(ticket)
+                    queue, names, node = yield reads
+        except Requeue:
+            yield Discard(ticket)
+
+
+def is_open(at: Layout, node: Node | None) -> bool:
+    """Return whether the queue's node, as read, is that of an open queue."""
+    header = None if node is None else Header.of(at.path, node)
+    return header is None or header.state == "open"
+
+
+def check_open(desk: Desk, node: Node | None) -> Recipe[None]:
+    """Refuse to put into a queue that is shut down or was made otherwise; make one that does not exist.
+
+    Raises:
+        Closed: it is shut down.
+        ValueError: it was made otherwise.
+    """
+    path = desk.at.path
+    while node is None or (header := Header.of(path, node)) is None:
+        yield from lay_out(desk)
+        node = yield Get(path)
+    header.check(path, desk.at.header)
+    if header.state != "open":
+        raise Closed
+    desk.version = node.version

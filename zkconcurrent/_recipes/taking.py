@@ -1,0 +1,239 @@
+"""Taking items out of a queue, or claiming them.
+
+Consumers take the next item at once, from a listing that they keep. Only a consumer that sees no free item queues, and
+only the first in that queue watches.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import Any
+
+from .._errors import ForeignNodeError
+from .desk import Closed, Desk, Errand, Layout, Sight, Taken, look, reads, sight_of
+from .operations import (
+    BadVersion,
+    Check,
+    Children,
+    Create,
+    CreatePersistent,
+    Delete,
+    Discard,
+    Get,
+    MarkDeleted,
+    NewTicket,
+    Node,
+    NodeExists,
+    NodeGone,
+    NoNode,
+    Part,
+    Recipe,
+    Requeue,
+    Set,
+    Sync,
+    Wait,
+    WaitGone,
+)
+from .orders import due, frame, milliseconds, unframe
+from .queue import join
+from .receipts import lay_out, write
+from .rules import MUTEX, blockers
+from .ticket import Ticket
+
+AHEAD = 8  # items that are read together, while no other consumer is in the way
+
+
+def takeable(desk: Desk, sight: Sight) -> list[str]:
+    """Return the free items that may be taken: in a timed queue, those that are due by our clock."""
+    if not desk.at.order.timed:
+        return sight.free
+    return sight.free[: bisect(sight.free, milliseconds(desk.clock()), key=due)]
+
+
+def until_due(desk: Desk, sight: Sight) -> Callable[[], float] | None:
+    """Return what tells in how many seconds the first free item is due; None if nothing is to be waited for so."""
+    if not (desk.at.order.timed and sight.free):
+        return None
+    first = due(sight.free[0])
+    return lambda: (first - milliseconds(desk.clock())) / 1000
+
+
+def take(errand: Errand, *, wait: bool) -> Recipe[Taken | None]:
+    """Take the next item, or claim it; None if there is none.
+
+    Args:
+        errand: the call; its purpose is "get" or "claim".
+        wait: whether to wait for an item.
+
+    Raises:
+        Closed: the queue is shut down, and no item is left.
+    """
+    desk, at = errand.desk, errand.desk.at
+    if (taken := (yield from seize_kept(errand))) is not None:
+        return taken
+    sight = yield from look(desk)
+    while names := takeable(desk, sight):
+        if (taken := (yield from seize_first(errand, names))) is not None:
+            return taken
+        sight = yield from look(desk)
+    if sight.over:
+        raise Closed
+    if not wait:
+        return None
+    yield from lay_out(desk)  # what does not exist can't be watched
+    while True:
+        ticket: Ticket = yield NewTicket(at.consumers)
+        listing = Children(at.consumers, ticket)
+        try:
+            queue: Sequence[str] = yield from join(ticket, MUTEX, errand.who)
+            while ahead := blockers(ticket.name, queue, MUTEX):
+                seen = yield WaitGone(ticket, ahead[0], (listing,))
+                (queue,) = seen or [(yield listing)]
+                if ticket.name not in queue:
+                    raise NodeGone
+            sight = yield from look(desk, ticket)
+            while not sight.over:
+                if not (names := takeable(desk, sight)):
+                    yield Wait(ticket, until_due(desk, sight))
+                elif (taken := (yield from seize_first(errand, names, ticket))) is not None:
+                    return taken
+                # Read without watches first: those of a consumer that now takes an item would only cost events.
+                queue, *seen = yield listing, *reads(at, ticket)
+                if ticket.name not in queue:
+                    raise NodeGone
+                sight = sight_of(at, seen)
+                if not takeable(desk, sight):
+                    sight = yield from look(desk, ticket)
+            yield Discard(ticket)
+            raise Closed
+        except Requeue:
+            yield Discard(ticket)
+
+
+def seize_first(errand: Errand, names: Sequence[str], ticket: Ticket | None = None) -> Recipe[Taken | None]:
+    """Take the first of the items that is still there; None if none is."""
+    desk = errand.desk
+    if not desk.at.order.keeps:
+        for first in names:
+            desk.read.pop(first, None)
+            if (taken := (yield from seize(errand, first, ticket))) is not None:
+                return taken
+        return None
+    desk.keep(names)
+    return (yield from seize_kept(errand, ticket))
+
+
+def seize_kept(errand: Errand, ticket: Ticket | None = None) -> Recipe[Taken | None]:
+    """Take the first of the items in the listing that is kept; None if none is still there."""
+    desk = errand.desk
+    while (name := desk.next_name()) is not None:
+        try:
+            if (taken := (yield from seize(errand, name, ticket))) is not None:
+                return taken
+        except BaseException:
+            desk.names.appendleft(name)  # the next call begins with it
+            raise
+    return None
+
+
+def seize(errand: Errand, name: str, ticket: Ticket | None = None) -> Recipe[Taken | None]:
+    """Take or claim one item, and leave the queue of consumers with the same step; None if it is another consumer's.
+
+    Raises:
+        NodeGone: our node in that queue is gone.
+    """
+    desk, at, wanted = errand.desk, errand.desk.at, errand.purpose
+    item, claim = f"{at.items}/{name}", f"{at.claims}/{name}"
+    leaving = () if ticket is None else (Delete(ticket.node, ticket),)
+    while True:
+        node = yield from fetch(desk, name)
+        if node is None:  # the listing is too old to go on with
+            desk.names.clear()
+            return None
+        payloads = unframe(item, node.data)
+        spent = 0 < errand.most <= node.version
+        counted = wanted == "claim" and errand.most and not spent
+        taken = Taken(name, payloads, node.version + bool(counted), node.version + 1 if errand.most else 1)
+        own = Create(claim, errand.who, ephemeral=True)
+        parts: tuple[Part, ...]
+        if wanted == "get" or spent:
+            parts = own, Delete(claim), remove(at, taken, whole=spent)
+        elif counted:
+            parts = own, Set(item, node.data, node.version)
+        else:
+            parts = own, Check(item, node.version)
+        parts = (*parts, Create(f"{at.dead}/{name}", node.data)) if spent else (*parts, *leaving)
+        errand.taken, errand.purpose = taken, "bury" if spent else wanted
+        try:
+            results = yield from write(errand, parts, count=int(wanted == "get" and errand.counts and not spent))
+        except NodeExists as failed:
+            errand.purpose, desk.window = wanted, 1
+            if failed.part == len(parts) - 1 and spent:
+                raise ForeignNodeError(
+                    f"{at.dead}/{name}", "an item of this name was moved here before; remove one of the two"
+                ) from None
+            return None  # claimed
+        except (NoNode, BadVersion) as failed:
+            errand.purpose, desk.window = wanted, 1
+            part = failed.part or 0
+            if part == 0:
+                yield from lay_out(desk)
+            elif type(failed) is BadVersion:
+                yield Sync(item)  # it was claimed and given back since it was read
+            elif isinstance(parts[part], Create):
+                yield CreatePersistent(at.dead, b"")
+            elif parts[part] in leaving:
+                raise NodeGone from None
+            else:
+                return None  # gone
+            continue
+        errand.purpose = wanted
+        if spent:
+            errand.applied = False
+            errand.put_down()
+            return None
+        desk.window = min(2 * desk.window, AHEAD)
+        if ticket is not None:
+            yield MarkDeleted(ticket)
+        if wanted == "claim":
+            taken = yield from identified(errand, taken, results)
+            if not taken.session:  # it has ended with its session before its reply came
+                errand.applied = False
+                errand.put_down()
+                return None
+        return taken
+
+
+def fetch(desk: Desk, name: str) -> Recipe[Node | None]:
+    """Return an item's node; read those that come next, too, while no other consumer is in the way."""
+    read = desk.read
+    if name not in read:
+        names = [name, *islice(list(desk.names), desk.window - 1)]
+        nodes = yield tuple(Get(f"{desk.at.items}/{each}") for each in names)
+        read.update(zip(names, nodes, strict=True))
+    return read.pop(name, None)
+
+
+def remove(at: Layout, taken: Taken, *, whole: bool = False) -> Part:
+    """Return the operation that takes an item out of the queue; those behind it in the same node stay."""
+    item = f"{at.items}/{taken.name}"
+    if len(taken.payloads) > 1 and not whole:
+        return Set(item, frame(taken.payloads[1:]), taken.version)
+    return Delete(item, version=taken.version)
+
+
+def identified(errand: Errand, taken: Taken, results: Sequence[Any] | None = None) -> Recipe[Taken]:
+    """Complete a claimed item by the session and token of its claim; without a session, the claim is over."""
+    if results is not None:
+        stat = results[0][1]
+        taken = taken._replace(session=stat.ephemeralOwner, token=stat.czxid)
+    else:
+        # Behind the sync by which the receipt was read. A claim of another session may be another client's.
+        node: Node | None = yield Get(f"{errand.desk.at.claims}/{taken.name}")
+        member = None if errand.receipt is None else errand.receipt.member
+        if node is not None and member is not None and node.session == member.session:
+            taken = taken._replace(session=node.session, token=node.czxid)
+    errand.taken = taken
+    return taken
