@@ -20,6 +20,7 @@ from tests.helpers.lock_types import AnyLock, Kind, against, every, read_lock, r
 from tests.helpers.losses import expire, run_out, ways
 from tests.helpers.proxy import Proxy
 from zkconcurrent import ClientError, Event, Lock, LockLostError, RLock, Semaphore
+from zkconcurrent._engine.holds import all_holds
 from zkconcurrent._engine.identity import ident, identity
 from zkconcurrent.testing import Server
 
@@ -241,6 +242,7 @@ def test_a_lost_permit_ends_with_its_thread(
         return got
 
     assert in_next_thread(hold_and_lose, use)
+    assert not all_holds(semaphore._path_state.holds)
 
 
 @every

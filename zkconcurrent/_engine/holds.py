@@ -225,9 +225,7 @@ class PathState:
             before = self.holds[role].get(owner)
             if before is not None and before.ticket.state is State.LOST:
                 raise lost_error(before)
-            for left in list(self.holds[role].values()):
-                if not left.alive and ended(left.owner):
-                    self.drop(left)  # no thread or task is left to settle it
+            self._drop_unsettled(role)
             task = None if is_task(owner) else running_task()
             if task is None:
                 hold = Hold(self.path, ticket, role, owner, self.next_loss[role], depth)
@@ -246,6 +244,7 @@ class PathState:
             for before in self.all(role):
                 if before.owner == owner and before.ticket.state is State.LOST:
                     raise lost_error(before)
+            self._drop_unsettled(role)
             for ticket in tickets:
                 hold = Hold(self.path, ticket, role, owner, self.next_loss[role])
                 ticket.observer = weakref.WeakMethod(self.tell_lost)
@@ -254,6 +253,12 @@ class PathState:
         for ticket in tickets:
             if ticket.state is State.LOST:
                 self.tell_lost(ticket)
+
+    def _drop_unsettled(self, role: str) -> None:
+        """Forget the lost holds that no thread or task is left to settle."""
+        for left in list(self.holds[role].values()):
+            if not left.alive and ended(left.owner):
+                self.drop(left)
 
     def claim(self, hold: Hold, claimant: int) -> bool:
         """Let one thread end the hold; return whether it is `claimant`."""
