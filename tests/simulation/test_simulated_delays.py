@@ -64,7 +64,7 @@ MUTANTS = [
         "no item is due before all earlier puts are",
         TAKEABLE,
         "sight.free[: bisect(",
-        "sorted(sight.free, key=number)[: bisect(",
+        "sorted(sight.free, key=lambda name: name[-10:])[: bisect(",
     ),
     one("the delay is forgotten", "_queue:DelayQueue.put", "check_delay(delay)", "0.0"),
     one(
