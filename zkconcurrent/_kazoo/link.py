@@ -115,7 +115,8 @@ class Link:
         self.clock = boot_clock
         self._leases: dict[int, Lease] = {}  # by session; kazoo's connection thread writes here
         self.identity = identity(client.handler.name)
-        # The event that a call sleeps on; it costs half the work of kazoo's.
+        # The event that a call, or the keeper, sleeps on. It costs half the work of kazoo's, and no interrupted thread
+        # can keep it from being set.
         self.sleep_event = (
             AutoResetEvent if type(client.handler) is SequentialThreadingHandler else client.handler.event_object
         )
