@@ -336,7 +336,8 @@ def test_a_task_that_ends_with_a_hold(make: str, end: str, zk: KazooClient, far:
 
     async def main() -> None:
         task = asyncio.create_task(own(), name="forgetful")
-        waiting = asyncio.create_task(enter())
+        await idle(zk, far)
+        waiting = asyncio.create_task(enter())  # not before: a rival that comes first waits for nothing
         await idle(zk, far)
         task.cancel()
         await asyncio.wait([task])
