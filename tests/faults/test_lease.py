@@ -239,7 +239,7 @@ def test_a_reconnect_with_a_shorter_timeout(in_thread: InThread, eventually: Eve
 
 def test_a_new_leader_with_a_shorter_timeout(in_thread: InThread, eventually: Eventually) -> None:
     """Fault 46: a new leader gives a session the time with which it was created, whatever was negotiated later."""
-    long, short = 16.0, 2.0
+    long, short = 16.0, 4.0
     with contextlib.ExitStack() as stack:
         at = stack.enter_context(
             site(0.2, 30, each=lambda number: {"max_session_timeout": short if number == 2 else 60.0})
