@@ -10,10 +10,10 @@ export PYTHON
 export PYTHONDONTWRITEBYTECODE :=
 
 BIN := .venv/bin
-# Most tests wait for a server, or for a timeout, most of the time: ten at once, each in a process and on a server of
+# Most tests wait for a server, or for a timeout, most of the time: eight at once, each in a process and on a server of
 # its own.
 PYTEST := $(BIN)/python -m pytest
-SHARED := --numprocesses 10 --dist loadgroup --max-worker-restart 0
+SHARED := --numprocesses 8 --dist loadgroup --max-worker-restart 0
 
 .PHONY: help demo test test-fast test-servers coverage seeds newest-kazoo soak bench docs package lint clean
 .NOTPARALLEL:
