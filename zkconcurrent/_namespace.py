@@ -15,6 +15,7 @@ from ._codec import BYTES as _BYTES
 from ._codec import JSON as _JSON
 from ._codec import Codec as _Codec
 from ._condition import Condition as _Condition
+from ._election import Election as _Election
 from ._engine.session import Session
 from ._event import Event as _Event
 from ._kazoo.link import KazooClient
@@ -110,6 +111,16 @@ class SharedNamespace(BasePath):
     def CountDownLatch(self, name: str, count: int) -> _CountDownLatch:  # noqa: N802
         """Return the `CountDownLatch` with that name."""
         return _CountDownLatch(self._client, self._at(name), count)
+
+    def Election(  # noqa: N802
+        self,
+        name: str,
+        *,
+        id: str | None = None,  # noqa: A002
+        layout: str = "selector",
+    ) -> _Election:
+        """Return the `Election` with that name."""
+        return _Election(self._client, self._at(name), id=id, layout=layout)
 
     def Queue(  # noqa: N802
         self, name: str, maxsize: int = 0, *, codec: _Codec = _BYTES, max_attempts: int | None = None

@@ -24,7 +24,7 @@ LAYERS = [
     | {f"_recipes.{name}" for name in ("event", "latch", "barrier", "desk")},
     {"_recipes.receipts"},
     {"_recipes.putting", "_recipes.taking"},
-    {"_recipes.claims"},
+    {"_recipes.claims", "_recipes.election"},
     {"_recipes.items"},
     # What waits, sends and keeps.
     {"_engine.identity", "_engine.event_loop", "_engine.interpreter", "_engine.waiting", "_engine.process_exit"},
@@ -40,10 +40,10 @@ LAYERS = [
     # What users import.
     {"_primitive"},
     {"_lock_base"},
-    {"_lock", "_rlock"},
+    {"_lock", "_rlock", "_candidacy"},
     {"_rwlock"},
     {"_codec"},
-    {"_semaphore", "_condition", "_event", "_barrier", "_latch", "_multilock", "_queue"},
+    {"_semaphore", "_condition", "_event", "_barrier", "_latch", "_multilock", "_queue", "_election"},
     {"_local_queue"},
     {"_connect", "_locklike", "_local"},
     {"_namespace"},
@@ -51,7 +51,7 @@ LAYERS = [
     # The same for tasks.
     {"aio._tasks"},
     {"aio._losses", "aio._locks"},
-    {"aio._sync", "aio._barrier", "aio._queue", "aio._connect", "aio._local"},
+    {"aio._sync", "aio._barrier", "aio._queue", "aio._election", "aio._connect", "aio._local"},
     {"aio._namespace"},
     {"aio._synchronized"},
     {"aio"},

@@ -14,6 +14,7 @@ from .._kazoo.link import KazooClient
 from .._local import check_names
 from .._namespace import BasePath, is_local
 from ._barrier import Barrier as _Barrier
+from ._election import Election as _Election
 from ._local import LocalNamespace
 from ._locks import Lock as _Lock
 from ._locks import MultiLock as _MultiLock
@@ -77,6 +78,16 @@ class SharedNamespace(BasePath):
     def CountDownLatch(self, name: str, count: int) -> _CountDownLatch:  # noqa: N802
         """Return the `CountDownLatch` of that name."""
         return _CountDownLatch(self._client, self._at(name), count)
+
+    def Election(  # noqa: N802
+        self,
+        name: str,
+        *,
+        id: str | None = None,  # noqa: A002
+        layout: str = "selector",
+    ) -> _Election:
+        """Return the `Election` of that name."""
+        return _Election(self._client, self._at(name), id=id, layout=layout)
 
     def Queue(  # noqa: N802
         self, name: str, maxsize: int = 0, *, codec: _Codec = _BYTES, max_attempts: int | None = None
