@@ -81,7 +81,8 @@ class Term:
         Raises:
             TypeError: the data are not bytes.
             LockLostError: the term was lost, at the latest during the call; observers may have seen the data.
-            RuntimeError: the term has ended.
+            RuntimeError: the term has ended; or the layout is `latch`, as a LeaderLatch of Curator that waits behind would
+                miss the end of a node that was written.
             RefusedError: the data are larger than the client's `max_request` allows.
             ClientError: the client can't be used here.
         """
@@ -157,7 +158,7 @@ class Election:
     Cost:
         As `Lock`: a term begins with one write and one read, in one round trip, and ends with one write, which wakes
         one candidate. `publish` takes one write and two reads. Each change of the leader, or of what it has published,
-        wakes all observers; each sends four reads. A new candidate wakes none of them while there is a leader.
+        wakes all observers; each sends five reads. A new candidate wakes none of them while there is a leader.
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.

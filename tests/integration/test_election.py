@@ -20,6 +20,7 @@ from tests.helpers.processes import Spawn, line_from, parties, tell
 from tests.helpers.proxy import Proxy
 from zkconcurrent import ClientError, Election, ForeignNodeError, Lock, LockLostError, RefusedError
 from zkconcurrent._candidacy import ElectionState
+from zkconcurrent._engine.session import Session
 from zkconcurrent.testing import Server
 
 LAYOUTS = ("selector", "latch")
@@ -41,7 +42,7 @@ def ids(election: Election) -> list[str]:
 
 def state_of(election: Any) -> ElectionState:
     """Return what an election's client knows of it, in either binding."""
-    state = getattr(election, "_seat", election)._path_state
+    state = Session.of(election.client).directory[election.path]
     assert isinstance(state, ElectionState)
     return state
 
@@ -221,6 +222,24 @@ def test_to_publish(zk: KazooClient, connect: Connect, zk_path: str) -> None:
             with pytest.raises(RuntimeError, match="has ended"):
                 call()
     assert not term.lost.is_set()
+
+
+def test_who_waits_behind_a_publication(
+    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
+    """A candidate whose leader publishes again and again waits on, and leads next. A latch's leader can't publish."""
+    mine, theirs = Election(zk, zk_path), Election(connect(), zk_path)
+    with mine.lead() as term:
+        theirs.stand()
+        eventually(queued(zk, zk_path, 2))
+        for n in range(20):
+            term.publish(b"%d" % n)
+        assert not theirs.is_leader()
+    assert theirs.wait(SOON) is not None
+    theirs.withdraw()
+    latch = Election(zk, f"{zk_path}-latch", layout="latch")
+    with latch.lead() as term, pytest.raises(RuntimeError, match="a LeaderLatch of Curator"):
+        term.publish(b"never seen")
 
 
 @pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])

@@ -225,9 +225,9 @@ class ElectionWorker(CallWorker):
         with self.calling("stand"):
             election.stand()
         with self.calling("await", act.wait) as call:
+            candidacy = self.seat._path_state.candidacy
             term = election.wait(act.wait)
             if term is None:
-                candidacy = self.seat._path_state.candidacy
                 ended = candidacy is None or candidacy.withdrawn
                 if not ended and (act.wait is None or self.world.now < call.began + act.wait):
                     raise Violation(f"{self.name} gave up waiting after {self.world.now - call.began:g} s")

@@ -17,7 +17,9 @@ from zkconcurrent import aio
 TWINS = sorted(
     name
     for name in aio.__all__
-    if isinstance(getattr(aio, name), type) and hasattr(zkconcurrent, name) and name not in ("Claim", "Term")  # made by others
+    if isinstance(getattr(aio, name), type)
+    and hasattr(zkconcurrent, name)
+    and name not in ("Claim", "Term")  # made by others
 )
 QUEUES = ("Queue", "LifoQueue", "PriorityQueue", "DelayQueue")
 ALIAS = "an old name of threading's, which asyncio never had"
