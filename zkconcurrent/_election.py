@@ -81,8 +81,8 @@ class Term:
         Raises:
             TypeError: the data are not bytes.
             LockLostError: the term was lost, at the latest during the call; observers may have seen the data.
-            RuntimeError: the term has ended; or the layout is `latch`, as a LeaderLatch of Curator that waits behind would
-                miss the end of a node that was written.
+            RuntimeError: the term has ended; or the layout is `latch`, as a LeaderLatch of Curator that waits behind
+                would miss the end of a node that was written.
             RefusedError: the data are larger than the client's `max_request` allows.
             ClientError: the client can't be used here.
         """

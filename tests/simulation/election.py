@@ -91,6 +91,14 @@ class ElectionChecks(CallChecks):
         super().quiet()
         if self.faults():
             return
+        for process in self.processes:
+            state = process.session.directory.get(PATH) if process.alive else None
+            ended = None if state is None else state.candidacy
+            if ended is not None and ended.over and not ended.withdrawn and not process.client._stopped.is_set():
+                raise Violation(f"the candidacy of {process.name} has ended by itself: {ended.error!r}")
+            hold = None if ended is None else ended.hold
+            if hold is not None and hold.ticket.state is State.LOST and hold.loss.told:
+                raise Violation(f"the candidacy of {process.name} does not know that {hold.ticket} is lost")
         for worker in self.workers:
             process, call = worker.process, worker.call
             wire = process.connection.wire
@@ -107,6 +115,16 @@ class ElectionChecks(CallChecks):
                 if self.entitled(worker):
                     raise Violation(f"{worker.name} observes {worker.seen}, and the leader has changed")
                 self._watched(worker, wire)
+
+    def healthy(self, worker: ElectionWorker, since: float) -> bool:
+        """Whether nothing has kept the worker's process from asking the service since then."""
+        process = worker.process
+        wire = process.connection.wire
+        if wire is None or not wire.open or not process.client.connected:
+            return False
+        ends = (process.starved_until, self.world.late, self.ensemble.amiss_until, wire.heard_since())
+        ends = (*ends, wire.silent_until, wire.stalled_until, process.connection.pipe.full_until)
+        return max(*ends, *(actor.held_until for actor in self.world.actors)) < since
 
     def _watched(self, worker: ElectionWorker, wire: Transport) -> None:
         leader = leader_of(self.states(len(self.ensemble.log))[-1])
@@ -135,7 +153,7 @@ class ElectionWorker(CallWorker):
         if act.what == "sleep":
             self.world.sleep(act.stay)
             return
-        election = Election(self.process.client, PATH, id=self.name)
+        election = Election(self.process.client, PATH, id=self.process.name)
         self.seat = election._seat
         if act.what == "withdraw":
             self._withdraw(election)
@@ -246,17 +264,22 @@ class ElectionWorker(CallWorker):
                 raise
         self.world.sleep(act.stay)
         if act.leave:
-            with self.calling("withdraw"):
-                election.withdraw()
+            self._withdraw_once(election)
             if not term.lost.is_set():
                 raise Violation(f"{self.name} has withdrawn, and its term is not told")
+
+    def _withdraw_once(self, election: Election) -> None:
+        patience = self.process.session.timeout / 3
+        with self.calling("withdraw") as call:
+            election.withdraw()
+        if self.world.now >= call.began + patience > 0 and self.checks.healthy(self, call.began):
+            raise Violation(f"{self.name}: to withdraw took {self.world.now - call.began:g} s")
 
     def _withdraw(self, election: Election) -> None:
         interrupted = False
         while True:
             try:
-                with self.calling("withdraw"):
-                    election.withdraw()
+                self._withdraw_once(election)
                 break
             except KeyboardInterrupt:
                 interrupted = True
