@@ -28,6 +28,16 @@ T = TypeVar("T")
 LAYOUTS = {"selector": SELECTOR, "latch": LATCH}
 
 
+def check_layout(layout: str) -> None:
+    """Refuse what is no layout.
+
+    Raises:
+        ValueError: it is not.
+    """
+    if layout not in LAYOUTS:
+        raise ValueError(f"layout must be 'selector' or 'latch', not {layout!r}")
+
+
 class Withdrawn(Exception):
     """Raised in the steps of a candidacy that is to end."""
 
@@ -204,8 +214,7 @@ class Seat(LockBase):
     _path_state: ElectionState
 
     def __init__(self, client: KazooClient, path: str, layout: str, data: bytes) -> None:
-        if layout not in LAYOUTS:
-            raise ValueError(f"layout must be 'selector' or 'latch', not {layout!r}")
+        check_layout(layout)
         self._layout = layout
         self._rule = LAYOUTS[layout]
         if layout == "latch":

@@ -180,7 +180,7 @@ def namespace(client: KazooClient | Literal["local"], path: str = "/") -> Namesp
     After `threads = namespace(zk, "/app")`, `threads.RLock("cart")` is the RLock at `/app/cart`. `Lock`, `Condition`,
     `Semaphore`, `BoundedSemaphore`, `Event`, `Barrier`, `ReadWriteLock` and `CountDownLatch` work alike: the first
     argument is a name, and all others are `threading`'s. So do `Queue`, `LifoQueue`, `PriorityQueue`, `SimpleQueue` and
-    `DelayQueue`, with `queue`'s. `threads.MultiLock(["cart", "stock"])` is made of RLocks.
+    `DelayQueue`, with `queue`'s, and `Election`. `threads.MultiLock(["cart", "stock"])` is made of RLocks.
 
     `threads = namespace("local")` has the same names on the standard library alone: the same name gives the same
     object. Each local namespace is independent of all others, so each test makes its own. A program then differs from

@@ -44,7 +44,7 @@ LAYERS = [
     {"_rwlock"},
     {"_codec"},
     {"_semaphore", "_condition", "_event", "_barrier", "_latch", "_multilock", "_queue", "_election"},
-    {"_local_queue"},
+    {"_local_queue", "_local_election"},
     {"_connect", "_locklike", "_local"},
     {"_namespace"},
     {"_synchronized"},
