@@ -344,9 +344,7 @@ class Seat(LockBase):
         session = self._session
         candidacy.waiters.add(call)
         try:
-            while not candidacy.withdrawn:
-                if candidacy.error is not None:
-                    raise copy.copy(candidacy.error)
+            while candidacy.goes_on:
                 session.check_usable(self._path)
                 hold = candidacy.hold
                 if hold is not None and hold.alive and self.leads():
@@ -357,6 +355,8 @@ class Seat(LockBase):
                 if hold is not None:  # suspect; nothing wakes the call when it no more is
                     left = POLL_INTERVAL if left is None else min(left, POLL_INTERVAL)
                 yield left
+            if candidacy.error is not None and not candidacy.withdrawn:
+                raise copy.copy(candidacy.error)
             return None
         finally:
             candidacy.waiters.discard(call)
