@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ._codec import BYTES, JSON, MSGPACK, TEXT, Codec
     from ._condition import Condition
     from ._connect import Client, connect
+    from ._election import Candidate, Election, Term
     from ._errors import (
         ClientError,
         ForeignNodeError,
@@ -45,6 +46,7 @@ __all__ = [
     "TEXT",
     "Barrier",
     "BoundedSemaphore",
+    "Candidate",
     "Claim",
     "Client",
     "ClientError",
@@ -53,6 +55,7 @@ __all__ = [
     "Contender",
     "CountDownLatch",
     "DelayQueue",
+    "Election",
     "Empty",
     "Event",
     "ForeignNodeError",
@@ -76,6 +79,7 @@ __all__ = [
     "SharedNamespace",
     "ShutDown",
     "SimpleQueue",
+    "Term",
     "WriteLock",
     "ZkConcurrentError",
     "__version__",
@@ -91,6 +95,7 @@ _HOMES = {
     "TEXT": "_codec",
     "Barrier": "_barrier",
     "BoundedSemaphore": "_semaphore",
+    "Candidate": "_election",
     "Claim": "_queue",
     "Client": "_connect",
     "Codec": "_codec",
@@ -98,6 +103,7 @@ _HOMES = {
     "Contender": "_lock_base",
     "CountDownLatch": "_latch",
     "DelayQueue": "_queue",
+    "Election": "_election",
     "Empty": "_queue",
     "Event": "_event",
     "Full": "_queue",
@@ -116,6 +122,7 @@ _HOMES = {
     "SharedNamespace": "_namespace",
     "ShutDown": "_queue",
     "SimpleQueue": "_queue",
+    "Term": "_election",
     "WriteLock": "_rwlock",
     "connect": "_connect",
     "namespace": "_namespace",

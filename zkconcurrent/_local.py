@@ -19,8 +19,10 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from . import _local_queue
+from . import _local_election, _local_queue
+from ._candidacy import check_layout
 from ._codec import BYTES, JSON, Codec, check_codec
+from ._election import candidate_id
 from ._engine.identity import identity
 from ._limits import check_int, check_max_attempts, check_positive
 from ._paths import ancestors, check_name, check_path
@@ -175,6 +177,25 @@ class LocalNamespace(NamedObjects):
     def CountDownLatch(self, name: str, count: int) -> CountDownLatch:  # noqa: N802
         """Return the `CountDownLatch` with that name."""
         return self._one("CountDownLatch", name, lambda: CountDownLatch(count), keep=True, count=count)
+
+    def Election(  # noqa: N802
+        self,
+        name: str,
+        *,
+        id: str | None = None,  # noqa: A002
+        layout: str = "selector",
+    ) -> _local_election.Election:
+        """Return the `Election` with that name, whose candidates are threads of this process."""
+        check_layout(layout)
+        named = candidate_id(id)
+        return self._one(
+            "Election",
+            name,
+            lambda: _local_election.Election(self._at(name), named),
+            keep=True,
+            id=named,
+            layout=layout,
+        )
 
     # The standard library's queues pass items on as they are: they have no codec, and no claims.
 

@@ -185,7 +185,10 @@ class LockBase(Primitive, Acquirable):
         """
         self._session.check_lease()
         if hold.ticket.state is State.LOST:
-            raise lost_error(hold)
+            raise self._lost_error(hold)
+
+    def _lost_error(self, hold: Hold) -> LockLostError:
+        return lost_error(hold)
 
     def _hold_to_release(self) -> Hold:
         """Return the hold that `release` applies to.
@@ -269,7 +272,7 @@ class LockBase(Primitive, Acquirable):
         return self._run(self._is_held(), bool)
 
     def _is_held(self) -> Recipe[bool]:
-        names = yield from list_queue(self._path)
+        names = yield from list_queue(self._path, self._rule)
         return any(self._rule.is_ours(name) for name in holders(names, self._rule))
 
     def _at_fork_reinit(self) -> None:
@@ -353,9 +356,12 @@ class LockBase(Primitive, Acquirable):
             RuntimeError: there is no hold that the caller may release.
             ValueError: the transaction's client has another chroot, so it can't see the lock's node.
         """
+        return self._guard(transaction, self._must_hold)
+
+    def _guard(self, transaction: Any, held: Callable[[], Hold]) -> Any:
         if transaction.client.chroot != self._client.chroot:
             raise ValueError(f"the transaction's client must have the lock's chroot: {self._client.chroot!r}")
-        transaction.check(self._must_hold().ticket.node, -1)  # -1: the node exists, in any version
+        transaction.check(held().ticket.node, -1)  # -1: the node exists, in any version
         return transaction
 
     def _describe(self, hold: Hold | None) -> str:  # noqa: ARG002

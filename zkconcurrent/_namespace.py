@@ -15,6 +15,7 @@ from ._codec import BYTES as _BYTES
 from ._codec import JSON as _JSON
 from ._codec import Codec as _Codec
 from ._condition import Condition as _Condition
+from ._election import Election as _Election
 from ._engine.session import Session
 from ._event import Event as _Event
 from ._kazoo.link import KazooClient
@@ -111,6 +112,16 @@ class SharedNamespace(BasePath):
         """Return the `CountDownLatch` with that name."""
         return _CountDownLatch(self._client, self._at(name), count)
 
+    def Election(  # noqa: N802
+        self,
+        name: str,
+        *,
+        id: str | None = None,  # noqa: A002
+        layout: str = "selector",
+    ) -> _Election:
+        """Return the `Election` with that name."""
+        return _Election(self._client, self._at(name), id=id, layout=layout)
+
     def Queue(  # noqa: N802
         self, name: str, maxsize: int = 0, *, codec: _Codec = _BYTES, max_attempts: int | None = None
     ) -> _Queue[Any]:
@@ -169,7 +180,7 @@ def namespace(client: KazooClient | Literal["local"], path: str = "/") -> Namesp
     After `threads = namespace(zk, "/app")`, `threads.RLock("cart")` is the RLock at `/app/cart`. `Lock`, `Condition`,
     `Semaphore`, `BoundedSemaphore`, `Event`, `Barrier`, `ReadWriteLock` and `CountDownLatch` work alike: the first
     argument is a name, and all others are `threading`'s. So do `Queue`, `LifoQueue`, `PriorityQueue`, `SimpleQueue` and
-    `DelayQueue`, with `queue`'s. `threads.MultiLock(["cart", "stock"])` is made of RLocks.
+    `DelayQueue`, with `queue`'s, and `Election`. `threads.MultiLock(["cart", "stock"])` is made of RLocks.
 
     `threads = namespace("local")` has the same names on the standard library alone: the same name gives the same
     object. Each local namespace is independent of all others, so each test makes its own. A program then differs from

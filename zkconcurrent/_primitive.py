@@ -26,7 +26,7 @@ from ._recipes.operations import Recipe
 
 T = TypeVar("T")
 R = TypeVar("R")
-_HOST = socket.gethostname()
+HOST = socket.gethostname()
 
 
 class Waiter:
@@ -133,7 +133,7 @@ def node_data(owner: int) -> bytes:
 @lru_cache
 def _origin(pid: int, thread: str) -> bytes:
     """Return the constant part of that data, as JSON without its closing brace."""
-    return json.dumps({"host": _HOST, "pid": pid, "thread": thread})[:-1].encode()
+    return json.dumps({"host": HOST, "pid": pid, "thread": thread})[:-1].encode()
 
 
 def check_timeout(blocking: bool, timeout: float) -> None:

@@ -379,6 +379,71 @@ class BarrierWait(Scene):
         await self.elsewhere.destroy()
 
 
+class Elect(Scene):
+    """To use an election, in which another process leads at first.
+
+    Args:
+        what: "lead", "publish", "stand", "wait", "withdraw" or "observe".
+    """
+
+    def __init__(self, *place: Any, what: str) -> None:
+        super().__init__(*place)
+        self.election, self.rival = aio.Election(self.near, self.path), aio.Election(self.far, self.path)
+        self.what = what
+        self.here = [self.election]
+        self.block: Any = None
+        self.term: Any = None
+
+    async def begin(self) -> None:
+        """Have the rival stand, unless the call is a leader's; do what the call needs."""
+        if self.what == "publish":
+            self.block = self.election.lead()
+            self.term = await self.block.__aenter__()
+            return
+        await self.rival.stand()
+        assert await soon(self.rival.wait())
+        if self.what in ("wait", "withdraw"):
+            await self.election.stand()
+
+    async def call(self) -> object:
+        """Make the call."""
+        if self.what == "publish":
+            await self.term.publish(b"published")
+        elif self.what == "lead":
+            async with self.election.lead():
+                assert self.election.is_leader()
+        elif self.what == "wait":
+            assert await self.election.wait() is not None
+        elif self.what == "observe":
+            leaders = self.election.observe()
+            for _ in range(2):
+                await anext(leaders)
+        else:
+            await getattr(self.election, self.what)()
+        return False
+
+    async def let_in(self) -> None:
+        """Have the rival withdraw, once it is seen."""
+        if self.what in ("lead", "wait", "observe"):
+            await idle(self.near)
+            await self.rival.withdraw()
+
+    def held(self) -> list[Any]:
+        """Return what a task holds: a candidacy's term is not the call's."""
+        candidacy = self.election._core._path_state.candidacy
+        return [each for each in super().held() if candidacy is None or each is not candidacy.hold]
+
+    async def prove(self, *, cancelled: bool) -> None:  # noqa: ARG002
+        """Have the rival lead, and all withdraw."""
+        if self.block is not None:
+            await self.block.__aexit__(None, None, None)
+        await soon(self.election.withdraw())
+        await soon(self.rival.stand())
+        assert await soon(self.rival.wait())
+        assert len(await self.rival.candidates()) == 1
+        await self.rival.withdraw()
+
+
 class Ask(Scene):
     """To ask of a lock that another holds: it is neither held nor waited for."""
 
@@ -423,5 +488,9 @@ SCENES: dict[str, Callable[..., Scene]] = {
     "latch": LatchWait,
     "barrier": BarrierWait,
     "barrier, as the last": partial(BarrierWait, last=True),
+    **{
+        f"election, {what}": partial(Elect, what=what)
+        for what in ("lead", "publish", "stand", "wait", "withdraw", "observe")
+    },
     **{f"to ask {what}": partial(Ask, what=what) for what in ("fetch_locked", "owner", "waiters")},
 }

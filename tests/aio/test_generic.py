@@ -16,6 +16,7 @@ import zkconcurrent
 from tests.helpers import lock_types, on_tasks
 from tests.integration import (
     test_condition,
+    test_election,
     test_event,
     test_latch,
     test_locks,
@@ -44,6 +45,7 @@ HALFWAY = "patches the methods of threads' locks, to stand halfway through a cal
 IDENTITY = "compares the identity of objects, which the helper wraps anew for each query"
 STANDARD = "threading's condition takes no lock of tasks"
 KAZOOS = "calls on kazoo's own threads, where no task runs"
+OTHERS = "is about processes of their own"
 LEFT_OUT: dict[ModuleType, dict[str, str]] = {
     test_locks: {
         "test_threadings_condition_takes_an_rlock": STANDARD,
@@ -65,6 +67,11 @@ LEFT_OUT: dict[ModuleType, dict[str, str]] = {
         "test_the_object_itself": ADDRESS,
     },
     test_latch: {"test_the_object_itself": ADDRESS},
+    test_election: {
+        "test_the_object_itself": ADDRESS,
+        "test_the_leader_is_killed": OTHERS,
+        "test_a_forked_child": OTHERS,
+    },
     test_condition: {
         "test_all_are_woken": "also calls notifyAll(), which asyncio's condition has not",
         "test_two_releases_of_one_hold": HALFWAY,
@@ -123,6 +130,7 @@ TestLosses = generic(test_losses)
 TestEvent = generic(test_event)
 TestLatch = generic(test_latch)
 TestSemaphore = generic(test_semaphore)
+TestElection = generic(test_election)
 TestCondition = generic(test_condition)
 TestReadWriteLock = generic(test_rwlock)
 TestMultiLock = generic(test_multilock)

@@ -23,6 +23,7 @@ from zkconcurrent import (
     BoundedSemaphore,
     Condition,
     CountDownLatch,
+    Election,
     Event,
     Lock,
     MultiLock,
@@ -613,3 +614,124 @@ def test_a_barriers_questions(counted: KazooClient, proxy: Proxy, zk_path: str) 
         with proxy.counting() as changing:
             change()
         assert (changing.requests, changing.flights) == ({"sync": 1, "getData": 1, "setData": 1}, 2)
+
+
+@pytest.mark.parametrize("layout", ["selector", "latch"])
+def test_to_lead(layout: str, counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
+    """A term begins and ends as the hold of a lock; to publish takes one write behind two reads."""
+    election = Election(counted, zk_path, layout=layout)
+    with election.lead():
+        pass
+    with proxy.counting() as leading:
+        block = election.lead()
+        term = block.__enter__()
+    assert leading.requests == {"create2": 1, "getChildren": 1}
+    assert leading.flights == 1
+    with proxy.counting() as asking:
+        assert election.is_leader()
+        assert term.token
+        assert not term.lost.is_set()
+    assert not asking.requests
+    if layout == "selector":
+        with proxy.counting() as publishing:
+            term.publish(b"address")
+        assert publishing.requests == {"sync": 1, "getData": 1, "setData": 1}
+        assert publishing.flights == 2
+    with proxy.counting() as looking:
+        assert election.leader() is not None
+    assert looking.requests == {"sync": 1, "getChildren": 1, "getData": 1}
+    assert looking.flights == 2
+    with proxy.counting() as listing:
+        assert len(election.candidates()) == 1
+    assert listing.requests == {"sync": 1, "getChildren": 1, "getData": 1}
+    assert listing.flights == 2
+    with proxy.counting() as leaving:
+        block.__exit__(None, None, None)
+    assert leaving.requests == {"delete": 1}
+    assert leaving.flights == 1
+
+
+def test_to_stand(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
+    """It asks once whether the path is an election's; a leader in the background costs its client heartbeats alone."""
+    election = Election(counted, zk_path)
+    with election.lead():
+        pass
+    with proxy.counting() as standing:
+        election.stand()
+        assert election.wait(20) is not None
+    assert standing.requests == {"sync": 1, "getChildren": 2, "create2": 1}
+    assert standing.flights == 2
+    with proxy.counting() as waiting:
+        assert election.wait() is not None
+        election.stand()
+    assert waiting.requests == {"sync": 1, "getChildren": 1}
+    with proxy.counting() as withdrawing:
+        election.withdraw()
+    assert withdrawing.requests == {"delete": 1}
+    assert withdrawing.flights == 1
+
+
+def test_a_change_of_the_leader(
+    connect: Connect,
+    counted: KazooClient,
+    proxy: Proxy,
+    zk_path: str,
+    eventually: Eventually,
+    in_thread: InThread,
+) -> None:
+    """Fault 88: as the leader's session ends, one candidate is woken; it lists once, one round trip later it leads."""
+    gone = connect()
+    leader, n = Election(gone, zk_path), 10
+    leader.stand()
+    assert leader.wait(20) is not None
+    heirs = [Election(counted, zk_path, id=str(i)) for i in range(n)]
+    leads, go = threading.Event(), threading.Event()
+
+    def lead() -> bool:
+        leads.set()
+        return go.wait(20)
+
+    with proxy.counting() as until_waiting:
+        led = [in_thread(each.run, lead) for each in heirs]
+        eventually(answered(until_waiting, "getData", n))
+    assert until_waiting.requests == {"create2": n, "getChildren": n, "getData": n}
+    with proxy.counting() as count:
+        connect(client_id=gone.client_id).stop()  # as the server does when the time of a killed process is up
+        assert leads.wait(20)
+    assert sum(count.events.values()) == 1
+    assert count.requests == {"getChildren": 1}
+    assert count.flights == 1
+    go.set()
+    assert all(each.result(20) for each in led)
+
+
+def test_to_observe(
+    connect: Connect, counted: KazooClient, proxy: Proxy, zk_path: str, eventually: Eventually, in_thread: InThread
+) -> None:
+    """Candidates that come and go wake no observer; a change of the leader wakes each, by one event for each client."""
+    first, second, third = (Election(connect(), zk_path, id=name) for name in "abc")
+    first.stand()
+    assert first.wait(20) is not None
+    leaders = Election(counted, zk_path).observe()
+    with proxy.counting() as looking:
+        assert next(leaders).id == "a"  # type: ignore[union-attr]
+    assert looking.requests == {"sync": 1, "getChildren": 1, "getData": 1}
+    assert looking.flights == 2
+    with proxy.counting() as until_waiting:
+        coming = in_thread(next, leaders)
+        eventually(answered(until_waiting, "getData"))
+    assert until_waiting.requests == {"sync": 1, "getChildren": 1, "getData": 1}
+    with proxy.counting() as quiet:
+        second.stand()
+        third.stand()
+        eventually(lambda: len(second.candidates()) == 3)
+        third.withdraw()
+    assert not quiet.requests
+    assert not quiet.events
+    with proxy.counting() as changing:
+        first.withdraw()
+        assert coming.result(20).id == "b"
+    assert changing.requests == {"getChildren": 1, "getData": 1}
+    assert changing.flights == 2
+    assert sum(changing.events.values()) == 1
+    second.withdraw()

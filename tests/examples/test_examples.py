@@ -16,6 +16,7 @@ TELLS = {
     "nightly_job": r"3 jobs, started by 5 machines, were each done once\n",
     "report": r"200 questions were answered from \d+ builds of the report, all whole\n",
     "rolling_restart": r"4 services have restarted, one at a time\n",
+    "leader": r"the leader was killed, another one leads, and no write came out of order\n",
     "transfer": r"160 transfers, and the sum is still 300\n",
     "api_limit": r"96 calls were made, never more than 3 at a time, although a process died with all the permits\n",
     "bounded_queue": r"60 items went through a queue with room for 3, each once\n",

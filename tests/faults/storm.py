@@ -40,6 +40,7 @@ from zkconcurrent import (
     ClientError,
     Condition,
     CountDownLatch,
+    Election,
     Empty,
     Event,
     Full,
@@ -858,6 +859,7 @@ def every_kind(zk: KazooClient) -> list[Any]:
         Condition(zk, f"{PATH}/condition"),
         Event(zk, f"{PATH}/event"),
         CountDownLatch(zk, f"{PATH}/latch", 3),
+        Election(zk, f"{PATH}/election"),
         Barrier(zk, f"{PATH}/barrier", 2),
     ]
 
@@ -874,6 +876,9 @@ def use(every: list[Any], patience: float) -> None:
                 each.clear()
             elif isinstance(each, CountDownLatch):
                 each.wait(0)
+            elif isinstance(each, Election):
+                with suppress(TimeoutError), each.lead(patience) as term:
+                    term.publish(b"here")
             elif isinstance(each, Condition):
                 with each:
                     each.wait(0.01)

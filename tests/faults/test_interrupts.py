@@ -24,7 +24,7 @@ from tests.helpers.contenders import at_the_handoff, queued
 from tests.helpers.interrupts import PACKAGE, InterruptAt, at_every_line
 from tests.helpers.lock_types import AnyLock, Kind, against, every
 from tests.helpers.places import PLACES
-from zkconcurrent import Condition, Lock, MultiLock, ReadWriteLock, RLock, Semaphore
+from zkconcurrent import Condition, Election, Lock, MultiLock, ReadWriteLock, RLock, Semaphore
 
 pytestmark = pytest.mark.long
 
@@ -604,3 +604,93 @@ def test_a_queue(kind: Any, what: str, zk: KazooClient, connect: Connect, zk_pat
             assert there in ([b"1"], [b"0", b"1"]), hook.where
         else:
             assert taken + there == [b"0", b"1"], hook.where
+
+
+ELECTION = ("_election.py", "_candidacy.py", "election.py", "_lock_base.py", "holds.py")
+
+
+@pytest.mark.usefixtures("uncollected")
+def test_a_leader_interrupted_at_every_line(
+    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
+    """Wherever a block's start or its publication is interrupted, no node is left and another candidate can lead."""
+    client = connect(timeout=SESSION)
+
+    def make(path: str) -> Election:
+        election = Election(client, path)
+        with election.lead() as term:
+            term.publish(b"")
+        return election
+
+    places = Places(zk_path, make, lambda election: queued(zk, election.path, 0)())
+    for hook in at_every_line(*ELECTION):
+        election = places.here
+        block = election.lead()
+        try:
+            with hook:
+                block.__enter__().publish(b"published")
+        except KeyboardInterrupt:
+            if election.is_leader():  # in `publish`, so in the block
+                block.__exit__(KeyboardInterrupt, None, None)
+        else:
+            block.__exit__(None, None, None)
+        assert not election.is_leader(), hook.where
+        places.interrupted(hook.where)
+    assert hook.line > 50
+    for election in places.check(eventually):
+        with Election(zk, election.path).lead(timeout=20):
+            pass
+
+
+@pytest.mark.usefixtures("uncollected")
+def test_a_block_that_leads_is_left_at_every_line(
+    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
+    """Wherever the end of a block is interrupted, it has led to its end, or can be ended again."""
+    client = connect(timeout=SESSION)
+
+    def make(path: str) -> Election:
+        election = Election(client, path)
+        with election.lead():
+            return election
+
+    places = Places(zk_path, make, lambda election: queued(zk, election.path, 0)())
+    for hook in at_every_line(*ELECTION):
+        election = places.here
+        block = election.lead()
+        block.__enter__()
+        try:
+            with hook:
+                block.__exit__(None, None, None)
+        except KeyboardInterrupt:
+            if election.is_leader():
+                block.__exit__(None, None, None)
+        places.interrupted(hook.where)
+    assert hook.line > 15
+    for election in places.check(eventually):
+        with Election(zk, election.path).lead(timeout=20):
+            pass
+
+
+@pytest.mark.usefixtures("uncollected")
+@pytest.mark.parametrize("what", ["stand", "wait", "withdraw"])
+def test_a_candidacy_interrupted_at_every_line(
+    what: str, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
+    """Wherever its calls are interrupted, it can be withdrawn after that, and another candidate can lead."""
+    election = Election(connect(timeout=SESSION), zk_path)
+    for hook in at_every_line(*ELECTION):
+        if what != "stand":
+            election.stand()
+            assert election.wait(20) is not None
+        with contextlib.suppress(KeyboardInterrupt), hook:
+            if what == "wait":
+                assert election.wait(20) is not None
+            else:
+                getattr(election, what)()
+        election.withdraw()
+        assert not election.is_leader(), hook.where
+        eventually(queued(zk, zk_path, 0), hook.where)
+    assert hook.line > 5
+    with Election(zk, zk_path).lead(timeout=20):
+        pass

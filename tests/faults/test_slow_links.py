@@ -13,7 +13,18 @@ from kazoo.client import KazooClient
 from tests.conftest import Connect, Eventually, InThread
 from tests.helpers.lock_types import Kind, against, every
 from tests.helpers.proxy import Proxy
-from zkconcurrent import Barrier, BoundedSemaphore, Condition, CountDownLatch, Event, Lock, MultiLock, RLock, Semaphore
+from zkconcurrent import (
+    Barrier,
+    BoundedSemaphore,
+    Condition,
+    CountDownLatch,
+    Election,
+    Event,
+    Lock,
+    MultiLock,
+    RLock,
+    Semaphore,
+)
 from zkconcurrent.testing import Server
 
 TIMEOUT = 30.0  # of the sessions: a third of it, which the first question may take, is long for any machine
@@ -143,9 +154,28 @@ def test_a_condition(slow: KazooClient, zk_path: str, timeout: float) -> None:
         assert condition._lock._is_owned()
 
 
+def elected(election: Election, timeout: float) -> bool:
+    """Lead in time; return whether that was so."""
+    try:
+        with election.lead(timeout):
+            return True
+    except TimeoutError:
+        return False
+
+
+@short
+def test_an_election_without_a_leader(slow: KazooClient, zk_path: str, timeout: float) -> None:
+    """A free seat is taken, however short the time; one that is not is not waited for."""
+    election = Election(slow, zk_path)
+    with election.lead():
+        pass
+    assert elected(election, timeout)
+
+
 CALLS: dict[str, Callable[[KazooClient, str], Callable[[float], bool]]] = {
     "event": lambda client, path: Event(client, path).wait,
     "latch": lambda client, path: CountDownLatch(client, path, 1).wait,
+    "election": lambda client, path: lambda timeout: elected(Election(client, path), timeout),
     "lock": lambda client, path: lambda timeout: Lock(client, path).acquire(timeout=timeout),
     "semaphore": lambda client, path: lambda timeout: Semaphore(client, path).acquire(timeout=timeout),
 }

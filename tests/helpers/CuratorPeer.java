@@ -20,6 +20,10 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
+import org.apache.curator.framework.recipes.leader.LeaderLatch;
+import org.apache.curator.framework.recipes.leader.LeaderSelector;
+import org.apache.curator.framework.recipes.leader.LeaderSelectorListenerAdapter;
+import org.apache.curator.framework.recipes.leader.Participant;
 import org.apache.curator.framework.recipes.locks.InterProcessLock;
 import org.apache.curator.framework.recipes.locks.InterProcessMultiLock;
 import org.apache.curator.framework.recipes.locks.InterProcessMutex;
@@ -138,6 +142,14 @@ public final class CuratorPeer {
         public void stateChanged(CuratorFramework client, ConnectionState state) {}
     }
 
+    /** Leads until it is interrupted. */
+    private static final class Leading extends LeaderSelectorListenerAdapter {
+        @Override
+        public void takeLeadership(CuratorFramework client) throws InterruptedException {
+            new CountDownLatch(1).await();
+        }
+    }
+
     private static final class Client {
         private final Map<String, ExecutorService> threads = new ConcurrentHashMap<>();
         private final Map<String, InterProcessLock> locks = new ConcurrentHashMap<>();
@@ -145,6 +157,8 @@ public final class CuratorPeer {
         private final Map<String, InterProcessSemaphoreV2> semaphores = new ConcurrentHashMap<>();
         private final Map<String, Deque<Lease>> leases = new ConcurrentHashMap<>();
         private final Map<String, Object> queues = new ConcurrentHashMap<>();
+        private final Map<String, LeaderSelector> selectors = new ConcurrentHashMap<>();
+        private final Map<String, LeaderLatch> latches = new ConcurrentHashMap<>();
         private final Map<String, List<String>> consumed = new ConcurrentHashMap<>();
         private CuratorFramework curator;
         private String hosts;
@@ -176,7 +190,69 @@ public final class CuratorPeer {
             if (kind.equals("queue") || kind.equals("priorityQueue") || kind.equals("delayQueue")) {
                 return queue(kind, verb, path, command);
             }
+            if (kind.equals("leaderSelector")) {
+                return selector(verb, path, command);
+            }
+            if (kind.equals("leaderLatch")) {
+                return latch(verb, path, command);
+            }
             return kind.equals("semaphore") ? semaphore(verb, path, command) : lock(kind, verb, path, command);
+        }
+
+        private String selector(String verb, String path, Command command) throws Exception {
+            if (verb.equals("stand")) {
+                LeaderSelector made = new LeaderSelector(curator, path, new Leading());
+                made.setId(command.text());
+                selectors.put(path, made);
+                made.start();
+                return "";
+            }
+            LeaderSelector selector =
+                    selectors.computeIfAbsent(path, key -> new LeaderSelector(curator, path, new Leading()));
+            switch (verb) {
+                case "withdraw":
+                    selectors.remove(path).close();
+                    return "";
+                case "leads":
+                    return String.valueOf(selector.hasLeadership());
+                case "leader":
+                    return selector.getLeader().getId();
+                case "participants":
+                    return ids(selector.getParticipants());
+                default:
+                    throw new IllegalArgumentException(verb);
+            }
+        }
+
+        private String latch(String verb, String path, Command command) throws Exception {
+            if (verb.equals("stand")) {
+                LeaderLatch made = new LeaderLatch(curator, path, command.text());
+                latches.put(path, made);
+                made.start();
+                return "";
+            }
+            LeaderLatch latch = latches.computeIfAbsent(path, key -> new LeaderLatch(curator, path));
+            switch (verb) {
+                case "withdraw":
+                    latches.remove(path).close();
+                    return "";
+                case "leads":
+                    return String.valueOf(latch.hasLeadership());
+                case "leader":
+                    return latch.getLeader().getId();
+                case "participants":
+                    return ids(latch.getParticipants());
+                default:
+                    throw new IllegalArgumentException(verb);
+            }
+        }
+
+        private static String ids(Collection<Participant> participants) {
+            List<String> ids = new CopyOnWriteArrayList<>();
+            for (Participant each : participants) {
+                ids.add(each.getId() + (each.isLeader() ? " leads" : ""));
+            }
+            return String.join("\t", ids);
         }
 
         private String queue(String kind, String verb, String path, Command command) throws Exception {

@@ -14,6 +14,9 @@ with Java threads that come into being when they are named. Commands, each answe
   of which the first so many fail; `queue.taken path`: those taken, with tabs between (DistributedQueue with a lock
   path). `priorityQueue` has the same, and `priorityQueue.put path priority item` (DistributedPriorityQueue);
   `delayQueue` has `delayQueue.put path milliseconds item` (DistributedDelayQueue).
+- `leaderSelector.stand path id`, `leaderSelector.withdraw path`; `leaderSelector.leads path`: "true" or "false";
+  `leaderSelector.leader path`: its id; `leaderSelector.participants path`: their ids, of which one "leads", with tabs
+  between (LeaderSelector). `leaderLatch` has the same (LeaderLatch).
 - `semaphore.acquire path permits [quantity [milliseconds]]`, `semaphore.release path permits [quantity]`,
   `semaphore.participants path permits`, `semaphore.increment path permits file cycles` (InterProcessSemaphoreV2).
 """

@@ -240,7 +240,52 @@ class BoundedSemaphore(Semaphore):
     _twin = aio.BoundedSemaphore
 
 
-KINDS = {aio.Lock: Lock, aio.RLock: RLock, aio.ReadLock: ReadLock, aio.WriteLock: WriteLock}
+class Term(OnTasks):
+    """`aio.Term`."""
+
+
+class Leading:
+    """A `with` block that leads by a task."""
+
+    def __init__(self, block: Any) -> None:
+        self._block = block
+
+    def __enter__(self) -> Any:
+        return wrapped(call(self._block.__aenter__))
+
+    def __exit__(self, *error: object) -> Any:
+        return call(lambda: self._block.__aexit__(*error))
+
+
+class Election(OnTasks):
+    """`aio.Election`."""
+
+    _twin = aio.Election
+
+    def lead(self, timeout: float | None = None) -> Leading:
+        """Lead in a `with` block, which no loss cancels: its body is not the task's."""
+        return Leading(self._made.lead(timeout, cancel_on_loss=False))
+
+    def run(self, func: Any, *args: Any, **kwargs: Any) -> Any:
+        """Run a function that may block, as an async one."""
+
+        async def lead(*args: Any, **kwargs: Any) -> Any:
+            return await asyncio.to_thread(func, *args, **kwargs)
+
+        return call(lambda: self._made.run(lead if callable(func) else func, *args, **kwargs))
+
+    def wait(self, timeout: float | None = None) -> Any:
+        """Wait for the term."""
+        return wrapped(call(lambda: self._made.wait(timeout)))
+
+    def observe(self) -> Iterator[Any]:
+        """Iterate."""
+        leaders = self._made.observe()
+        while True:
+            yield call(leaders.__anext__)
+
+
+KINDS = {aio.Term: Term, aio.Lock: Lock, aio.RLock: RLock, aio.ReadLock: ReadLock, aio.WriteLock: WriteLock}
 
 
 def unfair_lock(*args: Any, **options: Any) -> Lock:

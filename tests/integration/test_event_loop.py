@@ -65,6 +65,7 @@ WAITS: list[Callable[[KazooClient, str], object]] = [
     lambda zk, path: zkconcurrent.Event(zk, path).wait(0.01),
     lambda zk, path: zkconcurrent.CountDownLatch(zk, path, 1).wait(0.01),
     lambda zk, path: zkconcurrent.MultiLock([RLock(zk, path)]).acquire(),
+    lambda zk, path: zkconcurrent.Election(zk, path).run(print),
     lambda zk, path: zkconcurrent.Barrier(zk, path, 1).wait(),
     lambda zk, path: zkconcurrent.Queue[bytes](zk, path).put(b""),
     lambda zk, path: zkconcurrent.synchronized(zk, path)(lambda: 0)(),

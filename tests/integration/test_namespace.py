@@ -132,6 +132,7 @@ MAKE: list[Callable[[Namespace, str], object]] = [
     lambda threads, name: threads.Barrier(name, 2),
     lambda threads, name: threads.ReadWriteLock(name),
     lambda threads, name: threads.CountDownLatch(name, 2),
+    lambda threads, name: threads.Election(name),
     lambda threads, name: threads.Queue(name),
     lambda threads, name: threads.LifoQueue(name),
     lambda threads, name: threads.PriorityQueue(name),
@@ -174,6 +175,51 @@ def test_a_name_is_one_kind(threads: Namespace, make: Any) -> None:
         with pytest.raises(ValueError, match="nest"):
             make(threads, name)
     assert kept
+
+
+def test_elections(threads: Namespace, in_thread: InThread) -> None:
+    """A thread leads at a time, in a block or in the background; all see who."""
+    election = threads.Election("leader", id="me")
+    leaders = election.observe()
+    assert next(leaders) is None
+    with election.lead() as term:
+        assert election.is_leader()
+        assert next(leaders).id == "me"  # type: ignore[union-attr]
+        term.publish(b"here")
+        assert next(leaders).data == b"here"  # type: ignore[union-attr]
+        with pytest.raises(RuntimeError, match="leads at"), election.lead():
+            pytest.fail("it leads twice")
+        waiting = in_thread(election.run, lambda: election.candidates()[0].token)
+        token = term.token
+    assert waiting.result(60) > token
+    with pytest.raises(RuntimeError, match="has ended"):
+        _ = term.token
+    with pytest.raises(RuntimeError, match="call stand"):
+        election.wait(0)
+    election.stand()
+    election.stand()
+    standing = election.wait(60)
+    assert standing is not None
+    with pytest.raises(RuntimeError, match="stands at"), election.lead(timeout=0):
+        pytest.fail("it waits for itself")
+    assert [each.id for each in election.candidates()] == ["me"]
+    election.withdraw()
+    assert standing.lost.is_set()
+    assert election.wait() is None
+    assert election.leader() is None
+    assert not election.is_leader()
+
+    def attempt() -> bool:
+        try:
+            with election.lead(timeout=0.01):
+                return True
+        except TimeoutError:
+            return False
+
+    with election.lead():
+        assert in_thread(attempt).result(60) is False
+    with pytest.raises(ValueError, match="layout"):
+        threads.Election("leader", id="me", layout="none")
 
 
 def test_queues(threads: Namespace) -> None:

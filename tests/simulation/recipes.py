@@ -17,6 +17,7 @@ from tests.helpers.places import PLACES
 from tests.simulation.barrier import PATH as BARRIER_PATH
 from tests.simulation.barrier import BarrierRun, BarrierWorker, Meeting
 from tests.simulation.condition import OF_AN_RLOCK, CondChecks, CondRun, Turn
+from tests.simulation.election import Act, ElectionRun
 from tests.simulation.event import EventRun
 from tests.simulation.event import Step as EventStep
 from tests.simulation.injection import InjectedRun, Situation, Thread, at, situation
@@ -634,6 +635,47 @@ LATCHES: tuple[Situation, ...] = (
 LATCH = Table("CountDownLatch", InjectedLatch, LATCHES, _columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 32), _of_latch, MOST)
 
 
+# -- elections -------------------------------------------------------------------------------------------------------
+
+
+class InjectedElection(RecipeRun, ElectionRun):
+    """An injected run of an election."""
+
+
+def _of_election(recipe: str, operation: str, fault: int) -> str | None:
+    if recipe not in ("leader", "observe", "publish"):
+        return "a lock's, which has a table of its own"
+    if recipe == "publish":
+        if fault in (3, 4) and operation == "Discard":
+            return "its node is the term's"
+        return _impossible(recipe, operation, fault)
+    return _of_calls(recipe, operation, fault)
+
+
+def _acts(start: float, *acts: Act) -> Thread:
+    return at(start, *acts)
+
+
+LEADS = Act("lead", stay=1.0)
+ELECTIONS: tuple[Situation, ...] = (
+    situation("leader", "look", _acts(0.5, Act("leader")), _acts(0, LEADS)),
+    situation("leader", "look", _acts(0.5, Act("leader")), [_acts(0.1, LEADS), _acts(0.5, LEADS)]),
+    situation("observe", "follow", _acts(0, Act("observe", times=2)), _acts(0.5, LEADS)),
+    situation("observe", "follow", _acts(0.5, Act("observe", times=3)), [_acts(0, LEADS), _acts(0.2, LEADS)]),
+    situation("observe", "follow", _acts(0.5, Act("observe", times=2)), _acts(0, LEADS._replace(times=2))),
+    situation("publish", "publish", _acts(0, LEADS._replace(times=2)), _acts(0.2, Act("leader"))),
+    situation(
+        "publish",
+        "publish",
+        _acts(0.5, LEADS._replace(times=2)),
+        _acts(0, Act("observe", times=2), LEADS),
+    ),
+)
+ELECTION = Table(
+    "Election", InjectedElection, ELECTIONS, _columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 32), _of_election, MOST
+)
+
+
 # -- barriers --------------------------------------------------------------------------------------------------------
 
 
@@ -719,4 +761,4 @@ BARRIER = Table(
     "Barrier", InjectedBarrier, BARRIERS, _columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 20, 32, 36), _of_barrier, MOST
 )
 
-TABLES = (RW, SEMAPHORE, CONDITION, EVENT, LATCH, BARRIER)
+TABLES = (RW, SEMAPHORE, CONDITION, EVENT, LATCH, ELECTION, BARRIER)

@@ -93,6 +93,28 @@ def waits(zk: zkconcurrent.Client) -> None:
         each.destroy()
 
 
+def elections(zk: zkconcurrent.Client) -> None:
+    """Lead, stand and look."""
+    election: zkconcurrent.Election = zkconcurrent.Election(zk, "/app/leader", id="one", layout="latch")
+    with election.lead(timeout=5.0) as term:
+        led: zkconcurrent.Term = term
+        token: int = term.token
+        lost: threading.Event = term.lost
+        term.publish(b"address")
+        guarded = term.guard(zk.transaction())
+    length: int = election.run(len, [1])
+    election.stand()
+    leads: bool = election.is_leader()
+    won: zkconcurrent.Term | None = election.wait(1.0)
+    election.withdraw()
+    leader: zkconcurrent.Candidate | None = election.leader()
+    line: list[zkconcurrent.Candidate] = election.candidates()
+    for each in election.observe():
+        if each is not None:
+            said: tuple[str, bytes, int, int, str] = (each.id, each.data, each.session, each.token, each.node)
+    name: str = election.id
+
+
 def queues(zk: zkconcurrent.Client) -> None:
     """Put, get and claim."""
     codec: zkconcurrent.Codec = zkconcurrent.BYTES

@@ -84,6 +84,29 @@ async def waits(zk: zkconcurrent.Client) -> None:
         await each.destroy()
 
 
+async def elections(zk: zkconcurrent.Client) -> None:
+    """Lead, stand and look."""
+    election: aio.Election = aio.Election(zk, "/app/leader", id="one", layout="latch")
+    async with election.lead(timeout=5.0, cancel_on_loss=False) as term:
+        led: aio.Term = term
+        token: int = term.token
+        lost: bool = term.lost.is_set() or await term.lost.wait()
+        await term.publish(b"address")
+
+    async def length(of: list[int]) -> int:
+        return len(of)
+
+    counted: int = await election.run(length, [1])
+    await election.stand()
+    leads: bool = election.is_leader()
+    won: aio.Term | None = await election.wait(1.0)
+    await election.withdraw()
+    leader: zkconcurrent.Candidate | None = await election.leader()
+    line: list[zkconcurrent.Candidate] = await election.candidates()
+    async for each in election.observe():
+        seen: zkconcurrent.Candidate | None = each
+
+
 async def queues(zk: zkconcurrent.Client) -> None:
     """Put, get and claim."""
     jobs: aio.Queue[bytes] = aio.Queue(zk, "/app/jobs", 100, codec=zkconcurrent.BYTES, max_attempts=3)

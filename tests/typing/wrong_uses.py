@@ -33,6 +33,9 @@ zkconcurrent.Queue(zk, "/app/jobs").claim().item
 zkconcurrent.SimpleQueue(zk, "/app/jobs").join()  # wrong
 zkconcurrent.DelayQueue(zk, "/app/jobs").put(b"one", delay="1")  # wrong
 zkconcurrent.Queue(zk, "/app/jobs").put(b"one", delay=1)  # wrong
+zkconcurrent.Election(zk, "/app/leader", id=1)  # wrong
+zkconcurrent.Election(zk, "/app/leader").lead().token  # wrong
+zkconcurrent.Election(zk, "/app/leader").run(len, 1)  # wrong
 
 threads: Namespace = zkconcurrent.namespace("local")
 threads.RLock()  # wrong

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from zkconcurrent import ForeignNodeError, SequenceExhaustedError
 from zkconcurrent._recipes.rules import (
+    LATCH,
     MUTEX,
     READ,
+    SELECTOR,
     WRITE,
     Rule,
     blockers,
@@ -46,17 +48,20 @@ def lists(names: Names) -> st.SearchStrategy[list[str]]:
     return st.lists(names, min_size=1, max_size=12, unique=True)
 
 
+latches = lists(named("latch-") | foreign)
 mutexes = lists(named("lock-") | foreign)
 # Of few numbers, so that the two nodes of a downgrade are met.
 pairs = lists(named("__READ__", few) | named("__WRIT__", few) | foreign)
 queues: st.SearchStrategy[Case] = st.one_of(
-    st.tuples(st.just(MUTEX), mutexes), st.tuples(st.sampled_from([READ, WRITE]), pairs)
+    st.tuples(st.sampled_from([MUTEX, SELECTOR]), mutexes),
+    st.tuples(st.just(LATCH), latches),
+    st.tuples(st.sampled_from([READ, WRITE]), pairs),
 )
 
 
 def exclude(rule: Rule, one: str, other: str) -> bool:
     """Return whether two must not hold together, said apart from the code: as a user would."""
-    if rule == MUTEX:
+    if rule in (MUTEX, SELECTOR, LATCH):
         return True
     writers = ("__WRIT__" in one) + ("__WRIT__" in other)
     return writers == 2 or (writers == 1 and rule.key(one) != rule.key(other))
@@ -207,6 +212,17 @@ OURS_OR_SEQUENTIAL = [
 def test_foreign_contenders_count() -> None:
     """Whatever language its maker speaks, a child that ends in a number of ten digits, or a negative one, waits."""
     check_queue("/app/lock", OURS_OR_SEQUENTIAL)
+
+
+def test_candidates_of_the_other_layout_are_refused() -> None:
+    """Of Curator's two layouts of an election, neither excludes the other; a lock counts the candidates of both."""
+    ours, theirs = "_c_7f3f0b6c-1111-4222-8333-444444444444-lock-0000000001", "_c_x-latch-0000000001"
+    for rule, name in ((SELECTOR, theirs), (LATCH, ours)):
+        with pytest.raises(ForeignNodeError, match="other layout") as caught:
+            check_queue("/app/leader", [ours, theirs], rule.refuses)
+        assert repr(name) in str(caught.value)
+    check_queue("/app/lock", [ours, theirs], MUTEX.refuses)
+    check_queue("/app/leader", [ours, "zz-0000000001"], SELECTOR.refuses)
 
 
 NEITHER = ["orders", "0", "-1", "lock", "waiters", "permits", "x-0000000001\n", "00000000071x", "lock_000000001"]

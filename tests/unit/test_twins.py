@@ -17,7 +17,9 @@ from zkconcurrent import aio
 TWINS = sorted(
     name
     for name in aio.__all__
-    if isinstance(getattr(aio, name), type) and hasattr(zkconcurrent, name) and name != "Claim"  # which a queue makes
+    if isinstance(getattr(aio, name), type)
+    and hasattr(zkconcurrent, name)
+    and name not in ("Claim", "Term")  # made by others
 )
 QUEUES = ("Queue", "LifoQueue", "PriorityQueue", "DelayQueue")
 ALIAS = "an old name of threading's, which asyncio never had"
@@ -31,6 +33,7 @@ MISSING: dict[str, dict[str, str]] = {
     "CountDownLatch": {"count": "a property would have to wait for the reply: `fetch_count()`"},
     "LocalNamespace": {
         "ReadWriteLock": "neither asyncio nor threading has one to stand for it",
+        "Election": "neither asyncio nor threading has one to stand for it",
         "SimpleQueue": "asyncio has none",
     },
     "SharedNamespace": {"SimpleQueue": "asyncio has none"},

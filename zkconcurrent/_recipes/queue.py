@@ -54,7 +54,7 @@ def acquire(path: str, rule: Rule, data: bytes) -> Recipe[Ticket]:
                         return ticket  # handed over by a thread of this process, which was first
                     (names,) = read or [(yield listing)]
                     del read
-                check(ticket, names)
+                check(ticket, names, rule)
         except Requeue:
             yield Discard(ticket)
 
@@ -62,7 +62,7 @@ def acquire(path: str, rule: Rule, data: bytes) -> Recipe[Ticket]:
 def try_acquire(path: str, rule: Rule, data: bytes) -> Recipe[Ticket | None]:
     """Acquire without waiting; None if another contender is in the way."""
     _, names = yield Sync(path), Children(path)
-    check_queue(path, names)
+    check_queue(path, names, rule.refuses)
     if blockers(None, names, rule):
         return None
     ticket: Ticket = yield NewTicket(path)
@@ -73,7 +73,7 @@ def try_acquire(path: str, rule: Rule, data: bytes) -> Recipe[Ticket | None]:
                 return ticket
             yield Prove(ticket)
             names = yield Children(path, ticket)
-            check(ticket, names)
+            check(ticket, names, rule)
         yield Discard(ticket)
         return None
     except Requeue:
@@ -98,7 +98,7 @@ def join(ticket: Ticket, rule: Rule, data: bytes) -> Recipe[Sequence[str]]:
             names = yield from find(ticket)
             break
     ticket.check_sequence(rule)
-    check(ticket, names)
+    check(ticket, names, rule)
     return names  # type: ignore[no-any-return]
 
 
@@ -147,7 +147,7 @@ def downgrade(writer: Ticket, rule: Rule, data: bytes) -> Recipe[Ticket | None]:
             yield Discard(ticket)
 
 
-def check(ticket: Ticket, names: Sequence[str]) -> None:
+def check(ticket: Ticket, names: Sequence[str], rule: Rule) -> None:
     """Refuse a listing without our own node, or with a contender of other rules.
 
     Raises:
@@ -156,19 +156,19 @@ def check(ticket: Ticket, names: Sequence[str]) -> None:
     """
     if ticket.name not in names:
         raise NodeGone
-    check_queue(ticket.path, names)
+    check_queue(ticket.path, names, rule.refuses)
 
 
-def list_queue(path: str) -> Recipe[Sequence[str]]:
+def list_queue(path: str, rule: Rule) -> Recipe[Sequence[str]]:
     """Return the names of all contenders, read behind a `sync`."""
     _, names = yield Sync(path), Children(path)
-    check_queue(path, names)
+    check_queue(path, names, rule.refuses)
     return names  # type: ignore[no-any-return]
 
 
 def contenders(path: str, rule: Rule) -> Recipe[tuple[int, list[tuple[str, Node]]]]:
     """Return how many contenders hold, and every node of the queue with its content, the holders first."""
-    queue = yield from list_queue(path)
+    queue = yield from list_queue(path, rule)
     hold = holders(queue, rule)
     names = [*hold, *(name for name in line_up(queue, rule) if name not in hold)]
     if not names:

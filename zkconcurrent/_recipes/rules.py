@@ -38,12 +38,15 @@ class Rule(NamedTuple):
         hands_over: whether a releasing thread may let the next thread of this process continue before the server has
             replied. That is safe only if all contenders are exclusive and no node can come between the two. Where
             several hold, the releasing one need not be the last in the way; and a writer may leave a read lock behind.
+        refuses: marks the names of nodes that wait by another rule, and so exclude no contender of this one; a queue
+            with such a node is refused. "" refuses none.
     """
 
     role: str
     roles: tuple[str, ...]
     alone: str = ""
     hands_over: bool = False
+    refuses: str = ""
 
     def key(self, name: str) -> str:
         """Return the sort key of `name`: the part after the last role, or the whole name if it has no role.
@@ -62,6 +65,12 @@ class Rule(NamedTuple):
 
 MUTEX = Rule("lock-", ("lock-",), hands_over=True)
 """Curator's InterProcessMutex: every child excludes every other."""
+
+SELECTOR = MUTEX._replace(refuses="latch-")
+"""The candidates of Curator's LeaderSelector, whose queue is a mutex's."""
+
+LATCH = Rule("latch-", ("latch-",), hands_over=True, refuses="lock-")
+"""The candidates of Curator's LeaderLatch."""
 
 LEASE = Rule("lease-", ("lease-",))
 """The acquired permits of Curator's InterProcessSemaphoreV2; they have no order and block no contender."""
@@ -113,16 +122,28 @@ def holders(queue: Sequence[str], rule: Rule) -> list[str]:
     return list(itertools.takewhile(lambda name: not blockers(name, line, rule), line))
 
 
-def check_queue(path: str, queue: Sequence[str]) -> None:
+def check_queue(path: str, queue: Sequence[str], refuses: str = "") -> None:
     """Refuse a queue with a child that waits by another rule, or does not wait at all.
 
     Any child whose name ends in a sequence number is a contender, whichever client made it: see
     docs/reference/znodes.md.
 
+    Args:
+        path: the queue.
+        queue: the names of its children.
+        refuses: `Rule.refuses`.
+
     Raises:
         ForeignNodeError: one of kazoo's own recipes made a child; or a child is not sequential, as when the path of
-            another primitive lies below this one.
+            another primitive lies below this one; or the rule refuses it.
     """
+    for name in queue if refuses else ():
+        if refuses in name:
+            raise ForeignNodeError(
+                path,
+                f"the child {name!r} is a candidate of the other layout, and the two layouts do not exclude each "
+                "other: give every client the same layout, or use another path",
+            )
     for name in queue:
         if name[:3] == "_c_" and name[-10:].isdecimal():
             continue  # nearly all: without a pattern, as a wake-up checks every name of a crowd

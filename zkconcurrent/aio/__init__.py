@@ -5,6 +5,7 @@ Unlike those of `zkconcurrent`, the names are all loaded at once: an import whil
 
 from ._barrier import Barrier
 from ._connect import connect
+from ._election import Election, Term
 from ._local import LocalNamespace
 from ._locks import Lock, MultiLock, ReadLock, ReadWriteLock, RLock, WriteLock
 from ._losses import Lost
@@ -22,6 +23,7 @@ __all__ = [
     "Condition",
     "CountDownLatch",
     "DelayQueue",
+    "Election",
     "Event",
     "LifoQueue",
     "LocalNamespace",
@@ -39,6 +41,7 @@ __all__ = [
     "ReadWriteLock",
     "Semaphore",
     "SharedNamespace",
+    "Term",
     "WriteLock",
     "connect",
     "namespace",

@@ -30,8 +30,8 @@ class LocalNamespace(NamedObjects):
     held gives a ResourceWarning; the next lock with its name is a new one, and free.
 
     Every object has `asyncio`'s interface alone: `acquire()` takes no `timeout`, and `release()`, `Event.set()` and
-    their like return None. No hold is ever lost here, so `on_lost` is never called. There is no `ReadWriteLock`. A
-    program that is to run on both kinds of namespace keeps to that.
+    their like return None. No hold is ever lost here, so `on_lost` is never called. There is no `ReadWriteLock` and no
+    `Election`. A program that is to run on both kinds of namespace keeps to that.
     """
 
     _package = "zkconcurrent.aio"

@@ -14,6 +14,7 @@ from .._kazoo.link import KazooClient
 from .._local import check_names
 from .._namespace import BasePath, is_local
 from ._barrier import Barrier as _Barrier
+from ._election import Election as _Election
 from ._local import LocalNamespace
 from ._locks import Lock as _Lock
 from ._locks import MultiLock as _MultiLock
@@ -78,6 +79,16 @@ class SharedNamespace(BasePath):
         """Return the `CountDownLatch` of that name."""
         return _CountDownLatch(self._client, self._at(name), count)
 
+    def Election(  # noqa: N802
+        self,
+        name: str,
+        *,
+        id: str | None = None,  # noqa: A002
+        layout: str = "selector",
+    ) -> _Election:
+        """Return the `Election` of that name."""
+        return _Election(self._client, self._at(name), id=id, layout=layout)
+
     def Queue(  # noqa: N802
         self, name: str, maxsize: int = 0, *, codec: _Codec = _BYTES, max_attempts: int | None = None
     ) -> _Queue[Any]:
@@ -132,8 +143,9 @@ def namespace(client: KazooClient | Literal["local"], path: str = "/") -> Namesp
 
     `tasks = aio.namespace("local")` has the names on the standard library alone: `asyncio`'s own `Lock`, `Condition`,
     `Semaphore`, `BoundedSemaphore`, `Event`, `Queue`, `LifoQueue` and, from Python 3.11 on, `Barrier`; and small ones
-    of its own for `RLock`, `MultiLock`, `CountDownLatch`, `PriorityQueue` and `DelayQueue`. It has no `ReadWriteLock`.
-    The same name gives the same object. Each such namespace is a world of its own. `Namespace` is the type of either.
+    of its own for `RLock`, `MultiLock`, `CountDownLatch`, `PriorityQueue` and `DelayQueue`. It has no `ReadWriteLock`
+    and no `Election`. The same name gives the same object. Each such namespace is a world of its own. `Namespace` is
+    the type of either.
 
     Args:
         client: a `kazoo.client.KazooClient`, which may be started later; or "local".

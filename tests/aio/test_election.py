@@ -1,0 +1,139 @@
+"""Elections for tasks: what differs from those of threads; `test_generic.py` has all that does not."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from kazoo.client import KazooClient
+
+import zkconcurrent
+from tests.aio.loops import run, soon
+from tests.conftest import FAST, Connect
+from zkconcurrent import LockLostError, aio
+
+LONG = 30
+
+
+def test_a_loss_cancels_the_block(connect: Connect, zk_path: str) -> None:
+    """The body of a block, and the function of `run`, are cancelled when the term is lost; LockLostError comes out."""
+    client = connect(**FAST)
+
+    async def main() -> None:
+        election = aio.Election(client, zk_path)
+        for use in (lead, lambda election: election.run(asyncio.sleep, LONG)):
+            using = asyncio.create_task(use(election))
+            while not election.is_leader():
+                await asyncio.sleep(0.01)
+            await asyncio.to_thread(expire, connect, client)
+            with pytest.raises(LockLostError, match="another candidate may lead"):
+                await soon(using)
+            assert not using.cancelled()
+        async with election.lead(timeout=LONG) as term:
+            assert not term.lost.is_set()
+
+    async def lead(election: aio.Election) -> None:
+        async with election.lead() as term:
+            try:
+                await asyncio.sleep(LONG)
+            finally:
+                assert term.lost.is_set()
+
+    run(main())
+
+
+def expire(connect: Connect, client: KazooClient) -> None:
+    """End a client's session at the server."""
+    connect(client_id=client.client_id).stop()
+
+
+def test_a_candidacy_outlives_its_loop(zk: KazooClient, zk_path: str) -> None:
+    """It belongs to the client: another loop, or a thread, waits for its term, awaits its end, and withdraws."""
+
+    async def stand() -> None:
+        await aio.Election(zk, zk_path, id="of a loop").stand()
+
+    async def wait() -> int:
+        election = aio.Election(zk, zk_path)
+        term = await soon(election.wait())
+        assert term is not None
+        leader = await election.leader()
+        assert leader is not None
+        assert leader.id == "of a loop"
+        with pytest.raises(RuntimeError, match="stands at"):
+            async with election.lead():
+                pytest.fail("it waits for itself")
+        ended = asyncio.create_task(term.lost.wait())
+        await asyncio.sleep(0)
+        assert not ended.done()
+        await election.withdraw()
+        assert await soon(ended)
+        await election.stand()
+        assert await soon(election.wait())
+        return term._hold.ticket.token
+
+    run(stand())
+    token = run(wait())
+    election = zkconcurrent.Election(zk, zk_path)
+    term = election.wait(LONG)
+    assert term is not None
+    assert term.token > token
+    election.withdraw()
+
+
+def test_to_observe(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """`async for` gives each leader; the end of the loop leaves nothing."""
+    other = connect()
+
+    async def main() -> list[str]:
+        election, seen = aio.Election(other, zk_path, id="a"), []
+        await election.stand()
+        async for leader in aio.Election(zk, zk_path).observe():
+            if leader is None:
+                if seen:
+                    break
+                continue
+            seen.append(leader.id)
+            term = await soon(election.wait())
+            if leader.data == b"a":
+                await term.publish(b"b")
+            else:
+                await election.withdraw()
+        return seen
+
+    assert run(main()) == ["a", "b"]
+
+
+def test_two_tasks(zk: KazooClient, zk_path: str) -> None:
+    """Tasks of one client lead one after the other; one that is cancelled leaves the line, and another moves up."""
+
+    async def main() -> None:
+        election = aio.Election(zk, zk_path)
+        led: list[int] = []
+
+        async def lead(n: int) -> int:
+            led.append(n)
+            await asyncio.sleep(0.01)
+            return n
+
+        async def attempt() -> None:
+            async with aio.Election(zk, zk_path).lead(timeout=0):
+                pytest.fail("two lead")
+
+        async with election.lead():
+            waiting = [asyncio.create_task(election.run(lead, n)) for n in range(3)]
+            while len(await election.candidates()) < 4:
+                await asyncio.sleep(0.01)
+            waiting[0].cancel()
+            with pytest.raises(TimeoutError, match="not elected"):
+                await asyncio.create_task(attempt())
+            with pytest.raises(RuntimeError, match="leads at"):
+                await attempt()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting[0]
+        assert sorted([await soon(each) for each in waiting[1:]]) == [1, 2]
+        assert sorted(led) == [1, 2]
+        with pytest.raises(ValueError, match="not callable"):
+            await election.run(7)  # type: ignore[arg-type]
+
+    run(main())

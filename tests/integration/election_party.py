@@ -1,0 +1,68 @@
+"""A process that takes part in an election, to be killed by a test.
+
+    python -m tests.integration.election_party HOSTS SESSION_TIMEOUT PATH JOB ID
+
+It prints its token when it leads, and a word at each further step; it reads a line where it waits to be told to go on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+
+from kazoo.client import KazooClient
+
+from zkconcurrent import ClientError, Election
+
+
+def say(word: object) -> None:
+    """Tell the test."""
+    sys.stdout.write(f"{word}\n")
+    sys.stdout.flush()
+
+
+def main(hosts: str, session: str, path: str, job: str, name: str, layout: str = "selector") -> None:
+    """Do a job."""
+    zk = KazooClient(hosts, timeout=float(session))
+    zk.start()
+    election = Election(zk, path, id=name, layout=layout)
+    if job == "lead":
+        with election.lead() as term:
+            say(term.token)
+            sys.stdin.readline()
+        say("over")
+    elif job == "stand":
+        election.stand()
+        won = election.wait()
+        assert won is not None
+        say(won.token)
+        sys.stdin.readline()
+        election.withdraw()
+        say("withdrawn")
+        sys.stdin.readline()
+    elif job == "fork":
+        election.stand()
+        assert election.wait() is not None
+        child = os.fork()
+        if not child:
+            said = [str(election.is_leader())]
+            for call in (election.wait, election.withdraw, election.leader):
+                try:
+                    call()
+                except ClientError:
+                    said.append("ClientError")
+            with contextlib.suppress(BaseException):
+                said.append("left")
+            say(f"child: {' '.join(said)}")
+            os._exit(0)
+        os.waitpid(child, 0)
+        say(f"parent: {election.is_leader()}")
+        sys.stdin.readline()
+        election.withdraw()
+        say("over")
+    zk.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

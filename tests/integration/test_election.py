@@ -1,0 +1,648 @@
+"""Elections on a real ZooKeeper: one candidate leads, the others follow in order, and a lost term is told."""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+import zkconcurrent
+from tests.conftest import FAST, Connect, Eventually, InThread
+from tests.helpers.contenders import children, queued
+from tests.helpers.processes import Spawn, line_from, parties, tell
+from tests.helpers.proxy import Proxy
+from zkconcurrent import ClientError, Election, ForeignNodeError, Lock, LockLostError, RefusedError
+from zkconcurrent._candidacy import ElectionState
+from zkconcurrent._engine.session import Session
+from zkconcurrent.testing import Server
+
+LAYOUTS = ("selector", "latch")
+SESSION = 4.0
+SOON = 30.0  # seconds for what is done at once, on a busy machine
+
+
+@pytest.fixture
+def spawn(zookeeper: Server, zk_path: str) -> Iterator[Spawn]:
+    """Start a process that leads; see `election_party`."""
+    with parties("tests.integration.election_party", zookeeper.hosts, zk_path, SESSION) as spawn:
+        yield spawn
+
+
+def ids(election: Election) -> list[str]:
+    """Return the ids of all candidates, the leader first."""
+    return [each.id for each in election.candidates()]
+
+
+def state_of(election: Any) -> ElectionState:
+    """Return what an election's client knows of it, in either binding."""
+    state = Session.of(election.client).directory[election.path]
+    assert isinstance(state, ElectionState)
+    return state
+
+
+def expire(connect: Connect, client: KazooClient) -> None:
+    """End a client's session at the server, as an expiry does."""
+    connect(client_id=client.client_id).stop()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_one_leads(
+    layout: str, connect: Connect, zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """The candidates lead one after the other, in the order of arrival; all see all, by their ids."""
+    first, second, third = (Election(connect(), zk_path, id=name, layout=layout) for name in ("a", "b", "ü"))
+    assert first.leader() is None
+    assert first.candidates() == []
+    assert not first.is_leader()
+    order: list[str] = []
+    go = threading.Event()
+
+    def lead(election: Election) -> int:
+        with election.lead() as term:
+            order.append(election.id)
+            assert election.is_leader()
+            assert election.leader().token == term.token  # type: ignore[union-attr]
+            return int(term.token)
+
+    with first.lead() as term:
+        assert first.is_leader()
+        waiting = [in_thread(lead, second)]
+        eventually(queued(zk, zk_path, 2))
+        waiting.append(in_thread(lead, third))
+        eventually(queued(zk, zk_path, 3))
+        assert ids(first) == ids(third) == ["a", "b", "ü"]
+        leader = third.leader()
+        assert leader is not None
+        assert (leader.id, leader.data, leader.token) == ("a", b"a", term.token)
+        assert leader.session == first.client.client_id[0]
+        assert leader.node == f"{zk_path}/{children(zk, zk_path)[0]}"
+        assert abs(leader.since.timestamp() - time.time()) < 600
+        assert not second.is_leader()
+        assert not any(each.done() for each in waiting)
+        assert zk.get(leader.node)[0] == b"a"
+        marker = "-lock-" if layout == "selector" else "-latch-"
+        assert all(marker in name for name in children(zk, zk_path))
+        tokens = [term.token]
+        go.set()
+    tokens += [each.result(SOON) for each in waiting]
+    assert order == ["b", "ü"]
+    assert tokens == sorted(set(tokens))
+    assert first.leader() is None
+    assert not first.is_leader()
+    assert children(zk, zk_path) == []
+
+
+def test_an_id_of_its_own(zk: KazooClient, zk_path: str) -> None:
+    """A candidate without an id is known by its process and host."""
+    election = Election(zk, zk_path)
+    with election.lead():
+        assert ids(election) == [election.id]
+    assert election.id.startswith(f"{os.getpid()}@")
+
+
+def test_not_elected_in_time(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """A block that is not entered in time raises TimeoutError, and leaves no node; nothing or less is one attempt."""
+    mine, theirs = Election(zk, zk_path), Election(connect(), zk_path)
+    with theirs.lead(timeout=0):
+        for timeout in (0, -3, 0.1):
+            with pytest.raises(TimeoutError, match=f"{zk_path} within"), mine.lead(timeout):
+                pytest.fail("the block has run")
+        assert len(mine.candidates()) == 1
+    with mine.lead(timeout=SOON):
+        assert mine.is_leader()
+
+
+def test_run(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """As kazoo's: the function has its arguments, and leads. What it raises ends the term, and comes out."""
+    election = Election(zk, zk_path)
+
+    def lead(*args: Any, **kwargs: Any) -> Any:
+        assert election.is_leader()
+        return args, kwargs
+
+    assert election.run(lead, 1, 2, key=3) == ((1, 2), {"key": 3})
+    assert not election.is_leader()
+
+    def fail() -> None:
+        raise OSError("no leader")
+
+    with pytest.raises(OSError, match="no leader"):
+        election.run(fail)
+    assert not election.is_leader()
+    with pytest.raises(ValueError, match="not callable"):
+        election.run(7)  # type: ignore[arg-type]
+    with Election(connect(), zk_path).lead(timeout=0):
+        pass
+
+
+def test_to_stand(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
+    """A candidacy goes on in the background until it is withdrawn; its terms are waited for."""
+    mine, theirs = Election(connect(), zk_path, id="mine"), Election(connect(), zk_path, id="theirs")
+    with pytest.raises(RuntimeError, match="call stand"):
+        mine.wait(0)
+    mine.withdraw()
+    theirs.stand()
+    term = theirs.wait(SOON)
+    assert term is not None
+    assert theirs.is_leader()
+    mine.stand()
+    mine.stand()
+    eventually(queued(zk, zk_path, 2))
+    Election(mine.client, zk_path, id="another").stand()
+    assert ids(mine) == ["theirs", "mine"]
+    assert mine.wait(0) is None
+    assert mine.wait(0.1) is None
+    waiting = [in_thread(mine.wait) for _ in range(2)]
+    lost = term.lost
+    assert not lost.is_set()
+    theirs.withdraw()
+    assert lost.is_set()
+    assert not theirs.is_leader()
+    with pytest.raises(RuntimeError, match="ended"):
+        _ = term.token
+    assert theirs.wait() is None
+    terms = [each.result(SOON) for each in waiting]
+    assert all(each.token == mine.leader().token for each in terms)  # type: ignore[union-attr]
+    assert mine.is_leader()
+    theirs.stand()
+    eventually(queued(zk, zk_path, 2))
+    theirs.withdraw()
+    assert ids(mine) == ["mine"]
+    mine.withdraw()
+    mine.withdraw()
+    assert mine.candidates() == []
+    mine.stand()
+    assert mine.wait(SOON) is not None
+    mine.withdraw()
+
+
+def test_a_withdrawal_ends_the_wait(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """A thread that waits for the term returns without one."""
+    mine, theirs = Election(zk, zk_path), Election(connect(), zk_path)
+    with theirs.lead():
+        mine.stand()
+        eventually(queued(zk, zk_path, 2))
+        waiting = in_thread(mine.wait)
+        candidacy = state_of(mine).candidacy
+        assert candidacy is not None
+        eventually(lambda: candidacy.waiters)
+        mine.withdraw()
+        assert waiting.result(SOON) is None
+        assert len(theirs.candidates()) == 1
+
+
+def test_to_publish(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """The leader's data are what it has published, until the term ends; the next begins with the id."""
+    mine, theirs = Election(zk, zk_path, id="mine"), Election(connect(), zk_path)
+    for _ in range(2):
+        with mine.lead() as term:
+            assert theirs.leader().id == "mine"  # type: ignore[union-attr]
+            for data in (b"10.0.0.7:8080", b"10.0.0.7:8080", b"", b"\xff\0"):
+                term.publish(data)
+                leader = theirs.leader()
+                assert leader is not None
+                assert leader.data == data
+                assert leader.token == term.token
+            assert leader.id == "\ufffd\0"
+            with pytest.raises(TypeError, match="data must be bytes, not str"):
+                term.publish("text")
+            with pytest.raises(RefusedError, match="max_request"):
+                term.publish(bytes(2_000_000))
+            assert mine.is_leader()
+        for call in (lambda: term.publish(b"late"), lambda: term.token):
+            with pytest.raises(RuntimeError, match="has ended"):
+                call()
+    assert not term.lost.is_set()
+
+
+def test_who_waits_behind_a_publication(
+    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
+    """A candidate whose leader publishes again and again waits on, and leads next. A latch's leader can't publish."""
+    mine, theirs = Election(zk, zk_path), Election(connect(), zk_path)
+    with mine.lead() as term:
+        theirs.stand()
+        eventually(queued(zk, zk_path, 2))
+        for n in range(20):
+            term.publish(b"%d" % n)
+        assert not theirs.is_leader()
+    assert theirs.wait(SOON) is not None
+    theirs.withdraw()
+    latch = Election(zk, f"{zk_path}-latch", layout="latch")
+    with latch.lead() as term, pytest.raises(RuntimeError, match="a LeaderLatch of Curator"):
+        term.publish(b"never seen")
+
+
+@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
+@pytest.mark.parametrize("name", ["sync", "getData", "setData"])
+def test_a_publication_that_is_lost(
+    effect: str, name: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str
+) -> None:
+    """Whichever request of it is lost, applied or not, the data are written, once."""
+    election = Election(connect(hosts=proxy.hosts, **FAST), zk_path)
+    with election.lead() as term:
+        with getattr(proxy, effect)(name) as fault:
+            term.publish(b"new")
+            fault.wait()
+        leader = election.leader()
+        assert leader is not None
+        assert leader.data == b"new"
+        assert zk.get(leader.node)[1].version == 1
+
+
+@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
+@pytest.mark.parametrize("name", ["create2", "getChildren"])
+def test_a_candidate_whose_answer_is_lost(
+    effect: str, name: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
+) -> None:
+    """It queues once, in a block and in the background."""
+    election = Election(connect(hosts=proxy.hosts, **FAST), zk_path, id="one")
+    with Election(zk, zk_path).lead():
+        pass
+    with getattr(proxy, effect)(name) as fault:
+        with election.lead():
+            assert ids(election) == ["one"]
+        fault.wait()
+    with getattr(proxy, effect)("create2") as fault:
+        election.stand()
+        assert election.wait(SOON) is not None
+        fault.wait()
+    assert ids(election) == ["one"]
+    election.withdraw()
+    eventually(queued(zk, zk_path, 0))
+
+
+def test_to_observe(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
+    """The leader as it is, then each change: another leader, other data, none."""
+    first, second, watched = (Election(connect(), zk_path, id=name) for name in ("a", "b", "c"))
+    leaders = watched.observe()
+    assert next(leaders) is None
+    assert zk.exists(zk_path) is None
+    coming = in_thread(next, leaders)
+    with first.lead() as term:
+        assert coming.result(SOON).token == term.token
+        coming = in_thread(next, leaders)
+        second.stand()
+        term.publish(b"at home")
+        assert coming.result(SOON).data == b"at home"
+        coming = in_thread(next, leaders)
+    assert coming.result(SOON).id == "b"
+    second.withdraw()
+    assert next(leaders) is None
+    second.stand()
+    assert next(leaders).id == "b"  # type: ignore[union-attr]
+    assert next(watched.observe()).id == "b"  # type: ignore[union-attr]
+    second.withdraw()
+    assert not state_of(watched).session.registry.tickets
+
+
+@pytest.mark.parametrize("trouble", ["cut", "expire"])
+def test_a_change_in_the_gap(
+    trouble: str,
+    zk: KazooClient,
+    connect: Connect,
+    proxy: Proxy,
+    zk_path: str,
+    in_thread: InThread,
+    eventually: Eventually,
+) -> None:
+    """What changes while an observer has no connection, or no session, is not missed; nor what comes after it."""
+    far, near = Election(connect(hosts=proxy.hosts, **FAST), zk_path), Election(zk, zk_path, id="near")
+    leaders = far.observe()
+    with near.lead() as term:
+        assert next(leaders).id == "near"  # type: ignore[union-attr]
+        coming = in_thread(next, leaders)
+        eventually(lambda: any(far.client._data_watchers.values()))
+        old = far.client.client_id
+        proxy.refuse()
+        proxy.cut()
+        eventually(lambda: not far.client.connected)
+        if trouble == "expire":
+            connect(client_id=old).stop()
+        term.publish(b"meanwhile")
+        proxy.resume()
+        assert coming.result(SOON).data == b"meanwhile"
+        coming = in_thread(next, leaders)
+        eventually(lambda: any(far.client._data_watchers.values()))
+    assert coming.result(SOON) is None
+
+
+def test_a_term_that_is_lost(zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
+    """A block whose session ends is told, and ends with LockLostError; an error of its own comes out first."""
+    election = Election(connect(**FAST), zk_path)
+    with pytest.raises(LockLostError, match="another candidate may lead") as raised, election.lead() as term:
+        assert not term.lost.is_set()
+        expire(connect, election.client)
+        assert term.lost.wait(SOON)
+        assert not election.is_leader()
+        for call in (lambda: term.token, lambda: term.publish(b"late")):
+            with pytest.raises(LockLostError, match="another candidate may lead"):
+                call()
+    assert raised.value.path == zk_path
+    with election.lead(timeout=SOON) as again:
+        assert not again.lost.is_set()
+    with pytest.raises(LockLostError) as raised, election.lead() as term:
+        expire(connect, election.client)
+        assert term.lost.wait(SOON)
+        raise OSError("of the block")
+    assert isinstance(raised.value.__context__, OSError)
+    with pytest.raises(KeyboardInterrupt), election.lead() as term:
+        expire(connect, election.client)
+        assert term.lost.wait(SOON)
+        raise KeyboardInterrupt
+    eventually(queued(zk, zk_path, 0))
+
+
+@pytest.mark.parametrize("trouble", ["expire", "delete"])
+def test_a_candidacy_goes_on(
+    trouble: str, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
+    """After a loss the candidacy queues again, behind those that wait, and the next term has a higher token."""
+    mine, theirs = Election(connect(**FAST), zk_path, id="mine"), Election(connect(), zk_path, id="theirs")
+    mine.stand()
+    before = mine.wait(SOON)
+    assert before is not None
+    token = before.token
+    theirs.stand()
+    eventually(queued(zk, zk_path, 2))
+    if trouble == "expire":
+        expire(connect, mine.client)
+    else:
+        zk.delete(mine.leader().node)  # type: ignore[union-attr]
+    assert before.lost.wait(SOON)
+    assert theirs.wait(SOON) is not None
+    eventually(lambda: ids(theirs) == ["theirs", "mine"])
+    assert not mine.is_leader()
+    theirs.withdraw()
+    after = mine.wait(SOON)
+    assert after is not None
+    assert after.token > token
+    with pytest.raises(LockLostError):
+        _ = before.token
+    mine.withdraw()
+
+
+def test_a_candidate_that_waits_goes_on(
+    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
+    """A candidate whose session ends while it waits queues again."""
+    mine, theirs = Election(connect(**FAST), zk_path, id="mine"), Election(zk, zk_path, id="theirs")
+    with theirs.lead():
+        mine.stand()
+        eventually(queued(zk, zk_path, 2))
+        old = children(zk, zk_path)
+        expire(connect, mine.client)
+        eventually(lambda: ids(theirs) == ["theirs", "mine"] and children(zk, zk_path) != old)
+    assert mine.wait(SOON) is not None
+    mine.withdraw()
+
+
+def test_out_of_reach(connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually) -> None:
+    """A leader without a connection does not say that it leads, though its term may come through that."""
+    election = Election(connect(hosts=proxy.hosts, timeout=30.0, **FAST), zk_path)
+    election.stand()
+    term = election.wait(SOON)
+    assert term is not None
+    proxy.refuse()
+    proxy.cut()
+    eventually(lambda: not election.is_leader())
+    assert election.wait(0.1) is None
+    proxy.resume()
+    eventually(election.is_leader)
+    again = election.wait(SOON)
+    assert again is not None
+    assert again.token == term.token
+    assert not term.lost.is_set()
+    election.withdraw()
+
+
+def test_withdrawn_out_of_reach(
+    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
+) -> None:
+    """A withdrawal without a connection returns; the node goes after the reconnect."""
+    election = Election(connect(hosts=proxy.hosts, timeout=30.0, **FAST), zk_path)
+    election.stand()
+    assert election.wait(SOON) is not None
+    proxy.refuse()
+    proxy.cut()
+    eventually(lambda: not election.client.connected)
+    election.withdraw()
+    assert not election.is_leader()
+    assert len(children(zk, zk_path)) == 1
+    proxy.resume()
+    eventually(queued(zk, zk_path, 0))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_other_layout(layout: str, zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """Candidates of the other layout do not exclude ours: every call that meets one says so, and queues nothing."""
+    other = LAYOUTS[1 - LAYOUTS.index(layout)]
+    mine, theirs = Election(zk, zk_path, layout=layout), Election(connect(), zk_path, layout=other)
+    with theirs.lead():
+
+        def lead() -> None:
+            with mine.lead(timeout=3):
+                pytest.fail("two lead")
+
+        def attempt() -> None:
+            with mine.lead(timeout=0):
+                pytest.fail("two lead")
+
+        for call in (lead, attempt, mine.stand, mine.leader, mine.candidates, lambda: next(mine.observe())):
+            with pytest.raises(ForeignNodeError, match="other layout") as raised:
+                call()
+            assert raised.value.path == zk_path
+        assert len(theirs.candidates()) == 1
+        assert not mine.is_leader()
+        with pytest.raises(RuntimeError, match="call stand"):
+            mine.wait(0)
+
+
+def test_a_candidacy_that_can_not_go_on(
+    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually, in_thread: InThread
+) -> None:
+    """An error ends it; a thread that waits gets the error, and so do later ones."""
+    mine = Election(zk, zk_path)
+    with Election(connect(), zk_path).lead():
+        mine.stand()
+        waiting = in_thread(mine.wait)
+        eventually(queued(zk, zk_path, 2))
+        stray = zk.create(f"{zk_path}/_c_{'0' * 36}-latch-", sequence=True)
+    for call in (lambda: waiting.result(SOON), lambda: mine.wait(SOON)):
+        with pytest.raises(ForeignNodeError, match="other layout"):
+            call()
+    eventually(queued(zk, zk_path, 1))
+    zk.delete(stray)
+    mine.stand()
+    assert mine.wait(SOON) is not None
+    mine.withdraw()
+
+
+def test_one_path_is_one_thing(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """A client has one primitive, of one layout, at a path. Another client's Lock there excludes the selector's."""
+    election = Election(zk, zk_path)
+    with pytest.raises(ValueError, match="Election"):
+        Lock(zk, zk_path)
+    with pytest.raises(ValueError, match="layout='latch'"):
+        Election(zk, zk_path, layout="latch")
+    with Lock(connect(), zk_path), pytest.raises(TimeoutError), election.lead(timeout=0):
+        pytest.fail("both are in")
+
+
+def test_bad_arguments(zk: KazooClient, zk_path: str) -> None:
+    """They are refused at construction, and where they are given."""
+    for wrong in (7, b"name"):
+        with pytest.raises(TypeError, match="id must be a str"):
+            Election(zk, zk_path, id=wrong)  # type: ignore[arg-type]
+    for layout in ("mutex", None, ""):
+        with pytest.raises(ValueError, match="layout must be 'selector' or 'latch'"):
+            Election(zk, zk_path, layout=layout)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="path"):
+        Election(zk, "relative")
+    election = Election(zk, zk_path)
+    with pytest.raises(ValueError, match="NaN"), election.lead(float("nan")):
+        pass
+    with pytest.raises(OverflowError), election.lead(1e30):
+        pass
+    with pytest.raises(RefusedError), Election(zk, f"{zk_path}-large", id="x" * 2_000_000).lead(1):
+        pass
+
+
+def test_who_would_wait_for_itself(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
+    """A thread that leads, or whose client stands, is told so instead; its term goes on."""
+    election = Election(zk, zk_path)
+    with election.lead() as term:
+        with pytest.raises(RuntimeError, match="leads at"), Election(zk, zk_path).lead():
+            pytest.fail("it leads twice")
+        assert term.token
+        assert election.is_leader()
+    election.stand()
+    with pytest.raises(RuntimeError, match="stands at"), election.lead():
+        pytest.fail("it leads twice")
+    with pytest.raises(RuntimeError, match="stands at"):
+        in_thread(election.run, print).result(SOON)
+    election.withdraw()
+    block = election.lead()
+    with block:
+        pass
+    with pytest.raises(RuntimeError, match="one block"), block:
+        pytest.fail("a block is used twice")
+
+
+def test_a_stopped_client(connect: Connect, zk_path: str, in_thread: InThread) -> None:
+    """It stands no more: the term is lost, and who waits is told. Started again, it can stand again."""
+    mine, theirs = Election(connect(), zk_path), Election(connect(), zk_path)
+    mine.stand()
+    term = mine.wait(SOON)
+    assert term is not None
+    theirs.stand()
+    waiting = in_thread(theirs.wait)
+    for each in (theirs, mine):
+        each.client.stop()
+    assert term.lost.wait(SOON)
+    for call in (lambda: waiting.result(SOON), mine.wait, mine.stand, mine.leader, lambda: next(mine.observe())):
+        with pytest.raises(ClientError, match="stopped"):
+            call()
+    assert not mine.is_leader()
+    mine.withdraw()
+    mine.client.start()
+    mine.stand()
+    assert mine.wait(SOON) is not None
+    mine.withdraw()
+
+
+def test_a_client_that_never_started(zk_path: str) -> None:
+    """Every call that would wait for it is an error at once."""
+    election = Election(KazooClient(), zk_path)
+    for call in (election.stand, election.leader, election.candidates, lambda: election.run(print), election.wait):
+        with pytest.raises(ClientError, match="not started"):
+            call()
+    assert not election.is_leader()
+    election.withdraw()
+
+
+def test_guard(zk: KazooClient, zk_path: str) -> None:
+    """A guarded transaction commits while the term lasts, also once it has published, and never after."""
+    election = Election(zk, zk_path)
+    with election.lead() as term:
+        term.publish(b"data")
+        with zk.transaction() as writing:
+            term.guard(writing)
+            writing.create(f"{zk_path}-written")
+        assert zk.exists(f"{zk_path}-written")
+        late = term.guard(zk.transaction())
+    late.create(f"{zk_path}-late")
+    late.commit()
+    assert not zk.exists(f"{zk_path}-late")
+    with pytest.raises(RuntimeError, match="has ended"):
+        term.guard(zk.transaction())
+    zk.delete(f"{zk_path}-written")
+
+
+def test_no_object_is_kept(zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
+    """A candidacy belongs to the client and the path: it outlives its object, and another object ends it."""
+    Election(zk, zk_path, id="kept").stand()
+    gc.collect()
+    election = Election(zk, zk_path)
+    assert election.wait(SOON) is not None
+    gc.collect()
+    assert ids(Election(connect(), zk_path)) == ["kept"]
+    election.withdraw()
+    eventually(queued(zk, zk_path, 0))
+
+
+def test_the_leader_is_killed(
+    zk: KazooClient, connect: Connect, zk_path: str, spawn: Spawn, eventually: Eventually
+) -> None:
+    """The next candidate leads once the session of the killed one is over; and the token is higher."""
+    leader = spawn("lead", "doomed")
+    token = int(line_from(leader))
+    next_one = spawn("stand", "heir")
+    eventually(queued(zk, zk_path, 2))
+    mine = Election(connect(), zk_path, id="mine")
+    mine.stand()
+    eventually(lambda: ids(mine) == ["doomed", "heir", "mine"])
+    leader.kill()
+    heir_token = int(line_from(next_one))
+    assert heir_token > token
+    assert mine.leader().id == "heir"  # type: ignore[union-attr]
+    tell(next_one)
+    assert line_from(next_one) == "withdrawn"
+    term = mine.wait(SOON)
+    assert term is not None
+    assert term.token > heir_token
+    mine.withdraw()
+
+
+def test_a_forked_child(spawn: Spawn) -> None:
+    """It neither leads nor stands; explicit calls are errors, the end of an inherited block is silent."""
+    parent = spawn("fork", "parent")
+    assert line_from(parent) == "child: False ClientError ClientError ClientError left"
+    assert line_from(parent) == "parent: True"
+    tell(parent)
+    assert line_from(parent) == "over"
+
+
+def test_the_object_itself(zk: KazooClient, zk_path: str) -> None:
+    """Making it and its repr send nothing; the repr tells what this process knows; it can't be pickled."""
+    election = Election(zk, zk_path, id="me")
+    start = f"<zkconcurrent.Election at {id(election):#x}: id='me' "
+    assert repr(election) == f"{start}does not lead path={zk_path!r}>"
+    assert zk.exists(zk_path) is None
+    assert (election.path, election.id, election.client) == (zk_path, "me", zk)
+    with election.lead() as term:
+        assert repr(election) == f"{start}leads path={zk_path!r}>"
+        assert "lasts" in repr(term)
+    assert "over" in repr(term)
+    with pytest.raises(TypeError, match="open a client in the other process"):
+        pickle.dumps(election)
+    assert zkconcurrent.namespace(zk).Election(zk_path[1:], id="me").id == "me"

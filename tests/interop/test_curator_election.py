@@ -1,0 +1,147 @@
+"""Elections that Java services on Curator share: one candidate leads, whichever side it is of, and both see all ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.conftest import Connect, Eventually
+from tests.helpers.curator import CuratorClient
+from tests.helpers.processes import Spawn, line_from, parties
+from tests.interop.conftest import SESSION, ConnectJava
+from zkconcurrent import Election
+from zkconcurrent.testing import Server
+
+LAYOUTS = pytest.mark.parametrize("layout", ["selector", "latch"])
+LONG = 30.0
+
+
+@pytest.fixture
+def spawn(zookeeper: Server, zk_path: str) -> Iterator[Spawn]:
+    """Start a Python process that leads."""
+    with parties("tests.integration.election_party", zookeeper.hosts, zk_path, SESSION) as spawn:
+        yield spawn
+
+
+class Candidate:
+    """A candidate in Java."""
+
+    def __init__(self, java: CuratorClient, layout: str, path: str) -> None:
+        self._java, self._path = java, path
+        self._kind = "leaderSelector" if layout == "selector" else "leaderLatch"
+
+    def ask(self, verb: str, *arguments: object) -> str:
+        """Have it do something."""
+        return self._java.call(f"{self._kind}.{verb}", self._path, *arguments).result(LONG)
+
+    def leads(self) -> bool:
+        """Whether it leads."""
+        return self.ask("leads") == "true"
+
+    def participants(self) -> list[str]:
+        """What it sees."""
+        return self.ask("participants").split("\t")
+
+
+def ids(election: Election) -> list[str]:
+    """Return the ids that we see, the leader's first."""
+    return [each.id for each in election.candidates()]
+
+
+@LAYOUTS
+def test_java_follows_us(
+    layout: str, client: KazooClient, java: CuratorClient, zk_path: str, eventually: Eventually
+) -> None:
+    """Java sees our id, and what we publish; it leads when we are done, and not before."""
+    ours, theirs = Election(client, zk_path, id="python ü", layout=layout), Candidate(java, layout, zk_path)
+    with ours.lead() as term:
+        theirs.ask("stand", "java ü")
+        eventually(lambda: theirs.participants() == ["python ü leads", "java ü"])
+        assert theirs.ask("leader") == "python ü"
+        assert ids(ours) == ["python ü", "java ü"]
+        if layout == "selector":
+            term.publish(b"10.0.0.7:8080")
+            assert theirs.ask("leader") == "10.0.0.7:8080"
+        else:  # Java would never lead
+            with pytest.raises(RuntimeError, match="LeaderLatch"):
+                term.publish(b"10.0.0.7:8080")
+        assert not theirs.leads()
+        token = term.token
+    eventually(theirs.leads)
+    leader = ours.leader()
+    assert leader is not None
+    assert (leader.id, leader.session) == ("java ü", java.session)
+    assert leader.token > token
+    theirs.ask("withdraw")
+    eventually(lambda: ours.leader() is None)
+
+
+@LAYOUTS
+@pytest.mark.parametrize("end", ["withdraw", "expire"])
+def test_we_follow_java(
+    layout: str, end: str, client: KazooClient, java: CuratorClient, zk_path: str, eventually: Eventually
+) -> None:
+    """We see Java's id, also an observer does; we lead when Java withdraws, or its session ends, and not before."""
+    ours, theirs = Election(client, zk_path, id="python", layout=layout), Candidate(java, layout, zk_path)
+    theirs.ask("stand", "java")
+    eventually(theirs.leads)
+    leaders = ours.observe()
+    assert next(leaders).id == "java"  # type: ignore[union-attr]
+    ours.stand()
+    eventually(lambda: ids(ours) == ["java", "python"])
+    assert theirs.participants() == ["java leads", "python"]
+    assert ours.wait(0.2) is None
+    if end == "withdraw":
+        theirs.ask("withdraw")
+    else:
+        java.expire()
+    assert ours.wait(LONG) is not None
+    assert next(leaders).id == "python"  # type: ignore[union-attr]
+    ours.withdraw()
+
+
+@LAYOUTS
+def test_a_line_of_both(
+    layout: str, client: KazooClient, connect_java: ConnectJava, connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
+    """Candidates of both sides lead in the order of arrival; one without an id has an empty one, or its host's."""
+    ours = [Election(each, zk_path, id=f"python {n}", layout=layout) for n, each in enumerate((client, connect()))]
+    theirs = [Candidate(connect_java(), layout, zk_path) for _ in range(2)]
+    for n in range(2):
+        ours[n].stand()
+        eventually(lambda: len(ids(ours[0])) == 2 * n + 1)  # noqa: B023
+        theirs[n].ask("stand", f"java {n}")
+        eventually(lambda: len(ids(ours[0])) == 2 * n + 2)  # noqa: B023
+    assert ids(ours[1]) == ["python 0", "java 0", "python 1", "java 1"]
+    assert [ours[0].wait(LONG) is not None, theirs[0].leads(), ours[1].is_leader(), theirs[1].leads()] == [True] + 3 * [
+        False
+    ]
+    ours[0].withdraw()
+    eventually(theirs[0].leads)
+    theirs[0].ask("withdraw")
+    assert ours[1].wait(LONG) is not None
+    assert theirs[1].participants() == ["python 1 leads", "java 1"]
+    ours[1].withdraw()
+    eventually(theirs[1].leads)
+    theirs[1].ask("withdraw")
+    theirs[0].ask("stand", "")
+    eventually(theirs[0].leads)
+    assert (ids(ours[0]) == [""]) == (layout == "latch")
+    theirs[0].ask("withdraw")
+
+
+@LAYOUTS
+def test_our_leader_is_killed(
+    layout: str, java: CuratorClient, zk_path: str, spawn: Spawn, eventually: Eventually
+) -> None:
+    """Java leads once the session of our killed process is over."""
+    leader = spawn("lead", "doomed", layout)
+    line_from(leader)
+    theirs = Candidate(java, layout, zk_path)
+    theirs.ask("stand", "java")
+    eventually(lambda: theirs.participants() == ["doomed leads", "java"])
+    leader.kill()
+    eventually(theirs.leads)
+    theirs.ask("withdraw")

@@ -1,0 +1,383 @@
+"""The seat of an election, which the leader holds, and the candidacy by which a client stands for it.
+
+A seat is a lock whose nodes have the candidates' ids for data. A block `with election.lead()` has the calling thread
+hold it; a candidacy has a thread of the library hold it, and queue again after each loss.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
+
+from ._engine.driver import POLL_INTERVAL, UNANSWERED, Call
+from ._engine.holds import Hold, PathState
+from ._engine.session import log
+from ._engine.waiting import Steps, wait
+from ._errors import ClientError, LockLostError
+from ._kazoo.link import KazooClient
+from ._lock_base import LockBase
+from ._recipes.election import Leader, follow, look, publish
+from ._recipes.operations import Node, Recipe
+from ._recipes.queue import contenders, list_queue
+from ._recipes.rules import LATCH, SELECTOR
+from ._recipes.ticket import State, Ticket
+
+T = TypeVar("T")
+LAYOUTS = {"selector": SELECTOR, "latch": LATCH}
+
+
+def check_layout(layout: str) -> None:
+    """Refuse what is no layout.
+
+    Raises:
+        ValueError: it is not.
+    """
+    if layout not in LAYOUTS:
+        raise ValueError(f"layout must be 'selector' or 'latch', not {layout!r}")
+
+
+class Withdrawn(Exception):
+    """Raised in the steps of a candidacy that is to end."""
+
+
+def stopping(steps: Steps[T], error: Callable[[], Exception | None]) -> Steps[T]:
+    """Run steps; as soon as `error` returns an error, raise it in them, once."""
+    stopped = False
+    try:
+        pause = next(steps)
+        while True:
+            try:
+                woken = yield pause
+                if not stopped and (why := error()) is not None:
+                    stopped = True
+                    raise why
+            except GeneratorExit:
+                steps.close()
+                raise
+            except BaseException as struck:
+                pause = steps.throw(struck)
+            else:
+                pause = steps.send(woken)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+
+
+class ElectionState(PathState):
+    """What all objects of one client and path share of an election.
+
+    Attributes:
+        candidacy: the client's last; None if it has never stood.
+    """
+
+    candidacy: Candidacy | None = None
+
+    @property
+    def stands(self) -> bool:
+        """Whether the client stands."""
+        return self.candidacy is not None and self.candidacy.goes_on
+
+    def stand(self, seat: Seat) -> None:
+        """Begin a candidacy, unless there is one."""
+        begun: Candidacy | None = None
+        try:
+            with self.session.lock:
+                if self.stands:
+                    return
+                begun = self.candidacy = Candidacy(seat)
+            self.session.link.handler.spawn(begun.run)
+        except BaseException:
+            if begun is not None:
+                begun.withdrawn = True
+            raise
+
+    def forget(self) -> None:
+        """Forget all holds, and the candidacy, in a forked child: they are the parent's."""
+        super().forget()
+        self.candidacy = None
+
+
+class Candidacy:
+    """What a thread of the library does from `stand()` to `withdraw()`: it queues, leads, and queues again.
+
+    It is a listener of its hold's loss, which wakes it; see `Loss`.
+
+    Attributes:
+        hold: while it leads, its hold.
+        withdrawn: it is to end.
+        begun: its thread runs, or has run.
+        over: that thread has ended.
+        error: why, if it was not withdrawn.
+        waiters: the calls that its changes wake.
+    """
+
+    def __init__(self, seat: Seat) -> None:
+        self._seat: Seat | None = seat
+        self._call: Call | None = None
+        self.hold: Hold | None = None
+        self.withdrawn = False
+        self.begun = False
+        self.over = False
+        self.error: Exception | None = None
+        self.waiters: set[Call] = set()
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the client stands by it."""
+        return not (self.withdrawn or self.over)
+
+    def withdraw(self) -> None:
+        """Have it end; any thread may call this, and it never waits."""
+        self.withdrawn = True
+        self.set()
+
+    # -- the thread ----------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Stand until it is withdrawn, or can go on no more."""
+        self.begun = True  # before it looks: a withdrawal that sees it not begun does not wait for it
+        seat, self._seat = self._seat, None
+        assert seat is not None
+        try:
+            while not self.withdrawn:
+                self._queue_and_lead(seat)
+        except Withdrawn:
+            pass
+        except Exception as error:
+            self.error = error
+            if not isinstance(error, ClientError):
+                log.error("the candidacy at %s has ended: %s", seat.path, error)
+        finally:
+            self.over = True
+            self._tell()
+
+    def _queue_and_lead(self, seat: Seat) -> None:
+        call = Call(seat._session, seat.path, seat._path_state)
+        owner = seat._identity()
+        self._run(call, stopping(seat._acquire_steps(call, True, None, owner, 1), self._why_stop))
+        hold = seat._mine()
+        if hold is None:
+            return  # in a forked child, or at the interpreter's exit
+        try:
+            with seat._session.lock:
+                hold.loss.add(self)
+            self.hold = hold
+            self._tell()
+            self._run(Call(seat._session, seat.path), self._leading(hold))
+        finally:
+            self.hold = None
+            with seat._session.lock:
+                hold.loss.tell()  # before another candidate can lead: the term is over for all who work for it
+            with suppress(LockLostError):
+                if (ending := seat._begin_release(hold)) is not None:
+                    self._run(ending, seat._released(ending, hold))
+
+    def _run(self, call: Call, steps: Steps[T]) -> T:
+        self._call = call  # first: a withdrawal from now on wakes it, and the steps see an earlier one
+        return wait(call, steps)
+
+    def _why_stop(self) -> Exception | None:
+        return Withdrawn() if self.withdrawn else None
+
+    def _leading(self, hold: Hold) -> Steps[None]:
+        while hold.alive and not self.withdrawn:
+            yield None
+
+    # -- the loss of its hold tells it so ------------------------------------------------------------------------
+
+    @property
+    def event(self) -> Candidacy:
+        """Itself: the loss sets it."""
+        return self
+
+    def set(self) -> None:
+        """Wake the thread; on any thread."""
+        if (call := self._call) is not None:
+            call.wake()
+
+    def tell(self) -> None:
+        """Do nothing more: `set` has woken the thread."""
+
+    def holder(self) -> None:
+        """Return None: it belongs to no lock of several."""
+
+    def _tell(self) -> None:
+        for call in list(self.waiters):
+            call.wake()
+
+
+class Seat(LockBase):
+    """The lock of an election, whose holder leads."""
+
+    _kind = "Election"
+    _path_state: ElectionState
+
+    def __init__(self, client: KazooClient, path: str, layout: str, data: bytes) -> None:
+        check_layout(layout)
+        self._layout = layout
+        self._rule = LAYOUTS[layout]
+        if layout == "latch":
+            self._kind = "Election(layout='latch')"
+        super().__init__(client, path)
+        self._data = data
+
+    def _new_state(self) -> ElectionState:
+        return ElectionState(self._session, self._path, self._kind)
+
+    def _new_recipe(self, wait: bool, owner: int) -> Recipe[Ticket | None]:
+        return self._recipe(wait, self._data, owner)
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Lead, on the calling thread; arguments and errors as `Lock.acquire`.
+
+        Raises:
+            RuntimeError: the caller leads, or its client stands, so it would wait for itself.
+        """
+        if (hold := self._mine()) is not None:
+            self._check(hold)
+            raise RuntimeError(f"the caller leads at {self._path}, and would wait for itself: leave that block first")
+        if self._path_state.stands:
+            raise RuntimeError(
+                f"the client stands at {self._path} already, and the caller would wait for that candidacy: call wait() "
+                "for its term, or withdraw() first"
+            )
+        return self._await(*self._begin_acquire(blocking, timeout))
+
+    def release(self) -> None:
+        """End the term of the calling thread; errors as `RLock.release`."""
+        self._release_level(self._hold_to_release())
+
+    def _standing(self) -> str:
+        """Return what the repr says of this client, as last known."""
+        leads = any(hold.alive for hold in self._path_state.all(self._rule.role))
+        return f"{'leads' if leads else 'stands' if self._path_state.stands else 'does not lead'} path={self._path!r}"
+
+    def _released(self, call: Call, hold: Hold) -> Steps[None]:
+        try:
+            yield from super()._released(call, hold)
+            return
+        except LockLostError:
+            pass  # so that the context of what is raised next is the block's own error
+        raise self._lost_error(hold)
+
+    def _lost_error(self, hold: Hold) -> LockLostError:  # noqa: ARG002
+        return LockLostError(
+            self._path,
+            "the term was lost (the session expired, its lease ran out, or the leader's node was deleted), and another "
+            "candidate may lead",
+        )
+
+    # -- terms ---------------------------------------------------------------------------------------------------
+
+    def _check_term(self, hold: Hold) -> Hold:
+        """Return the hold of a term that goes on.
+
+        Raises:
+            LockLostError: it was lost.
+            RuntimeError: it has ended.
+        """
+        self._session.check_lease()
+        if (error := self._why_over(hold)) is not None:
+            raise error
+        return hold
+
+    def _why_over(self, hold: Hold) -> Exception | None:
+        if hold.ticket.state is State.LOST:
+            return self._lost_error(hold)
+        return None if hold.alive else RuntimeError(f"the term at {self._path} has ended")
+
+    def _publish(self, hold: Hold, data: bytes) -> None:
+        if self._layout == "latch":
+            # Its watch on the leader's node fires once, and it waits for the event of a delete alone (seen with 5.4.0).
+            raise RuntimeError(
+                f"the election {self._path} can't publish: a LeaderLatch of Curator that waits behind this leader "
+                "misses the end of a node that was written, and would never lead; let the id say it, or use the layout "
+                "'selector' in every client"
+            )
+        self._check_term(hold)
+        call = Call(self._session, self._path)
+        return self._await(call, self._publishing(call, hold, data))
+
+    def _publishing(self, call: Call, hold: Hold, data: bytes) -> Steps[None]:
+        yield from stopping(call.run(publish(hold.ticket, data)), lambda: self._why_over(hold))
+        self._check_term(hold)
+
+    # -- what clients see of each other --------------------------------------------------------------------------
+
+    def _look(self, then: Callable[[Leader], T]) -> T:
+        return self._run(look(self._path, self._rule), then)
+
+    def _line(self, then: Callable[[list[tuple[str, Node]]], T]) -> T:
+        return self._run(contenders(self._path, self._rule), lambda found: then(found[1]))
+
+    def _follow(self, seen: tuple[Leader] | None) -> tuple[Leader]:
+        return self._run(follow(self._path, self._rule, seen), lambda leader: (leader,))
+
+    # -- the candidacy -------------------------------------------------------------------------------------------
+
+    def stand(self) -> None:
+        """Begin a candidacy, once the path is known to be an election's; see `Election.stand`."""
+
+        def begin(_: object) -> None:
+            self._path_state.stand(Seat(self._client, self._path, self._layout, self._data))
+
+        return self._run(list_queue(self._path, self._rule), begin)
+
+    def leads(self) -> bool:
+        """Return whether this client leads; see `Election.is_leader`."""
+        self._session.check_lease()
+        return not self._session.suspect and any(hold.alive for hold in self._path_state.all(self._rule.role))
+
+    def wait(self, timeout: float | None, then: Callable[[Hold], T]) -> T | None:
+        """Wait for the candidacy's term; return `then(its hold)`; see `Election.wait`."""
+        candidacy = self._path_state.candidacy
+        if candidacy is None:
+            self._session.check_usable(self._path)
+            raise RuntimeError(f"the client does not stand at {self._path}: call stand() first")
+        call = Call(self._session, self._path)
+        return self._await(call, self._awaiting(call, candidacy, self._until(timeout), then))
+
+    def _awaiting(
+        self, call: Call, candidacy: Candidacy, deadline: float | None, then: Callable[[Hold], T]
+    ) -> Steps[T | None]:
+        session = self._session
+        candidacy.waiters.add(call)
+        try:
+            while candidacy.goes_on:
+                session.check_usable(self._path)
+                hold = candidacy.hold
+                if hold is not None and hold.alive and self.leads():
+                    return then(hold)
+                left = None if deadline is None else deadline - session.now()
+                if left is not None and left <= 0:
+                    return None
+                if hold is not None:  # suspect; nothing wakes the call when it no more is
+                    left = POLL_INTERVAL if left is None else min(left, POLL_INTERVAL)
+                yield left
+            if candidacy.error is not None and not candidacy.withdrawn:
+                raise copy.copy(candidacy.error)
+            return None
+        finally:
+            candidacy.waiters.discard(call)
+
+    def withdraw(self) -> None:
+        """End the candidacy; see `Election.withdraw`."""
+        self._session.check_not_forked(self._path)
+        call = Call(self._session, self._path)
+        return self._await(call, self._withdrawing(call))
+
+    def _withdrawing(self, call: Call) -> Steps[None]:
+        session, candidacy = self._session, self._path_state.candidacy
+        if candidacy is None:
+            return
+        candidacy.waiters.add(call)
+        try:
+            candidacy.withdraw()
+            if session.link.on_own_thread():
+                return  # the thread may need it
+            until = session.now() + (session.timeout or UNANSWERED) / 3
+            while candidacy.begun and not candidacy.over and (left := until - session.now()) > 0:
+                yield left
+        finally:
+            candidacy.waiters.discard(call)

@@ -1,0 +1,360 @@
+"""`Election`: of the candidates of all processes that open the same path, one leads."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
+from types import TracebackType
+from typing import Any, NamedTuple, ParamSpec, TypeVar
+
+from ._candidacy import Seat
+from ._engine.holds import Hold
+from ._errors import LockLostError
+from ._kazoo.link import KazooClient
+from ._primitive import HOST, reports_loss
+from ._recipes.election import Leader
+from ._recipes.operations import Node
+from ._recipes.ticket import State
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Candidate(NamedTuple):
+    """One node in the queue of an election.
+
+    Attributes:
+        id: its data as text: the candidate's id, until it publishes other data.
+        data: its data.
+        session: the ZooKeeper session id, as in the server's logs.
+        since: when the candidate queued, by the server's clock.
+        node: the node's path.
+        token: the node's creation zxid, the fencing token of its term.
+    """
+
+    id: str
+    data: bytes
+    session: int
+    since: datetime
+    node: str
+    token: int
+
+    @classmethod
+    def of(cls, path: str, name: str, node: Node) -> Candidate:
+        """Make one of what was read."""
+        since = datetime.fromtimestamp(node.ctime, timezone.utc)
+        text = node.data.decode("utf-8", "replace")
+        return cls(text, node.data, node.session, since, f"{path}/{name}", node.czxid)
+
+
+class Term:
+    """The time for which a candidate leads, as `Election.lead` and `Election.wait` return it."""
+
+    def __init__(self, seat: Seat, hold: Hold) -> None:
+        self._seat = seat
+        self._hold = hold
+
+    @property
+    def token(self) -> int:
+        """The fencing token: a number that never decreases from leader to leader.
+
+        Raises:
+            LockLostError: the term was lost.
+            RuntimeError: the term has ended.
+        """
+        return self._seat._check_term(self._hold).ticket.token
+
+    @property
+    def lost(self) -> threading.Event:
+        """A `threading.Event` that is set when the term is lost, or ends by `withdraw()`."""
+        self._seat._session.check_lease()
+        with self._seat._session.lock:
+            return self._hold.loss.event
+
+    def publish(self, data: bytes) -> None:
+        """Replace the data of the leader's node, which is the candidate's id until then. Waits for ZooKeeper.
+
+        All candidates and observers read it. The next term of this candidate begins with its id again.
+
+        Raises:
+            TypeError: the data are not bytes.
+            LockLostError: the term was lost, at the latest during the call; observers may have seen the data.
+            RuntimeError: the term has ended; or the layout is `latch`, as a LeaderLatch of Curator that waits behind
+                would miss the end of a node that was written.
+            RefusedError: the data are larger than the client's `max_request` allows.
+            ClientError: the client can't be used here.
+        """
+        check_data(data)
+        return self._seat._publish(self._hold, data)
+
+    def guard(self, transaction: Any) -> Any:
+        """Make a kazoo `TransactionRequest` commit only while this term lasts; return the transaction.
+
+        Raises:
+            LockLostError: the term was lost.
+            RuntimeError: the term has ended.
+            ValueError: the transaction's client has another chroot, so it can't see the leader's node.
+        """
+        return self._seat._guard(transaction, lambda: self._seat._check_term(self._hold))
+
+    def __repr__(self) -> str:
+        return f"<zkconcurrent.{type(self).__name__} at {id(self):#x}: {term_state(self._hold)}>"
+
+
+class Leading:
+    """A `with` block that leads; `Election.lead` makes it."""
+
+    def __init__(self, seat: Seat, timeout: float | None) -> None:
+        self._seat = seat
+        self._timeout = timeout
+        self._hold: Hold | None = None
+
+    def __enter__(self) -> Term:
+        if self._hold is not None:
+            raise RuntimeError("a lead() is for one block: call it anew for the next")
+        seat = self._seat
+        before = seat._mine()
+        try:
+            if not seat.acquire(timeout=-1 if self._timeout is None else max(self._timeout, 0.0)):
+                raise TimeoutError(f"not elected at {seat.path} within {self._timeout} s")
+            hold = self._hold = seat._mine()
+            assert hold is not None
+            return Term(seat, hold)
+        except BaseException:
+            if (left := seat._mine()) is not None and left is not before:
+                seat._drop(left)  # interrupted: the block does not run
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        assert self._hold is not None
+        if self._seat._session.forked:
+            return  # the term is the parent's
+        try:
+            self._seat._release_level(self._hold)
+        except LockLostError:
+            if reports_loss(kind):
+                raise
+
+
+class Election:
+    """An election: of the candidates of all processes that open the same path, one leads, in the order of arrival.
+
+    A thread leads in a block `with election.lead() as term`, or for the length of a function: `run`. Or the client
+    stands: `stand` begins a candidacy that a thread of the library keeps up, through losses and new sessions, until
+    `withdraw`; `is_leader` tells at any moment whether it leads, and `wait` returns its next term.
+
+    Layout:
+        `selector`: `<path>/_c_<uuid>-lock-<sequence>`, EPHEMERAL_SEQUENTIAL, one for each candidate: the znodes of
+        Curator's LeaderSelector. `latch`: `<path>/_c_<uuid>-latch-<sequence>`, those of its LeaderLatch. A node's data
+        are the candidate's id as UTF-8, or what the leader has published. The path itself is a container.
+
+    Invariant:
+        The candidate with the lowest sequence number leads; each other candidate watches only the node ahead of it.
+
+    Cost:
+        As `Lock`: a term begins with one write and one read, in one round trip, and ends with one write, which wakes
+        one candidate. `publish` takes one write and two reads. Each change of the leader, or of what it has published,
+        wakes all observers; each sends five reads. A new candidate wakes none of them while there is a leader.
+
+    Args:
+        client: a `kazoo.client.KazooClient`; it may be started later.
+        path: the election's path; missing nodes are created as containers.
+        id: the candidate's name, which all candidates and Java see; None makes one of the process and the host,
+            `<pid>@<host>`.
+        layout: `"selector"` or `"latch"`; all processes must give the same, as the two do not exclude each other.
+
+    Raises:
+        TypeError: the id or the path is not a string.
+        ValueError: the layout is neither; the path is invalid; or this client already uses it for another primitive or
+            with the other layout.
+
+    Source:
+        kazoo's `Election`; Curator's `LeaderSelector` and `LeaderLatch`; etcd's `Election`.
+    """
+
+    def __init__(
+        self,
+        client: KazooClient,
+        path: str,
+        *,
+        id: str | None = None,  # noqa: A002 - as Curator has it
+        layout: str = "selector",
+    ) -> None:
+        self._id = candidate_id(id)
+        self._seat = Seat(client, path, layout, self._id.encode())
+
+    @property
+    def client(self) -> KazooClient:
+        """The kazoo client."""
+        return self._seat.client
+
+    @property
+    def path(self) -> str:
+        """The path by which all processes share it."""
+        return self._seat.path
+
+    @property
+    def id(self) -> str:
+        """The candidate's name."""
+        return self._id
+
+    # -- to lead -------------------------------------------------------------------------------------------------
+
+    def lead(self, timeout: float | None = None) -> Leading:
+        """Return a `with` block in which the calling thread leads; `as` gives its `Term`.
+
+        Args:
+            timeout: how long to wait for the term, in seconds; None waits forever, zero or less makes one attempt.
+
+        Raises:
+            TimeoutError: another candidate led for so long; raised as the block is entered, as are all but the next.
+            LockLostError: the term was lost; raised at the end of the block, unless an interrupt leaves it.
+            RuntimeError: the thread leads, or its client stands, so it would wait for itself.
+            ValueError, OverflowError: as `Lock.acquire`.
+            ClientError: the client can't be used here.
+            ZkConcurrentError: the path can't be used for an election of this layout.
+        """
+        return Leading(self._seat, timeout)
+
+    def run(self, func: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Wait until this candidate leads, and call a function; return its result. The term ends with the call.
+
+        An error of the function ends the term, too, and is raised here. Other errors are those of `lead`.
+
+        Raises:
+            ValueError: the function is not callable.
+        """
+        check_callable(func)
+        with self.lead():
+            return func(*args, **kwargs)
+
+    def stand(self) -> None:
+        """Be a candidate, in the background, until `withdraw()`; if this client stands already, change nothing.
+
+        The candidacy belongs to the client and the path, not to this object. Its node has this object's id.
+
+        Raises:
+            ClientError: the client can't be used here.
+            ForeignNodeError: the path has candidates of the other layout, or other nodes.
+        """
+        return self._seat.stand()
+
+    def withdraw(self) -> None:
+        """End the candidacy that `stand` has begun, and its term if there is one; without any, change nothing.
+
+        First the term's `lost` is set, so that no work for it goes on unnoticed. Then the call waits until the node is
+        gone, for a third of the session timeout at most; if ZooKeeper is out of reach, it goes after the reconnect.
+
+        Raises:
+            ClientError: the process was forked; the candidacy is its parent's.
+        """
+        return self._seat.withdraw()
+
+    def is_leader(self) -> bool:
+        """Return whether this client leads: by `stand`, or in a block of any of its threads. Sends nothing.
+
+        False while ZooKeeper is out of reach, also if the term may come through that.
+        """
+        return self._seat.leads()
+
+    def wait(self, timeout: float | None = None) -> Term | None:
+        """Wait until the candidacy that `stand` has begun leads; return its term.
+
+        Args:
+            timeout: how long to wait, in seconds; None waits forever, zero or less looks once.
+
+        Returns:
+            The term; None at the deadline, or if the candidacy is withdrawn.
+
+        Raises:
+            OverflowError: a timeout above `threading.TIMEOUT_MAX`.
+            RuntimeError: the client has never stood at this path.
+            ClientError: the client can't be used here; the candidacy has ended.
+            ZkConcurrentError: the candidacy has ended with this error, as the path can't be used.
+        """
+        return self._seat.wait(timeout, lambda hold: Term(self._seat, hold))
+
+    # -- to look -------------------------------------------------------------------------------------------------
+
+    def leader(self) -> Candidate | None:
+        """Return the leader, read from the server; None if there is none. Cost: 3 reads, in 2 round trips.
+
+        Raises:
+            ClientError: the client can't be used here.
+            ForeignNodeError: the path has candidates of the other layout, or other nodes.
+        """
+        return self._seat._look(self._candidate)
+
+    def candidates(self) -> list[Candidate]:
+        """Return all candidates, the leader first, read from the server; errors as `leader`.
+
+        Cost: 2 + n reads for n candidates, in 2 round trips.
+        """
+        path = self.path
+        return self._seat._line(lambda line: [Candidate.of(path, *each) for each in line])
+
+    def observe(self) -> Iterator[Candidate | None]:
+        """Yield the leader, at once and then after each change of it or of its data; None while there is none.
+
+        The iteration never ends by itself. A leader that has come and gone while the caller did not ask for the next
+        is not yielded. Errors are those of `leader`.
+        """
+        seen: tuple[Leader] | None = None
+        while True:
+            seen = self._seat._follow(seen)
+            yield self._candidate(seen[0])
+
+    def _candidate(self, leader: Leader) -> Candidate | None:
+        return None if leader is None else Candidate.of(self.path, *leader)
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            f"cannot pickle {type(self).__name__} {self.path!r}: open a client in the other process and make the "
+            "object there, with the same path"
+        )
+
+    def __repr__(self) -> str:
+        return f"<zkconcurrent.{type(self).__name__} at {id(self):#x}: id={self._id!r} {self._seat._standing()}>"
+
+
+def candidate_id(id: object) -> str:  # noqa: A002
+    """Return the candidate's name; one of the process and the host for None.
+
+    Raises:
+        TypeError: it is not a string.
+    """
+    if id is None:
+        return f"{os.getpid()}@{HOST}"
+    if not isinstance(id, str):
+        raise TypeError(f"id must be a str, not {type(id).__name__}")
+    return id
+
+
+def term_state(hold: Hold) -> str:
+    """Return what the repr of a term says."""
+    state = "lasts" if hold.alive else "lost" if hold.ticket.state is State.LOST else "over"
+    return f"{state} token={hold.ticket.token} node={hold.ticket.node!r}"
+
+
+def check_data(data: object) -> None:
+    """Refuse data that a node can't have.
+
+    Raises:
+        TypeError: they are not bytes.
+    """
+    if not isinstance(data, bytes):
+        raise TypeError(f"data must be bytes, not {type(data).__name__}")
+
+
+def check_callable(func: object) -> None:
+    """Refuse what can't be called, as kazoo's `Election.run` does.
+
+    Raises:
+        ValueError: it is not callable.
+    """
+    if not callable(func):
+        raise ValueError("leader function is not callable")

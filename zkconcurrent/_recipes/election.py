@@ -1,0 +1,111 @@
+"""The election: the queue of a lock, whose nodes name the candidates; the first in the queue leads.
+
+A candidate queues by the recipes of `queue`. These recipes read the leader, follow it, and rewrite the leader's data.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from .._paths import ancestors
+from .operations import (
+    Children,
+    ConnectionLost,
+    Discard,
+    EnsureContainer,
+    Get,
+    MarkMissing,
+    NewTicket,
+    Node,
+    Recipe,
+    Requeue,
+    Set,
+    Sync,
+    Wait,
+    Watch,
+)
+from .queue import list_queue
+from .rules import Rule, check_queue
+from .ticket import Ticket
+
+Leader: TypeAlias = tuple[str, Node] | None
+"""The name and content of the first node in the queue; None if there is none."""
+
+
+def look(path: str, rule: Rule) -> Recipe[Leader]:
+    """Return the leader, read behind a `sync`."""
+    while names := (yield from list_queue(path, rule)):
+        first = min(names, key=rule.key)
+        node = yield Get(f"{path}/{first}")
+        if node is not None:
+            return first, node
+    return None
+
+
+def is_same(one: Leader, other: Leader) -> bool:
+    """Return whether one node leads in both, with the same data."""
+    if one is None or other is None:
+        return one is other
+    return (one[1].czxid, one[1].data) == (other[1].czxid, other[1].data)
+
+
+def follow(path: str, rule: Rule, seen: tuple[Leader] | None) -> Recipe[Leader]:
+    """Return the leader once it, or its data, is not as last seen.
+
+    While there is a leader, only its node is watched: as later candidates get higher numbers, none can come in front.
+    So a new candidate wakes nobody who follows.
+
+    Args:
+        path: the election.
+        rule: how the candidates line up.
+        seen: the leader as last seen, in a tuple; None returns the leader at once.
+    """
+    while True:
+        ticket: Ticket = yield NewTicket(path)
+        listing = Children(path, ticket)
+        try:
+            _, names = yield Sync(path, ticket), listing
+            while True:
+                check_queue(path, names, rule.refuses)
+                leader: Leader = None
+                first = min(names, key=rule.key, default=None)
+                if first is not None:
+                    (node,) = yield Watch(ticket, (Get(f"{path}/{first}", ticket),))
+                    if node is None:
+                        names = yield listing
+                        continue
+                    leader = first, node
+                if seen is None or not is_same(leader, seen[0]):
+                    yield Discard(ticket)
+                    return leader
+                there: Node | None = None
+                if first is None:
+                    yield tuple(EnsureContainer(above) for above in [*ancestors(path), path])
+                    names, there = yield Watch(ticket, (listing, Get(path, ticket)))
+                if first is not None or (there is not None and not names):  # a missing node is not watched
+                    yield Wait(ticket)
+                    names = yield listing
+        except Requeue:
+            yield Discard(ticket)
+
+
+def publish(ticket: Ticket, data: bytes) -> Recipe[None]:
+    """Write the data of the leader's own node, once; a missing node is a loss.
+
+    Every attempt names the version that was read, so none that is applied late overwrites a newer write.
+    """
+    try:
+        while True:
+            _, node = yield Sync(ticket.path, ticket), Get(ticket.node, ticket)
+            if node is None:
+                yield MarkMissing(ticket)
+                return
+            if node.data == data:
+                return
+            try:
+                if (yield Set(ticket.node, data, node.version)):
+                    return
+            except ConnectionLost:
+                pass  # it is unknown whether it was written: look
+    except Requeue:
+        pass  # its session is over, or it has ended

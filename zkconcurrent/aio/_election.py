@@ -1,0 +1,186 @@
+"""`Election` for tasks, over that of threads."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from types import TracebackType
+from typing import Any, ParamSpec, TypeVar
+
+from .._candidacy import Seat
+from .._election import Candidate, candidate_id, check_callable, check_data, term_state
+from .._engine.holds import Hold
+from .._kazoo.link import KazooClient
+from .._recipes.election import Leader
+from ._locks import LockBase, PrimitiveTwin, resolve
+from ._losses import Holding, Lost
+from ._tasks import Tasks
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class _SeatCore(Tasks, Seat):
+    """The lock of an election, owned by tasks."""
+
+
+class Term:
+    """The time for which a candidate leads, as `Election.lead` and `Election.wait` return it."""
+
+    def __init__(self, core: Any, hold: Hold) -> None:
+        self._core = core
+        self._hold = hold
+
+    @property
+    def token(self) -> int:
+        """The fencing token; see `zkconcurrent.Term.token`."""
+        return int(self._core._check_term(self._hold).ticket.token)
+
+    @property
+    def lost(self) -> Lost:
+        """Whether the term is lost, or ended by `withdraw()`; to be looked at or awaited."""
+        return Lost([(self._core._session, lambda: self._hold.loss)])
+
+    async def publish(self, data: bytes) -> None:
+        """Replace the data of the leader's node; see `zkconcurrent.Term.publish`."""
+        check_data(data)
+        await self._core._publish(self._hold, data)
+
+    def guard(self, transaction: Any) -> Any:
+        """Make a kazoo `TransactionRequest` commit only while this term lasts; see `zkconcurrent.Term.guard`."""
+        return self._core._guard(transaction, lambda: self._core._check_term(self._hold))
+
+    def __repr__(self) -> str:
+        return f"<zkconcurrent.aio.{type(self).__name__} at {id(self):#x}: {term_state(self._hold)}>"
+
+
+class Leading:
+    """An `async with` block that leads; `Election.lead` makes it."""
+
+    def __init__(self, seat: LockBase, timeout: float | None, cancel_on_loss: bool) -> None:
+        self._seat = seat
+        self._timeout = timeout
+        self._holding = Holding(seat, None if timeout is None else max(timeout, 0.0), cancel_on_loss)
+
+    async def __aenter__(self) -> Term:
+        core = self._seat._core
+        try:
+            await self._holding.__aenter__()
+        except TimeoutError:
+            raise TimeoutError(f"not elected at {core.path} within {self._timeout} s") from None
+        return Term(core, core._mine())
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._holding.__aexit__(kind, error, traceback)
+
+
+class Election(PrimitiveTwin):
+    """An election for tasks: of the candidates of all processes that open the same path, one leads.
+
+    Layout, invariant and cost are those of `zkconcurrent.Election`, whose candidates stand at the same path.
+
+    Args:
+        client: a `kazoo.client.KazooClient`; it may be started later.
+        path: the election's path; missing nodes are created as containers.
+        id: the candidate's name, which all candidates and Java see; None makes one of the process and the host.
+        layout: `"selector"` or `"latch"`; all processes must give the same.
+
+    Raises:
+        TypeError: the id or the path is not a string.
+        ValueError: the layout is neither; the path is invalid; or this client already uses it for another primitive or
+            with the other layout.
+    """
+
+    def __init__(
+        self,
+        client: KazooClient,
+        path: str,
+        *,
+        id: str | None = None,  # noqa: A002 - as Curator has it
+        layout: str = "selector",
+    ) -> None:
+        self._id = candidate_id(id)
+        super().__init__(_SeatCore(client, path, layout, self._id.encode()))
+        self._seat = LockBase(self._core)
+
+    @property
+    def id(self) -> str:
+        """The candidate's name."""
+        return self._id
+
+    def lead(self, timeout: float | None = None, *, cancel_on_loss: bool = True) -> Leading:
+        """Return an `async with` block in which the task leads; `as` gives its `Term`.
+
+        On a loss the block's task is cancelled, and `LockLostError` leaves the block in place of the cancellation.
+
+        Args:
+            timeout: how long to wait for the term, in seconds; None waits forever, zero or less makes one attempt.
+            cancel_on_loss: whether to cancel the block's task. If False, `LockLostError` leaves the block once its body
+                has ended.
+
+        Raises:
+            TimeoutError: another candidate led for so long; from the start of the block, as all but the next.
+            LockLostError: the term was lost; from the end of the block.
+            RuntimeError: the task leads, or its client stands, so it would wait for itself.
+        """
+        return Leading(self._seat, timeout, cancel_on_loss)
+
+    async def run(self, func: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Wait until this candidate leads, and await an async function; return its result. The term ends with it.
+
+        Errors are those of the function, and of `lead`, which cancels the function on a loss.
+
+        Raises:
+            ValueError: the function is not callable.
+        """
+        check_callable(func)
+        async with self.lead():
+            return await func(*args, **kwargs)
+
+    async def stand(self) -> None:
+        """Be a candidate, in the background, until `withdraw()`; see `zkconcurrent.Election.stand`.
+
+        The candidacy belongs to the client and the path: neither the task nor the loop ends it.
+        """
+        await self._core.stand()
+
+    async def withdraw(self) -> None:
+        """End the candidacy that `stand` has begun, and its term; see `zkconcurrent.Election.withdraw`."""
+        await self._core.withdraw()
+
+    def is_leader(self) -> bool:
+        """Return whether this client leads; see `zkconcurrent.Election.is_leader`. Sends nothing."""
+        return bool(self._core.leads())
+
+    async def wait(self, timeout: float | None = None) -> Term | None:
+        """Wait until the candidacy that `stand` has begun leads; return its term, or None.
+
+        Args:
+            timeout: how long to wait, in seconds; None waits forever, zero or less looks once.
+        """
+        core = self._core
+        return await resolve(core.wait(timeout, lambda hold: Term(core, hold)))
+
+    async def leader(self) -> Candidate | None:
+        """Return the leader, read from the server; None if there is none. Cost: 3 reads, in 2 round trips."""
+        return await self._core._look(self._candidate)  # type: ignore[no-any-return]
+
+    async def candidates(self) -> list[Candidate]:
+        """Return all candidates, the leader first, read from the server. Cost: 2 + n reads for n candidates."""
+        path = self.path
+        return await self._core._line(lambda line: [Candidate.of(path, *each) for each in line])  # type: ignore[no-any-return]
+
+    async def observe(self) -> AsyncIterator[Candidate | None]:
+        """Yield the leader, at once and then after each change of it or of its data; None while there is none."""
+        seen: tuple[Leader] | None = None
+        while True:
+            seen = await self._core._follow(seen)
+            yield self._candidate(seen[0])
+
+    def _candidate(self, leader: Leader) -> Candidate | None:
+        return None if leader is None else Candidate.of(self.path, *leader)
+
+    def __repr__(self) -> str:
+        name = f"zkconcurrent.aio.{type(self).__name__}"
+        return f"<{name} at {id(self):#x}: id={self._id!r} {self._core._standing()}>"
