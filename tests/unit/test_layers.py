@@ -21,8 +21,9 @@ LAYERS = [
     {"_recipes.orders"},
     {"_engine.registry"}
     | {f"_recipes.{name}" for name in ("queue", "nodes", "destroy", "semaphore", "condition")}
-    | {f"_recipes.{name}" for name in ("event", "latch", "barrier", "desk")},
+    | {f"_recipes.{name}" for name in ("event", "latch", "barrier")},
     {"_recipes.receipts"},
+    {"_recipes.desk"},
     {"_recipes.putting", "_recipes.taking"},
     {"_recipes.claims"},
     {"_recipes.items"},
@@ -39,6 +40,7 @@ LAYERS = [
     {"_engine.local_handoff"},
     # What users import.
     {"_primitive"},
+    {"_settling"},
     {"_lock_base"},
     {"_lock", "_rlock"},
     {"_rwlock"},
@@ -57,7 +59,7 @@ LAYERS = [
     {"aio"},
     {"__init__"},
 ]
-PURE = sorted(set[str]().union(*LAYERS[1:10]))
+PURE = sorted(set[str]().union(*LAYERS[1:11]))
 IMPURE = {"kazoo", "threading", "time", "socket", "os", "logging", "gevent", "eventlet"}
 MAY_IMPORT_KAZOO = {"_kazoo.transport", "_kazoo.replies", "_kazoo.link"}
 
