@@ -11,6 +11,7 @@ from ._version import __version__
 
 if TYPE_CHECKING:
     from . import aio as aio
+    from ._atomic import AtomicInteger, AtomicLong
     from ._barrier import Barrier
     from ._codec import BYTES, JSON, MSGPACK, TEXT, Codec
     from ._condition import Condition
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from ._rlock import RLock
     from ._rwlock import ReadLock, ReadWriteLock, WriteLock
     from ._semaphore import BoundedSemaphore, Semaphore
+    from ._shared_value import AtomicReference, SharedValue, VersionedValue
     from ._synchronized import synchronized
 
 __all__ = [
@@ -43,6 +45,9 @@ __all__ = [
     "JSON",
     "MSGPACK",
     "TEXT",
+    "AtomicInteger",
+    "AtomicLong",
+    "AtomicReference",
     "Barrier",
     "BoundedSemaphore",
     "Claim",
@@ -74,8 +79,10 @@ __all__ = [
     "Semaphore",
     "SequenceExhaustedError",
     "SharedNamespace",
+    "SharedValue",
     "ShutDown",
     "SimpleQueue",
+    "VersionedValue",
     "WriteLock",
     "ZkConcurrentError",
     "__version__",
@@ -89,6 +96,9 @@ _HOMES = {
     "JSON": "_codec",
     "MSGPACK": "_codec",
     "TEXT": "_codec",
+    "AtomicInteger": "_atomic",
+    "AtomicLong": "_atomic",
+    "AtomicReference": "_shared_value",
     "Barrier": "_barrier",
     "BoundedSemaphore": "_semaphore",
     "Claim": "_queue",
@@ -114,8 +124,10 @@ _HOMES = {
     "ReadWriteLock": "_rwlock",
     "Semaphore": "_semaphore",
     "SharedNamespace": "_namespace",
+    "SharedValue": "_shared_value",
     "ShutDown": "_queue",
     "SimpleQueue": "_queue",
+    "VersionedValue": "_shared_value",
     "WriteLock": "_rwlock",
     "connect": "_connect",
     "namespace": "_namespace",
