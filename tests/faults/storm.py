@@ -36,6 +36,7 @@ from kazoo.protocol.serialization import GetData
 from tests.helpers.places import PLACES
 from tests.helpers.proxy import Proxy
 from zkconcurrent import (
+    AtomicLong,
     Barrier,
     ClientError,
     Condition,
@@ -51,6 +52,7 @@ from zkconcurrent import (
     RefusedError,
     RLock,
     Semaphore,
+    SharedValue,
     ZkConcurrentError,
 )
 from zkconcurrent.testing._service import Service
@@ -858,6 +860,8 @@ def every_kind(zk: KazooClient) -> list[Any]:
         Condition(zk, f"{PATH}/condition"),
         Event(zk, f"{PATH}/event"),
         CountDownLatch(zk, f"{PATH}/latch", 3),
+        AtomicLong(zk, f"{PATH}/number"),
+        SharedValue(zk, f"{PATH}/value", b""),
         Barrier(zk, f"{PATH}/barrier", 2),
     ]
 
@@ -874,6 +878,10 @@ def use(every: list[Any], patience: float) -> None:
                 each.clear()
             elif isinstance(each, CountDownLatch):
                 each.wait(0)
+            elif isinstance(each, AtomicLong):
+                each.add()
+            elif isinstance(each, SharedValue):
+                each.wait_for(bool, 0)
             elif isinstance(each, Condition):
                 with each:
                     each.wait(0.01)

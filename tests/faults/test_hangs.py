@@ -24,7 +24,7 @@ from kazoo.client import KazooClient
 from tests.conftest import Connect, Eventually, InThread
 from tests.helpers.contenders import queued
 from tests.helpers.proxy import Proxy
-from zkconcurrent import Barrier, Condition, CountDownLatch, Event, Lock, RLock, Semaphore
+from zkconcurrent import Barrier, Condition, CountDownLatch, Event, Lock, RLock, Semaphore, SharedValue
 from zkconcurrent.testing import Server
 
 pytestmark = pytest.mark.long
@@ -222,6 +222,12 @@ def wait_for_a_latch(mine: KazooClient, theirs: KazooClient, path: str) -> tuple
     return CountDownLatch(mine, path, 1).wait, CountDownLatch(theirs, path, 1).count_down, lambda: watched(mine, path)
 
 
+def wait_for_a_value(mine: KazooClient, theirs: KazooClient, path: str) -> tuple[Any, Any, Any]:
+    """Return how to wait, what ends that, and how it is seen that it waits."""
+    one, other = SharedValue(mine, path, b""), SharedValue(theirs, path, b"")
+    return lambda: one.wait_for(bool), lambda: other.set(b"x"), lambda: watched(mine, path)
+
+
 def wait_for_a_notification(mine: KazooClient, theirs: KazooClient, path: str) -> tuple[Any, Any, Any]:
     """Return how to wait, what ends that, and how it is seen that it waits."""
     one, other = Condition(mine, path), Condition(theirs, path)
@@ -257,6 +263,7 @@ def watched(client: KazooClient, path: str) -> bool:
         wait_for_a_permit,
         wait_for_an_event,
         wait_for_a_latch,
+        wait_for_a_value,
         wait_for_a_notification,
         wait_at_a_barrier,
     ],

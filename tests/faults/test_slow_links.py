@@ -13,7 +13,18 @@ from kazoo.client import KazooClient
 from tests.conftest import Connect, Eventually, InThread
 from tests.helpers.lock_types import Kind, against, every
 from tests.helpers.proxy import Proxy
-from zkconcurrent import Barrier, BoundedSemaphore, Condition, CountDownLatch, Event, Lock, MultiLock, RLock, Semaphore
+from zkconcurrent import (
+    Barrier,
+    BoundedSemaphore,
+    Condition,
+    CountDownLatch,
+    Event,
+    Lock,
+    MultiLock,
+    RLock,
+    Semaphore,
+    SharedValue,
+)
 from zkconcurrent.testing import Server
 
 TIMEOUT = 30.0  # of the sessions: a third of it, which the first question may take, is long for any machine
@@ -63,6 +74,15 @@ def test_a_latch_that_is_open(slow: KazooClient, zk_path: str, timeout: float) -
     assert not latch.wait(timeout)
     latch.count_down()
     assert latch.wait(timeout)
+
+
+@short
+def test_a_value_that_is_there(slow: KazooClient, zk_path: str, timeout: float) -> None:
+    """A wait for a value that is set is over, however short its time."""
+    shared = SharedValue(slow, zk_path, b"")
+    assert not shared.wait_for(bool, timeout)
+    shared.set(b"x")
+    assert shared.wait_for(bool, timeout)
 
 
 @every
@@ -146,6 +166,7 @@ def test_a_condition(slow: KazooClient, zk_path: str, timeout: float) -> None:
 CALLS: dict[str, Callable[[KazooClient, str], Callable[[float], bool]]] = {
     "event": lambda client, path: Event(client, path).wait,
     "latch": lambda client, path: CountDownLatch(client, path, 1).wait,
+    "value": lambda client, path: lambda timeout: SharedValue(client, path, b"").wait_for(bool, timeout),
     "lock": lambda client, path: lambda timeout: Lock(client, path).acquire(timeout=timeout),
     "semaphore": lambda client, path: lambda timeout: Semaphore(client, path).acquire(timeout=timeout),
 }
