@@ -78,6 +78,7 @@ LEFT_OUT: dict[ModuleType, dict[str, str]] = {
         "test_a_function_that_fails": SIGNALS,
         "test_the_client_is_stopped": TURN,
         "test_many_processes": PROCESSES,
+        "test_a_loss_at_every_place": "is about the recipe, which is the same, and takes long",
         "test_a_process_that_is_killed": PROCESSES,
     },
     test_shared_value: {"test_every_change": IDENTITY, "test_watch": "iterates; a task iterates with `async for`"},
