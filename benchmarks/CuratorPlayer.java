@@ -11,6 +11,8 @@ import java.util.concurrent.SynchronousQueue;
 import java.util.concurrent.TimeUnit;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
+import org.apache.curator.framework.recipes.atomic.DistributedAtomicLong;
+import org.apache.curator.framework.recipes.atomic.PromotedToLock;
 import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
 import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreV2;
@@ -21,6 +23,7 @@ import org.apache.curator.framework.recipes.queue.QueueConsumer;
 import org.apache.curator.framework.recipes.queue.QueueSerializer;
 import org.apache.curator.framework.state.ConnectionState;
 import org.apache.curator.retry.ExponentialBackoffRetry;
+import org.apache.curator.retry.RetryNTimes;
 
 /**
  * Curator as a contestant: a process that is told what to do by lines, each answered by a line.
@@ -209,6 +212,8 @@ public final class CuratorPlayer {
                 return new Taker(client, path, false);
             case "claim":
                 return new Taker(client, path, true);
+            case "add":
+                return new Adder(client, path);
             case "semaphore":
                 return new Permit(new InterProcessSemaphoreV2(client, path, 1));
             default:
@@ -242,6 +247,29 @@ public final class CuratorPlayer {
         public void release() throws Exception {
             mutex.release();
         }
+    }
+
+    /** Adds one to a number, in the order of a lock after some conflicts. */
+    private static final class Adder implements Lock {
+        private final DistributedAtomicLong number;
+
+        Adder(CuratorFramework client, String path) {
+            PromotedToLock lock =
+                    PromotedToLock.builder().lockPath(path + "/lock").retryPolicy(new RetryNTimes(100, 1)).build();
+            number = new DistributedAtomicLong(client, path, new RetryNTimes(3, 1), lock);
+        }
+
+        public void acquire() throws Exception {
+            while (!number.increment().succeeded()) {
+                Thread.yield();
+            }
+        }
+
+        public boolean tryAcquire() {
+            throw new UnsupportedOperationException();
+        }
+
+        public void release() {}
     }
 
     private static final QueueSerializer<byte[]> BYTES = new QueueSerializer<byte[]>() {

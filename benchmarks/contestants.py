@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol
 
 from kazoo.client import KazooClient
+from kazoo.retry import RetryFailedError
 
 import zkconcurrent
 from benchmarks.herd import EveryoneWatches, OneNode
@@ -106,6 +108,19 @@ def our_claim(client: KazooClient, path: str) -> Calls:
     return Calls(claim.__enter__, lambda: claim.__exit__(None, None, None))
 
 
+def kazoo_add(client: KazooClient, path: str) -> Calls:
+    """The `Counter` of kazoo, which gives up after some conflicts: then it is asked again."""
+    counter = client.Counter(path)
+
+    def add() -> None:
+        while True:
+            with suppress(RetryFailedError):
+                counter.__add__(1)
+                return
+
+    return Calls(add)
+
+
 CONTESTANTS: dict[str, dict[str, Maker]] = {
     "raw": {"lock": RawNode, "put": raw_put, "get": raw_get, "claim": RawNode},
     "kazoo": {
@@ -117,6 +132,7 @@ CONTESTANTS: dict[str, dict[str, Maker]] = {
         "get": kazoo_get,
         "locking put": lambda client, path: Calls(partial(client.LockingQueue(path).put, PAYLOAD)),
         "locking claim": kazoo_locking,
+        "add": kazoo_add,
     },
     "ours": {
         "lock": zkconcurrent.Lock,
@@ -127,6 +143,7 @@ CONTESTANTS: dict[str, dict[str, Maker]] = {
         "put": lambda client, path: Calls(partial(zkconcurrent.Queue[bytes](client, path).put, PAYLOAD)),
         "get": lambda client, path: Calls(zkconcurrent.Queue[bytes](client, path).get),
         "claim": our_claim,
+        "add": lambda client, path: Calls(zkconcurrent.AtomicLong(client, path).add),
     },
     "unfair": {"lock": lambda client, path: zkconcurrent.Lock(client, path, fair=False)},
     "one node": {"lock": OneNode},

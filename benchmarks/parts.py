@@ -48,7 +48,7 @@ FLOWS = {
     "getting": (OURS, "put", "get"),
 }
 CLAIMING = ("locking", "curator", OURS)
-ITEMS, OF_ITEM = "items/s", "watch events per item"
+ITEMS, OF_ITEM, ADDS = "items/s", "watch events per item", "adds/s"
 BATCH = 10  # waiters that queue at once: each lists all before it, and these lists are to be few at a time
 PROCESSES = 4  # of a crowd or herd
 BEHIND = 3.0  # milliseconds after which a waiter is surely in the queue
@@ -384,6 +384,28 @@ def queues(stage: Stage, quick: bool) -> Groups:
     yield [Lane("8 consumers wait", name, partial(awaited, name)) for name in (*CLAIMING, "getting")]
 
 
+def atomics(stage: Stage, quick: bool) -> Groups:
+    """A number is incremented: by one thread, and by eight in two processes."""
+    cycles, seconds = (20, 0.3) if quick else (200, 1.0)
+    players = {name: stage.team(name, 1)[0] for name in PEERS}
+    with sessions(list(players.values()), stage.hosts):
+        players["curator"].ask("time", "add", stage.path(), 50 if quick else 600)  # a JVM is slow at first
+        yield [
+            Lane("add, alone", name, partial(_cycles, players[name], "time", "add", stage.path(), cycles))
+            for name in PEERS
+        ]
+
+    def contended(name: str, processes: int) -> dict[str, float]:
+        joining = [(number % processes, "add") for number in range(8)]
+        return {ADDS: flow(stage, stage.team(name, processes), joining, seconds)}
+
+    yield [
+        Lane(f"8 threads, {processes} processes", name, partial(contended, name, processes))
+        for processes in (2, 4)
+        for name in PEERS
+    ]
+
+
 PARTS = {
     "uncontended": Part("acquire + release, nobody else there", uncontended, 1, (15, 3), 55),
     "network": Part("the same, with a network between", network, 2, (7, 2), 60),
@@ -393,6 +415,7 @@ PARTS = {
     "handover": Part("from release called in one process to acquired in another", handover, 1, (15, 2), 165),
     "crowd": Part("a crowd waits, in four processes", crowd, 1, (3, 1), 200, False),
     "queues": Part("items of 100 bytes", queues, 3, (5, 2), 240),
+    "atomics": Part("a number that all increment", atomics, 2, (5, 2), 60),
     "readers": Part("readers share", readers, 1, (9, 2), 45),
     "import": Part("import zkconcurrent beyond importing kazoo", imports, 1, (15, 3), 10),
     "memory": Part("memory of a thread that waits", memory, 1, (3, 1), 10, False),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from benchmarks.figures import OURS, Figure, find
-from benchmarks.parts import CROWDS, EVENTS, OF_ITEM, REQUESTS, TIME
+from benchmarks.parts import ADDS, CROWDS, EVENTS, OF_ITEM, REQUESTS, TIME
 
 BUDGET = (
     5  # requests of a hand-over and of queueing again: delete; list; create with list, get: docs/reference/costs.md
@@ -118,6 +118,10 @@ TARGETS = [
             ours=ours,
         )
         for what, ours in (("claim", OURS), ("get", "getting"))
+    ),
+    *(
+        Target(f"AtomicLong.add, against {peer}", "atomics", "8 threads, 2 processes", ADDS, peer, 2, True)
+        for peer in ("kazoo", "curator")
     ),
     Target("import with a lock, beyond importing kazoo, ms", "import", "with RLock", "ms", None, 30),
 ]

@@ -11,6 +11,7 @@ from ._version import __version__
 
 if TYPE_CHECKING:
     from . import aio as aio
+    from ._atomic import AtomicInteger, AtomicLong
     from ._barrier import Barrier
     from ._codec import BYTES, JSON, MSGPACK, TEXT, Codec
     from ._condition import Condition
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from ._rlock import RLock
     from ._rwlock import ReadLock, ReadWriteLock, WriteLock
     from ._semaphore import BoundedSemaphore, Semaphore
+    from ._shared_value import AtomicReference, SharedValue, VersionedValue
     from ._synchronized import synchronized
 
 __all__ = [
@@ -44,6 +46,9 @@ __all__ = [
     "JSON",
     "MSGPACK",
     "TEXT",
+    "AtomicInteger",
+    "AtomicLong",
+    "AtomicReference",
     "Barrier",
     "BoundedSemaphore",
     "Candidate",
@@ -77,9 +82,11 @@ __all__ = [
     "Semaphore",
     "SequenceExhaustedError",
     "SharedNamespace",
+    "SharedValue",
     "ShutDown",
     "SimpleQueue",
     "Term",
+    "VersionedValue",
     "WriteLock",
     "ZkConcurrentError",
     "__version__",
@@ -93,6 +100,9 @@ _HOMES = {
     "JSON": "_codec",
     "MSGPACK": "_codec",
     "TEXT": "_codec",
+    "AtomicInteger": "_atomic",
+    "AtomicLong": "_atomic",
+    "AtomicReference": "_shared_value",
     "Barrier": "_barrier",
     "BoundedSemaphore": "_semaphore",
     "Candidate": "_election",
@@ -120,9 +130,11 @@ _HOMES = {
     "ReadWriteLock": "_rwlock",
     "Semaphore": "_semaphore",
     "SharedNamespace": "_namespace",
+    "SharedValue": "_shared_value",
     "ShutDown": "_queue",
     "SimpleQueue": "_queue",
     "Term": "_election",
+    "VersionedValue": "_shared_value",
     "WriteLock": "_rwlock",
     "connect": "_connect",
     "namespace": "_namespace",

@@ -19,7 +19,7 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from . import _local_election, _local_queue
+from . import _local_election, _local_queue, _local_value
 from ._candidacy import check_layout
 from ._codec import BYTES, JSON, Codec, check_codec
 from ._election import candidate_id
@@ -93,10 +93,10 @@ class LocalNamespace(NamedObjects):
     """The names of `threading` for the threads of this process: see `namespace`.
 
     The same name gives the same object while the program keeps a reference to it. Objects with a lasting state
-    (semaphores, events, barriers, latches, queues) live as long as the namespace. No hold is ever lost here, so
-    `on_lost` is never called. The objects have no attributes that `threading`'s and `queue`'s lack, so queues have no
-    `claim()`; their items are not encoded. A lock that is dropped while it is held gives a ResourceWarning; the next
-    lock with its name is a new one, and free.
+    (semaphores, events, barriers, latches, numbers, values, queues) live as long as the namespace. No hold is ever lost
+    here, so `on_lost` is never called. The objects have no attributes that `threading`'s and `queue`'s lack, so queues
+    have no `claim()`; their items are not encoded. A lock that is dropped while it is held gives a ResourceWarning; the
+    next lock with its name is a new one, and free.
     """
 
     def Lock(  # noqa: N802
@@ -198,6 +198,23 @@ class LocalNamespace(NamedObjects):
         )
 
     # The standard library's queues pass items on as they are: they have no codec, and no claims.
+
+    def AtomicLong(self, name: str) -> _local_value.AtomicLong:  # noqa: N802
+        """Return the number of 64 bits with that name."""
+        return self._one("AtomicLong", name, _local_value.AtomicLong, keep=True)
+
+    def AtomicInteger(self, name: str) -> _local_value.AtomicInteger:  # noqa: N802
+        """Return the number of 32 bits with that name."""
+        return self._one("AtomicInteger", name, _local_value.AtomicInteger, keep=True)
+
+    def SharedValue(  # noqa: N802
+        self, name: str, value: Any, *, codec: Codec = BYTES
+    ) -> _local_value.SharedValue:
+        """Return the value with that name; it is not encoded."""
+        data = check_codec(codec).encode(value)
+        return self._one("SharedValue", name, lambda: _local_value.SharedValue(value), keep=True, value=data)
+
+    AtomicReference = SharedValue
 
     def Queue(  # noqa: N802
         self, name: str, maxsize: int = 0, *, codec: Codec = BYTES, max_attempts: int | None = None

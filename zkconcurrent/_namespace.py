@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
+from ._atomic import AtomicInteger as _AtomicInteger
+from ._atomic import AtomicLong as _AtomicLong
 from ._barrier import Barrier as _Barrier
 from ._codec import BYTES as _BYTES
 from ._codec import JSON as _JSON
@@ -33,6 +35,7 @@ from ._rlock import RLock as _RLock
 from ._rwlock import ReadWriteLock as _ReadWriteLock
 from ._semaphore import BoundedSemaphore as _BoundedSemaphore
 from ._semaphore import Semaphore as _Semaphore
+from ._shared_value import SharedValue as _SharedValue
 
 if TYPE_CHECKING:
     from ._connect import Client
@@ -122,6 +125,22 @@ class SharedNamespace(BasePath):
         """Return the `Election` with that name."""
         return _Election(self._client, self._at(name), id=id, layout=layout)
 
+    def AtomicLong(self, name: str) -> _AtomicLong:  # noqa: N802
+        """Return the `AtomicLong` with that name."""
+        return _AtomicLong(self._client, self._at(name))
+
+    def AtomicInteger(self, name: str) -> _AtomicInteger:  # noqa: N802
+        """Return the `AtomicInteger` with that name."""
+        return _AtomicInteger(self._client, self._at(name))
+
+    def SharedValue(  # noqa: N802
+        self, name: str, value: Any, *, codec: _Codec = _BYTES
+    ) -> _SharedValue[Any]:
+        """Return the `SharedValue` with that name."""
+        return _SharedValue(self._client, self._at(name), value, codec=codec)
+
+    AtomicReference = SharedValue
+
     def Queue(  # noqa: N802
         self, name: str, maxsize: int = 0, *, codec: _Codec = _BYTES, max_attempts: int | None = None
     ) -> _Queue[Any]:
@@ -180,7 +199,8 @@ def namespace(client: KazooClient | Literal["local"], path: str = "/") -> Namesp
     After `threads = namespace(zk, "/app")`, `threads.RLock("cart")` is the RLock at `/app/cart`. `Lock`, `Condition`,
     `Semaphore`, `BoundedSemaphore`, `Event`, `Barrier`, `ReadWriteLock` and `CountDownLatch` work alike: the first
     argument is a name, and all others are `threading`'s. So do `Queue`, `LifoQueue`, `PriorityQueue`, `SimpleQueue` and
-    `DelayQueue`, with `queue`'s, and `Election`. `threads.MultiLock(["cart", "stock"])` is made of RLocks.
+    `DelayQueue`, with `queue`'s, `Election`, `AtomicLong`, `AtomicInteger` and `SharedValue`.
+    `threads.MultiLock(["cart", "stock"])` is made of RLocks.
 
     `threads = namespace("local")` has the same names on the standard library alone: the same name gives the same
     object. Each local namespace is independent of all others, so each test makes its own. A program then differs from

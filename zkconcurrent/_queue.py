@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import queue
 import sys
-import threading
-import weakref
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from types import TracebackType
@@ -14,15 +11,14 @@ from typing import Any, Generic, TypeVar
 
 from ._codec import BYTES, JSON, Codec, check_codec
 from ._engine.driver import UNANSWERED, Call
-from ._engine.holds import PathState
-from ._engine.session import Dropped, Session, log
+from ._engine.session import Session
 from ._engine.waiting import Steps
-from ._errors import ClientError, LockLostError, OutcomeUnknownError, RefusedError, ZkConcurrentError
+from ._errors import LockLostError, OutcomeUnknownError, RefusedError, ZkConcurrentError
 from ._kazoo.link import KazooClient
 from ._limits import check_int, check_max_attempts
 from ._primitive import Primitive, check_delay, discard_result, node_data
-from ._recipes import claims, items, putting, receipts, taking
-from ._recipes.desk import Closed, Desk, Errand, Layout, Lost, Receipt, Sight, Taken, Unknown, look
+from ._recipes import claims, items, putting, taking
+from ._recipes.desk import Closed, Desk, Errand, Layout, Lost, Sight, Taken, look
 from ._recipes.operations import Recipe
 from ._recipes.orders import (
     DELAY,
@@ -36,7 +32,9 @@ from ._recipes.orders import (
     item_prefix,
     ranked_prefix,
 )
+from ._recipes.receipts import Unknown
 from ._recipes.ticket import Ticket
+from ._settling import SettlingState
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -54,7 +52,7 @@ else:
         """Raised when put/get with shut-down queue."""
 
 
-class QueueState(PathState):
+class QueueState(SettlingState):
     """What all objects of one client and path share of a queue.
 
     Attributes:
@@ -66,9 +64,7 @@ class QueueState(PathState):
         super().__init__(session, at.path, kind)
         self.desk = Desk(at, session.wall_clock)
         self.finishing = 0
-        self._left: deque[Errand] = deque()
-        self._idle = deque([True])  # the caller that takes it starts the thread
-        weakref.finalize(self, _drop_members, session.dropped, self.desk.receipts).atexit = False
+        self._drop_with(self.desk)
 
     def leave(self, errand: Errand) -> None:
         """End an errand whose call has ended before its time; what it has under way is settled in the background."""
@@ -76,8 +72,7 @@ class QueueState(PathState):
             errand.finish()
         elif errand not in self._left:
             errand.owes = errand.takes and errand.applied
-            self._left.append(errand)
-            self._start()
+            self._settle_later(errand)
 
     def settling(self, errand: Errand, error: BaseException) -> Iterator[float]:
         """Yield pauses until the item that a failed `get` may have taken is put back, for T/3 at most.
@@ -92,41 +87,8 @@ class QueueState(PathState):
         while errand.takes and session.now() < limit and not session.link.stopped:
             yield SETTLE_POLL_INTERVAL
 
-    def _start(self) -> None:
-        try:
-            self._idle.pop()
-        except IndexError:
-            return  # the thread runs, and looks again before it ends
-        try:
-            self.session.link.spawn(self._settle_all)
-        except BaseException:
-            self._idle.append(True)
-            raise
-
-    def _settle_all(self) -> None:
-        while self._left:
-            errand = self._left[0]
-            try:
-                if not self._settle(errand):
-                    self._left.rotate(-1)  # those behind it may be what it waits for: a place in a full queue
-                    continue
-            except Exception as error:
-                log.error("a call at %s was interrupted, and its outcome is unknown: %r", self.path, error)
-                errand.receipt = None
-            errand.finish()
-            self._left.popleft()
-        self._idle.append(True)
-        if self._left:
-            self._start()
-
-    def _settle(self, errand: Errand) -> bool:
-        """Settle an errand; False if ZooKeeper is out of reach."""
-        session = self.session
-        call = Call(session, self.path)
-        done = call.wait(call.run(claims.settle(errand), session.now() + (session.timeout or UNANSWERED)))
-        if done is None and not threading.main_thread().is_alive():
-            raise ClientError(self.path, "the interpreter is exiting, and ZooKeeper is out of reach")
-        return done is not None
+    def _settling_of(self, errand: Errand) -> Recipe[bool]:
+        return claims.settle(errand)
 
 
 class _Undo:
@@ -144,11 +106,6 @@ class _Undo:
     def drop_tickets(self, _tickets: Sequence[Ticket]) -> None:
         """Leave what the call has under way to be settled."""
         self._state.leave(self._errand)
-
-
-def _drop_members(dropped: Any, receipts: list[Receipt]) -> None:
-    """Finalize a queue's state: only queue the work, as a finalizer may run anywhere."""
-    dropped.append(Dropped([], [receipt.member for receipt in receipts if receipt.member is not None]))
 
 
 class BaseQueue(Primitive, Generic[T]):
@@ -537,7 +494,7 @@ class Queue(BaseQueue[T]):
         return self._run(self._joining(), discard_result)
 
     def _joining(self) -> Recipe[bool]:
-        yield from receipts.lay_out(self._desk)
+        yield from self._desk.lay_out()
         return (yield from items.wait_until_done(self._desk))
 
     def shutdown(self, immediate: bool = False) -> None:

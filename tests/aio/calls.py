@@ -10,6 +10,7 @@ from typing import Any
 
 from kazoo.client import KazooClient
 
+import zkconcurrent
 from tests.aio.loops import idle, left, nodes, soon, until
 from zkconcurrent import aio
 from zkconcurrent._engine.holds import all_holds
@@ -328,6 +329,64 @@ class LatchWait(Scene):
         await self.elsewhere.destroy()
 
 
+class ValueChange(Scene):
+    """To add to a number, as the only one or while another task's change is under way."""
+
+    def __init__(self, *place: Any, beside: bool = False) -> None:
+        super().__init__(*place)
+        self.number, self.elsewhere = (aio.AtomicLong(client, self.path) for client in (self.near, self.far))
+        self.beside = beside
+        self.other: asyncio.Task[int] | None = None
+
+    async def begin(self) -> None:
+        """Make the nodes."""
+        await self.elsewhere.set(0)
+        await self.number.set(0)
+
+    async def call(self) -> object:
+        """Add."""
+        if self.beside:
+            self.other = asyncio.ensure_future(self.number.add(100))
+            await asyncio.sleep(0)
+        assert await self.number.add() % 100 == 1
+        return False
+
+    async def prove(self, *, cancelled: bool) -> None:
+        """Have it added once, or at most once; and the other's change made."""
+        if self.other is not None:
+            assert await soon(self.other) in (100, 101)
+        await idle(self.near)
+        added = await soon(self.elsewhere.get()) % 100
+        assert added in ((0, 1) if cancelled else (1,))
+        assert await soon(self.number.add(1000)) >= 1000
+        await self.elsewhere.destroy()
+
+
+class ValueWait(Scene):
+    """To wait for a value."""
+
+    def __init__(self, *place: Any) -> None:
+        super().__init__(*place)
+        self.value, self.elsewhere = (
+            aio.SharedValue(client, self.path, "", codec=zkconcurrent.TEXT) for client in (self.near, self.far)
+        )
+
+    async def call(self) -> object:
+        """Wait."""
+        assert await self.value.wait_for(lambda text: text == "go")
+        return False
+
+    async def let_in(self) -> None:
+        """Set it."""
+        await idle(self.near)
+        await self.elsewhere.set("go")
+
+    async def prove(self, *, cancelled: bool) -> None:  # noqa: ARG002
+        """Have all others wait no more."""
+        assert await soon(self.value.wait_for(bool))
+        await self.elsewhere.destroy()
+
+
 class BarrierWait(Scene):
     """To wait at a barrier.
 
@@ -486,6 +545,9 @@ SCENES: dict[str, Callable[..., Scene]] = {
     "event that is set": partial(EventWait, is_set=True),
     "event, to set it": EventSet,
     "latch": LatchWait,
+    "number": ValueChange,
+    "number, beside another task's": partial(ValueChange, beside=True),
+    "value": ValueWait,
     "barrier": BarrierWait,
     "barrier, as the last": partial(BarrierWait, last=True),
     **{

@@ -256,6 +256,7 @@ WAITS: dict[str, Callable[[KazooClient, str], Any]] = {
     **{make: (lambda client, path, make=make: LOCKS[make](client, path).acquire()) for make in LOCKS},
     "event": lambda client, path: aio.Event(client, path).wait(),
     "latch": lambda client, path: aio.CountDownLatch(client, path, 1).wait(),
+    "value": lambda client, path: aio.SharedValue(client, path, b"").wait_for(bool),
     "condition": lambda client, path: wait_on(aio.Condition(client, path)),
 }
 

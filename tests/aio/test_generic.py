@@ -15,6 +15,7 @@ import pytest
 import zkconcurrent
 from tests.helpers import lock_types, on_tasks
 from tests.integration import (
+    test_atomic,
     test_condition,
     test_election,
     test_event,
@@ -24,6 +25,7 @@ from tests.integration import (
     test_multilock,
     test_rwlock,
     test_semaphore,
+    test_shared_value,
 )
 from zkconcurrent import aio
 
@@ -44,6 +46,9 @@ BY_LOOP = "has objects that never acquired call on_lost; a task's is called on t
 HALFWAY = "patches the methods of threads' locks, to stand halfway through a call"
 IDENTITY = "compares the identity of objects, which the helper wraps anew for each query"
 STANDARD = "threading's condition takes no lock of tasks"
+SIGNALS = "interrupts the thread that calls; a task is cancelled instead"
+PROCESSES = "is about other processes, which use threads"
+TURN = "looks at the turn of threads"
 KAZOOS = "calls on kazoo's own threads, where no task runs"
 OTHERS = "is about processes of their own"
 LEFT_OUT: dict[ModuleType, dict[str, str]] = {
@@ -72,6 +77,18 @@ LEFT_OUT: dict[ModuleType, dict[str, str]] = {
         "test_the_leader_is_killed": OTHERS,
         "test_a_forked_child": OTHERS,
     },
+    test_atomic: {
+        "test_every_change": ADDRESS,
+        "test_what_is_no_numbers": ADDRESS,
+        "test_an_interrupted_change": SIGNALS,
+        "test_a_signal_handler_that_changes_it": SIGNALS,
+        "test_a_function_that_fails": SIGNALS,
+        "test_the_client_is_stopped": TURN,
+        "test_many_processes": PROCESSES,
+        "test_a_loss_at_every_place": "is about the recipe, which is the same, and takes long",
+        "test_a_process_that_is_killed": PROCESSES,
+    },
+    test_shared_value: {"test_every_change": IDENTITY, "test_watch": "iterates; a task iterates with `async for`"},
     test_condition: {
         "test_all_are_woken": "also calls notifyAll(), which asyncio's condition has not",
         "test_two_releases_of_one_hold": HALFWAY,
@@ -129,6 +146,8 @@ TestLocks = generic(test_locks)
 TestLosses = generic(test_losses)
 TestEvent = generic(test_event)
 TestLatch = generic(test_latch)
+TestAtomic = generic(test_atomic)
+TestSharedValue = generic(test_shared_value)
 TestSemaphore = generic(test_semaphore)
 TestElection = generic(test_election)
 TestCondition = generic(test_condition)

@@ -95,6 +95,9 @@ MAKE: list[Callable[[Any, str], object]] = [
     lambda tasks, name: tasks.LifoQueue(name),
     lambda tasks, name: tasks.PriorityQueue(name),
     lambda tasks, name: tasks.DelayQueue(name),
+    lambda tasks, name: tasks.AtomicLong(name),
+    lambda tasks, name: tasks.AtomicInteger(name),
+    lambda tasks, name: tasks.SharedValue(name, b""),
 ]
 every = pytest.mark.parametrize("make", MAKE)
 

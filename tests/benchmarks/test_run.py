@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 import pytest
 
 from benchmarks.figures import OURS
-from benchmarks.parts import Groups, queues, task_memory, tasks
+from benchmarks.parts import Groups, atomics, queues, task_memory, tasks
 from benchmarks.stage import Stage, compete, sessions
 from tests.conftest import Eventually
 
@@ -78,7 +78,7 @@ def test_contenders_that_are_tasks(contestant: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("part", [tasks, task_memory, queues])
+@pytest.mark.parametrize("part", [tasks, task_memory, queues, atomics])
 def test_what_is_measured(part: Callable[[Stage, bool], Groups]) -> None:
     """Every case gives figures."""
     with Stage() as stage:

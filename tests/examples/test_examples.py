@@ -15,6 +15,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 TELLS = {
     "nightly_job": r"3 jobs, started by 5 machines, were each done once\n",
     "report": r"200 questions were answered from \d+ builds of the report, all whole\n",
+    "hit_counter": r"300 pages were served and counted, each once, although a process was killed as it counted\n",
     "rolling_restart": r"4 services have restarted, one at a time\n",
     "leader": r"the leader was killed, another one leads, and no write came out of order\n",
     "transfer": r"160 transfers, and the sum is still 300\n",

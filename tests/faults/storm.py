@@ -36,6 +36,7 @@ from kazoo.protocol.serialization import GetData
 from tests.helpers.places import PLACES
 from tests.helpers.proxy import Proxy
 from zkconcurrent import (
+    AtomicLong,
     Barrier,
     ClientError,
     Condition,
@@ -52,6 +53,7 @@ from zkconcurrent import (
     RefusedError,
     RLock,
     Semaphore,
+    SharedValue,
     ZkConcurrentError,
 )
 from zkconcurrent.testing._service import Service
@@ -860,6 +862,8 @@ def every_kind(zk: KazooClient) -> list[Any]:
         Event(zk, f"{PATH}/event"),
         CountDownLatch(zk, f"{PATH}/latch", 3),
         Election(zk, f"{PATH}/election"),
+        AtomicLong(zk, f"{PATH}/number"),
+        SharedValue(zk, f"{PATH}/value", b""),
         Barrier(zk, f"{PATH}/barrier", 2),
     ]
 
@@ -879,6 +883,10 @@ def use(every: list[Any], patience: float) -> None:
             elif isinstance(each, Election):
                 with suppress(TimeoutError), each.lead(patience) as term:
                     term.publish(b"here")
+            elif isinstance(each, AtomicLong):
+                each.add()
+            elif isinstance(each, SharedValue):
+                each.wait_for(bool, 0)
             elif isinstance(each, Condition):
                 with each:
                     each.wait(0.01)

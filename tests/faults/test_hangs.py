@@ -24,7 +24,7 @@ from kazoo.client import KazooClient
 from tests.conftest import Connect, Eventually, InThread
 from tests.helpers.contenders import queued
 from tests.helpers.proxy import Proxy
-from zkconcurrent import Barrier, Condition, CountDownLatch, Election, Event, Lock, RLock, Semaphore
+from zkconcurrent import Barrier, Condition, CountDownLatch, Election, Event, Lock, RLock, Semaphore, SharedValue
 from zkconcurrent.testing import Server
 
 pytestmark = pytest.mark.long
@@ -238,6 +238,12 @@ def wait_for_a_leader(mine: KazooClient, theirs: KazooClient, path: str) -> tupl
     return lambda: next(leaders) is not None, Election(theirs, path).stand, lambda: watched(mine, path)
 
 
+def wait_for_a_value(mine: KazooClient, theirs: KazooClient, path: str) -> tuple[Any, Any, Any]:
+    """Return how to wait, what ends that, and how it is seen that it waits."""
+    one, other = SharedValue(mine, path, b""), SharedValue(theirs, path, b"")
+    return lambda: one.wait_for(bool), lambda: other.set(b"x"), lambda: watched(mine, path)
+
+
 def wait_for_a_notification(mine: KazooClient, theirs: KazooClient, path: str) -> tuple[Any, Any, Any]:
     """Return how to wait, what ends that, and how it is seen that it waits."""
     one, other = Condition(mine, path), Condition(theirs, path)
@@ -275,6 +281,7 @@ def watched(client: KazooClient, path: str) -> bool:
         wait_for_a_latch,
         wait_for_a_term,
         wait_for_a_leader,
+        wait_for_a_value,
         wait_for_a_notification,
         wait_at_a_barrier,
     ],

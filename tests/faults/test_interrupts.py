@@ -550,6 +550,38 @@ def test_a_wait_interrupted_at_every_line(
         eventually(queued(zk, condition._lock.path, 0))
 
 
+@pytest.mark.parametrize("what", ["add", "update", "get", "wait_for"])
+def test_a_value(what: str, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
+    """Fault 92: an interrupted change was made once or not at all, and those that come after it are made."""
+    value: Any = zkconcurrent.AtomicLong(connect(timeout=SESSION), zk_path)
+    other = zkconcurrent.AtomicLong(zk, zk_path)
+    if what == "wait_for":
+        value = zkconcurrent.SharedValue(value.client, f"{zk_path}-s", b"x")
+    for hook in at_every_line():
+        before = other.add(10)
+        try:
+            with hook:
+                if what == "add":
+                    assert value.add() == before + 1
+                elif what == "update":
+                    assert value.update(lambda old: old + 1) == before + 1
+                elif what == "get":
+                    assert value.get() == before
+                else:
+                    assert not value.wait_for(lambda data: data != b"x", 0.02)
+        except KeyboardInterrupt:
+            pass
+        state = value._path_state
+        eventually(lambda state=state: not state._left, hook.where)
+        assert other.get() in (before, before + 1), hook.where
+        assert state.turn.batch is None, hook.where
+        if what == "add":
+            after = other.get()
+            assert value.add(100) == after + 100, hook.where
+        assert not state.turn.pending, hook.where
+    assert hook.line > 40
+
+
 @pytest.mark.usefixtures("uncollected")
 @pytest.mark.parametrize(
     ("kind", "what"),

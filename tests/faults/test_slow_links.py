@@ -24,6 +24,7 @@ from zkconcurrent import (
     MultiLock,
     RLock,
     Semaphore,
+    SharedValue,
 )
 from zkconcurrent.testing import Server
 
@@ -74,6 +75,15 @@ def test_a_latch_that_is_open(slow: KazooClient, zk_path: str, timeout: float) -
     assert not latch.wait(timeout)
     latch.count_down()
     assert latch.wait(timeout)
+
+
+@short
+def test_a_value_that_is_there(slow: KazooClient, zk_path: str, timeout: float) -> None:
+    """A wait for a value that is set is over, however short its time."""
+    shared = SharedValue(slow, zk_path, b"")
+    assert not shared.wait_for(bool, timeout)
+    shared.set(b"x")
+    assert shared.wait_for(bool, timeout)
 
 
 @every
@@ -176,6 +186,7 @@ CALLS: dict[str, Callable[[KazooClient, str], Callable[[float], bool]]] = {
     "event": lambda client, path: Event(client, path).wait,
     "latch": lambda client, path: CountDownLatch(client, path, 1).wait,
     "election": lambda client, path: lambda timeout: elected(Election(client, path), timeout),
+    "value": lambda client, path: lambda timeout: SharedValue(client, path, b"").wait_for(bool, timeout),
     "lock": lambda client, path: lambda timeout: Lock(client, path).acquire(timeout=timeout),
     "semaphore": lambda client, path: lambda timeout: Semaphore(client, path).acquire(timeout=timeout),
 }

@@ -24,6 +24,11 @@ import org.apache.curator.framework.recipes.leader.LeaderLatch;
 import org.apache.curator.framework.recipes.leader.LeaderSelector;
 import org.apache.curator.framework.recipes.leader.LeaderSelectorListenerAdapter;
 import org.apache.curator.framework.recipes.leader.Participant;
+import org.apache.curator.framework.recipes.atomic.AtomicValue;
+import org.apache.curator.framework.recipes.atomic.DistributedAtomicInteger;
+import org.apache.curator.framework.recipes.atomic.DistributedAtomicLong;
+import org.apache.curator.framework.recipes.atomic.DistributedAtomicNumber;
+import org.apache.curator.framework.recipes.atomic.PromotedToLock;
 import org.apache.curator.framework.recipes.locks.InterProcessLock;
 import org.apache.curator.framework.recipes.locks.InterProcessMultiLock;
 import org.apache.curator.framework.recipes.locks.InterProcessMutex;
@@ -38,8 +43,11 @@ import org.apache.curator.framework.recipes.queue.MultiItem;
 import org.apache.curator.framework.recipes.queue.QueueBuilder;
 import org.apache.curator.framework.recipes.queue.QueueConsumer;
 import org.apache.curator.framework.recipes.queue.QueueSerializer;
+import org.apache.curator.framework.recipes.shared.SharedCount;
+import org.apache.curator.framework.recipes.shared.SharedValue;
 import org.apache.curator.framework.state.ConnectionState;
 import org.apache.curator.retry.ExponentialBackoffRetry;
+import org.apache.curator.retry.RetryNTimes;
 import org.apache.zookeeper.Watcher.Event.KeeperState;
 import org.apache.zookeeper.ZooKeeper;
 
@@ -160,6 +168,8 @@ public final class CuratorPeer {
         private final Map<String, LeaderSelector> selectors = new ConcurrentHashMap<>();
         private final Map<String, LeaderLatch> latches = new ConcurrentHashMap<>();
         private final Map<String, List<String>> consumed = new ConcurrentHashMap<>();
+        private final Map<String, SharedValue> values = new ConcurrentHashMap<>();
+        private final Map<String, SharedCount> counts = new ConcurrentHashMap<>();
         private CuratorFramework curator;
         private String hosts;
 
@@ -195,6 +205,18 @@ public final class CuratorPeer {
             }
             if (kind.equals("leaderLatch")) {
                 return latch(verb, path, command);
+            }
+            if (kind.equals("long")) {
+                return number(new DistributedAtomicLong(curator, path, new RetryNTimes(3, 5), promoted(path)), verb, command, 0L);
+            }
+            if (kind.equals("integer")) {
+                return number(new DistributedAtomicInteger(curator, path, new RetryNTimes(3, 5), promoted(path)), verb, command, 0);
+            }
+            if (kind.equals("value")) {
+                return value(verb, path, command);
+            }
+            if (kind.equals("count")) {
+                return count(verb, path, command);
             }
             return kind.equals("semaphore") ? semaphore(verb, path, command) : lock(kind, verb, path, command);
         }
@@ -253,6 +275,64 @@ public final class CuratorPeer {
                 ids.add(each.getId() + (each.isLeader() ? " leads" : ""));
             }
             return String.join("\t", ids);
+        }
+
+        private static PromotedToLock promoted(String path) {
+            return PromotedToLock.builder().lockPath(path + "/lock").retryPolicy(new RetryNTimes(1000, 5)).build();
+        }
+
+        /** A number: "get", "add" times, "set", "compare". */
+        @SuppressWarnings("unchecked")
+        private static <N extends Number> String number(DistributedAtomicNumber<N> number, String verb, Command command, N zero)
+                throws Exception {
+            if (verb.equals("get")) {
+                return String.valueOf(number.get().postValue());
+            }
+            Number first = zero instanceof Long ? (Number) Long.valueOf(command.text()) : (Number) Integer.valueOf(command.text());
+            if (verb.equals("set")) {
+                number.forceSet((N) first);
+                return "";
+            }
+            if (verb.equals("compare")) {
+                Number second = zero instanceof Long ? (Number) Long.valueOf(command.text()) : (Number) Integer.valueOf(command.text());
+                return String.valueOf(number.compareAndSet((N) first, (N) second).succeeded());
+            }
+            int times = command.number();
+            for (int done = 0; done < times; done++) {
+                AtomicValue<N> result = number.add((N) first);
+                if (!result.succeeded()) {
+                    throw new IllegalStateException("not added");
+                }
+            }
+            return String.valueOf(number.get().postValue());
+        }
+
+        private String value(String verb, String path, Command command) throws Exception {
+            SharedValue value = values.get(path);
+            if (value == null) {
+                value = new SharedValue(curator, path, "seed".getBytes(StandardCharsets.UTF_8));
+                value.start();
+                values.put(path, value);
+            }
+            if (verb.equals("set")) {
+                value.setValue(command.text().getBytes(StandardCharsets.UTF_8));
+            } else if (verb.equals("try")) {
+                return String.valueOf(value.trySetValue(value.getVersionedValue(), command.text().getBytes(StandardCharsets.UTF_8)));
+            }
+            return new String(value.getValue(), StandardCharsets.UTF_8);
+        }
+
+        private String count(String verb, String path, Command command) throws Exception {
+            SharedCount count = counts.get(path);
+            if (count == null) {
+                count = new SharedCount(curator, path, 5);
+                count.start();
+                counts.put(path, count);
+            }
+            if (verb.equals("set")) {
+                count.setCount(command.number());
+            }
+            return String.valueOf(count.getCount());
         }
 
         private String queue(String kind, String verb, String path, Command command) throws Exception {

@@ -17,6 +17,10 @@ with Java threads that come into being when they are named. Commands, each answe
 - `leaderSelector.stand path id`, `leaderSelector.withdraw path`; `leaderSelector.leads path`: "true" or "false";
   `leaderSelector.leader path`: its id; `leaderSelector.participants path`: their ids, of which one "leads", with tabs
   between (LeaderSelector). `leaderLatch` has the same (LeaderLatch).
+- `long.get path`, `long.add path n times`, `long.set path n`, `long.compare path expected n` (DistributedAtomicLong,
+  whose adds take a lock below the path after some conflicts); `integer` has the same (DistributedAtomicInteger).
+- `value.get path`, `value.set path text`, `value.try path text` (SharedValue, whose seed is "seed"); `count.get path`,
+  `count.set path n` (SharedCount, whose seed is 5).
 - `semaphore.acquire path permits [quantity [milliseconds]]`, `semaphore.release path permits [quantity]`,
   `semaphore.participants path permits`, `semaphore.increment path permits file cycles` (InterProcessSemaphoreV2).
 """

@@ -228,6 +228,24 @@ class CountDownLatch(OnTasks):
     _twin = aio.CountDownLatch
 
 
+class AtomicLong(OnTasks):
+    """`aio.AtomicLong`."""
+
+    _twin = aio.AtomicLong
+
+
+class AtomicInteger(OnTasks):
+    """`aio.AtomicInteger`."""
+
+    _twin = aio.AtomicInteger
+
+
+class SharedValue(OnTasks):
+    """`aio.SharedValue`."""
+
+    _twin = aio.SharedValue
+
+
 class Semaphore(OnTasks):
     """`aio.Semaphore`."""
 

@@ -179,6 +179,8 @@ PRIMITIVES: list[Callable[[KazooClient, str], object]] = [
     lambda client, path: zkconcurrent.Event(client, path).set(),
     lambda client, path: zkconcurrent.CountDownLatch(client, path, 2).count_down(),
     lambda client, path: zkconcurrent.Election(client, path).lead().__enter__(),
+    lambda client, path: zkconcurrent.AtomicLong(client, path).add(),
+    lambda client, path: zkconcurrent.SharedValue(client, path, b"").set(b"x"),
     lambda client, path: zkconcurrent.Condition(client, path).acquire(),
     lambda client, path: zkconcurrent.Queue[bytes](client, path).put(b""),
 ]

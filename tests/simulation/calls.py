@@ -12,9 +12,10 @@ from random import Random
 from typing import Any
 
 from kazoo.exceptions import NoNodeError
+from kazoo.protocol.serialization import SetData, Transaction
 
 from tests.simulation.checks import Checks
-from tests.simulation.ensemble import Transport
+from tests.simulation.ensemble import Transport, only_checks
 from tests.simulation.run import CHROOT, Run
 from tests.simulation.schedule import LENGTHS, Deviation, Schedule
 from tests.simulation.workload import SLACK, Worker
@@ -182,3 +183,61 @@ class CallRun(Run):
                 asked[1].begun = min(asked[1].begun, wire.server.applied)
             for change in self.ensemble.log[self._logged :]:
                 self.checks.wrote(asked[1], change)
+
+
+class LossyRun(CallRun):
+    """A run whose schedule also loses writes, and strikes as they are answered.
+
+    Attributes:
+        spared: the calls that are not struck so.
+    """
+
+    spared: tuple[str, ...] = ()
+
+    def __init__(self, schedule: Schedule, *, trace: bool = False) -> None:
+        super().__init__(schedule, trace=trace)
+        self._losing: Deviation | None = None
+        self._striking: Deviation | None = None
+        self._serve = self.ensemble.serve
+        self.ensemble.serve = self._serve_or_lose  # type: ignore[method-assign]
+
+    def _lose(self, it: Deviation) -> None:
+        """Lose the next write, before or after it is applied."""
+        self._losing = it
+
+    def _strike(self, it: Deviation) -> None:
+        """Interrupt the thread of one of the next multis: as its answer is under way, or as the request is lost."""
+        self._striking = it
+
+    def _serve_or_lose(self, wire: Transport) -> None:
+        it, request, asked = self._losing, wire.requests[0][1], self._asked.get(id(wire.requests[0][2]))
+        striking = self._striking
+        if (
+            striking is not None
+            and type(request) is Transaction
+            and asked is not None
+            and asked[1].what not in self.spared
+        ):
+            if striking.length % 4:
+                self._striking = striking._replace(length=striking.length % 4 - 1)
+                self._serve(wire)
+                return
+            self._striking = None
+            if striking.which % 2:
+                self.ensemble.close(wire)
+            else:
+                self._serve(wire)
+            for worker in self.workers:
+                if worker.call is asked[1]:
+                    self.world.say(f"{worker.name} is interrupted as its multi is answered, or lost")
+                    self.world.throw(worker.actor, KeyboardInterrupt())
+            return
+        if it is None or type(request) not in (Transaction, SetData) or only_checks(request):
+            self._serve(wire)
+            return
+        self._losing = None
+        process = next(each for each in self.processes if each.connection.wire is wire)
+        process.connection.down_until = self.world.now + LENGTHS[it.length]
+        process.connection.server = self.ensemble.servers[it.which // 4]
+        self.world.say(f"the connection of {process.name} is cut for {LENGTHS[it.length]:g}")
+        self.ensemble.close(wire, served=it.after % 2)

@@ -8,11 +8,9 @@ from __future__ import annotations
 from random import Random
 from typing import Any, NamedTuple
 
-from kazoo.protocol.serialization import SetData, Transaction
-
-from tests.simulation.calls import Call, CallChecks, CallRun, CallWorker
+from tests.simulation.calls import Call, CallChecks, CallWorker, LossyRun
 from tests.simulation.checks import Checks
-from tests.simulation.ensemble import Transport, only_checks
+from tests.simulation.ensemble import Transport
 from tests.simulation.run import CHROOT
 from tests.simulation.schedule import LENGTHS, TIMEOUT, Deviation, Schedule, random_schedule
 from tests.simulation.world import Violation
@@ -387,12 +385,13 @@ def _arguments(seconds: float | None) -> tuple[bool, float | None]:
     return (False, None) if seconds == 0 else (True, seconds)
 
 
-class QueueRun(CallRun):
+class QueueRun(LossyRun):
     """A run of such workers."""
 
     path = PATH
     worker = QueueWorker
     invariants = QueueChecks
+    spared = ("put",)
     checks: QueueChecks
 
     def __init__(self, schedule: Schedule, *, trace: bool = False) -> None:
@@ -401,10 +400,6 @@ class QueueRun(CallRun):
         self.checks.maxsize = first.maxsize
         self.checks.newest_first = first.kind is LifoQueue
         self.checks.timed = first.kind is DelayQueue
-        self._losing: Deviation | None = None
-        self._striking: Deviation | None = None
-        self._serve = self.ensemble.serve
-        self.ensemble.serve = self._serve_or_lose  # type: ignore[method-assign]
         self._rescued = 0
 
     def rescue(self) -> None:
@@ -463,10 +458,6 @@ class QueueRun(CallRun):
         }
         self.checks.excused |= gone | set(self.checks.names.values())  # its request may be under way
 
-    def _lose(self, it: Deviation) -> None:
-        """Lose the next write, before or after it is applied."""
-        self._losing = it
-
     def _outlive(self, _: Deviation) -> None:
         """End the session of the next claim that is kept for long, two seconds later."""
 
@@ -477,38 +468,6 @@ class QueueRun(CallRun):
                 self.world.at(self.world.now + 2.0, lambda: wire.session.closed or self._end_session(wire.session))
 
         self.checks.outlive = outlive
-
-    def _strike(self, it: Deviation) -> None:
-        """Interrupt the thread of one of the next multis: as its answer is under way, or as the request is lost."""
-        self._striking = it
-
-    def _serve_or_lose(self, wire: Transport) -> None:
-        it, request, asked = self._losing, wire.requests[0][1], self._asked.get(id(wire.requests[0][2]))
-        striking = self._striking
-        if striking is not None and type(request) is Transaction and asked is not None and asked[1].what != "put":
-            if striking.length % 4:
-                self._striking = striking._replace(length=striking.length % 4 - 1)
-                self._serve(wire)
-                return
-            self._striking = None
-            if striking.which % 2:
-                self.ensemble.close(wire)
-            else:
-                self._serve(wire)
-            for worker in self.workers:
-                if worker.call is asked[1]:
-                    self.world.say(f"{worker.name} is interrupted as its multi is answered, or lost")
-                    self.world.throw(worker.actor, KeyboardInterrupt())
-            return
-        if it is None or type(request) not in (Transaction, SetData) or only_checks(request):
-            self._serve(wire)
-            return
-        self._losing = None
-        process = next(each for each in self.processes if each.connection.wire is wire)
-        process.connection.down_until = self.world.now + LENGTHS[it.length]
-        process.connection.server = self.ensemble.servers[it.which // 4]
-        self.world.say(f"the connection of {process.name} is cut for {LENGTHS[it.length]:g}")
-        self.ensemble.close(wire, served=it.after % 2)
 
 
 def random_steps(seed: int) -> Schedule:

@@ -38,8 +38,8 @@ MUTANTS = [
     one(
         "no member check, nor one of the session: an acknowledgement of a later session",
         WRITE,
-        "mine: Part = Check(member.node)",
-        "mine: Part = Check(receipt.path)",
+        "(Check(member.node),)",
+        "(Check(receipt.path),)",
         (ACKNOWLEDGE, "session=taken.session or -1", "session=0"),
     ),
     one("found: a receipt that was used up is taken for a success", MOVED, "if node.data != BURNT:", "if True:"),

@@ -115,6 +115,27 @@ def elections(zk: zkconcurrent.Client) -> None:
     name: str = election.id
 
 
+def values(zk: zkconcurrent.Client) -> None:
+    """Count, compare and watch."""
+    number: zkconcurrent.AtomicLong = zkconcurrent.AtomicLong(zk, "/app/number")
+    small: zkconcurrent.AtomicInteger = zkconcurrent.AtomicInteger(zk, "/app/small")
+    total: int = number.get() + number.add() + number.get_and_add(-3) + small.update(lambda old: old * 2)
+    number.set(5)
+    done: bool = number.compare_and_set(5, 6)
+    shared: zkconcurrent.SharedValue[str] = zkconcurrent.SharedValue(zk, "/app/value", "", codec=zkconcurrent.TEXT)
+    other: zkconcurrent.AtomicReference[bytes] = zkconcurrent.AtomicReference(zk, "/app/other", b"")
+    seen: zkconcurrent.VersionedValue = shared.get()
+    version: int = seen.version
+    done = shared.compare_and_set(seen, "a") and shared.compare_and_set(("a", 1), "b")
+    shared.set("c")
+    word: str = shared.update(str.upper)
+    found: object = shared.wait_for(lambda text: text == "D", timeout=1.0)
+    for each in shared.watch(timeout=1.0):
+        seen = each
+    for every in (number, small, shared, other):
+        every.destroy()
+
+
 def queues(zk: zkconcurrent.Client) -> None:
     """Put, get and claim."""
     codec: zkconcurrent.Codec = zkconcurrent.BYTES
@@ -160,6 +181,8 @@ def program(threads: Namespace) -> None:
     latch = threads.CountDownLatch("latch", 2)
     latch.count_down()
     left: int = latch.count
+    total: int = threads.AtomicLong("number").add() + threads.AtomicInteger("small").get()
+    done: bool = threads.SharedValue("value", b"").compare_and_set((b"", 0), b"x")
     base: str = threads.path
 
 

@@ -107,6 +107,27 @@ async def elections(zk: zkconcurrent.Client) -> None:
         seen: zkconcurrent.Candidate | None = each
 
 
+async def values(zk: zkconcurrent.Client) -> None:
+    """Count, compare and watch."""
+    number: aio.AtomicLong = aio.AtomicLong(zk, "/app/number")
+    small: aio.AtomicInteger = aio.AtomicInteger(zk, "/app/small")
+    total: int = await number.get() + await number.add() + await number.get_and_add(-3)
+    total = await small.update(lambda old: old * 2)
+    await number.set(5)
+    done: bool = await number.compare_and_set(5, 6)
+    shared: aio.SharedValue[str] = aio.SharedValue(zk, "/app/value", "", codec=zkconcurrent.TEXT)
+    other: aio.AtomicReference[bytes] = aio.AtomicReference(zk, "/app/other", b"")
+    seen: zkconcurrent.VersionedValue = await shared.get()
+    done = await shared.compare_and_set(seen, "a")
+    await shared.set("c")
+    word: str = await shared.update(str.upper)
+    found: object = await shared.wait_for(lambda text: text == "D", timeout=1.0)
+    async for each in shared.watch(timeout=1.0):
+        seen = each
+    for every in (number, small, shared, other):
+        await every.destroy()
+
+
 async def queues(zk: zkconcurrent.Client) -> None:
     """Put, get and claim."""
     jobs: aio.Queue[bytes] = aio.Queue(zk, "/app/jobs", 100, codec=zkconcurrent.BYTES, max_attempts=3)
@@ -142,6 +163,8 @@ async def program(tasks: Namespace) -> None:
     latch = tasks.CountDownLatch("latch", 2)
     latch.count_down()
     left: int = await latch.fetch_count()
+    total: int = await tasks.AtomicLong("number").add() + await tasks.AtomicInteger("small").get()
+    done: bool = await tasks.SharedValue("value", b"").compare_and_set((b"", 0), b"x")
     base: str = tasks.path
 
 

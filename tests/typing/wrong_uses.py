@@ -27,6 +27,10 @@ zkconcurrent.RLock(zk, "/app/lock").fencing_token = 1  # wrong
 zkconcurrent.RLock(zk, "/app/lock").acquire(timeout="1")  # wrong
 zkconcurrent.RLock(zk, "/app/lock").lock()  # wrong
 zkconcurrent.Event(zk, "/app/event").notify()  # wrong
+zkconcurrent.AtomicLong(zk, "/app/number").add("1")  # wrong
+zkconcurrent.AtomicLong(zk, "/app/number", 5)  # wrong
+zkconcurrent.SharedValue(zk, "/app/value")  # wrong
+zkconcurrent.SharedValue(zk, "/app/value", b"").compare_and_set(b"", b"x")  # wrong
 zkconcurrent.Queue(zk, "/app/jobs", "5")  # wrong
 zkconcurrent.Queue(zk, "/app/jobs", codec=str)  # wrong
 zkconcurrent.Queue(zk, "/app/jobs").claim().item

@@ -21,8 +21,9 @@ LAYERS = [
     {"_recipes.orders"},
     {"_engine.registry"}
     | {f"_recipes.{name}" for name in ("queue", "nodes", "destroy", "semaphore", "condition")}
-    | {f"_recipes.{name}" for name in ("event", "latch", "barrier", "desk")},
+    | {f"_recipes.{name}" for name in ("event", "latch", "barrier")},
     {"_recipes.receipts"},
+    {"_recipes.desk", "_recipes.value"},
     {"_recipes.putting", "_recipes.taking"},
     {"_recipes.claims", "_recipes.election"},
     {"_recipes.items"},
@@ -39,25 +40,27 @@ LAYERS = [
     {"_engine.local_handoff"},
     # What users import.
     {"_primitive"},
+    {"_settling"},
     {"_lock_base"},
     {"_lock", "_rlock", "_candidacy"},
     {"_rwlock"},
-    {"_codec"},
-    {"_semaphore", "_condition", "_event", "_barrier", "_latch", "_multilock", "_queue", "_election"},
-    {"_local_queue", "_local_election"},
+    {"_codec", "_value"},
+    {"_semaphore", "_condition", "_event", "_barrier", "_latch", "_multilock", "_queue"}
+    | {"_election", "_atomic", "_shared_value"},
+    {"_local_queue", "_local_election", "_local_value"},
     {"_connect", "_locklike", "_local"},
     {"_namespace"},
     {"_synchronized"},
     # The same for tasks.
     {"aio._tasks"},
     {"aio._losses", "aio._locks"},
-    {"aio._sync", "aio._barrier", "aio._queue", "aio._election", "aio._connect", "aio._local"},
+    {"aio._sync", "aio._barrier", "aio._queue", "aio._election", "aio._value", "aio._connect", "aio._local"},
     {"aio._namespace"},
     {"aio._synchronized"},
     {"aio"},
     {"__init__"},
 ]
-PURE = sorted(set[str]().union(*LAYERS[1:10]))
+PURE = sorted(set[str]().union(*LAYERS[1:11]))
 IMPURE = {"kazoo", "threading", "time", "socket", "os", "logging", "gevent", "eventlet"}
 MAY_IMPORT_KAZOO = {"_kazoo.transport", "_kazoo.replies", "_kazoo.link"}
 

@@ -63,7 +63,9 @@ MORE = {
 }
 MAKE: dict[str, Callable[[Any, KazooClient], Any]] = {
     "Barrier": lambda package, client: package.Barrier(client, "/twin", 2),
+    "AtomicReference": lambda package, client: package.AtomicReference(client, "/twin", b""),
     "CountDownLatch": lambda package, client: package.CountDownLatch(client, "/twin", 2),
+    "SharedValue": lambda package, client: package.SharedValue(client, "/twin", b""),
     "LocalNamespace": lambda package, client: package.namespace("local", "/twin"),  # noqa: ARG005
     "MultiLock": lambda package, client: package.MultiLock([package.Lock(client, "/twin")]),
     "ReadLock": lambda package, client: package.ReadWriteLock(client, "/twin").read_lock,

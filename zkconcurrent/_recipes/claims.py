@@ -10,7 +10,7 @@ from .desk import Closed, Errand, Lost
 from .operations import BadVersion, Create, Delete, NoNode, Recipe, Requeue, SessionExpired, Set
 from .orders import frame
 from .putting import put_when_first
-from .receipts import burn, lay_out, moved, write
+from .receipts import burn, moved, write
 from .taking import identified, remove
 
 
@@ -123,4 +123,4 @@ def restore(errand: Errand) -> Recipe[None]:
         try:
             yield from write(errand, (create, *again), count=count)
         except NoNode:
-            yield from lay_out(desk)
+            yield from desk.lay_out()

@@ -4,11 +4,26 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from .._errors import ForeignNodeError
-from .operations import Children, Get, Node, Recipe, Sync, Watch
+from .._paths import ancestors
+from .operations import (
+    Children,
+    ConnectionLost,
+    CreatePersistent,
+    EnsureContainer,
+    Get,
+    Node,
+    NoNode,
+    Recipe,
+    Set,
+    Sync,
+    Watch,
+)
 from .orders import Header, Order, free, items
+from .receipts import Ledger, Undertaking
 from .ticket import Ticket
 
 KEPT = 64  # names of a listing: what is given back meanwhile waits for so many items at most
@@ -20,10 +35,6 @@ class Closed(Exception):
 
 class Lost(Exception):
     """The claim ended with its session, or an operator deleted it: the item is another consumer's."""
-
-
-class Unknown(Exception):
-    """The receipt was removed before it could tell whether a `multi` was applied."""
 
 
 class Layout(NamedTuple):
@@ -79,50 +90,26 @@ class Layout(NamedTuple):
         return Header(self.order.name, self.maxsize)
 
 
-class Receipt:
-    """What one `multi` at a time is written exactly once by.
-
-    Attributes:
-        path: the receipt's node; empty until it is made.
-        version: the version in which the next `multi` writes it.
-        member: the ticket of the member that goes with it, in the session in which that was made.
-        unfinished: how many items were taken with it, less those that were done with it.
-    """
-
-    __slots__ = ("member", "path", "unfinished", "version")
-
-    def __init__(self) -> None:
-        self.path = ""
-        self.version = 0
-        self.member: Ticket | None = None
-        self.unfinished = 0
-
-
-class Desk:
-    """What all threads of a client share of one queue. Its containers change in single steps, so no lock guards it.
+class Desk(Ledger):
+    """What all threads of a client share of one queue.
 
     Attributes:
         at: the queue.
         clock: the wall clock, by which items are due.
-        idle: the receipts that no call uses.
-        receipts: all receipts.
         names: free items of the last listing, the next one first; some may be gone.
         read: what some of them contain; None for one that was gone.
         window: how many items to read together.
-        laid_out: the nodes that every client shares exist, as far as is known.
         version: the version of the queue's node while the queue is open; None if unknown.
         last: the number of the newest item that was put here.
     """
 
     def __init__(self, at: Layout, clock: Callable[[], float]) -> None:
+        super().__init__(at.receipts, at.members)
         self.at = at
         self.clock = clock
-        self.idle: deque[Receipt] = deque()
-        self.receipts: list[Receipt] = []
         self.names: deque[str] = deque()
         self.read: dict[str, Node | None] = {}
         self.window = 1
-        self.laid_out = False
         self.version: int | None = None
         self.last = 0
 
@@ -131,14 +118,41 @@ class Desk:
         """How many items this client has taken and not done."""
         return sum(receipt.unfinished for receipt in list(self.receipts))
 
-    def take_receipt(self) -> Receipt:
-        """Return a receipt for one call: the one that was used last, as its member exists."""
-        try:
-            return self.idle.pop()
-        except IndexError:
-            receipt = Receipt()
-            self.receipts.append(receipt)
-            return receipt
+    def lay_out(self) -> Recipe[None]:
+        """Make the nodes that every client shares.
+
+        Raises:
+            ForeignNodeError: the path is something else's.
+            ValueError: the queue was made with another order or size.
+        """
+        at = self.at
+        while True:
+            try:
+                *_, node, inside = yield (
+                    *map(EnsureContainer, ancestors(at.path)),
+                    CreatePersistent(at.path, at.header.data),
+                    Get(at.path),
+                    Children(at.path),
+                )
+                if node is None:
+                    continue
+                header = Header.of(at.path, node)
+                if header is None:  # a program on Curator made it, as the parent of its items; or it is a lock's
+                    check_folders(at, inside)
+                    with suppress(ConnectionLost):
+                        yield Set(at.path, at.header.data, node.version)
+                    continue
+                header.check(at.path, at.header)
+                yield (
+                    CreatePersistent(at.items, b""),
+                    CreatePersistent(at.claims, b""),
+                    EnsureContainer(at.members),
+                    EnsureContainer(at.receipts),
+                )
+            except NoNode:
+                continue  # a parent was just reaped, or the queue destroyed
+            self.laid_out = True
+            return
 
     def next_name(self) -> str | None:
         """Take the next name of the last listing."""
@@ -173,47 +187,27 @@ class Taken(NamedTuple):
     token: int = 0
 
 
-class Sent(NamedTuple):
-    """A `multi` of which it is not known whether it was applied.
-
-    Attributes:
-        version: the receipt's version before it; a later one, unless burnt, shows that it was applied.
-        unfinished: the receipt's number of unfinished items after it.
-    """
-
-    version: int
-    unfinished: int
-
-
-class Errand:
-    """What one call has under way, so that it can be settled if the call ends before its time.
+class Errand(Undertaking):
+    """What one call of a queue has under way.
 
     Attributes:
         desk: the desk.
         purpose: what it is to do: "put", "get", "claim", "bury", "acknowledge", "give back", "restore" or "count".
-        who: the data of this client's nodes: a JSON object.
         most: how often an item may be claimed; 0 for any number.
         counts: whether items that are taken count as unfinished.
-        receipt: the receipt in use.
         taken: the item in question.
-        sent: the `multi` of which it is not known whether it was applied; cleared last, once the outcome is noted.
-        applied: the last `multi` was applied.
         owes: its call ended when it was known to have taken an item.
-        over: nothing is left to be done.
     """
 
+    desk: Desk
+
     def __init__(self, desk: Desk, purpose: str, who: bytes, *, most: int = 0, counts: bool = False) -> None:
-        self.desk = desk
+        super().__init__(desk, who)
         self.purpose = purpose
-        self.who = who
         self.most = most
         self.counts = counts
-        self.receipt: Receipt | None = None
         self.taken: Taken | None = None
-        self.sent: Sent | None = None
-        self.applied = False
         self.owes = False
-        self.over = False
 
     @property
     def left(self) -> bool:
@@ -228,27 +222,6 @@ class Errand:
     def takes(self) -> bool:
         """Whether the item would be lost if the client were stopped before this is settled."""
         return self.left and self.purpose in ("get", "restore")
-
-    def note_applied(self, receipt: Receipt, sent: Sent) -> None:
-        """Note that a `multi` was applied; again, if that was interrupted."""
-        receipt.unfinished = sent.unfinished
-        receipt.version = sent.version + 1
-        self.applied = True
-        self.sent = None
-
-    def finish(self) -> None:
-        """Give the receipt back. A second call changes nothing."""
-        self.over = True
-        self.put_down()
-
-    def put_down(self) -> None:
-        """Give the receipt back, and go on without.
-
-        An interrupt in between leaves it to no call, for good: two calls with one receipt would be worse.
-        """
-        receipt, self.receipt = self.receipt, None
-        if receipt is not None:
-            self.desk.idle.append(receipt)
 
 
 class Sight(NamedTuple):
@@ -308,3 +281,14 @@ def not_ours(path: str, child: str) -> ForeignNodeError:
     return ForeignNodeError(
         path, f"the node has a child {child!r}, which is no queue's; delete the child if something else left it behind"
     )
+
+
+def check_folders(at: Layout, inside: Sequence[str]) -> None:
+    """Refuse a path that has a child which is no queue's.
+
+    Raises:
+        ForeignNodeError: it has one.
+    """
+    for name in inside:
+        if f"{at.path}/{name}" not in at.folders:
+            raise not_ours(at.path, name)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from .._limits import most_together
-from .desk import Desk, Errand, Receipt, Sight, look, not_ours
+from .desk import Desk, Errand, Sight, check_folders, look, not_ours
 from .operations import (
     Children,
     ConnectionLost,
@@ -32,7 +32,7 @@ from .operations import (
     Watch,
 )
 from .orders import Header, is_item, items, number, unfinished, unframe
-from .receipts import check_folders, lay_out, write
+from .receipts import Receipt, write
 from .ticket import Ticket
 
 
@@ -92,7 +92,7 @@ def shut_down(desk: Desk, *, immediate: bool) -> Recipe[None]:
         _, node = yield Sync(at.path), Get(at.path)
         header = None if node is None else Header.of(at.path, node)
         if header is None:
-            yield from lay_out(desk)
+            yield from desk.lay_out()
             continue
         header.check(at.path, at.header)
         if header.state in (state, "immediate"):
@@ -127,7 +127,7 @@ def drain(desk: Desk) -> Recipe[None]:
         except (NodeExists, ConnectionLost, Requeue):
             pass  # a consumer was faster, or it is unknown: look again
         except NoNode:
-            yield from lay_out(desk)  # the same; or an operator has deleted the parent of the claims
+            yield from desk.lay_out()  # the same; or an operator has deleted the parent of the claims
         yield Discard(ticket)
 
 

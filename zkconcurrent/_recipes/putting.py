@@ -27,7 +27,7 @@ from .operations import (
 )
 from .orders import LAST_ITEM, Header, items, number
 from .queue import join
-from .receipts import lay_out, write
+from .receipts import write
 from .rules import MUTEX, blockers
 from .ticket import Ticket
 
@@ -76,7 +76,7 @@ def add(errand: Errand, item: Create, *leaving: Delete, count: int = 0, after: t
         if failed.part == 0:  # shut down, or destroyed
             desk.version = None
         elif failed.part == 1 + len(leaving):
-            yield from lay_out(desk)
+            yield from desk.lay_out()
         else:
             raise NodeGone from None
         return False
@@ -147,7 +147,7 @@ def check_open(desk: Desk, node: Node | None) -> Recipe[None]:
     """
     path = desk.at.path
     while node is None or (header := Header.of(path, node)) is None:
-        yield from lay_out(desk)
+        yield from desk.lay_out()
         node = yield Get(path)
     header.check(path, desk.at.header)
     if header.state != "open":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from .._paths import ancestors
 from .operations import (
@@ -81,8 +81,16 @@ def try_acquire(path: str, rule: Rule, data: bytes) -> Recipe[Ticket | None]:
         return None
 
 
-def join(ticket: Ticket, rule: Rule, data: bytes) -> Recipe[Sequence[str]]:
+def join(
+    ticket: Ticket, rule: Rule, data: bytes, lay_out: Callable[[], Recipe[None]] | None = None
+) -> Recipe[Sequence[str]]:
     """Create the ticket's node at the tail of its queue; return a listing that has it.
+
+    Args:
+        ticket: the ticket.
+        rule: the queue's rule.
+        data: the content of the node.
+        lay_out: makes the queue, if it is missing; if not given, it and all nodes above it are made as containers.
 
     Raises:
         Requeue: the ticket's node was not created, or is gone.
@@ -93,6 +101,9 @@ def join(ticket: Ticket, rule: Rule, data: bytes) -> Recipe[Sequence[str]]:
             _, names = yield CreateEphemeral(ticket, rule.role, data), Children(path, ticket)
             break
         except NoNode:  # never used, or reaped while idle
+            if lay_out is not None:
+                yield from lay_out()
+                continue
             yield tuple(EnsureContainer(above) for above in [*ancestors(path), path])
         except ConnectionLost:
             names = yield from find(ticket)

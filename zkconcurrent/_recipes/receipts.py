@@ -1,22 +1,22 @@
-"""Exactly once: a `multi` that changes a queue is applied once, also if its reply is lost.
+"""Exactly once: a `multi` that changes a queue or a value is applied once, also if its reply is lost.
 
-Every `multi` begins with a check of our member, a node of our session, and ends with a write of our receipt, a
-persistent node that no other client writes, in the version that we know. So a `multi` that slips into a later session
-fails by its first part. One whose reply was lost is settled by the receipt: if it has moved, all was applied. If not,
-the same `multi` is sent again, and only one of the two can be applied, as both name the same version.
+Every `multi` ends with a write of our receipt, a persistent node that no other client writes, in the version that we
+know. A `multi` whose reply was lost is settled by the receipt: if it has moved, all was applied. If not, the same
+`multi` is sent again, and only one of the two can be applied, as both name the same version.
+
+A queue's `multi` also begins with a check of our member, a node of our session: so one that slips into a later session
+fails by its first part. A value's needs none, as it depends on no node of a session.
 """
 
 from __future__ import annotations
 
 from bisect import bisect
+from collections import deque
 from collections.abc import Sequence
-from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from .._errors import ForeignNodeError
 from .._limits import most_together
-from .._paths import ancestors
-from .desk import Desk, Errand, Layout, Receipt, Sent, Unknown, not_ours
 from .operations import (
     BadVersion,
     Check,
@@ -26,7 +26,6 @@ from .operations import (
     CreatePersistent,
     Delete,
     Discard,
-    EnsureContainer,
     Failure,
     Get,
     Keep,
@@ -42,7 +41,7 @@ from .operations import (
     Set,
     Sync,
 )
-from .orders import Header, member_data
+from .orders import member_data
 from .queue import find
 from .ticket import State, Ticket
 
@@ -50,13 +49,130 @@ BURNT = b"burnt"  # a receipt that was used up so that no `multi` can use it
 UNTOUCHED = 86_400.0  # seconds after which a receipt is of a client that is gone
 
 
+class Unknown(Exception):
+    """The receipt was removed before it could tell whether a `multi` was applied."""
+
+
+class Receipt:
+    """What one `multi` at a time is written exactly once by.
+
+    Attributes:
+        path: the receipt's node; empty until it is made.
+        version: the version in which the next `multi` writes it.
+        member: the ticket of the member that goes with it, in the session in which that was made.
+        unfinished: of a queue: how many items were taken with it, less those that were done with it.
+        seen: of a value: what was last seen of it, since the receipt exists.
+    """
+
+    __slots__ = ("member", "path", "seen", "unfinished", "version")
+
+    def __init__(self) -> None:
+        self.path = ""
+        self.version = 0
+        self.member: Ticket | None = None
+        self.unfinished = 0
+        self.seen: Any = None
+
+
+class Ledger:
+    """The receipts of one client at one primitive. Its containers change in single steps, so no lock guards it.
+
+    Attributes:
+        folder: the parent of the receipts.
+        members: the parent of the members; empty if there are none.
+        idle: the receipts that no call uses.
+        receipts: all receipts.
+        laid_out: the nodes that every client shares exist, as far as is known.
+    """
+
+    def __init__(self, folder: str, members: str = "") -> None:
+        self.folder = folder
+        self.members = members
+        self.idle: deque[Receipt] = deque()
+        self.receipts: list[Receipt] = []
+        self.laid_out = False
+
+    def take_receipt(self) -> Receipt:
+        """Return a receipt for one call: the one that was used last, as its member exists."""
+        try:
+            return self.idle.pop()
+        except IndexError:
+            receipt = Receipt()
+            self.receipts.append(receipt)
+            return receipt
+
+    def lay_out(self) -> Recipe[None]:
+        """Make the nodes that every client shares."""
+        raise NotImplementedError
+
+
+class Sent(NamedTuple):
+    """A `multi` of which it is not known whether it was applied.
+
+    Attributes:
+        version: the receipt's version before it; a later one, unless burnt, shows that it was applied.
+        unfinished: the receipt's number of unfinished items after it.
+    """
+
+    version: int
+    unfinished: int
+
+
+class Undertaking:
+    """What one call has under way, so that it can be settled if the call ends before its time.
+
+    Attributes:
+        desk: the receipts of this client.
+        who: the data of this client's nodes: a JSON object.
+        receipt: the receipt in use.
+        sent: the `multi` of which it is not known whether it was applied; cleared last, once the outcome is noted.
+        applied: the last `multi` was applied.
+        over: nothing is left to be done.
+        unknown: it can't be found out any more whether the last `multi` was applied.
+        decides_anew: what is sent was decided on what was seen since the receipt exists, so with another receipt it
+            must be decided anew.
+    """
+
+    decides_anew = False
+
+    def __init__(self, desk: Ledger, who: bytes) -> None:
+        self.desk = desk
+        self.who = who
+        self.receipt: Receipt | None = None
+        self.sent: Sent | None = None
+        self.applied = False
+        self.over = False
+        self.unknown = False
+
+    def note_applied(self, receipt: Receipt, sent: Sent) -> None:
+        """Note that a `multi` was applied; again, if that was interrupted."""
+        receipt.unfinished = sent.unfinished
+        receipt.version = sent.version + 1
+        self.applied = True
+        self.sent = None
+
+    def finish(self) -> None:
+        """Give the receipt back. A second call changes nothing."""
+        self.over = True
+        self.put_down()
+
+    def put_down(self) -> None:
+        """Give the receipt back, and go on without.
+
+        An interrupt in between leaves it to no call, for good: two calls with one receipt would be worse.
+        """
+        receipt, self.receipt = self.receipt, None
+        if receipt is not None:
+            self.desk.idle.append(receipt)
+
+
 def write(
-    errand: Errand, parts: tuple[Part, ...], *, count: int = 0, session: int = 0, doubt: bool = False
+    errand: Undertaking, parts: tuple[Part, ...], *, count: int = 0, session: int = 0, doubt: bool = False
 ) -> Recipe[Sequence[Any] | None]:
     """Apply operations together, exactly once; return their results, or None if these were lost with the reply.
 
     Args:
-        errand: the call.
+        errand: what the call has under way.
         parts: the operations.
         count: what to add to the number of unfinished items.
         session: the session in which it must be applied; 0 for any.
@@ -89,10 +205,10 @@ def write(
                 del (
                     why
                 )  # otherwise the traceback and this frame keep each other alive, and the caller's queue with them
-        mine: Part = Check(member.node)
+        mine: tuple[Part, ...] = (Check(member.node),) if errand.desk.members else ()
         if count:
-            mine = Set(member.node, member_data(errand.who, receipt.unfinished + count), -1)
-        step = Multi(member, (mine, *parts, Set(receipt.path, b"", receipt.version)), firm=True)
+            mine = (Set(member.node, member_data(errand.who, receipt.unfinished + count), -1),)
+        step = Multi(member, (*mine, *parts, Set(receipt.path, b"", receipt.version)), firm=True)
         errand.sent = sent = Sent(receipt.version, receipt.unfinished + count)
         try:
             results = yield step
@@ -101,27 +217,30 @@ def write(
         except Failure as failed:
             if not doubt:
                 errand.sent = None
-            part = failed.part or 0
-            if part == 0:  # our member is gone: its session is over, or an operator deleted it
+            part = (failed.part or 0) - len(mine)
+            if part < 0:  # our member is gone: its session is over, or an operator deleted it
                 yield Discard(member)
                 receipt.member = None
-            elif part <= len(parts) and isinstance(failed, NotEmpty):
-                why = ForeignNodeError(parts[part - 1].path, "an item's node has children; delete them")
-            elif part <= len(parts):
-                failed.part = part - 1
+            elif part < len(parts) and isinstance(failed, NotEmpty):
+                why = ForeignNodeError(parts[part].path, "an item's node has children; delete them")
+            elif part < len(parts):
+                failed.part = part
                 why = failed.with_traceback(None)
             elif not doubt:  # our receipt is gone
                 receipt.path = ""
+                if errand.decides_anew:
+                    failed.part = part
+                    why = failed.with_traceback(None)
         except Exception:
             if not doubt:  # it was refused: nothing was applied, unless an earlier attempt was
                 errand.sent = None
             raise
         else:
             errand.note_applied(receipt, sent)
-            return results[1:-1]  # type: ignore[no-any-return]
+            return results[len(mine) : -1]  # type: ignore[no-any-return]
 
 
-def moved(errand: Errand, receipt: Receipt) -> Recipe[bool | None]:
+def moved(errand: Undertaking, receipt: Receipt) -> Recipe[bool | None]:
     """Return whether the `multi` in doubt was applied: False if it can't be any more, None if it may be still.
 
     Raises:
@@ -132,7 +251,7 @@ def moved(errand: Errand, receipt: Receipt) -> Recipe[bool | None]:
     assert sent is not None
     if node is None:
         receipt.path = ""
-        errand.sent = None
+        errand.unknown, errand.sent = True, None
         raise Unknown
     if node.version == sent.version:
         return None
@@ -158,39 +277,40 @@ def burn(receipt: Receipt) -> Recipe[bool]:
     return False
 
 
-def ready(errand: Errand) -> Recipe[Receipt]:
+def ready(errand: Undertaking) -> Recipe[Receipt]:
     """Return a receipt, whose member is of the present session as far as is known."""
-    desk, at = errand.desk, errand.desk.at
+    desk = errand.desk
     if not desk.laid_out:
-        yield from lay_out(desk)
+        yield from desk.lay_out()
     if errand.receipt is None:
         errand.receipt = desk.take_receipt()
     receipt = errand.receipt
     while not receipt.path:
-        ticket: Ticket = yield NewTicket(at.receipts)
+        ticket: Ticket = yield NewTicket(desk.folder)
         yield Discard(ticket)  # only its unique name is needed: a receipt belongs to no session
-        path = f"{at.receipts}/{ticket.prefix[len('_c_') : -1]}"
+        path = f"{desk.folder}/{ticket.prefix[len('_c_') : -1]}"
         try:
             yield CreatePersistent(path, b"")
         except NoNode:
-            yield from lay_out(desk)
+            yield from desk.lay_out()
             continue
-        receipt.path, receipt.version = path, 0
+        receipt.path, receipt.version, receipt.seen = path, 0, None
         if len(desk.receipts) == 1:
             yield from sweep(path)
     while receipt.member is None or receipt.member.changed or receipt.member.state is not State.QUEUED:
         if receipt.member is not None:
             yield Discard(receipt.member)
             receipt.member = None
-        ticket = yield NewTicket(at.members)
+        ticket = yield NewTicket(desk.members or desk.folder)
         try:
             try:
-                yield CreateEphemeral(ticket, "member-", member_data(errand.who, receipt.unfinished))
+                if desk.members:
+                    yield CreateEphemeral(ticket, "member-", member_data(errand.who, receipt.unfinished))
             except ConnectionLost:
                 yield from find(ticket)
         except NoNode:
             yield Discard(ticket)
-            yield from lay_out(desk)
+            yield from desk.lay_out()
         except Requeue:
             yield Discard(ticket)
         else:
@@ -213,51 +333,3 @@ def sweep(mine: str) -> Recipe[None]:
                 yield Delete(path, version=node.version)
             except (BadVersion, NotEmpty):
                 continue  # it is in use
-
-
-def lay_out(desk: Desk) -> Recipe[None]:
-    """Make the nodes that every client shares.
-
-    Raises:
-        ForeignNodeError: the path is something else's.
-        ValueError: the queue was made with another order or size.
-    """
-    at = desk.at
-    while True:
-        try:
-            *_, node, inside = yield (
-                *map(EnsureContainer, ancestors(at.path)),
-                CreatePersistent(at.path, at.header.data),
-                Get(at.path),
-                Children(at.path),
-            )
-            if node is None:
-                continue
-            header = Header.of(at.path, node)
-            if header is None:  # a program on Curator made it, as the parent of its items; or it is a lock's
-                check_folders(at, inside)
-                with suppress(ConnectionLost):
-                    yield Set(at.path, at.header.data, node.version)
-                continue
-            header.check(at.path, at.header)
-            yield (
-                CreatePersistent(at.items, b""),
-                CreatePersistent(at.claims, b""),
-                EnsureContainer(at.members),
-                EnsureContainer(at.receipts),
-            )
-        except NoNode:
-            continue  # a parent was just reaped, or the queue destroyed
-        desk.laid_out = True
-        return
-
-
-def check_folders(at: Layout, inside: Sequence[str]) -> None:
-    """Refuse a path that has a child which is no queue's.
-
-    Raises:
-        ForeignNodeError: it has one.
-    """
-    for name in inside:
-        if f"{at.path}/{name}" not in at.folders:
-            raise not_ours(at.path, name)

@@ -38,7 +38,7 @@ from .operations import (
 )
 from .orders import due, frame, milliseconds, unframe
 from .queue import join
-from .receipts import lay_out, write
+from .receipts import write
 from .rules import MUTEX, blockers
 from .ticket import Ticket
 
@@ -82,7 +82,7 @@ def take(errand: Errand, *, wait: bool) -> Recipe[Taken | None]:
         raise Closed
     if not wait:
         return None
-    yield from lay_out(desk)  # what does not exist can't be watched
+    yield from desk.lay_out()  # what does not exist can't be watched
     while True:
         ticket: Ticket = yield NewTicket(at.consumers)
         listing = Children(at.consumers, ticket)
@@ -179,7 +179,7 @@ def seize(errand: Errand, name: str, ticket: Ticket | None = None) -> Recipe[Tak
             errand.purpose, desk.window = wanted, 1
             part = failed.part or 0
             if part == 0:
-                yield from lay_out(desk)
+                yield from desk.lay_out()
             elif type(failed) is BadVersion:
                 yield Sync(item)  # it was claimed and given back since it was read
             elif isinstance(parts[part], Create):

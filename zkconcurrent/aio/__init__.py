@@ -14,8 +14,12 @@ from ._queue import Claim, DelayQueue, LifoQueue, PriorityQueue, Queue, QueueEmp
 from ._sync import BoundedSemaphore, Condition, CountDownLatch, Event, Semaphore
 from ._synchronized import synchronized
 from ._tasks import Completion
+from ._value import AtomicInteger, AtomicLong, AtomicReference, SharedValue
 
 __all__ = [
+    "AtomicInteger",
+    "AtomicLong",
+    "AtomicReference",
     "Barrier",
     "BoundedSemaphore",
     "Claim",
@@ -41,6 +45,7 @@ __all__ = [
     "ReadWriteLock",
     "Semaphore",
     "SharedNamespace",
+    "SharedValue",
     "Term",
     "WriteLock",
     "connect",

@@ -13,10 +13,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from .. import _local
-from .._codec import BYTES, JSON, Codec
+from .._codec import BYTES, JSON, Codec, check_codec
 from .._limits import check_int
 from .._local import NamedObjects, check_names, warn_dropped
 from .._local_queue import AsyncDelayQueue, AsyncPriorityQueue
+from .._local_value import AsyncAtomicInteger, AsyncAtomicLong, AsyncSharedValue
 from .._primitive import check_on_lost
 
 OnLost = Callable[[Any], object]
@@ -91,6 +92,23 @@ class LocalNamespace(NamedObjects):
         return self._one("CountDownLatch", name, lambda: CountDownLatch(count), keep=True, count=count)
 
     # asyncio's queues pass items on as they are: they have no codec, and no claims.
+
+    def AtomicLong(self, name: str) -> AsyncAtomicLong:  # noqa: N802
+        """Return the number of 64 bits with that name."""
+        return self._one("AtomicLong", name, AsyncAtomicLong, keep=True)
+
+    def AtomicInteger(self, name: str) -> AsyncAtomicInteger:  # noqa: N802
+        """Return the number of 32 bits with that name."""
+        return self._one("AtomicInteger", name, AsyncAtomicInteger, keep=True)
+
+    def SharedValue(  # noqa: N802
+        self, name: str, value: Any, *, codec: Codec = BYTES
+    ) -> AsyncSharedValue:
+        """Return the value with that name; it is not encoded."""
+        data = check_codec(codec).encode(value)
+        return self._one("SharedValue", name, lambda: AsyncSharedValue(value), keep=True, value=data)
+
+    AtomicReference = SharedValue
 
     def Queue(  # noqa: N802
         self, name: str, maxsize: int = 0, *, codec: Codec = BYTES, max_attempts: int | None = None

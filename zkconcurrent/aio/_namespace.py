@@ -30,6 +30,9 @@ from ._sync import Condition as _Condition
 from ._sync import CountDownLatch as _CountDownLatch
 from ._sync import Event as _Event
 from ._sync import Semaphore as _Semaphore
+from ._value import AtomicInteger as _AtomicInteger
+from ._value import AtomicLong as _AtomicLong
+from ._value import SharedValue as _SharedValue
 
 OnLost: TypeAlias = Callable[[Any], object]
 
@@ -89,6 +92,22 @@ class SharedNamespace(BasePath):
         """Return the `Election` of that name."""
         return _Election(self._client, self._at(name), id=id, layout=layout)
 
+    def AtomicLong(self, name: str) -> _AtomicLong:  # noqa: N802
+        """Return the `AtomicLong` of that name."""
+        return _AtomicLong(self._client, self._at(name))
+
+    def AtomicInteger(self, name: str) -> _AtomicInteger:  # noqa: N802
+        """Return the `AtomicInteger` of that name."""
+        return _AtomicInteger(self._client, self._at(name))
+
+    def SharedValue(  # noqa: N802
+        self, name: str, value: Any, *, codec: _Codec = _BYTES
+    ) -> _SharedValue[Any]:
+        """Return the `SharedValue` of that name."""
+        return _SharedValue(self._client, self._at(name), value, codec=codec)
+
+    AtomicReference = SharedValue
+
     def Queue(  # noqa: N802
         self, name: str, maxsize: int = 0, *, codec: _Codec = _BYTES, max_attempts: int | None = None
     ) -> _Queue[Any]:
@@ -143,9 +162,9 @@ def namespace(client: KazooClient | Literal["local"], path: str = "/") -> Namesp
 
     `tasks = aio.namespace("local")` has the names on the standard library alone: `asyncio`'s own `Lock`, `Condition`,
     `Semaphore`, `BoundedSemaphore`, `Event`, `Queue`, `LifoQueue` and, from Python 3.11 on, `Barrier`; and small ones
-    of its own for `RLock`, `MultiLock`, `CountDownLatch`, `PriorityQueue` and `DelayQueue`. It has no `ReadWriteLock`
-    and no `Election`. The same name gives the same object. Each such namespace is a world of its own. `Namespace` is
-    the type of either.
+    of its own for `RLock`, `MultiLock`, `CountDownLatch`, `PriorityQueue`, `DelayQueue`, `AtomicLong`, `AtomicInteger`
+    and `SharedValue`. It has no `ReadWriteLock` and no `Election`. The same name gives the same object. Each such
+    namespace is a world of its own. `Namespace` is the type of either.
 
     Args:
         client: a `kazoo.client.KazooClient`, which may be started later; or "local".

@@ -1,0 +1,123 @@
+"""What atomic numbers and shared values send."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.conftest import Connect, Eventually, InThread
+from tests.helpers.contenders import waits
+from tests.helpers.proxy import Proxy
+from zkconcurrent import JSON, AtomicLong, SharedValue
+from zkconcurrent._engine.session import Session
+from zkconcurrent._recipes.value import LOOK_AFTER
+
+
+@pytest.fixture
+def proxy(proxy: Proxy) -> Proxy:
+    """The shared one, with 20 ms of delay each way, so that what is pipelined is seen to be."""
+    proxy.delay(0.02)
+    return proxy
+
+
+@pytest.fixture
+def counted(connect: Connect, proxy: Proxy, eventually: Eventually) -> KazooClient:
+    """A client whose requests are counted; its probe for containers was before."""
+    client = connect(hosts=proxy.hosts)
+    link = Session.of(client).link
+    eventually(lambda: link.containers)
+    return client
+
+
+def test_a_number(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
+    """A read is a `sync` and a read; a change is one write, and after eight of them three reads go before it."""
+    number = AtomicLong(counted, zk_path)
+    number.add()
+    with proxy.counting() as adding:
+        for _ in range(LOOK_AFTER - 1):
+            number.add()
+    assert adding.requests == {"multi": LOOK_AFTER - 1}
+    assert adding.flights == LOOK_AFTER - 1
+    with proxy.counting() as looking:
+        number.add()
+    assert looking.requests == {"sync": 1, "getData": 1, "getChildren": 1, "multi": 1}
+    assert looking.flights == 2
+    with proxy.counting() as reading:
+        number.get()
+    assert reading.requests == {"sync": 1, "getData": 1}
+    assert reading.flights == 1
+    with proxy.counting() as other:
+        assert not number.compare_and_set(-1, 1)
+    assert other.requests == {"sync": 1, "getData": 1, "getChildren": 1}
+    assert other.flights == 1
+    with proxy.counting() as changes:
+        assert number.compare_and_set(LOOK_AFTER + 1, 1)
+        assert number.update(lambda old: old + 1) == 2
+    assert changes.requests == {"multi": 2}
+
+
+def test_a_conflict(zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
+    """A change that meets another client's is a write that fails, three reads together, and a write."""
+    mine, theirs = AtomicLong(counted, zk_path), AtomicLong(zk, zk_path)
+    mine.add()
+    theirs.add()
+    with proxy.counting() as conflict:
+        assert mine.add() == 3
+    assert conflict.requests == {"multi": 2, "sync": 1, "getData": 1, "getChildren": 1}
+    assert conflict.flights == 3
+
+
+def test_threads_share_requests(counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread) -> None:
+    """Of changes that threads make at the same time, all that gather meanwhile go in one write."""
+    number = AtomicLong(counted, zk_path)
+    number.add()
+    barrier = threading.Barrier(8)
+
+    def add() -> None:
+        barrier.wait()
+        for _ in range(5):
+            number.add()
+
+    with proxy.counting() as adding:
+        for each in [in_thread(add) for _ in range(8)]:
+            each.result(60)
+    assert number.get() == 41
+    assert adding.requests["multi"] <= 20
+
+
+def test_a_shared_value(
+    zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """A read is a `sync` and a read; a wait 3 reads until it waits, and one for each change; idle, it sends nothing."""
+    shared: SharedValue[Any] = SharedValue(counted, zk_path, 0, codec=JSON)
+    shared.set(1)
+    with proxy.counting() as reading:
+        shared.get()
+    assert reading.requests == {"sync": 1, "getData": 1}
+    assert reading.flights == 1
+    with proxy.counting() as writing:
+        shared.set(2)
+        shared.update(lambda old: old + 1)
+    assert writing.requests == {"multi": 2}
+    theirs: SharedValue[Any] = SharedValue(zk, zk_path, 0, codec=JSON)
+    with proxy.counting() as waiting:
+        wait = in_thread(shared.wait_for, lambda value: value == "end")
+        eventually(lambda: waits(shared))
+    assert waiting.requests == {"sync": 1, "getData": 2}
+    theirs.set("end")
+    assert wait.result(20)
+
+
+def test_the_first_change(zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
+    """The first change of a client lays out the nodes, makes its receipt, looks for old ones and at the number."""
+    AtomicLong(zk, zk_path).add()
+    number = AtomicLong(counted, zk_path)
+    with proxy.counting() as first:
+        assert number.add() == 2
+    assert first.flights == 7
+    assert first.requests["multi"] == 1
+    assert first.requests["create"] == 2  # of these, the number was there
+    assert first.requests["getChildren"] == 3

@@ -1,0 +1,436 @@
+"""Atomic numbers on a real ZooKeeper: every change is applied once, of whatever thread, process or client."""
+
+from __future__ import annotations
+
+import pickle
+import signal
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import count
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.conftest import FAST, Connect, Eventually, InThread
+from tests.helpers.processes import Spawn, line_from, parties
+from tests.helpers.proxy import Proxy
+from zkconcurrent import AtomicInteger, AtomicLong, ClientError, ForeignNodeError, Lock, OutcomeUnknownError, Queue
+from zkconcurrent._recipes import receipts, value
+from zkconcurrent.testing import Server
+
+REQUESTS = ("create", "create2", "createContainer", "sync", "getData", "getChildren", "multi", "setData", "delete")
+BOTH = pytest.mark.parametrize(("kind", "size"), [(AtomicLong, 8), (AtomicInteger, 4)])
+
+
+@pytest.fixture
+def spawn(zookeeper: Server, zk_path: str) -> Iterator[Spawn]:
+    """Start processes that change a number."""
+    with parties("tests.integration.atomic_party", zookeeper.hosts, zk_path, 4.0) as spawn:
+        yield spawn
+
+
+def receipts_of(zk: KazooClient, path: str) -> list[str]:
+    """Return the names of a value's receipts."""
+    return sorted(zk.get_children(f"{path}/receipts"))
+
+
+@BOTH
+def test_every_change(kind: Any, size: int, zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """All clients see one number, in Curator's bytes; one that was never set is 0, and has no node."""
+    mine, theirs = kind(zk, zk_path), kind(connect(), zk_path)
+    assert (mine.get(), mine.compare_and_set(1, 2)) == (0, False)
+    assert mine.add() == 1
+    assert theirs.add(41) == 42
+    assert mine.get_and_add(-50) == 42
+    assert theirs.get() == -8
+    assert zk.get(zk_path)[0] == (-8).to_bytes(size, "big", signed=True)
+    assert (mine.compare_and_set(-8, 5), theirs.compare_and_set(-8, 6), theirs.get()) == (True, False, 5)
+    assert theirs.update(lambda number: number * 3) == 15
+    mine.set(7)
+    assert (mine.add(0), theirs.get()) == (7, 7)
+    assert zk.get(zk_path)[1].ephemeralOwner == 0
+    assert len(receipts_of(zk, zk_path)) == 2
+    assert f"path={zk_path!r}: value=7>" in repr(mine)
+
+
+def test_a_number_that_was_never_used(zk: KazooClient, zk_path: str) -> None:
+    """Making the object, its repr and a read send no write."""
+    number = AtomicLong(zk, zk_path)
+    assert "value=unknown" in repr(number)
+    assert number.get() == 0
+    assert zk.exists(zk_path) is None
+    with pytest.raises(TypeError, match="open a client in the other process"):
+        pickle.dumps(number)
+
+
+@BOTH
+def test_beyond_the_width(kind: Any, size: int, zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """A number that has too many bits is an OverflowError, and nothing is changed."""
+    number, largest = kind(zk, zk_path), 2 ** (8 * size - 1) - 1
+    number.set(largest)
+    refused = (
+        number.add,
+        lambda: number.get_and_add(1),
+        lambda: number.add(-2 * largest - 2),
+        lambda: number.set(largest + 1),
+        lambda: number.compare_and_set(largest, largest + 1),
+        lambda: number.update(lambda each: each + 1),
+        lambda: number.add(10**30),
+    )
+    for call in refused:
+        with pytest.raises(OverflowError, match=f"{zk_path}' has {8 * size} bits"):
+            call()
+    assert kind(connect(), zk_path).get() == largest
+    assert number.add(-2 * largest - 1) == -largest - 1
+    with pytest.raises(OverflowError):
+        number.add(-1)
+
+
+def test_bad_arguments(zk: KazooClient, zk_path: str) -> None:
+    """Numbers are ints, and the function of an update is called by nobody else and returns one."""
+    number = AtomicLong(zk, zk_path)
+    for wrong in (1.0, "1", None):
+        for call in (number.set, number.add, number.get_and_add, lambda n: number.compare_and_set(0, n)):
+            with pytest.raises(TypeError, match="integer"):
+                call(wrong)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="integer"):
+            number.update(lambda _, wrong=wrong: wrong)  # type: ignore[misc]
+    with pytest.raises(TypeError, match="func must be callable"):
+        number.update(1)  # type: ignore[arg-type]
+    assert number.add(True) == 1
+
+
+def test_a_function_that_fails(zk: KazooClient, zk_path: str) -> None:
+    """Its error is raised, nothing is changed, and the number can be used; one that changes the number is refused."""
+    number = AtomicLong(zk, zk_path)
+    number.set(0)
+    with pytest.raises(ZeroDivisionError):
+        number.update(lambda each: 1 // each)
+    with pytest.raises(KeyboardInterrupt):
+        number.update(lambda _: signal.raise_signal(signal.SIGINT) or 0)
+    with pytest.raises(RuntimeError, match="only return the new value"):
+        number.update(lambda _: number.add())
+    assert number.add() == 1
+
+
+def test_what_is_no_numbers(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """Other data, other children, a node that does not last: an error that names the path, and nothing is changed."""
+    number = AtomicLong(connect(), zk_path)
+    for data in (b"12", b"1234567", b"123456789"):
+        zk.ensure_path(zk_path)
+        zk.set(zk_path, data)
+        for call in (number.get, number.add, lambda: number.set(1), number.destroy):
+            with pytest.raises(ForeignNodeError, match=zk_path):
+                call()
+        assert zk.get(zk_path)[0] == data
+    zk.delete(zk_path)
+    with Lock(zk, zk_path), pytest.raises(ForeignNodeError, match=r"persistent|child"):
+        number.add()
+    zk.delete(zk_path, recursive=True)
+    Queue(zk, zk_path).put(b"x")
+    with pytest.raises(ForeignNodeError, match=zk_path):
+        number.add()
+    zk.delete(zk_path, recursive=True)
+    zk.create(zk_path, b"")  # as Curator, no data is 0
+    assert number.add() == 1
+    with pytest.raises(ValueError, match="is a AtomicLong of this client already"):
+        AtomicInteger(number.client, zk_path)
+    with pytest.raises(ForeignNodeError, match="has 4 bytes"):
+        AtomicInteger(zk, zk_path).add()
+
+
+def test_threads_of_a_process_share_writes(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
+) -> None:
+    """Changes that gather while one is under way go in one write, in their order."""
+    number = AtomicLong(connect(), zk_path)
+    number.add()
+    version = zk.get(zk_path)[1].version
+    barrier = threading.Barrier(16)
+
+    def add() -> list[int]:
+        barrier.wait()
+        return [number.add() for _ in range(25)]
+
+    results = [in_thread(add) for _ in range(16)]
+    told = sorted(each for result in results for each in result.result(60))
+    assert told == list(range(2, 402))
+    assert zk.get(zk_path)[1].version - version < 300
+    assert len(receipts_of(zk, zk_path)) == 1
+
+
+def test_many_processes(zk: KazooClient, spawn: Spawn, zk_path: str) -> None:
+    """The sum is exact, however many processes and threads compete."""
+    processes = [spawn("add", 50, 4) for _ in range(3)]
+    number = AtomicLong(zk, zk_path)
+    for _ in range(50):
+        number.add(1000)
+    assert [line_from(process) for process in processes] == ["done"] * 3
+    assert number.get() == 50 * 1000 + 3 * 4 * 50
+
+
+def test_a_process_that_is_killed(zk: KazooClient, spawn: Spawn, zk_path: str) -> None:
+    """What was answered is counted; the add that was under way is counted once at most; others go on."""
+    process = spawn("count")
+    number = AtomicLong(zk, zk_path)
+    assert [line_from(process) for _ in range(40)] == ["added"] * 40
+    process.kill()
+    rest = process.communicate()[0].splitlines()
+    answered = 40 + len([line for line in rest if line == "added"])
+    assert number.get() - answered in (0, 1)
+    assert number.add() - answered in (1, 2)
+
+
+@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
+@pytest.mark.parametrize(
+    ("name", "nth"),
+    [
+        ("create", 1),
+        ("create", 2),
+        ("createContainer", 1),
+        ("sync", 1),
+        ("getData", 1),
+        ("getChildren", 1),
+        ("multi", 1),
+        ("multi", 2),
+    ],
+)
+def test_a_lost_request_or_answer(
+    effect: str, name: str, nth: int, connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str
+) -> None:
+    """Whichever request is lost, at the first use or later, applied or not, each change is made once."""
+    number = AtomicLong(connect(hosts=proxy.hosts, **FAST), zk_path)
+    with getattr(proxy, effect)(name, nth=nth) as fault:
+        assert [number.add(n) for n in (1, 20, 300)] == [1, 21, 321]
+        assert number.get_and_add(4000) == 321
+        for n in range(8):  # until it looks again
+            number.add(10_000 * (n + 1))
+        if fault.injected.is_set():
+            fault.wait()
+    assert AtomicLong(zk, zk_path).get() == 4321 + 360_000
+
+
+@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
+@pytest.mark.parametrize("patience", [value.PATIENCE, 0])
+def test_a_loss_at_every_place(
+    effect: str,
+    patience: int,
+    connect: Connect,
+    proxy: Proxy,
+    zk: KazooClient,
+    zk_path: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whichever of all requests is lost, from the first use on, with conflicts, and in turn: the sum is exact."""
+    monkeypatch.setattr(value, "PATIENCE", patience)
+    mine = connect(hosts=proxy.hosts, **FAST)
+    AtomicLong(mine, f"{zk_path}/warm").add()
+    for nth in count(1):
+        number, other = (AtomicLong(each, f"{zk_path}/{nth}") for each in (mine, zk))
+        with getattr(proxy, effect)(*REQUESTS, nth=nth) as fault:
+            assert number.add() == 1
+            assert other.add(10) == 11
+            assert number.get_and_add() == 11
+            assert not number.compare_and_set(0, 1)
+            assert number.add() == 13
+            assert other.add(10) == 23
+            assert number.compare_and_set(23, 24)
+            assert number.get() == 24
+        assert other.get() == 24
+        assert not zk.get_children(f"{zk_path}/{nth}/lock")
+        if not fault.injected.is_set():
+            break
+    assert nth > 25
+
+
+@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
+def test_every_write_is_lost_once(effect: str, connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str) -> None:
+    """Of many changes, each of whose first attempts is lost, while others change the number: the sum is exact."""
+    number, other = AtomicLong(connect(hosts=proxy.hosts, **FAST), zk_path), AtomicLong(zk, zk_path)
+    number.add()
+    told = []
+    for n in range(6):
+        if n % 2:
+            other.add(1000)
+        with getattr(proxy, effect)("multi", nth=1 + (n % 2)) as fault:
+            told.append(number.add())
+            fault.wait()
+    assert [each % 1000 for each in told] == [2, 3, 4, 5, 6, 7]
+    assert number.get() == 3007
+
+
+@pytest.mark.parametrize("trouble", ["cut", "expire"])
+def test_a_change_waits_for_the_service(
+    trouble: str,
+    connect: Connect,
+    proxy: Proxy,
+    zk: KazooClient,
+    zk_path: str,
+    in_thread: InThread,
+    eventually: Eventually,
+) -> None:
+    """Changes made while the client has no connection, or loses its session, are made once it is back, once."""
+    number = AtomicLong(connect(hosts=proxy.hosts, **FAST), zk_path)
+    number.add()
+    old = number.client.client_id
+    proxy.refuse()
+    proxy.cut()
+    eventually(lambda: not number.client.connected)
+    adding = [in_thread(number.add) for _ in range(5)]
+    if trouble == "expire":
+        connect(client_id=old).stop()
+    AtomicLong(zk, zk_path).add(100)
+    proxy.resume()
+    assert sorted(each.result(30) for each in adding) == [102, 103, 104, 105, 106]
+    assert number.get() == 106
+
+
+def test_the_client_is_stopped(
+    connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Whoever changes or waits for its turn gets an error; nobody hangs."""
+    mine = connect(hosts=proxy.hosts, **FAST)
+    number = AtomicLong(mine, zk_path)
+    number.add()
+    proxy.stall()
+    adding = [in_thread(number.add) for _ in range(4)]
+    eventually(lambda: len(number._path_state.turn.pending) == 4)
+    stopping = in_thread(mine.stop)
+    proxy.resume()
+    stopping.result(30)
+    for each in adding:
+        with suppress(ClientError, OutcomeUnknownError):
+            assert each.result(30) in (2, 3, 4, 5)  # the reply came first
+    with pytest.raises(ClientError):
+        number.add()
+
+
+def test_an_interrupted_change(
+    connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """An interrupt ends the wait at once; the change under way is settled, and those behind it are made."""
+    number = AtomicLong(connect(hosts=proxy.hosts, **FAST), zk_path)
+    number.add()
+    main = threading.main_thread().ident
+    assert main is not None
+
+    def strike() -> list[int]:
+        eventually(lambda: bool(number._path_state.turn.pending))
+        adding = [in_thread(number.add, 1000) for _ in range(3)]
+        eventually(lambda: len(number._path_state.turn.pending) == 4)
+        signal.pthread_kill(main, signal.SIGINT)
+        eventually(lambda: bool(number._path_state._left))
+        proxy.resume()
+        return sorted(each.result(30) // 1000 for each in adding)
+
+    proxy.stall()
+    striking = in_thread(strike)
+    with pytest.raises(KeyboardInterrupt):
+        number.add()
+    assert striking.result(30) == [1, 2, 3]
+    eventually(lambda: not number._path_state._left)
+    assert AtomicLong(zk, zk_path).get() in (3001, 3002)
+    assert number._path_state.turn.batch is None
+
+
+def test_a_signal_handler_that_changes_it(
+    connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """A handler that interrupts a change makes its own, and returns: it does not wait for the call below it."""
+    number = AtomicLong(connect(hosts=proxy.hosts, **FAST), zk_path)
+    number.add()
+    told = []
+    before = signal.signal(signal.SIGUSR1, lambda *_: told.append(number.add(100)))
+    main = threading.main_thread().ident
+    assert main is not None
+
+    def strike() -> None:
+        eventually(lambda: bool(number._path_state.turn.pending))
+        signal.pthread_kill(main, signal.SIGUSR1)
+        eventually(lambda: len(number._path_state.register.receipts) == 2)
+        proxy.resume()
+
+    try:
+        proxy.stall()
+        striking = in_thread(strike)
+        result = number.add()
+        striking.result(30)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert (result, told) in ((102, [101]), (2, [102]))
+    assert number.get() == 102
+
+
+def test_conflicts_queue(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """A client that sees others in the queue waits for its turn there, and leaves it with its change."""
+    number, place = AtomicLong(connect(), zk_path), f"{zk_path}/lock/_c_{'0' * 36}-lock-"
+    number.add()
+    first = zk.create(place, ephemeral=True, sequence=True, makepath=True)
+    adding = in_thread(lambda: [number.add() for _ in range(10)])  # it looks now and then
+    eventually(lambda: len(zk.get_children(f"{zk_path}/lock")) == 2)
+    assert not adding.done()
+    assert number.get() < 11
+    zk.delete(first)
+    assert adding.result(20)[-1] == 11
+    assert not zk.get_children(f"{zk_path}/lock")
+
+
+def test_destroy(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """All nodes go; the next use begins at 0, and a client that knew the number before notices."""
+    mine, theirs = AtomicLong(zk, zk_path), AtomicLong(connect(), zk_path)
+    for number in (mine, theirs):
+        number.add(5)
+    mine.destroy()
+    mine.destroy()
+    assert zk.exists(zk_path) is None
+    zk.create(zk_path, struct.pack(">q", 70))  # what they knew was written in the same version
+    zk.set(zk_path, struct.pack(">q", 80))
+    zk.set(zk_path, struct.pack(">q", 90))
+    assert theirs.add() == 91
+    assert mine.add() == 92
+    zk.create(f"{zk_path}/lock/_c_{'0' * 36}-lock-", sequence=True, makepath=True)
+    with pytest.raises(RuntimeError, match="in use"):
+        mine.destroy()
+
+
+def test_a_receipt_that_an_operator_removes(connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str) -> None:
+    """Without doubt the change is decided again; in doubt, its outcome is unknown, and the error says so."""
+    number = AtomicLong(connect(hosts=proxy.hosts, **FAST), zk_path)
+    number.add()
+    zk.delete(f"{zk_path}/receipts/{receipts_of(zk, zk_path)[0]}")
+    assert number.add() == 2
+    proxy.refuse()
+    try:
+        with proxy.lose_answer("multi") as fault:
+            adding: Any = []
+            thread = threading.Thread(target=lambda: adding.append(_outcome(number.add)))
+            thread.start()
+            fault.wait()
+            zk.delete(f"{zk_path}/receipts/{receipts_of(zk, zk_path)[0]}")
+    finally:
+        proxy.resume()
+    thread.join(30)
+    assert isinstance(adding[0], OutcomeUnknownError)
+    assert number.add() == 4
+
+
+def _outcome(call: Any) -> Any:
+    try:
+        return call()
+    except Exception as error:
+        return error
+
+
+def test_old_receipts_are_removed(
+    zk: KazooClient, connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that comes removes the receipts of clients that are gone for a day, and the number stays."""
+    AtomicLong(connect(), zk_path).add()
+    monkeypatch.setattr(receipts, "UNTOUCHED", -60.0)
+    assert AtomicLong(zk, zk_path).add() == 2
+    assert len(receipts_of(zk, zk_path)) == 1

@@ -1,0 +1,169 @@
+"""Shared values on a real ZooKeeper: set, compared and updated once, waited for and watched by all processes."""
+
+from __future__ import annotations
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.conftest import FAST, Connect, Eventually, InThread
+from tests.helpers.contenders import waits
+from tests.helpers.proxy import Proxy
+from zkconcurrent import (
+    JSON,
+    TEXT,
+    AtomicReference,
+    ForeignNodeError,
+    Lock,
+    RefusedError,
+    SharedValue,
+    VersionedValue,
+)
+
+
+def test_every_change(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """All clients see one value and its version; the first use makes the node, with the first value."""
+    mine, theirs = (SharedValue(each, zk_path, {"n": 0}, codec=JSON) for each in (zk, connect()))
+    assert zk.exists(zk_path) is None
+    assert mine.get() == ({"n": 0}, 0)
+    assert zk.get(zk_path)[0] == b'{"n":0}'
+    theirs.set([1, "x"])
+    value, version = seen = mine.get()
+    assert (value, version) == ([1, "x"], 1)
+    assert theirs.compare_and_set(seen, None)
+    assert not mine.compare_and_set(seen, "late")
+    assert mine.get() == VersionedValue(None, 2)
+    assert mine.update(lambda old: [old, 1]) == [None, 1]
+    assert theirs.get().value == [None, 1]
+    assert AtomicReference is SharedValue
+
+
+def test_what_a_comparison_is_given(zk: KazooClient, zk_path: str) -> None:
+    """It takes what `get` returned; another value of the same version is another, and anything else an error."""
+    shared = SharedValue(zk, zk_path, "a", codec=TEXT)
+    _, version = shared.get()
+    assert not shared.compare_and_set(("b", version), "c")
+    assert shared.compare_and_set(("a", version), "c")
+    for wrong in ("c", 1, ("c",), ("c", "1"), None):
+        with pytest.raises(TypeError, match="what get"):
+            shared.compare_and_set(wrong, "d")  # type: ignore[arg-type]
+    for wrong in (b"x", None, 1):
+        with pytest.raises(TypeError, match="must be a str"):
+            shared.set(wrong)  # type: ignore[arg-type]
+        with pytest.raises(TypeError):
+            SharedValue(zk, f"{zk_path}-x", wrong, codec=TEXT)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="codec"):
+        SharedValue(zk, f"{zk_path}-x", "", codec=str)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="all must give the same"):
+        SharedValue(zk, zk_path, "b", codec=TEXT)
+    assert shared.get().value == "c"
+
+
+def test_too_large(zk: KazooClient, zk_path: str) -> None:
+    """A value that no request has room for is refused before it is sent; one that has just room is written."""
+    shared = SharedValue(zk, zk_path, b"")
+    with pytest.raises(RefusedError, match="room for"):
+        shared.set(bytes(2_000_000))
+    with pytest.raises(RefusedError, match="room for"):
+        shared.update(lambda _: bytes(2_000_000))
+    with pytest.raises(RefusedError, match="room for"):
+        SharedValue(zk, f"{zk_path}-x", bytes(2_000_000))
+    shared.set(bytes(990_000))
+    assert len(shared.get().value) == 990_000
+
+
+def test_wait_for(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
+    """A wait ends once its predicate is true of the value, and returns what that said; in time if it never is."""
+    mine, theirs = (SharedValue(each, zk_path, 0, codec=JSON) for each in (zk, connect()))
+    waiting = [in_thread(each.wait_for, lambda n: n >= 3 and f"{n}!") for each in (mine, theirs)]
+    eventually(lambda: waits(mine) and waits(theirs))
+    for n in (1, 2):
+        theirs.set(n)
+    assert mine.wait_for(lambda n: n > 5, 0.05) is False
+    assert mine.wait_for(lambda n: n > 5, 0) is False
+    assert mine.wait_for(lambda n: n == 2, 0) is True
+    assert not any(each.done() for each in waiting)
+    theirs.set(3)
+    assert [each.result(20) for each in waiting] == ["3!"] * 2
+    with pytest.raises(ZeroDivisionError):
+        mine.wait_for(lambda n: n // 0)
+    assert not [ticket for ticket in mine._session.registry.tickets.values() if ticket.awaits]
+
+
+def test_watch(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
+    """The iterator begins with the present value; the last one is never passed over; it ends after its timeout."""
+    mine, theirs = (SharedValue(each, zk_path, 0, codec=JSON) for each in (zk, connect()))
+    watching = mine.watch()
+    assert next(watching) == (0, 0)
+    following = in_thread(next, watching)
+    eventually(lambda: waits(mine))
+    theirs.set(1)
+    assert following.result(20) == (1, 1)
+    for n in range(2, 10):
+        theirs.set(n)
+    assert next(watching) == (9, 9)
+    assert list(theirs.watch(timeout=0.05)) == [(9, 9)]
+    with pytest.raises(OverflowError):
+        theirs.watch(timeout=1e300)
+    theirs.destroy()
+    assert next(watching) == (0, 0)  # made anew
+
+
+@pytest.mark.parametrize("trouble", ["cut", "expire"])
+def test_it_changes_in_the_gap(
+    trouble: str,
+    zk: KazooClient,
+    connect: Connect,
+    proxy: Proxy,
+    zk_path: str,
+    in_thread: InThread,
+    eventually: Eventually,
+) -> None:
+    """What is set while the waiter has no connection, or no session, is not missed."""
+    mine, theirs = (SharedValue(each, zk_path, "", codec=TEXT) for each in (connect(hosts=proxy.hosts, **FAST), zk))
+    waiting = in_thread(mine.wait_for, lambda text: text == "go")
+    eventually(lambda: waits(mine))
+    old = mine.client.client_id
+    proxy.refuse()
+    proxy.cut()
+    eventually(lambda: not mine.client.connected)
+    if trouble == "expire":
+        connect(client_id=old).stop()
+    theirs.set("go")
+    proxy.resume()
+    assert waiting.result(30) is True
+
+
+@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
+@pytest.mark.parametrize("nth", [1, 2, 3])
+def test_a_lost_change(effect: str, nth: int, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
+    """A change whose request or reply is lost is made once, while others change the value, too."""
+    mine, theirs = (SharedValue(each, zk_path, [], codec=JSON) for each in (connect(hosts=proxy.hosts, **FAST), zk))
+    with getattr(proxy, effect)("multi", nth=nth) as fault:
+        for n in range(4):
+            mine.update(lambda old, n=n: [*old, n])
+            theirs.update(lambda old: [*old, "x"])
+        fault.wait()
+    seen = mine.get()
+    assert sorted(map(str, seen.value)) == ["0", "1", "2", "3", "x", "x", "x", "x"]
+    assert seen.version == 8
+    with getattr(proxy, effect)("multi") as fault:
+        assert mine.compare_and_set(seen, [])
+        fault.wait()
+    assert theirs.get() == ([], 9)
+
+
+def test_what_is_no_values(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """A lock's path is refused, and a value that the codec can't decode is its error."""
+    shared = SharedValue(connect(), zk_path, 0, codec=JSON)
+    with Lock(zk, zk_path):
+        with pytest.raises(ForeignNodeError, match=zk_path):
+            shared.set(1)
+        with pytest.raises(ForeignNodeError, match=zk_path):
+            shared.get()
+    zk.delete(zk_path, recursive=True)
+    zk.create(zk_path, b"{")
+    for call in (shared.get, lambda: shared.update(lambda old: old), lambda: shared.wait_for(bool)):
+        with pytest.raises(ForeignNodeError, match=f"b'{{', which the codec zkconcurrent.JSON can't .*{zk_path}"):
+            call()
+    shared.set(5)
+    assert shared.get() == (5, 1)

@@ -1,0 +1,140 @@
+"""Atomic numbers and shared values under random faults: every change is applied once; and seeded bugs are found."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.mutants import Mutant, find, one
+from tests.simulation.run import COMMON_FAULTS, runs
+from tests.simulation.values import ValueRun, random_steps
+
+
+def test_whatever_strikes() -> None:
+    """What is answered was applied once, what is refused never; no turn is left, and no waiter misses its value."""
+    injected = {kind for run in runs(ValueRun, random_steps, 150) for kind in run.injected}
+    assert injected >= COMMON_FAULTS | {"lose", "strike"}
+
+
+WRITE, MOVED, ATTEMPT, APPLY, TURN, WAIT, DECIDE, LEAVE, END, LEAD = (
+    "_recipes.receipts:write",
+    "_recipes.receipts:moved",
+    "_recipes.value:attempt",
+    "_recipes.value:apply",
+    "_recipes.value:apply_in_turn",
+    "_recipes.value:wait_until",
+    "_recipes.value:Batch.decide",
+    "_value:ValueState.leave",
+    "_value:ValueState._end",
+    "_value:ValueState._lead",
+)
+MUTANTS = [
+    one(
+        "values: what may have been applied is sent again",
+        WRITE,
+        "doubt = True\n        except Failure",
+        "pass\n        except Failure",
+    ),
+    one("values: a lost reply is taken for a success", MOVED, "if node.version == sent.version:", "if False:"),
+    one(
+        "values: a lost reply is taken for a failure",
+        MOVED,
+        "if node.version == sent.version:",
+        "if True:",
+        (WRITE, "if doubt and not (yield from burn(receipt)):", "if False:"),
+    ),
+    one(
+        "values: a write names no version",
+        ATTEMPT,
+        "Set(batch.at.path, data, seen.version)",
+        "Set(batch.at.path, data, -1)",
+    ),
+    one(
+        "values: what was refused is remembered",
+        ATTEMPT,
+        "receipt.seen = None  # until the outcome is known",
+        "pass",
+        (
+            ATTEMPT,
+            "return False\n    receipt.seen",
+            "receipt.seen = Seen(data, seen.version + 1)\n        return False\n    receipt.seen",
+        ),
+    ),
+    one(
+        "values: a comparison trusts what is remembered",
+        ATTEMPT,
+        "return looked",
+        "return True",
+        (ATTEMPT, "batch.applied = looked", "batch.applied = True"),
+    ),
+    one(
+        "values: each change is decided on the same",
+        DECIDE,
+        "data, changed = new, changed + 1",
+        "data, changed = data, changed + 1",
+        (DECIDE, "return data if changed else None", "return new if changed else None"),
+    ),
+    one("values: the place in the queue is kept", TURN, "Delete(ticket.node, ticket), looked=True", "looked=True"),
+    one(
+        "values: the first in the queue decides on what it knew",
+        TURN,
+        "receipt.seen = Seen(node.data, node.version)",
+        "receipt.seen = receipt.seen or Seen(node.data, node.version)",
+        (ATTEMPT, "receipt.seen = None  # until the outcome is known", "pass"),
+    ),
+    one(
+        "values: the value is read from a server that lags",
+        "_recipes.value:look",
+        "_, node = yield Sync(at.path), Get(at.path)",
+        "node = yield Get(at.path)",
+    ),
+    one(
+        "values: a wait begins at a server that lags, and does not look again",
+        WAIT,
+        "if watched:",
+        "if True:",
+        (
+            WAIT,
+            "(node,) = yield Watch(ticket, (Get(at.path, ticket),))",
+            "yield Watch(ticket, (Get(at.path, ticket),))",
+        ),
+    ),
+    one(
+        "values: what an interrupted call has under way is forgotten",
+        LEAVE,
+        "if batch is not None and batch.left:",
+        "if False:",
+    ),
+    one(
+        "values: the turn of an interrupted call is never passed on",
+        LEAVE,
+        "elif batch is not None:",
+        "elif False:",
+    ),
+    one("values: who was woken for its turn is gone, and wakes nobody", LEAVE, "self._pass_on(turn)", "pass"),
+    one("values: the next is not woken", END, "(*batch.changes[1:], *list(turn.pending)[:1])", "batch.changes[1:]"),
+    one(
+        "values: the others of a batch are not woken",
+        END,
+        "(*batch.changes[1:], *list(turn.pending)[:1])",
+        "list(turn.pending)[:1]",
+    ),
+    one(
+        "values: a change is made again with the next batch",
+        END,
+        "if each.done or each.gone]",
+        "if each.gone]",
+        (END, "batch.deliver()", "batch.deliver(), setattr(batch.leader, 'done', len(batch.changes) < 2)"),
+    ),
+    one(
+        "values: a settled batch counts as applied",
+        "_recipes.value:settle",
+        "batch.sent = None",
+        "batch.sent, batch.applied = None, True",
+    ),
+]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_seeded_bugs_are_found(mutant: Mutant) -> None:
+    """Runs that the library passes find each bug."""
+    find(mutant, lambda seed: ValueRun(random_steps(seed)))

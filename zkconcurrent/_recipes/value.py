@@ -1,0 +1,398 @@
+"""A value in one node: every change names the version that it was decided on, and is applied exactly once.
+
+A change is one `multi`: it writes the node on condition of its version, and a receipt (`receipts`). As the receipt lies
+below the node, a node that was destroyed and made anew, and has that version again, fails it too. The client remembers
+what it wrote last, so that the next change needs no read. A change that was decided on something older conflicts, and
+is decided again.
+
+A client that has met several conflicts queues for its turn, as for a lock. The others look at that queue now and then,
+and at every conflict, and queue too if it is not empty. So no client is passed by for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from .._errors import ForeignNodeError
+from .._limits import most_together
+from .._paths import ancestors
+from .nodes import make
+from .operations import (
+    BadVersion,
+    Children,
+    CreatePersistent,
+    Delete,
+    Discard,
+    EnsureContainer,
+    Get,
+    MarkDeleted,
+    NewTicket,
+    Node,
+    NodeGone,
+    NoNode,
+    NotEmpty,
+    Recipe,
+    Requeue,
+    Set,
+    Sync,
+    Wait,
+    WaitGone,
+    Watch,
+)
+from .queue import join
+from .receipts import Ledger, Undertaking, burn, moved, ready, write
+from .rules import MUTEX, blockers
+from .ticket import Ticket
+
+PATIENCE = 3  # conflicts
+LOOK_AFTER = 8  # changes in a row that were decided without a look
+
+Decide = Callable[[bytes, int], "tuple[bytes | None, Any]"]
+"""Turns the node's data, and its version, into new data, or None for no change, and the call's result."""
+
+
+class Layout(NamedTuple):
+    """The nodes of a value.
+
+    Attributes:
+        path: the node.
+        kind: the kind of primitive, for error messages.
+        initial: the data of a node that no client has set.
+        size: how many bytes its data has; 0 for any number.
+    """
+
+    path: str
+    kind: str
+    initial: bytes
+    size: int = 0
+
+    @property
+    def receipts(self) -> str:
+        """The parent of the receipts."""
+        return f"{self.path}/receipts"
+
+    @property
+    def queue(self) -> str:
+        """The queue of the clients that have met conflicts; a path for Curator's `PromotedToLock`, too."""
+        return f"{self.path}/lock"
+
+    def check(self, node: Node) -> None:
+        """Refuse a node that is no value's.
+
+        Raises:
+            ForeignNodeError: it is not persistent, or its data has another size.
+        """
+        if node.session:
+            raise ForeignNodeError(
+                self.path, "the node is not persistent, so the value would be lost; delete it, or use another path"
+            )
+        if self.size and node.data and len(node.data) != self.size:  # empty is 0, as for Curator
+            raise ForeignNodeError(
+                self.path,
+                f"the node's data is {node.data[:100]!r}, but that of an {self.kind} has {self.size} bytes; delete the "
+                "node if something else left it behind, or use another path",
+            )
+
+
+class Seen(NamedTuple):
+    """What was last seen of the node; `age` counts the changes since a look."""
+
+    data: bytes
+    version: int
+    age: int = 0
+
+
+class Register(Ledger):
+    """What all threads of a client share of one value.
+
+    Attributes:
+        at: the value's nodes.
+    """
+
+    def __init__(self, at: Layout) -> None:
+        super().__init__(at.receipts)
+        self.at = at
+
+    def lay_out(self) -> Recipe[None]:
+        """Make the nodes that every client shares.
+
+        Raises:
+            ForeignNodeError: the path is something else's.
+        """
+        at = self.at
+        while True:
+            try:
+                *_, node, inside = yield (
+                    *map(EnsureContainer, ancestors(at.path)),
+                    CreatePersistent(at.path, at.initial),
+                    Get(at.path),
+                    Children(at.path),
+                )
+                if node is None:
+                    continue
+                at.check(node)
+                check_children(at, inside)
+                yield EnsureContainer(at.receipts), EnsureContainer(at.queue)
+            except NoNode:
+                continue  # a parent was just reaped, or the value destroyed
+            self.laid_out = True
+            return
+
+
+def _nothing() -> None:
+    """Do nothing."""
+
+
+class Change:
+    """What one call makes of the value.
+
+    Attributes:
+        decide: turns the data into new data and a result; may be called several times.
+        alone: `decide` is the user's: only the caller may call it, and no other change goes with it.
+        wake: ends the sleep of the call.
+        batch: what its call carries out, if it leads.
+        gone: its call has ended before its time.
+        done: it was applied, or refused.
+        result: what the call returns.
+        error: what the call raises.
+    """
+
+    __slots__ = ("alone", "batch", "decide", "done", "error", "gone", "result", "wake")
+
+    def __init__(self, decide: Decide, *, alone: bool) -> None:
+        self.decide = decide
+        self.alone = alone
+        self.wake: Callable[[], None] = _nothing
+        self.batch: Batch | None = None
+        self.gone = False
+        self.done = False
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+
+class Batch(Undertaking):
+    """Changes that one `multi` applies, each decided on what the one before has made of the value.
+
+    Attributes:
+        leader: the change whose call carries it out.
+        changes: the changes.
+        outcomes: the result and the error of each, as last decided.
+        data: what the value is then.
+        turn: where its changes wait, while it is settled.
+    """
+
+    decides_anew = True
+
+    def __init__(self, register: Register, who: bytes, changes: Sequence[Change]) -> None:
+        super().__init__(register, who)
+        self.at = register.at
+        self.changes = changes
+        self.leader = changes[0]
+        self.outcomes: list[tuple[Any, BaseException | None]] = []
+        self.data = b""
+        self.turn: Any = None
+
+    @property
+    def left(self) -> bool:
+        """Whether it is unknown whether it was applied."""
+        return not self.over and self.sent is not None
+
+    def decide(self, seen: Seen) -> bytes | None:
+        """Return the data that all changes make of what was seen, or None if they change nothing."""
+        data, changed = seen.data, 0
+        outcomes: list[tuple[Any, BaseException | None]] = []
+        for change in self.changes:
+            try:
+                new, result = change.decide(data, seen.version + changed)
+            except Exception as error:
+                outcomes.append((None, error))
+                continue
+            outcomes.append((result, None))
+            if new is not None:
+                data, changed = new, changed + 1
+        self.outcomes, self.data = outcomes, data
+        return data if changed else None
+
+    def deliver(self) -> None:
+        """Give every change its outcome; again, if that was interrupted."""
+        for change, (result, error) in zip(self.changes, self.outcomes, strict=True):
+            change.result, change.error = result, error
+            change.done = True
+
+
+def look(at: Layout) -> Recipe[bytes]:
+    """Return the value, read behind a `sync`. One that was never set needs no node."""
+    _, node = yield Sync(at.path), Get(at.path)
+    if node is None:
+        return at.initial
+    at.check(node)
+    return node.data  # type: ignore[no-any-return]
+
+
+def apply(batch: Batch) -> Recipe[bool]:
+    """Apply a batch.
+
+    Raises:
+        Unknown: the receipt was removed, so it is unknown whether it was applied.
+        ForeignNodeError: the path is something else's.
+    """
+    at, conflicts = batch.at, 0
+    while True:
+        receipt = yield from ready(batch)
+        looked = receipt.seen is None or receipt.seen.age >= LOOK_AFTER
+        if looked:
+            _, node, queue = yield Sync(at.path), Get(at.path), Children(at.queue)
+            if node is None:
+                batch.desk.laid_out = False  # destroyed just now
+                continue
+            at.check(node)
+            receipt.seen = Seen(node.data, node.version)
+            if queue or conflicts >= PATIENCE:
+                return (yield from apply_in_turn(batch))
+        if (yield from attempt(batch, looked=looked)):
+            return True
+        conflicts += 1
+
+
+def attempt(batch: Batch, *leaving: Delete, looked: bool) -> Recipe[bool]:
+    """Decide and write, once; False if that must be decided anew.
+
+    Args:
+        batch: the batch.
+        leaving: what the same step deletes.
+        looked: the value was read during the call: so what it makes of a call that changes nothing is true.
+
+    Raises:
+        NodeGone: what it was to delete is gone.
+    """
+    receipt = batch.receipt
+    assert receipt is not None
+    seen = receipt.seen
+    data = batch.decide(seen)
+    if data is None:
+        receipt.seen = seen if looked else None
+        batch.applied = looked
+        return looked
+    receipt.seen = None  # until the outcome is known
+    try:
+        yield from write(batch, (*leaving, Set(batch.at.path, data, seen.version)))
+    except (NoNode, BadVersion) as failed:
+        if (failed.part or 0) < len(leaving):
+            raise NodeGone from None
+        return False
+    receipt.seen = Seen(data, seen.version + 1, seen.age + 1)
+    return True
+
+
+def apply_in_turn(batch: Batch) -> Recipe[bool]:
+    """Apply a batch once its client is first in the queue: then only clients that have not seen the queue compete."""
+    at = batch.at
+    while True:
+        ticket: Ticket = yield NewTicket(at.queue)
+        listing = Children(at.queue, ticket)
+        try:
+            names: Sequence[str] = yield from join(ticket, MUTEX, batch.who, batch.desk.lay_out)
+            while ahead := blockers(ticket.name, names, MUTEX):
+                seen = yield WaitGone(ticket, ahead[0], (listing,))
+                (names,) = seen or [(yield listing)]
+                if ticket.name not in names:
+                    raise NodeGone
+            while True:
+                receipt = yield from ready(batch)
+                _, node = yield Sync(at.path), Get(at.path)
+                if node is None:
+                    batch.desk.laid_out = False
+                    continue
+                at.check(node)
+                receipt.seen = Seen(node.data, node.version)
+                if (yield from attempt(batch, Delete(ticket.node, ticket), looked=True)):
+                    yield MarkDeleted(ticket) if receipt.seen.age else Discard(ticket)
+                    return True
+        except Requeue:
+            yield Discard(ticket)
+
+
+def settle(batch: Batch) -> Recipe[bool]:
+    """Find out whether a batch was applied whose call has ended before its time; if it was not, it never will be.
+
+    Raises:
+        Unknown: the receipt is gone.
+    """
+    receipt = batch.receipt
+    while batch.sent is not None and receipt is not None:
+        if (yield from moved(batch, receipt)) is None and (yield from burn(receipt)):
+            batch.sent = None
+    return True
+
+
+def wait_until(at: Layout, accepts: Callable[[Seen], object]) -> Recipe[Seen]:
+    """Wait until the value is accepted; return it. A node that is missing is made."""
+    last: Seen | None = None
+    while True:
+        ticket: Ticket = yield NewTicket(at.path)
+        try:
+            _, node = yield Sync(at.path, ticket), Get(at.path, ticket)
+            watched = False
+            while True:
+                if node is None:
+                    yield from make(at.path, at.initial)  # a missing node can't be watched
+                else:
+                    at.check(node)
+                    if (seen := Seen(node.data, node.version)) != last:
+                        last = seen
+                        if accepts(seen):
+                            yield Discard(ticket)
+                            return seen
+                    if watched:
+                        yield Wait(ticket)
+                (node,) = yield Watch(ticket, (Get(at.path, ticket),))
+                watched = True
+        except Requeue:
+            yield Discard(ticket)
+
+
+def check_children(at: Layout, names: Sequence[str]) -> None:
+    """Refuse a path that has a child which is no value's.
+
+    Raises:
+        ForeignNodeError: it has one.
+    """
+    for name in names:
+        if f"{at.path}/{name}" not in (at.receipts, at.queue):
+            raise ForeignNodeError(
+                at.path,
+                f"the node has a child {name!r}, which is no {at.kind}'s; delete the child if something else left it "
+                "behind, or use another path",
+            )
+
+
+def destroy(register: Register) -> Recipe[list[str]]:
+    """Remove the value and its receipts, unless clients queue for it; return these.
+
+    Raises:
+        ForeignNodeError: the path is something else's; nothing is deleted.
+    """
+    at = register.at
+    while True:
+        _, node, inside, receipts, queue = yield (
+            Sync(at.path),
+            Get(at.path),
+            Children(at.path),
+            Children(at.receipts),
+            Children(at.queue),
+        )
+        if node is None or queue:
+            return list(queue)
+        at.check(node)
+        check_children(at, inside)
+        register.laid_out = False
+        most = most_together(at.receipts)
+        try:
+            for first in range(0, len(receipts), most):
+                yield tuple(Delete(f"{at.receipts}/{name}") for name in receipts[first : first + most])
+            for path in (at.receipts, at.queue, at.path):
+                yield Delete(path)
+        except NotEmpty:  # a client uses it just now
+            continue
+        return []

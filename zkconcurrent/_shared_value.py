@@ -1,0 +1,194 @@
+"""`SharedValue`: a value that all processes share, change, compare and watch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from ._codec import BYTES, Codec, check_codec
+from ._engine.driver import Call
+from ._engine.waiting import Steps
+from ._errors import ForeignNodeError
+from ._kazoo.link import KazooClient
+from ._recipes.value import Layout, Seen, wait_until
+from ._value import BaseValue
+
+T = TypeVar("T")
+
+
+class VersionedValue(NamedTuple):
+    """A value as it was read: the value, and how often its node had been written."""
+
+    value: Any
+    version: int
+
+
+class SharedValue(BaseValue, Generic[T]):
+    """A value that all processes share. Every change is applied exactly once, whatever replies are lost.
+
+    `AtomicReference` is another name of it.
+
+    Layout:
+        `<path>`, PERSISTENT, with what the codec made of the value: the znode of Curator's SharedValue.
+        `<path>/receipts` and `<path>/lock` as in `AtomicLong`.
+
+    Invariant:
+        As in `AtomicLong`. The version grows with every write, and no two writes have the same.
+
+    Cost:
+        `get`: 2 reads in one round trip. A change: as in `AtomicLong`. `wait_for` and `watch`: 3 reads in 2 round trips
+        until they wait; a change of the value wakes all of them, and each reads once.
+
+    Args:
+        client: a `kazoo.client.KazooClient`; it may be started later.
+        path: the value's path; its node is created at the first use.
+        value: the value until a client sets another; all processes must give the same.
+        codec: turns the value into bytes and back: `BYTES`, `TEXT`, `JSON`, `MSGPACK`, or any object with `encode` and
+            `decode`.
+
+    Raises:
+        TypeError: the path is not a string, the codec lacks a method, or can't encode the value.
+        ValueError: the path is invalid; or this client already uses it for another primitive, or with another first
+            value.
+
+    Source:
+        java.util.concurrent.atomic's `AtomicReference`; Curator's `SharedValue` and `SharedCount`.
+    """
+
+    _kind = "SharedValue"
+
+    def __init__(self, client: KazooClient, path: str, value: T, *, codec: Codec = BYTES) -> None:
+        self._codec = check_codec(codec)
+        self._at = Layout(path, self._kind, codec.encode(value))
+        super().__init__(client, path)
+        self._check_size(self._at.initial)
+
+    def get(self) -> VersionedValue:
+        """Return the value and its version; asks the leader, and waits for the reply.
+
+        Raises:
+            ClientError: the client can't be used here.
+            ForeignNodeError: the node at the path is not persistent, or the codec can't decode its data.
+        """
+        return self._run(wait_until(self._at, lambda _: True), self._decode)
+
+    def set(self, value: T) -> None:
+        """Set the value.
+
+        Raises:
+            RefusedError: the value is too large for a request.
+            OutcomeUnknownError: the reply was lost, and an operator has removed what would tell whether the change was
+                applied.
+            ClientError: the client can't be used here.
+            ForeignNodeError: the node at the path is not persistent, or has other children.
+        """
+        data = self._encode(value)
+        return self._change(lambda *_: (data, None))  # type: ignore[no-any-return]
+
+    def compare_and_set(self, expected: tuple[T, int], value: T) -> bool:
+        """Set the value if no client has written since `get` returned the expected one; return whether it was set.
+
+        Args:
+            expected: what `get`, `watch` or another read has returned, with its version.
+            value: the new value.
+
+        Raises:
+            TypeError: `expected` is not a value and its version.
+            Exception: as `set`.
+        """
+        if not isinstance(expected, tuple) or len(expected) != 2 or not isinstance(expected[1], int):
+            raise TypeError(f"expected must be what get() returned, a value and its version, not {expected!r}")
+        new, (old, wanted) = self._encode(value), expected
+
+        def decide(data: bytes, version: int) -> tuple[bytes | None, bool]:
+            # Beside the version: a value that was destroyed, and made anew, counts its versions again.
+            same = version == wanted and (self._codec.encode(old) == data or self._decoded(data) == old)
+            return (new, True) if same else (None, False)
+
+        return self._change(decide)  # type: ignore[no-any-return]
+
+    def update(self, func: Callable[[T], T]) -> T:
+        """Set the value to what a function makes of it; return the new one. Errors as `set`, and the function's own.
+
+        Args:
+            func: returns the new value for the present one. It is called again after a conflict, and must not change
+                the value itself.
+        """
+
+        def decide(data: bytes, _: int) -> tuple[bytes, T]:
+            new = func(self._decoded(data))
+            return self._encode(new), new
+
+        return self._updating(decide, func)  # type: ignore[no-any-return]
+
+    def wait_for(self, predicate: Callable[[T], Any], timeout: float | None = None) -> Any:
+        """Wait until a predicate is true of the value; return its last result, as `threading.Condition.wait_for`.
+
+        Args:
+            predicate: is called with the value, and again whenever it has changed; a value that is soon replaced may be
+                passed over.
+            timeout: how long to wait, in seconds; None waits forever, zero or less reads the value once.
+
+        Raises:
+            OverflowError: a timeout above `threading.TIMEOUT_MAX`.
+            ClientError: the client can't be used here.
+            ForeignNodeError: as `get`.
+        """
+        result: Any = False
+
+        def accepts(seen: Seen) -> Any:
+            nonlocal result
+            result = predicate(self._decoded(seen.data))
+            return result
+
+        call, deadline = Call(self._session, self._path), self._until(timeout)
+
+        def steps() -> Steps[Any]:
+            yield from call.run(wait_until(self._at, accepts), deadline)
+            return result
+
+        return self._await(call, steps())
+
+    def watch(self, timeout: float | None = None) -> Iterator[VersionedValue]:
+        """Return an iterator over the value and its changes: the present value, then each time the newest.
+
+        A value that is replaced before the iterator asks for it is passed over; the last one never is.
+
+        Args:
+            timeout: how long to wait for each value, in seconds; the iterator ends when it has passed. None waits
+                forever.
+
+        Raises:
+            OverflowError: a timeout above `threading.TIMEOUT_MAX`.
+            Exception: of the iterator: as `wait_for`.
+        """
+        self._until(timeout)
+        return self._watching(timeout)
+
+    def _watching(self, timeout: float | None) -> Iterator[VersionedValue]:
+        seen: Seen | None = None
+        while (seen := self._next(seen, timeout)) is not None:
+            yield self._decode(seen)
+
+    def _next(self, seen: Seen | None, timeout: float | None) -> Any:
+        return self._run(wait_until(self._at, lambda each: each != seen), lambda found: found, self._until(timeout))
+
+    def _encode(self, value: T) -> bytes:
+        return self._check_size(self._codec.encode(value))
+
+    def _decode(self, seen: Seen) -> VersionedValue:
+        return VersionedValue(self._decoded(seen.data), seen.version)
+
+    def _decoded(self, data: bytes) -> T:
+        try:
+            return self._codec.decode(data)  # type: ignore[no-any-return]
+        except Exception as error:
+            raise ForeignNodeError(
+                self._path, f"the node's data is {data[:100]!r}, which the codec {self._codec!r} can't decode: {error}"
+            ) from error
+
+    def __repr__(self) -> str:
+        return f"<zkconcurrent.{type(self).__name__} at {id(self):#x} path={self._path!r}>"
+
+
+AtomicReference = SharedValue

@@ -1,0 +1,269 @@
+"""What atomic numbers and shared values have in common: a process makes its changes together.
+
+A thread that changes a value takes its turn. While the change of one is under way, those of the others gather; then one
+of these threads carries them out together, in the order in which they came. So many threads need few requests, and do
+not compete with each other. The turn is for speed alone: correctness rests on the recipe (`_recipes/value.py`). So a
+signal handler or finalizer that interrupts a call at the same path makes its change alone, without a turn.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import takewhile
+from typing import Any, TypeVar
+
+from ._engine.driver import Call
+from ._engine.session import Session
+from ._engine.waiting import Steps
+from ._errors import ClientError, OutcomeUnknownError, RefusedError
+from ._kazoo.link import KazooClient
+from ._primitive import Primitive, node_data
+from ._recipes.operations import Recipe
+from ._recipes.receipts import Unknown
+from ._recipes.ticket import Ticket
+from ._recipes.value import Batch, Change, Decide, Layout, Register, apply, destroy, settle
+from ._settling import SettlingState
+
+R = TypeVar("R")
+AROUND = 2_048  # bytes of a request beside the value and the paths
+
+
+class Turn:
+    """The changes of threads, or of one event loop's tasks, that are made together.
+
+    Attributes:
+        pending: the changes, in the order in which they came.
+        batch: those of them that are under way. Only `ValueState` changes these two, with the session's lock held.
+    """
+
+    def __init__(self) -> None:
+        self.pending: deque[Change] = deque()
+        self.batch: Batch | None = None
+
+
+class ValueState(SettlingState):
+    """What all objects of one client and path share of a value.
+
+    Attributes:
+        register: the receipts of this client.
+        turn: the turn of the threads.
+        loops: that of the tasks of each event loop, so that a loop that is stuck keeps only its own waiting.
+        updating: the threads and tasks whose function for an `update` runs just now.
+    """
+
+    def __init__(self, session: Session, kind: str, at: Layout) -> None:
+        super().__init__(session, at.path, kind)
+        self.register = Register(at)
+        self.turn = Turn()
+        self.loops: weakref.WeakKeyDictionary[Any, Turn] = weakref.WeakKeyDictionary()
+        self.updating: set[int] = set()
+        self._drop_with(self.register)
+
+    def changing(self, call: Call, turn: Turn, change: Change, who: bytes) -> Steps[Any]:
+        """Make a change in its turn; return its result."""
+        self.session.check_usable(self.path)
+        change.wake = call.wake
+        turn.pending.append(change)
+        while not change.done:
+            batch = self._lead(turn, change, who)
+            if batch is None and self._interrupts(call):
+                batch = self._lead_alone(turn, change, who)
+            if batch is None:
+                self.session.check_usable(self.path)
+                yield None
+                continue
+            try:
+                yield from call.run(apply(batch))
+            except Unknown:
+                raise self._unknown() from None
+            self._end(turn, batch)
+        if change.error is None:
+            return change.result
+        try:
+            raise change.error
+        finally:
+            del change  # otherwise the traceback and this frame keep each other alive
+
+    def _lead(self, turn: Turn, change: Change, who: bytes) -> Batch | None:
+        """Begin the next batch, if this change is the first of it; else return None."""
+        with self.session.lock:
+            if (led := turn.batch) is not None:
+                if led.leader.gone:  # a second interrupt kept the first from leaving it
+                    self.leave(turn, led.leader)
+                return None
+            waiting = [each for each in turn.pending if not each.gone]
+            if change is not waiting[0]:
+                return None
+            changes = [change] if change.alone else list(takewhile(lambda each: not each.alone, waiting))
+            change.batch = turn.batch = Batch(self.register, who, changes)
+            return change.batch
+
+    def _lead_alone(self, turn: Turn, change: Change, who: bytes) -> Batch | None:
+        """Begin a batch of this change without a turn, unless it is under way."""
+        with self.session.lock:
+            if turn.batch is not None and change in turn.batch.changes:
+                return None
+            turn.pending.remove(change)
+            change.batch = Batch(self.register, who, [change])
+            return change.batch
+
+    def _interrupts(self, call: Call) -> bool:
+        try:
+            call.check_not_interrupted()
+        except ClientError:
+            return True
+        return False
+
+    def _end(self, turn: Turn, batch: Batch) -> None:
+        """End a batch that was applied, or never will be, and begin the next; again, if that was interrupted."""
+        with self.session.lock:
+            if batch.applied:
+                batch.deliver()
+                self.last_seen = batch.data
+            elif batch.unknown:
+                for change in batch.changes:
+                    change.error, change.done = self._unknown(), True
+            for change in [each for each in turn.pending if each.done or each.gone]:
+                turn.pending.remove(change)
+            batch.finish()
+            if turn.batch is batch:
+                turn.batch = None
+            for change in (*batch.changes[1:], *list(turn.pending)[:1]):
+                change.wake()
+            batch.leader.batch = None  # otherwise the two keep each other alive, and the caller's object with them
+
+    def leave(self, turn: Turn, change: Change) -> None:
+        """End a change whose call has ended before its time. If it is under way, it was applied or never will be."""
+        change.gone = True
+        batch = change.batch
+        if batch is not None and batch.left:
+            batch.turn = turn
+            self._settle_later(batch)
+        elif batch is not None:  # it has not ended, or was interrupted at that
+            self._end(turn, batch)
+        elif not change.done:
+            with self.session.lock:
+                if turn.batch is None and turn.pending:
+                    self._pass_on(turn)
+
+    def _pass_on(self, turn: Turn) -> None:
+        """Wake the first change, as the one that was woken for its turn is gone."""
+        for change in [each for each in turn.pending if each.gone]:
+            turn.pending.remove(change)
+        for change in list(turn.pending)[:1]:
+            change.wake()
+
+    def _settling_of(self, errand: Batch) -> Recipe[bool]:
+        return settle(errand)
+
+    def _finish(self, errand: Batch) -> None:
+        self._end(errand.turn, errand)
+
+    def _unknown(self) -> OutcomeUnknownError:
+        return OutcomeUnknownError(
+            self.path, "the receipt was removed, or the client stopped, so whether the change was applied is unknown"
+        )
+
+
+class _Undo:
+    """Ends a change whose call is abandoned. All of one value are equal: see `Call.check_not_interrupted`."""
+
+    def __init__(self, state: ValueState, turn: Turn, change: Change) -> None:
+        self._state = state
+        self._turn = turn
+        self._change = change
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Undo) and other._state is self._state
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def drop_tickets(self, _tickets: Sequence[Ticket]) -> None:
+        """Leave what the call has under way to be settled."""
+        self._state.leave(self._turn, self._change)
+
+
+class BaseValue(Primitive):
+    """What atomic numbers and shared values have."""
+
+    _path_state: ValueState
+    _at: Layout
+
+    def __init__(self, client: KazooClient, path: str) -> None:
+        super().__init__(client, path)
+        if (at := self._path_state.register.at) != self._at:
+            raise ValueError(
+                f"this client has made the {self._kind} at {path!r} with the initial data {at.initial[:100]!r}, not "
+                f"{self._at.initial[:100]!r}: all must give the same"
+            )
+
+    def _new_state(self) -> ValueState:
+        return ValueState(self._session, self._kind, self._at)
+
+    def _turn(self) -> Turn:
+        """Return the turn that the caller takes."""
+        return self._path_state.turn
+
+    def _change(self, decide: Decide) -> Any:
+        """Make a change; return its result."""
+        return self._changing(decide, alone=False)
+
+    def _updating(self, decide: Decide, func: Callable[[Any], Any]) -> Any:
+        """Make a change that calls the user's function, on the caller's thread."""
+        if not callable(func):
+            raise TypeError(f"func must be callable, not {type(func).__name__}")
+        me, updating = self._identity(), self._path_state.updating
+
+        def decided(data: bytes, version: int) -> tuple[bytes | None, Any]:
+            updating.add(me)
+            try:
+                return decide(data, version)
+            finally:
+                updating.discard(me)
+
+        return self._changing(decided, alone=True)
+
+    def _changing(self, decide: Decide, *, alone: bool) -> Any:
+        state, turn, me = self._path_state, self._turn(), self._identity()
+        if me in state.updating:
+            raise RuntimeError(
+                f"the function given to update() changes {self._path!r} itself, and would be called for ever: it must "
+                "only return the new value"
+            )
+        change = Change(decide, alone=alone)
+        call = Call(self._session, self._path, _Undo(state, turn, change))
+        try:
+            return self._await(call, state.changing(call, turn, change, node_data(me)))
+        except BaseException:
+            state.leave(turn, change)  # unless that is done: a second interrupt may have kept the call from it
+            raise
+
+    def _check_size(self, data: bytes) -> bytes:
+        """Return the data, if one request can write it.
+
+        Raises:
+            RefusedError: it is too large.
+        """
+        link = self._session.link
+        most = link.transport.max_request - AROUND - 3 * len(link.full(self._path).encode())
+        if len(data) > most:
+            raise RefusedError(self._path, f"the value has {len(data):,} bytes; one request has room for {most:,}")
+        return data
+
+    def destroy(self) -> None:
+        """Remove the value's nodes; the next use begins anew.
+
+        Raises:
+            RuntimeError: a client is changing the value just now, in turn with others.
+            ClientError: the client can't be used here.
+            ForeignNodeError: the path is something else's; nothing was deleted.
+        """
+
+        def destroyed(using: list[str]) -> None:
+            if using:
+                raise RuntimeError(f"the {self._kind} at {self._path!r} is in use: {using[:5]}")
+            self._note(None)
+
+        return self._run(destroy(self._path_state.register), destroyed)
