@@ -76,6 +76,25 @@ class Acquirable(Waiter, ABC):
     def release(self) -> None:
         """Release the lock; see `threading`."""
 
+    def hold(self, timeout: float | None = None, *, blocking: bool = True) -> Holding:
+        """Return a `with` block that holds the lock, and runs only if that is acquired in time.
+
+        The block may be entered again, also by several threads. It ends as that of `with lock` does.
+
+        Args:
+            timeout: how long to wait for the lock, in seconds; None waits forever, 0 makes one attempt.
+            blocking: whether to wait. If False, the block makes one attempt.
+
+        Raises:
+            TimeoutError: the lock was not acquired; from the start of the block, as all errors of `acquire`.
+            LockLostError: the hold was lost; from the end of the block.
+        """
+        return Holding(self, timeout, blocking)
+
+    @abstractmethod
+    def hold_count(self) -> int:
+        """Return how many of its acquires the caller has not released; 0 if it holds nothing, or its hold is lost."""
+
     def __enter__(self) -> bool:
         return check_acquired(self.acquire(), self)
 
@@ -101,6 +120,30 @@ class Acquirable(Waiter, ABC):
             self._on_lost(self)
         except Exception:
             log.exception("on_lost of %r failed", self)
+
+
+class Holding:
+    """A `with` block that holds a lock; `lock.hold()` makes it. It has no state, so threads may share it."""
+
+    def __init__(self, lock: Acquirable, timeout: float | None, blocking: bool) -> None:
+        self._lock = lock
+        self._timeout = timeout
+        self._blocking = blocking
+
+    def __enter__(self) -> None:
+        limit = {} if self._timeout is None else {"timeout": self._timeout}
+        if not self._lock.acquire(self._blocking, **limit):  # no call may follow: an interrupt there would leave a hold
+            raise not_acquired(self._lock, self._timeout if self._blocking else 0)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._lock.__exit__(kind, error, traceback)
+
+
+def not_acquired(lock: object, timeout: float | None) -> TimeoutError:
+    """Return the error for a block that does not run, as its lock was not acquired in time."""
+    return TimeoutError(f"not acquired {f'within {timeout} s' if timeout else 'in one attempt'}: {lock!r}")
 
 
 class LockBase(Primitive, Acquirable):
@@ -282,6 +325,15 @@ class LockBase(Primitive, Acquirable):
     def _mine(self) -> Hold | None:
         """Return the calling thread's hold, alive or lost."""
         return self._path_state.own(self._rule.role, self._identity())
+
+    def hold_count(self) -> int:
+        """Return how many levels of the lock the caller holds: its acquires that it has not released.
+
+        A thread that holds nothing, or whose hold is lost, has none. Sends nothing.
+        """
+        self._session.check_lease()
+        hold = self._mine()
+        return hold.depth if hold is not None and hold.alive else 0
 
     def _newest(self) -> Hold | None:
         """Return the newest hold of any thread of this process."""

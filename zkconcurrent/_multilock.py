@@ -28,9 +28,9 @@ class MultiLock(Acquirable):
     The locks may be of different kinds, clients and ZooKeeper services. A MultiLock is re-entrant if all its locks are.
     It takes no semaphores: a thread may hold several permits of one, so a release could not tell which to give back.
 
-    It has `lost`, `on_lost`, `suspect` and `owner()`, each for all its locks together. It has no `fencing_token`, as
-    each lock fences its own resource and the tokens of two services have no order; and no `guard()` or `waiters()`. Ask
-    each of its `locks` for these.
+    It has `lost`, `on_lost`, `suspect`, `owner()` and `hold_count()`, each for all its locks together. It has no
+    `fencing_token`, as each lock fences its own resource and the tokens of two services have no order; and no `guard()`
+    or `waiters()`. Ask each of its `locks` for these.
 
     Invariant:
         All processes acquire the locks in one order, that of their paths, so no two MultiLocks can wait for each other.
@@ -237,6 +237,10 @@ class MultiLock(Acquirable):
         holds = [lock._own() or lock._newest() for lock in self._locks]
         held = all(hold is not None and hold.alive for hold in holds)
         return held and any(lock._session.suspect for lock in self._locks)
+
+    def hold_count(self) -> int:
+        """Return how often the caller holds all locks: the least of their own counts. Sends nothing."""
+        return min(lock.hold_count() for lock in self._locks)
 
     def owner(self) -> Contender | None:
         """Return the contender that holds all locks, as the first lock's node describes it; None if no single one does.

@@ -103,9 +103,7 @@ class RLock(LockBase):
     def _acquire_restore(self, depth: int) -> None:
         self._await(*self._begin_acquire(True, -1, depth))
 
-    def _recursion_count(self) -> int:
-        hold = self._own()
-        return hold.depth if hold is not None and hold.alive else 0
+    _recursion_count = LockBase.hold_count
 
     def _describe(self, hold: Hold | None) -> str:
         owner, depth = (0, 0) if hold is None else (ident(hold.owner), hold.depth)

@@ -232,6 +232,12 @@ class Semaphore(LockBase):
         me = self._identity()
         return next((hold for hold in self._to_release(1) if hold.owner == me), None)
 
+    def hold_count(self) -> int:
+        """Return how many permits the caller has taken and not given back. Lost ones do not count. Sends nothing."""
+        self._session.check_lease()
+        me = self._identity()
+        return sum(hold.alive and hold.owner == me for hold in self._path_state.all(LEASE.role))
+
     def _own(self) -> Hold | None:
         return next(iter(self._to_release(1)), None)
 

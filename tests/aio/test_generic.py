@@ -17,6 +17,7 @@ from tests.helpers import lock_types, on_tasks
 from tests.integration import (
     test_condition,
     test_event,
+    test_hold,
     test_latch,
     test_locks,
     test_losses,
@@ -44,6 +45,7 @@ HALFWAY = "patches the methods of threads' locks, to stand halfway through a cal
 IDENTITY = "compares the identity of objects, which the helper wraps anew for each query"
 STANDARD = "threading's condition takes no lock of tasks"
 KAZOOS = "calls on kazoo's own threads, where no task runs"
+CANCELS = "ends its body as a thread does; a loss cancels a task: tests/aio/test_hold.py"
 LEFT_OUT: dict[ModuleType, dict[str, str]] = {
     test_locks: {
         "test_threadings_condition_takes_an_rlock": STANDARD,
@@ -65,6 +67,11 @@ LEFT_OUT: dict[ModuleType, dict[str, str]] = {
         "test_the_object_itself": ADDRESS,
     },
     test_latch: {"test_the_object_itself": ADDRESS},
+    test_hold: {
+        "test_lost": CANCELS,
+        "test_a_forked_child": "forks where the loop's thread is not",
+        "test_an_interrupt": "interrupts the thread that waits for its task, not the task",
+    },
     test_condition: {
         "test_all_are_woken": "also calls notifyAll(), which asyncio's condition has not",
         "test_two_releases_of_one_hold": HALFWAY,
@@ -120,6 +127,7 @@ def on_ours(test: Callable[..., None]) -> Callable[..., None]:
 
 TestLocks = generic(test_locks)
 TestLosses = generic(test_losses)
+TestHold = generic(test_hold)
 TestEvent = generic(test_event)
 TestLatch = generic(test_latch)
 TestSemaphore = generic(test_semaphore)

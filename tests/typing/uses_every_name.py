@@ -46,6 +46,10 @@ def locks(zk: zkconcurrent.Client) -> None:
         several.suspect,
         several.owner(),
     )
+    for any_held in (lock, rlock, read, write, several, semaphore, bounded):
+        with any_held.hold(2.5), any_held.hold(timeout=None, blocking=False) as nothing:
+            assert nothing is None
+        count: int = any_held.hold_count()
     for one in (lock, rlock, read, write, semaphore, bounded):
         token: int = one.fencing_token
         lost: threading.Event = one.lost

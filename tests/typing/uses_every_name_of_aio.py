@@ -42,8 +42,9 @@ async def locks(zk: zkconcurrent.Client) -> None:
         waiters: list[zkconcurrent.Contender] = await each.waiters()
         token: int = each.fencing_token
         suspect: bool = each.suspect
-        async with each.hold(2.5), each.hold(timeout=None, cancel_on_loss=False) as nothing:
+        async with each.hold(2.5), each.hold(timeout=None, blocking=False, cancel_on_loss=False) as nothing:
             assert nothing is None
+        count: int = each.hold_count()
         lost: aio.Lost = each.lost
         is_lost: bool = lost.is_set() or await lost.wait()
         async with each:
