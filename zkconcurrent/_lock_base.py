@@ -37,6 +37,7 @@ class Contender(NamedTuple):
         since: when the contender queued, by the server's clock.
         node: the node's path.
         token: the node's creation zxid, the fencing token of its hold.
+        position: a waiter's place in the queue, by arrival: 1 for the next, 2 for the one behind it; 0 for a holder.
     """
 
     host: str | None
@@ -46,9 +47,10 @@ class Contender(NamedTuple):
     since: datetime
     node: str
     token: int
+    position: int = 0
 
     @classmethod
-    def of(cls, path: str, name: str, node: Node) -> Contender:
+    def of(cls, path: str, name: str, node: Node, position: int = 0) -> Contender:
         """Parse a node's data."""
         try:
             said = json.loads(node.data)
@@ -56,7 +58,7 @@ class Contender(NamedTuple):
         except (ValueError, TypeError, KeyError):
             host, pid, thread = node.data.decode("utf-8", "replace") or None, None, None
         since = datetime.fromtimestamp(node.ctime, timezone.utc)
-        return cls(host, pid, thread, node.session, since, f"{path}/{name}", node.czxid)
+        return cls(host, pid, thread, node.session, since, f"{path}/{name}", node.czxid, position)
 
 
 class Acquirable(Waiter, ABC):
@@ -386,7 +388,9 @@ class LockBase(Primitive, Acquirable):
     def _contenders(self) -> Recipe[tuple[list[Contender], list[Contender]]]:
         """Return the holders and the waiters."""
         hold, found = yield from contenders(self._path, self._rule)
-        line = [Contender.of(self._path, name, node) for name, node in found]
+        line = [
+            Contender.of(self._path, name, node, max(0, place)) for place, (name, node) in enumerate(found, 1 - hold)
+        ]
         return line[:hold], line[hold:]
 
     def owner(self) -> Contender | None:
@@ -394,7 +398,7 @@ class LockBase(Primitive, Acquirable):
         return self._run(self._contenders(), lambda line: next(iter(line[0]), None))
 
     def waiters(self) -> list[Contender]:
-        """Return the waiters, the next one first, read from the server. Cost: as `owner`."""
+        """Return the waiters, the next one first, read from the server; each has its `position`. Cost: as `owner`."""
         return self._run(self._contenders(), lambda line: line[1])
 
     def guard(self, transaction: Any) -> Any:

@@ -243,9 +243,10 @@ class Semaphore(LockBase):
 
     def _contenders(self) -> Recipe[tuple[list[Contender], list[Contender]]]:
         leases, queue = yield from users(self._path, (self._layout.leases, self._layout.locks))
+        waiting = sorted(_contenders(queue), key=lambda each: MUTEX.key(each.node))
         return (
             sorted(_contenders(leases), key=lambda each: each.token),
-            sorted(_contenders(queue), key=lambda each: MUTEX.key(each.node)),
+            [each._replace(position=place) for place, each in enumerate(waiting, 1)],
         )
 
     def __repr__(self) -> str:

@@ -61,7 +61,7 @@ def locks(zk: zkconcurrent.Client) -> None:
     if owner is not None:
         said: tuple[str | None, int | None, str | None] = (owner.host, owner.pid, owner.thread)
         since: datetime.datetime = owner.since
-        numbers: tuple[int, str, int] = (owner.session, owner.node, owner.token)
+        numbers: tuple[int, str, int, int] = (owner.session, owner.node, owner.token, owner.position)
     semaphore.acquire(timeout=None, permits=2)
     semaphore.release(2)
     bounded.destroy()

@@ -240,7 +240,7 @@ class LockBase(Acquirable, PrimitiveTwin):
         return await self._core.owner()  # type: ignore[no-any-return]
 
     async def waiters(self) -> list[Contender]:
-        """Return the waiters, the next one first, read from the server. Cost: as `owner`."""
+        """Return the waiters, the next one first, read from the server; each has its `position`. Cost: as `owner`."""
         return await self._core.waiters()  # type: ignore[no-any-return]
 
     def guard(self, transaction: Any) -> Any:
