@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         OutcomeUnknownError,
         RefusedError,
         SequenceExhaustedError,
+        WaitCancelledError,
         ZkConcurrentError,
     )
     from ._event import Event
@@ -76,6 +77,7 @@ __all__ = [
     "SharedNamespace",
     "ShutDown",
     "SimpleQueue",
+    "WaitCancelledError",
     "WriteLock",
     "ZkConcurrentError",
     "__version__",

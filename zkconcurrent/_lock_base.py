@@ -11,6 +11,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, NamedTuple
 
+from ._cancel import Wait, cancel_all
 from ._engine.driver import Call
 from ._engine.holds import Hold, Loss, lost_error
 from ._engine.identity import task_of
@@ -94,6 +95,10 @@ class Acquirable(Waiter, ABC):
         return Holding(self, timeout, blocking)
 
     @abstractmethod
+    def cancel_waits(self) -> int:
+        """End the waits of all threads of this process for it, each with `WaitCancelledError`."""
+
+    @abstractmethod
     def hold_count(self) -> int:
         """Return how many of its acquires the caller has not released; 0 if it holds nothing, or its hold is lost."""
 
@@ -164,6 +169,7 @@ class LockBase(Primitive, Acquirable):
         self._on_lost = on_lost
         with self._session.lock:
             self._holds = self._path_state.holds[self._rule.role]
+            self._waits = self._path_state.waits[self._rule.role]
             if on_lost is not None:  # under the lock, as the report of a loss iterates over the set
                 self._path_state.observers[self._rule.role].add(self)
             if not fair and self._path_state.handoff is None:
@@ -182,15 +188,21 @@ class LockBase(Primitive, Acquirable):
             self._check(hold)
         return False
 
-    def _begin_acquire(self, blocking: bool, timeout: float, depth: int = 1) -> tuple[Call, Steps[bool]]:
+    def _begin_acquire(self, blocking: bool, timeout: float, restores: int | None = None) -> tuple[Call, Steps[bool]]:
         """Return the call that acquires a new hold for the calling thread, and its steps, which return whether it did.
+
+        A hold that a condition's wait restores has the depth `restores`, and `cancel_waits()` does not end that.
 
         The steps raise ClientError if the caller is a signal handler or finalizer that interrupted this thread's
         acquire or release of the same lock, so it would wait for itself.
         """
         limit = self._deadline(blocking, timeout)
         call = Call(self._session, self._path, self._path_state)
-        return call, self._acquire_steps(call, blocking and timeout != 0, limit, self._identity(), depth)
+        wait = blocking and timeout != 0
+        steps = self._acquire_steps(call, wait, limit, self._identity(), restores or 1)
+        if wait and restores is None:
+            steps = Wait(self._path, (call,)).run(steps, self._waits)
+        return call, steps
 
     def _holding_tasks(self) -> Iterable[tuple[str, Any]]:
         rule, holds = self._rule, self._path_state.holds
@@ -305,6 +317,24 @@ class LockBase(Primitive, Acquirable):
             yield from call.gone(hold.ticket)
         log.debug("released %s", hold.ticket.node)
         self._path_state.check_given_up(hold)
+
+    def cancel_waits(self) -> int:
+        """End the waits for the lock of all threads and tasks that use this client: each gets a `WaitCancelledError`.
+
+        A wait with a timeout ends, too. An `acquire` that makes one attempt does not end, nor does a condition's wait,
+        which holds the lock again when it returns. An `acquire` that is granted in the same moment may return True. One
+        that begins later waits as ever. Holds are not touched.
+
+        The call never waits, so a signal handler may make it: each waiting thread deletes its node itself.
+
+        Returns:
+            How many waits it has ended.
+
+        Raises:
+            ClientError: the process was forked; the waits are its parent's.
+        """
+        self._session.check_not_forked(self._path)
+        return cancel_all(self._waits)
 
     def _check_may_wait(self) -> None:
         """Refuse a condition's wait if the lock, once released, could not be acquired again."""

@@ -101,7 +101,7 @@ class RLock(LockBase):
         return hold.depth
 
     def _acquire_restore(self, depth: int) -> None:
-        self._await(*self._begin_acquire(True, -1, depth))
+        self._await(*self._begin_acquire(True, -1, restores=depth))
 
     _recursion_count = LockBase.hold_count
 

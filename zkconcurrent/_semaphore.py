@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from ._cancel import Wait
 from ._engine.driver import UNANSWERED, Call
 from ._engine.event_loop import warn
 from ._engine.holds import Hold, lost_error
@@ -106,7 +107,10 @@ class Semaphore(LockBase):
         near_deadline = timeout is not None and timeout < (self._session.timeout or UNANSWERED) / 3
         self._acquire_again()
         call = Call(self._session, self._path, self._path_state)
-        return self._await(call, self._taking_permits(call, permits, wait, near_deadline, deadline, self._identity()))
+        steps = self._taking_permits(call, permits, wait, near_deadline, deadline, self._identity())
+        if wait:
+            steps = Wait(self._path, (call,)).run(steps, self._waits)
+        return self._await(call, steps)
 
     def _holding_tasks(self) -> tuple[()]:
         return ()  # others may give permits back

@@ -15,6 +15,7 @@ import pytest
 import zkconcurrent
 from tests.helpers import lock_types, on_tasks
 from tests.integration import (
+    test_cancel_waits,
     test_condition,
     test_event,
     test_hold,
@@ -72,6 +73,12 @@ LEFT_OUT: dict[ModuleType, dict[str, str]] = {
         "test_a_forked_child": "forks where the loop's thread is not",
         "test_an_interrupt": "interrupts the thread that waits for its task, not the task",
     },
+    test_cancel_waits: {
+        "test_threadings_condition_keeps_its_lock": STANDARD,
+        "test_synchronized": "is about the decorator of functions",
+        "test_in_a_signal_handler": "interrupts the thread that waits for its task, not the task",
+        "test_a_forked_child": "forks where the loop's thread is not",
+    },
     test_condition: {
         "test_all_are_woken": "also calls notifyAll(), which asyncio's condition has not",
         "test_two_releases_of_one_hold": HALFWAY,
@@ -128,6 +135,7 @@ def on_ours(test: Callable[..., None]) -> Callable[..., None]:
 TestLocks = generic(test_locks)
 TestLosses = generic(test_losses)
 TestHold = generic(test_hold)
+TestCancelWaits = generic(test_cancel_waits)
 TestEvent = generic(test_event)
 TestLatch = generic(test_latch)
 TestSemaphore = generic(test_semaphore)

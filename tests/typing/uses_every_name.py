@@ -49,7 +49,7 @@ def locks(zk: zkconcurrent.Client) -> None:
     for any_held in (lock, rlock, read, write, several, semaphore, bounded):
         with any_held.hold(2.5), any_held.hold(timeout=None, blocking=False) as nothing:
             assert nothing is None
-        count: int = any_held.hold_count()
+        count: int = any_held.hold_count() + any_held.cancel_waits()
     for one in (lock, rlock, read, write, semaphore, bounded):
         token: int = one.fencing_token
         lost: threading.Event = one.lost
@@ -207,6 +207,8 @@ def errors(zk: zkconcurrent.Client) -> str:
         return refused.path
     except zkconcurrent.OutcomeUnknownError as unknown:
         return unknown.path
+    except zkconcurrent.WaitCancelledError as ended:
+        return ended.path
     except zkconcurrent.SequenceExhaustedError as end:
         return end.path
     except zkconcurrent.ZkConcurrentError as any_of_them:

@@ -44,7 +44,7 @@ async def locks(zk: zkconcurrent.Client) -> None:
         suspect: bool = each.suspect
         async with each.hold(2.5), each.hold(timeout=None, blocking=False, cancel_on_loss=False) as nothing:
             assert nothing is None
-        count: int = each.hold_count()
+        count: int = each.hold_count() + each.cancel_waits()
         lost: aio.Lost = each.lost
         is_lost: bool = lost.is_set() or await lost.wait()
         async with each:

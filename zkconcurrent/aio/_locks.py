@@ -165,6 +165,13 @@ class Acquirable(Twin):
         """
         return Holding(self, timeout, blocking, cancel_on_loss)
 
+    def cancel_waits(self) -> int:
+        """End the waits of all tasks and threads, each with `WaitCancelledError`; see `zkconcurrent.Lock.cancel_waits`.
+
+        To end the wait of one task, cancel the task.
+        """
+        return int(self._core.cancel_waits())
+
     def hold_count(self) -> int:
         """Return how many of its acquires the running task has not released; 0 if it holds nothing, or lost its hold.
 
