@@ -23,6 +23,7 @@ from tests.integration import (
     test_locks,
     test_losses,
     test_multilock,
+    test_resize,
     test_rwlock,
     test_semaphore,
 )
@@ -135,6 +136,7 @@ def on_ours(test: Callable[..., None]) -> Callable[..., None]:
 TestLocks = generic(test_locks)
 TestLosses = generic(test_losses)
 TestHold = generic(test_hold)
+TestResize = generic(test_resize)
 TestCancelWaits = generic(test_cancel_waits)
 TestEvent = generic(test_event)
 TestLatch = generic(test_latch)

@@ -65,6 +65,8 @@ def locks(zk: zkconcurrent.Client) -> None:
     semaphore.acquire(timeout=None, permits=2)
     semaphore.release(2)
     bounded.destroy()
+    free: int = zkconcurrent.Semaphore(zk, "/app/api", None).available()
+    semaphore.resize(free)
     guarded = lock.guard(zk.transaction())
     with condition as entered:
         woken: bool = entered and condition.wait(1.0)

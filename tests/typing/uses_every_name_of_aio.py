@@ -57,6 +57,8 @@ async def locks(zk: zkconcurrent.Client) -> None:
     await semaphore.acquire(permits=2)
     semaphore.release(2)
     await bounded.destroy()
+    free: int = await aio.Semaphore(zk, "/app/api", None).available()
+    await semaphore.resize(free)
     async with condition:
         woken: bool = await condition.wait(1.0)
         found: list[int] = await condition.wait_for(lambda: [1], timeout=1.0)
