@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         OutcomeUnknownError,
         RefusedError,
         SequenceExhaustedError,
+        WaitCancelledError,
         ZkConcurrentError,
     )
     from ._event import Event
@@ -87,6 +88,7 @@ __all__ = [
     "SimpleQueue",
     "Term",
     "VersionedValue",
+    "WaitCancelledError",
     "WriteLock",
     "ZkConcurrentError",
     "__version__",

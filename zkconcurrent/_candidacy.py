@@ -14,7 +14,7 @@ from typing import TypeVar
 from ._engine.driver import POLL_INTERVAL, UNANSWERED, Call
 from ._engine.holds import Hold, PathState
 from ._engine.session import log
-from ._engine.waiting import Steps, wait
+from ._engine.waiting import Steps, stopping, wait
 from ._errors import ClientError, LockLostError
 from ._kazoo.link import KazooClient
 from ._lock_base import LockBase
@@ -40,28 +40,6 @@ def check_layout(layout: str) -> None:
 
 class Withdrawn(Exception):
     """Raised in the steps of a candidacy that is to end."""
-
-
-def stopping(steps: Steps[T], error: Callable[[], Exception | None]) -> Steps[T]:
-    """Run steps; as soon as `error` returns an error, raise it in them, once."""
-    stopped = False
-    try:
-        pause = next(steps)
-        while True:
-            try:
-                woken = yield pause
-                if not stopped and (why := error()) is not None:
-                    stopped = True
-                    raise why
-            except GeneratorExit:
-                steps.close()
-                raise
-            except BaseException as struck:
-                pause = steps.throw(struck)
-            else:
-                pause = steps.send(woken)
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]
 
 
 class ElectionState(PathState):

@@ -33,6 +33,10 @@ class ClientError(ZkConcurrentError, RuntimeError):
     """
 
 
+class WaitCancelledError(ZkConcurrentError):
+    """Another thread has ended this wait by `cancel_waits()`: nothing is held, and no node is left."""
+
+
 class ForeignNodeError(ZkConcurrentError):
     """The path has foreign nodes or data: a lock's child that is no contender or does not exclude ours, or other data.
 

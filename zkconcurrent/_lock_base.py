@@ -11,6 +11,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, NamedTuple
 
+from ._cancel import Wait, cancel_all
 from ._engine.driver import Call
 from ._engine.holds import Hold, Loss, lost_error
 from ._engine.identity import task_of
@@ -37,6 +38,7 @@ class Contender(NamedTuple):
         since: when the contender queued, by the server's clock.
         node: the node's path.
         token: the node's creation zxid, the fencing token of its hold.
+        position: a waiter's place in the queue, by arrival: 1 for the next, 2 for the one behind it; 0 for a holder.
     """
 
     host: str | None
@@ -46,9 +48,10 @@ class Contender(NamedTuple):
     since: datetime
     node: str
     token: int
+    position: int = 0
 
     @classmethod
-    def of(cls, path: str, name: str, node: Node) -> Contender:
+    def of(cls, path: str, name: str, node: Node, position: int = 0) -> Contender:
         """Parse a node's data."""
         try:
             said = json.loads(node.data)
@@ -56,7 +59,7 @@ class Contender(NamedTuple):
         except (ValueError, TypeError, KeyError):
             host, pid, thread = node.data.decode("utf-8", "replace") or None, None, None
         since = datetime.fromtimestamp(node.ctime, timezone.utc)
-        return cls(host, pid, thread, node.session, since, f"{path}/{name}", node.czxid)
+        return cls(host, pid, thread, node.session, since, f"{path}/{name}", node.czxid, position)
 
 
 class Acquirable(Waiter, ABC):
@@ -75,6 +78,29 @@ class Acquirable(Waiter, ABC):
     @abstractmethod
     def release(self) -> None:
         """Release the lock; see `threading`."""
+
+    def hold(self, timeout: float | None = None, *, blocking: bool = True) -> Holding:
+        """Return a `with` block that holds the lock, and runs only if that is acquired in time.
+
+        The block may be entered again, also by several threads. It ends as that of `with lock` does.
+
+        Args:
+            timeout: how long to wait for the lock, in seconds; None waits forever, 0 makes one attempt.
+            blocking: whether to wait. If False, the block makes one attempt.
+
+        Raises:
+            TimeoutError: the lock was not acquired; from the start of the block, as all errors of `acquire`.
+            LockLostError: the hold was lost; from the end of the block.
+        """
+        return Holding(self, timeout, blocking)
+
+    @abstractmethod
+    def cancel_waits(self) -> int:
+        """End the waits of all threads of this process for it, each with `WaitCancelledError`."""
+
+    @abstractmethod
+    def hold_count(self) -> int:
+        """Return how many of its acquires the caller has not released; 0 if it holds nothing, or its hold is lost."""
 
     def __enter__(self) -> bool:
         return check_acquired(self.acquire(), self)
@@ -103,6 +129,30 @@ class Acquirable(Waiter, ABC):
             log.exception("on_lost of %r failed", self)
 
 
+class Holding:
+    """A `with` block that holds a lock; `lock.hold()` makes it. It has no state, so threads may share it."""
+
+    def __init__(self, lock: Acquirable, timeout: float | None, blocking: bool) -> None:
+        self._lock = lock
+        self._timeout = timeout
+        self._blocking = blocking
+
+    def __enter__(self) -> None:
+        limit = {} if self._timeout is None else {"timeout": self._timeout}
+        if not self._lock.acquire(self._blocking, **limit):  # no call may follow: an interrupt there would leave a hold
+            raise not_acquired(self._lock, self._timeout if self._blocking else 0)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._lock.__exit__(kind, error, traceback)
+
+
+def not_acquired(lock: object, timeout: float | None) -> TimeoutError:
+    """Return the error for a block that does not run, as its lock was not acquired in time."""
+    return TimeoutError(f"not acquired {f'within {timeout} s' if timeout else 'in one attempt'}: {lock!r}")
+
+
 class LockBase(Primitive, Acquirable):
     """The methods of all locks, over the holds that a `PathState` keeps."""
 
@@ -119,6 +169,7 @@ class LockBase(Primitive, Acquirable):
         self._on_lost = on_lost
         with self._session.lock:
             self._holds = self._path_state.holds[self._rule.role]
+            self._waits = self._path_state.waits[self._rule.role]
             if on_lost is not None:  # under the lock, as the report of a loss iterates over the set
                 self._path_state.observers[self._rule.role].add(self)
             if not fair and self._path_state.handoff is None:
@@ -137,15 +188,21 @@ class LockBase(Primitive, Acquirable):
             self._check(hold)
         return False
 
-    def _begin_acquire(self, blocking: bool, timeout: float, depth: int = 1) -> tuple[Call, Steps[bool]]:
+    def _begin_acquire(self, blocking: bool, timeout: float, restores: int | None = None) -> tuple[Call, Steps[bool]]:
         """Return the call that acquires a new hold for the calling thread, and its steps, which return whether it did.
+
+        A hold that a condition's wait restores has the depth `restores`, and `cancel_waits()` does not end that.
 
         The steps raise ClientError if the caller is a signal handler or finalizer that interrupted this thread's
         acquire or release of the same lock, so it would wait for itself.
         """
         limit = self._deadline(blocking, timeout)
         call = Call(self._session, self._path, self._path_state)
-        return call, self._acquire_steps(call, blocking and timeout != 0, limit, self._identity(), depth)
+        wait = blocking and timeout != 0
+        steps = self._acquire_steps(call, wait, limit, self._identity(), restores or 1)
+        if wait and restores is None:
+            steps = Wait(self._path, (call,)).run(steps, self._waits)
+        return call, steps
 
     def _holding_tasks(self) -> Iterable[tuple[str, Any]]:
         rule, holds = self._rule, self._path_state.holds
@@ -264,6 +321,24 @@ class LockBase(Primitive, Acquirable):
         log.debug("released %s", hold.ticket.node)
         self._path_state.check_given_up(hold)
 
+    def cancel_waits(self) -> int:
+        """End the waits for the lock of all threads and tasks that use this client: each gets a `WaitCancelledError`.
+
+        A wait with a timeout ends, too. An `acquire` that makes one attempt does not end, nor does a condition's wait,
+        which holds the lock again when it returns. An `acquire` that is granted in the same moment may return True. One
+        that begins later waits as ever. Holds are not touched.
+
+        The call never waits, so a signal handler may make it: each waiting thread deletes its node itself.
+
+        Returns:
+            How many waits it has ended.
+
+        Raises:
+            ClientError: the process was forked; the waits are its parent's.
+        """
+        self._session.check_not_forked(self._path)
+        return cancel_all(self._waits)
+
     def _check_may_wait(self) -> None:
         """Refuse a condition's wait if the lock, once released, could not be acquired again."""
 
@@ -285,6 +360,15 @@ class LockBase(Primitive, Acquirable):
     def _mine(self) -> Hold | None:
         """Return the calling thread's hold, alive or lost."""
         return self._path_state.own(self._rule.role, self._identity())
+
+    def hold_count(self) -> int:
+        """Return how many levels of the lock the caller holds: its acquires that it has not released.
+
+        A thread that holds nothing, or whose hold is lost, has none. Sends nothing.
+        """
+        self._session.check_lease()
+        hold = self._mine()
+        return hold.depth if hold is not None and hold.alive else 0
 
     def _newest(self) -> Hold | None:
         """Return the newest hold of any thread of this process."""
@@ -337,7 +421,9 @@ class LockBase(Primitive, Acquirable):
     def _contenders(self) -> Recipe[tuple[list[Contender], list[Contender]]]:
         """Return the holders and the waiters."""
         hold, found = yield from contenders(self._path, self._rule)
-        line = [Contender.of(self._path, name, node) for name, node in found]
+        line = [
+            Contender.of(self._path, name, node, max(0, place)) for place, (name, node) in enumerate(found, 1 - hold)
+        ]
         return line[:hold], line[hold:]
 
     def owner(self) -> Contender | None:
@@ -345,7 +431,7 @@ class LockBase(Primitive, Acquirable):
         return self._run(self._contenders(), lambda line: next(iter(line[0]), None))
 
     def waiters(self) -> list[Contender]:
-        """Return the waiters, the next one first, read from the server. Cost: as `owner`."""
+        """Return the waiters, the next one first, read from the server; each has its `position`. Cost: as `owner`."""
         return self._run(self._contenders(), lambda line: line[1])
 
     def guard(self, transaction: Any) -> Any:

@@ -7,7 +7,9 @@ import threading
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, TypeAlias
+from weakref import WeakValueDictionary
 
+from ._cancel import Wait, Waits, cancel_all
 from ._engine.calls import Calls
 from ._engine.driver import Call
 from ._engine.holds import Hold, JointLoss, Loss
@@ -28,9 +30,9 @@ class MultiLock(Acquirable):
     The locks may be of different kinds, clients and ZooKeeper services. A MultiLock is re-entrant if all its locks are.
     It takes no semaphores: a thread may hold several permits of one, so a release could not tell which to give back.
 
-    It has `lost`, `on_lost`, `suspect` and `owner()`, each for all its locks together. It has no `fencing_token`, as
-    each lock fences its own resource and the tokens of two services have no order; and no `guard()` or `waiters()`. Ask
-    each of its `locks` for these.
+    It has `lost`, `on_lost`, `suspect`, `owner()` and `hold_count()`, each for all its locks together. It has no
+    `fencing_token`, as each lock fences its own resource and the tokens of two services have no order; and no `guard()`
+    or `waiters()`. Ask each of its `locks` for these.
 
     Invariant:
         All processes acquire the locks in one order, that of their paths, so no two MultiLocks can wait for each other.
@@ -83,6 +85,7 @@ class MultiLock(Acquirable):
             raise ValueError("the clients of a MultiLock's locks must have handlers of one kind: it waits in one way")
         self._locks = tuple(ordered)
         self._session = ordered[0]._session
+        self._waits: Waits = WeakValueDictionary()
 
     @property
     def locks(self) -> tuple[LockBase, ...]:
@@ -110,16 +113,25 @@ class MultiLock(Acquirable):
         limit = self._deadline(blocking, timeout)
         before = [_level(lock._mine()) for lock in self._locks]
         calls = Calls(self._session, partial(_restore, before))
-        return self._await(calls, self._acquire_all(calls, before, blocking and timeout != 0, limit))
+        if not blocking or timeout == 0:
+            return self._await(calls, self._acquire_all(calls, before, None, limit))
+        wait = Wait(self._locks[0].path, calls.calls)
+        return self._await(calls, wait.run(self._acquire_all(calls, before, wait, limit), self._waits))
 
-    def _acquire_all(self, calls: Calls, before: list[_Level], wait: bool, deadline: float | None) -> Steps[bool]:
+    def _acquire_all(
+        self, calls: Calls, before: list[_Level], wait: Wait | None, deadline: float | None
+    ) -> Steps[bool]:
         try:
             for lock in self._locks:
                 if lock._acquire_again():
                     continue
                 call = calls.add(Call(lock._session, lock.path, lock._path_state))
+                steps = lock._acquire_steps(call, wait is not None, deadline, lock._identity(), 1)
+                if wait is not None:
+                    wait.path = lock.path
+                    steps = wait.enlist(steps, lock._waits)
                 # After the deadline, a free lock is still acquired.
-                if not (yield from lock._acquire_steps(call, wait, deadline, lock._identity(), 1)):
+                if not (yield from steps):
                     yield from _give_back(calls, before)
                     return False
             self._check_all()
@@ -186,6 +198,20 @@ class MultiLock(Acquirable):
         if errors:
             raise _first(errors)
 
+    def cancel_waits(self) -> int:
+        """End the waits for this object of all its threads or tasks: each gives back what it has acquired of the locks.
+
+        The `cancel_waits()` of one of its locks ends those that wait for that lock. In all else as `Lock.cancel_waits`.
+
+        Returns:
+            How many waits it has ended.
+
+        Raises:
+            ClientError: the process was forked; the waits are its parent's.
+        """
+        self._session.check_not_forked(self._locks[0].path)
+        return cancel_all(self._waits)
+
     def _holding_tasks(self) -> Iterable[tuple[str, Any]]:
         return (each for lock in self._locks for each in lock._holding_tasks())
 
@@ -237,6 +263,10 @@ class MultiLock(Acquirable):
         holds = [lock._own() or lock._newest() for lock in self._locks]
         held = all(hold is not None and hold.alive for hold in holds)
         return held and any(lock._session.suspect for lock in self._locks)
+
+    def hold_count(self) -> int:
+        """Return how often the caller holds all locks: the least of their own counts. Sends nothing."""
+        return min(lock.hold_count() for lock in self._locks)
 
     def owner(self) -> Contender | None:
         """Return the contender that holds all locks, as the first lock's node describes it; None if no single one does.

@@ -87,12 +87,12 @@ class SharedNamespace(BasePath):
         """Return the `Condition` with that name."""
         return _Condition(self._client, self._at(name), lock)
 
-    def Semaphore(self, name: str, value: int = 1, *, on_lost: OnLost | None = None) -> _Semaphore:  # noqa: N802
+    def Semaphore(self, name: str, value: int | None = 1, *, on_lost: OnLost | None = None) -> _Semaphore:  # noqa: N802
         """Return the `Semaphore` with that name."""
         return _Semaphore(self._client, self._at(name), value, on_lost=on_lost)
 
     def BoundedSemaphore(  # noqa: N802
-        self, name: str, value: int = 1, *, on_lost: OnLost | None = None
+        self, name: str, value: int | None = 1, *, on_lost: OnLost | None = None
     ) -> _BoundedSemaphore:
         """Return the `BoundedSemaphore` with that name."""
         return _BoundedSemaphore(self._client, self._at(name), value, on_lost=on_lost)

@@ -101,11 +101,9 @@ class RLock(LockBase):
         return hold.depth
 
     def _acquire_restore(self, depth: int) -> None:
-        self._await(*self._begin_acquire(True, -1, depth))
+        self._await(*self._begin_acquire(True, -1, restores=depth))
 
-    def _recursion_count(self) -> int:
-        hold = self._own()
-        return hold.depth if hold is not None and hold.alive else 0
+    _recursion_count = LockBase.hold_count
 
     def _describe(self, hold: Hold | None) -> str:
         owner, depth = (0, 0) if hold is None else (ident(hold.owner), hold.depth)

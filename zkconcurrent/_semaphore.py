@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from ._cancel import Wait
 from ._engine.driver import UNANSWERED, Call
 from ._engine.event_loop import warn
 from ._engine.holds import Hold, lost_error
@@ -15,11 +16,11 @@ from ._engine.waiting import Steps
 from ._kazoo.link import KazooClient
 from ._limits import check_int, check_positive, most_together
 from ._lock_base import Contender, LockBase
-from ._primitive import node_data
+from ._primitive import discard_result, node_data
 from ._recipes.destroy import Users, destroy, users
-from ._recipes.operations import Recipe, Sync
+from ._recipes.operations import Recipe
 from ._recipes.rules import LEASE, MUTEX
-from ._recipes.semaphore import ADDED, Layout, acquire, add, is_locked, look, read
+from ._recipes.semaphore import ADDED, Layout, Sight, acquire, add, ask, read, resize
 
 
 class Semaphore(LockBase):
@@ -35,8 +36,8 @@ class Semaphore(LockBase):
         `<uuid>-<n>`, PERSISTENT, adds n permits. All other nodes are containers.
 
     Invariant:
-        There are never more leases than permits. Only the first client in the queue creates leases, in the same step in
-        which it leaves the queue.
+        There are never more leases than permits, but for those held when `resize` left fewer. Only the first client in
+        the queue creates leases, in the same step in which it leaves the queue.
 
     Cost:
         An uncontended `acquire`, of any number of permits, takes two writes in two round trips; a `release` takes one
@@ -45,11 +46,12 @@ class Semaphore(LockBase):
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.
         path: the semaphore's path; missing nodes are created.
-        value: the number of permits; all processes must give the same.
+        value: the number of permits. All processes must give the same, until one has called `resize`; from then on its
+            number counts. None takes the number that is there: at first use, the semaphore must exist.
         on_lost: called with the semaphore, on a thread of its own, once for each `acquire` whose permits are lost.
 
     Raises:
-        TypeError: the value is not an int, the path is not a string, or `on_lost` is not callable.
+        TypeError: the value is not an int or None, the path is not a string, or `on_lost` is not callable.
         ValueError: the value is negative, or larger than 2**63 - 1; the path is invalid; or this client already uses it
             for another primitive.
 
@@ -61,10 +63,9 @@ class Semaphore(LockBase):
     _rule = LEASE
 
     def __init__(
-        self, client: KazooClient, path: str, value: int = 1, *, on_lost: Callable[[Any], object] | None = None
+        self, client: KazooClient, path: str, value: int | None = 1, *, on_lost: Callable[[Any], object] | None = None
     ) -> None:
-        value = check_int("value", value)
-        if value < 0:
+        if value is not None and (value := check_int("value", value)) < 0:
             raise ValueError("semaphore initial value must be >= 0")
         super().__init__(client, path, on_lost=on_lost)
         self._layout = Layout(path, value)
@@ -87,8 +88,8 @@ class Semaphore(LockBase):
 
         Raises:
             TypeError: `permits` is not an int.
-            ValueError: a timeout with `blocking=False`; fewer permits than one, or more than one request can take; or
-                other processes use the path with another value.
+            ValueError: a timeout with `blocking=False`; fewer permits than one, or more than one request can take;
+                other processes use the path with another value; or there is no semaphore, and this one has no value.
             OverflowError: a timeout above `threading.TIMEOUT_MAX`.
             LockLostError: this thread has lost a permit and has not acknowledged it by `release()`.
             ClientError: the client can't be used here.
@@ -106,7 +107,10 @@ class Semaphore(LockBase):
         near_deadline = timeout is not None and timeout < (self._session.timeout or UNANSWERED) / 3
         self._acquire_again()
         call = Call(self._session, self._path, self._path_state)
-        return self._await(call, self._taking_permits(call, permits, wait, near_deadline, deadline, self._identity()))
+        steps = self._taking_permits(call, permits, wait, near_deadline, deadline, self._identity())
+        if wait:
+            steps = Wait(self._path, (call,)).run(steps, self._waits)
+        return self._await(call, steps)
 
     def _holding_tasks(self) -> tuple[()]:
         return ()  # others may give permits back
@@ -114,14 +118,10 @@ class Semaphore(LockBase):
     def _taking_permits(
         self, call: Call, permits: int, wait: bool, near_deadline: bool, deadline: float | None, owner: int
     ) -> Steps[bool]:
-        if wait and 0 < self._layout.value < permits:  # a wait for more permits than may exist
-            sight = yield from call.run(look(self._layout, None, Sync(self._path)), deadline)
-            there = permits if sight is None else sight.value + sight.added
-            if there < permits:
-                warn(
-                    f"acquire() waits for {permits} permits, and the semaphore {self._path!r} has {there}: it waits "
-                    "until a client adds permits, by a release() of more than it holds"
-                )
+        if self._may_lack(permits, wait):
+            sight = yield from call.run(ask(self._layout), deadline)
+            if sight is not None and sight.size < permits:
+                self._refuse_or_warn(permits, sight.size)
         recipe = acquire(self._layout, permits, node_data(owner), wait=wait, near_deadline=near_deadline)
         taken = yield from call.run(recipe, deadline)
         if taken is None:
@@ -132,6 +132,19 @@ class Semaphore(LockBase):
             log.warning("the sequence numbers of %s are running out: leave it idle, or use another path", self._path)
         log.debug("acquired %s", leases)
         return True
+
+    def _may_lack(self, permits: int, wait: bool) -> bool:
+        """Return whether the call should first look whether there are so many permits."""
+        if not wait or self._layout.value == 0:  # all permits of such a semaphore are added
+            return False
+        return 0 < (self._size() or 0) < permits
+
+    def _refuse_or_warn(self, permits: int, size: int) -> None:
+        """Tell the caller that it asks for more permits than exist."""
+        warn(
+            f"acquire() waits for {permits} permits, and the semaphore {self._path!r} has {size}: it waits until a "
+            "client adds permits, by a release() of more than it holds or by resize()"
+        )
 
     def release(self, n: int = 1) -> None:
         """Give back permits: this thread's own, the newest first, then those of other threads of this process.
@@ -207,7 +220,42 @@ class Semaphore(LockBase):
 
     def locked(self) -> bool:
         """Return whether no permit is free; asks the leader. Cost: 5 reads, pipelined."""
-        return self._run(is_locked(self._layout), bool)
+        return self._run(ask(self._layout), lambda sight: self._free(sight) <= 0)
+
+    def available(self) -> int:
+        """Return how many permits are free; asks the leader. Cost: 5 reads, pipelined.
+
+        The number is negative while more permits are held than `resize` has left.
+        """
+        return self._run(ask(self._layout), self._free)
+
+    def _free(self, sight: Sight) -> int:
+        self._note(sight.size)
+        return sight.free
+
+    def resize(self, n: int) -> None:
+        """Have the semaphore consist of `n` permits, those included that were added. Waits for ZooKeeper.
+
+        All processes learn of it: a client that waits for permits at once, any other with its next call. From now on
+        the clients' own `value` no longer counts, so those with another one work on.
+
+        If more permits are held, their holders keep them, and no client gets one until fewer than `n` are held. With
+        `n=0` none does until the next `resize`. Permits that another client adds during the call are added to `n`.
+
+        Args:
+            n: how many permits; at most 2**63 - 1.
+
+        Raises:
+            TypeError: `n` is not an int.
+            ValueError: `n` is negative or too large; other processes use the path with another value; or there is no
+                semaphore, and this one has no value.
+            ForeignNodeError: the path has other nodes.
+            ClientError: the client can't be used here.
+        """
+        n = check_int("n", n)
+        if n < 0:
+            raise ValueError(f"n must be >= 0: {n}")
+        return self._run_and_note(resize(self._layout, n), discard_result)
 
     def destroy(self) -> None:
         """Remove the nodes that outlive the semaphore's users; the next use creates them anew, with any value.
@@ -221,7 +269,7 @@ class Semaphore(LockBase):
         def done(using: Users) -> None:
             if using:
                 raise RuntimeError(f"the semaphore {self._path!r} is in use: {', '.join(map(str, _contenders(using)))}")
-            self._path_state.last_seen = 0
+            self._path_state.last_seen = None
 
         at = self._layout
         return self._run(destroy(at.permits, partial(read, at), ADDED, (at.locks, at.leases)), done)
@@ -232,23 +280,32 @@ class Semaphore(LockBase):
         me = self._identity()
         return next((hold for hold in self._to_release(1) if hold.owner == me), None)
 
+    def hold_count(self) -> int:
+        """Return how many permits the caller has taken and not given back. Lost ones do not count. Sends nothing."""
+        self._session.check_lease()
+        me = self._identity()
+        return sum(hold.alive and hold.owner == me for hold in self._path_state.all(LEASE.role))
+
     def _own(self) -> Hold | None:
         return next(iter(self._to_release(1)), None)
 
     def _contenders(self) -> Recipe[tuple[list[Contender], list[Contender]]]:
         leases, queue = yield from users(self._path, (self._layout.leases, self._layout.locks))
+        waiting = sorted(_contenders(queue), key=lambda each: MUTEX.key(each.node))
         return (
             sorted(_contenders(leases), key=lambda each: each.token),
-            sorted(_contenders(queue), key=lambda each: MUTEX.key(each.node)),
+            [each._replace(position=place) for place, each in enumerate(waiting, 1)],
         )
 
     def __repr__(self) -> str:
-        left = (
-            self._layout.value
-            + (self._path_state.last_seen or 0)
-            - sum(hold.alive for hold in self._path_state.all(LEASE.role))
-        )
+        size = self._size()
+        left: object = "?" if size is None else size - sum(hold.alive for hold in self._path_state.all(LEASE.role))
         return f"<zkconcurrent.{type(self).__name__} at {id(self):#x} path={self._path!r}: value={left}{self._bound()}>"
+
+    def _size(self) -> int | None:
+        """Return how many permits there were when last seen, else the value; None if neither is known."""
+        seen: int | None = self._path_state.last_seen
+        return self._layout.value if seen is None else seen
 
     def _bound(self) -> str:
         return ""
@@ -257,24 +314,25 @@ class Semaphore(LockBase):
 class BoundedSemaphore(Semaphore):
     """A semaphore that refuses a `release()` of more permits than this process holds.
 
-    In all else it is a `Semaphore`; but `acquire` of more permits than `value` raises a ValueError at once.
+    In all else it is a `Semaphore`; but `acquire` of more permits than there are raises a ValueError.
     """
 
     _kind = "BoundedSemaphore"
 
-    def acquire(self, blocking: bool = True, timeout: float | None = None, *, permits: int = 1) -> bool:
-        """Take permits; see `Semaphore.acquire`."""
-        permits = check_int("permits", permits)
-        if permits > self._layout.value:
-            raise ValueError(f"permits must be at most value={self._layout.value} at {self._path}: {permits}")
-        return super().acquire(blocking, timeout, permits=permits)
+    def _may_lack(self, permits: int, wait: bool) -> bool:  # noqa: ARG002
+        size = self._size()
+        return permits > (1 if size is None else size)
+
+    def _refuse_or_warn(self, permits: int, size: int) -> None:
+        raise ValueError(f"permits must be at most value={size} at {self._path}: {permits}")
 
     def _check_bounds(self, more: int) -> None:
         if more > 0:
             raise ValueError("Semaphore released too many times")
 
     def _bound(self) -> str:
-        return f"/{self._layout.value}"
+        size = self._size()
+        return f"/{'?' if size is None else size}"
 
 
 def _contenders(nodes: Users) -> list[Contender]:

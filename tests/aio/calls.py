@@ -525,6 +525,35 @@ class Ask(Scene):
         assert not await self.lock.fetch_locked()
 
 
+class Resize(Scene):
+    """To resize a semaphore of one permit to two, and to ask how many are free: it has one or two, whatever strikes."""
+
+    def __init__(self, *place: Any) -> None:
+        super().__init__(*place)
+        self.semaphore, self.elsewhere = (aio.Semaphore(client, self.path, 1) for client in (self.near, self.far))
+        self.here = [self.semaphore]
+
+    async def begin(self) -> None:
+        """Make it."""
+        assert await self.elsewhere.available() == 1
+        async with self.elsewhere:
+            pass
+
+    async def call(self) -> object:
+        """Resize, and ask."""
+        await self.semaphore.resize(2)
+        assert await self.semaphore.available() == 2
+        return False
+
+    async def prove(self, *, cancelled: bool) -> None:
+        """Have others take all."""
+        n = await soon(self.elsewhere.available())
+        assert n in ((1, 2) if cancelled else (2,))
+        assert await soon(self.elsewhere.acquire(permits=n))
+        self.elsewhere.release(n)
+        await soon(self.semaphore.resize(1))
+
+
 SCENES: dict[str, Callable[..., Scene]] = {
     **{f"{make}, free": partial(Acquire, make=make) for make in LOCKS},
     **{f"{make}, held by a task": partial(Acquire, make=make, rival="near") for make in LOCKS},
@@ -536,6 +565,7 @@ SCENES: dict[str, Callable[..., Scene]] = {
     **{f"{make}, a try": partial(Acquire, make=make, blocking=False) for make in LOCKS},
     **{f"{make}, released": partial(Release, make=make) for make in LOCKS},
     "downgrade": Downgrade,
+    "resize": Resize,
     "condition": ConditionWait,
     "condition, contested": partial(ConditionWait, contested=True),
     "condition, notified by a task": partial(ConditionWait, by="near"),

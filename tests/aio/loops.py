@@ -169,8 +169,7 @@ async def soon(awaitable: Any, patience: float = PATIENCE) -> Any:
 async def idle(*clients: KazooClient) -> None:
     """Wait until these clients have no request outstanding, and nothing is left to do in the loop.
 
-    A task that is asleep then waits for another, not for the keeper to adopt a connection that was there before. The
-    round trip of a `sync` brings all answers and events of before.
+    A task that is asleep then waits for another. The round trip of a `sync` brings all answers and events of before.
     """
     loop, quiet = asyncio.get_running_loop(), 0
     while quiet < 2:
@@ -178,7 +177,6 @@ async def idle(*clients: KazooClient) -> None:
             await asyncio.to_thread(client.sync, "/")
         await asyncio.sleep(0 if hasattr(loop, "_ready") else 0.002)  # uvloop does not show what is ready: run it
         busy = any(client._pending or client._queue for client in clients)
-        busy = busy or any(session.registry.session is None or session.posted for session in map(Session.of, clients))
         busy = busy or any(thread.name == "zkconcurrent-background" for thread in threading.enumerate())
         quiet = 0 if busy or getattr(loop, "_ready", ()) else quiet + 1
 

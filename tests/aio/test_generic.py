@@ -16,13 +16,16 @@ import zkconcurrent
 from tests.helpers import lock_types, on_tasks
 from tests.integration import (
     test_atomic,
+    test_cancel_waits,
     test_condition,
     test_election,
     test_event,
+    test_hold,
     test_latch,
     test_locks,
     test_losses,
     test_multilock,
+    test_resize,
     test_rwlock,
     test_semaphore,
     test_shared_value,
@@ -51,6 +54,7 @@ PROCESSES = "is about other processes, which use threads"
 TURN = "looks at the turn of threads"
 KAZOOS = "calls on kazoo's own threads, where no task runs"
 OTHERS = "is about processes of their own"
+CANCELS = "ends its body as a thread does; a loss cancels a task: tests/aio/test_hold.py"
 LEFT_OUT: dict[ModuleType, dict[str, str]] = {
     test_locks: {
         "test_threadings_condition_takes_an_rlock": STANDARD,
@@ -89,6 +93,17 @@ LEFT_OUT: dict[ModuleType, dict[str, str]] = {
         "test_a_process_that_is_killed": PROCESSES,
     },
     test_shared_value: {"test_every_change": IDENTITY, "test_watch": "iterates; a task iterates with `async for`"},
+    test_hold: {
+        "test_lost": CANCELS,
+        "test_a_forked_child": "forks where the loop's thread is not",
+        "test_an_interrupt": "interrupts the thread that waits for its task, not the task",
+    },
+    test_cancel_waits: {
+        "test_threadings_condition_keeps_its_lock": STANDARD,
+        "test_synchronized": "is about the decorator of functions",
+        "test_in_a_signal_handler": "interrupts the thread that waits for its task, not the task",
+        "test_a_forked_child": "forks where the loop's thread is not",
+    },
     test_condition: {
         "test_all_are_woken": "also calls notifyAll(), which asyncio's condition has not",
         "test_two_releases_of_one_hold": HALFWAY,
@@ -144,6 +159,9 @@ def on_ours(test: Callable[..., None]) -> Callable[..., None]:
 
 TestLocks = generic(test_locks)
 TestLosses = generic(test_losses)
+TestHold = generic(test_hold)
+TestResize = generic(test_resize)
+TestCancelWaits = generic(test_cancel_waits)
 TestEvent = generic(test_event)
 TestLatch = generic(test_latch)
 TestAtomic = generic(test_atomic)

@@ -355,6 +355,26 @@ def test_fencing_tokens(zk: KazooClient, far: KazooClient, zk_path: str) -> None
     assert tokens == sorted(set(tokens))
 
 
+def test_a_semaphore_that_others_resize(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+    """A loop that asks again and again sees the new number, also while it holds all permits that there were."""
+    semaphore, other = aio.Semaphore(zk, zk_path, 1), aio.Semaphore(far, zk_path, None)
+
+    async def main() -> None:
+        async with semaphore:
+            assert semaphore.locked()
+            await other.resize(2)
+            end = asyncio.get_running_loop().time() + 20
+            while semaphore.locked():
+                assert asyncio.get_running_loop().time() < end
+                await asyncio.sleep(0.05)
+            assert await semaphore.available() == 1
+        assert not semaphore.locked()
+        assert await other.acquire(permits=2, timeout=20)
+        other.release(2)
+
+    run(main())
+
+
 @pytest.mark.parametrize("make", ["Lock", "RLock", "read lock", "write lock", "Semaphore"])
 def test_locked_as_last_seen(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """Acts of this process show at once; a loop that asks again and again sees those of others."""

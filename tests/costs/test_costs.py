@@ -417,6 +417,39 @@ def test_a_permit_added(counted: KazooClient, proxy: Proxy, zk_path: str) -> Non
     assert count.flights == 2
 
 
+def test_a_resize(
+    zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, eventually: Eventually, in_thread: InThread
+) -> None:
+    """One write, behind three reads and with one, in two round trips; it wakes the first waiter. To ask: five reads."""
+    semaphore = Semaphore(zk, zk_path)
+    assert semaphore.acquire()
+    mine = Semaphore(counted, zk_path, None)
+    assert mine.available() == 0
+    with proxy.counting() as count:
+        mine.resize(1)
+    assert count.requests == {"sync": 1, "getData": 2, "getChildren": 1, "setData": 1}
+    assert count.flights == 2
+    with proxy.counting() as asking:
+        assert mine.available() == 0
+    assert asking.requests == {"sync": 1, "getChildren": 3, "getData": 1}
+    assert asking.flights == 1
+    with proxy.counting() as until_waiting:
+        waiting = [in_thread(mine.acquire) for _ in range(3)]
+        eventually(answered(until_waiting, "getData", 6))
+        eventually(answered(until_waiting, "getChildren", 11))
+    with proxy.counting() as woken:
+        semaphore.resize(0)
+        eventually(answered(woken, "getData", 2))
+        eventually(answered(woken, "getChildren", 5))
+    assert woken.requests == {"getData": 2, "getChildren": 5}
+    assert sum(woken.events.values()) == 1
+    semaphore.resize(4)
+    for each in waiting:
+        assert each.result(20)
+    mine.release(3)
+    semaphore.release()
+
+
 def test_a_permit_released_wakes_one(
     zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, eventually: Eventually, in_thread: InThread
 ) -> None:
@@ -425,16 +458,16 @@ def test_a_permit_released_wakes_one(
     held.acquire()
     with proxy.counting() as until_waiting:
         waiting = [in_thread(semaphore.acquire) for _ in range(n)]
-        # Each joins with three listings and a read; the first leaves two watches, the others one each.
-        eventually(answered(until_waiting, "getData", 2 * n - 1))
+        # Each joins with three listings and a read; the first leaves three watches, the others one each.
+        eventually(answered(until_waiting, "getData", 2 * n))
         eventually(answered(until_waiting, "getChildren", 3 * n + 2))
-    assert until_waiting.requests == {"create2": n, "getChildren": 3 * n + 2, "getData": 2 * n - 1}
+    assert until_waiting.requests == {"create2": n, "getChildren": 3 * n + 2, "getData": 2 * n}
     with proxy.counting() as count:
         held.release()
         eventually(lambda: any(each.done() for each in waiting))
         eventually(answered(count, "getChildren", 8))
     # The first looks, and takes it; the next looks, and leaves its watches.
-    assert count.requests == {"getChildren": 8, "getData": 2, "multi": 1}
+    assert count.requests == {"getChildren": 8, "getData": 3, "multi": 1}
     assert sum(count.events.values()) == 2
     for left in range(n, 0, -1):
         eventually(lambda left=left: sum(each.done() for each in waiting) == n - left + 1)

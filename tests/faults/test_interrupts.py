@@ -726,3 +726,33 @@ def test_a_candidacy_interrupted_at_every_line(
     assert hook.line > 5
     with Election(zk, zk_path).lead(timeout=20):
         pass
+
+
+@pytest.mark.parametrize("kind", [Lock, lambda client, path: Semaphore(client, path, 1)], ids=["Lock", "Semaphore"])
+def test_a_block_with_a_deadline_interrupted_at_every_line(
+    kind: Any, zk: KazooClient, connect: Connect, zk_path: str
+) -> None:
+    """The start of a `hold()` block either is interrupted and leaves nothing, or holds, or has met its deadline."""
+    client, other = connect(timeout=SESSION), kind(zk, f"{zk_path}/held")
+    free, taken = kind(client, f"{zk_path}/free"), kind(client, f"{zk_path}/held")
+    other.acquire()
+    for lock, timeout in ((free, 20), (taken, 0.02)):
+        with contextlib.suppress(TimeoutError), lock.hold(timeout):
+            pass
+        for hook in at_every_line("_lock_base.py", "_lock.py", "_semaphore.py", "_primitive.py"):
+            block = lock.hold(timeout)
+            try:
+                with hook:
+                    block.__enter__()
+            except KeyboardInterrupt:
+                assert lock.hold_count() == 0, hook.where
+            except TimeoutError:
+                assert lock is taken
+            else:
+                assert lock is free
+                block.__exit__(None, None, None)
+        assert hook.line > 10
+    other.release()
+    for lock in (free, taken):
+        assert lock.acquire(timeout=20)
+        lock.release()

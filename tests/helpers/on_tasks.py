@@ -124,6 +124,10 @@ class OnTasks:
         """Acquire it; the task may not give these by position."""
         return bool(call(lambda: self._made.acquire(blocking=blocking, timeout=timeout, **options)))
 
+    def hold(self, timeout: float | None = None, **options: Any) -> HoldOnTasks:
+        """Return a block; each time that it is entered, the task enters a new one."""
+        return HoldOnTasks(lambda: self._made.hold(timeout, **options))
+
     def __enter__(self) -> bool:
         call(self._made.__aenter__)
         return True
@@ -153,6 +157,22 @@ def wrapped(value: Any) -> Any:
     found: OnTasks = kind.__new__(kind)
     found._made = value
     return found
+
+
+class HoldOnTasks:
+    """The interface of threads, to the blocks that `hold()` makes."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
+        self._block = threading.local()
+
+    def __enter__(self) -> Any:
+        self._block.made = call(self._make)
+        return call(self._block.made.__aenter__)
+
+    def __exit__(self, *error: object) -> Any:
+        made = self._block.made
+        return call(lambda: made.__aexit__(*error))
 
 
 class LostOnTasks:

@@ -156,8 +156,33 @@ def test_who_holds_and_who_waits(
         assert owner.token == mine.fencing_token
         assert owner.since >= before
         assert zk.exists(owner.node)
-        assert [waiter.session for waiter in waiters] == [theirs.client.client_id[0]]
+        assert [(waiter.session, waiter.position) for waiter in waiters] == [(theirs.client.client_id[0], 1)]
+        assert owner.position == 0
     waiting.result(10)
+
+
+@every
+def test_positions(
+    kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually, in_thread: InThread
+) -> None:
+    """Each waiter has its place, by arrival, whatever its process; whoever goes moves up those behind."""
+    mine, clients = against(kind)(zk, zk_path), [connect() for _ in range(3)]
+    waiting = []
+    with mine:
+        for n, client in enumerate(clients):
+            theirs = kind(client, zk_path)
+            waiting.append(in_thread(lambda lock=theirs: lock.acquire() and lock.release()))
+            eventually(queued(zk, zk_path, n + 2))
+        assert [(each.session, each.position) for each in mine.waiters()] == [
+            (client.client_id[0], n) for n, client in enumerate(clients, 1)
+        ]
+        first = mine.waiters()[0]
+        zk.delete(first.node)  # it queues again, at the tail
+        eventually(lambda: [each.session for each in mine.waiters()][-1] == first.session)
+        assert [each.position for each in mine.waiters()] == [1, 2, 3]
+        assert mine.owner().position == 0  # type: ignore[union-attr]
+    for each in waiting:
+        each.result(20)
 
 
 @every

@@ -436,7 +436,11 @@ def test_who_holds_and_who_waits(
         assert owner is not None
         assert (owner.session, owner.token) == (zk.client_id[0], mine.fencing_token)
         assert (waiter.session, waiter.thread is None) == (theirs.client.client_id[0], False)
+        more = in_thread(lambda: theirs.acquire() and theirs.release())
+        eventually(permits_awaited(zk, zk_path, 2))
+        assert (owner.position, [each.position for each in mine.waiters()]) == (0, [1, 2])
     taking.result(10)
+    more.result(10)
 
 
 def test_guard(zk: KazooClient, zk_path: str) -> None:

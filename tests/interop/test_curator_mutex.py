@@ -217,9 +217,9 @@ def test_we_see_java_in_the_queue(
     eventually(lambda: len(children(client, zk_path)) == 2)
     contenders = [lock.owner(), *lock.waiters()]
     assert [each and each.node for each in contenders] == [f"{zk_path}/{name}" for name in children(client, zk_path)]
-    for each in contenders:
+    for place, each in enumerate(contenders):
         assert each is not None
-        assert (each.session, each.pid, each.thread) == (java.session, None, None)
+        assert (each.session, each.pid, each.thread, each.position) == (java.session, None, None, place)
         assert each.host == client.get(each.node)[0].decode()
     java.call("mutex.release", zk_path, thread="one").result(LONG)
     assert waiting.result(LONG) == "true"

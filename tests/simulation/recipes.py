@@ -313,9 +313,12 @@ RW = Table(
 
 
 class Owner(User):
-    """A thread that uses the semaphore, and destroys it (as it leaves a use by "destroy")."""
+    """A thread that uses the semaphore, and destroys or resizes it (as it leaves a use by "destroy" or "resize")."""
 
     def _visit(self, use: Any) -> None:
+        if use.leave == "resize":
+            self._resize(use.permits)
+            return
         if use.leave != "destroy":
             try:
                 super()._visit(use)
@@ -341,6 +344,13 @@ class Owner(User):
         if used.intersection(name for path in folders for name in nodes.children(path)):
             raise Violation("the semaphore was destroyed, and is in use")
 
+    def _resize(self, permits: int) -> None:
+        checks, more = self.checks, permits - VALUE
+        checks.at_least, checks.at_most = min(checks.at_least, more), max(checks.at_most, more)
+        self.world.say(f"resizes to {permits}")
+        Semaphore(self.process.client, PATH, VALUE).resize(permits)
+        checks.at_least = checks.at_most = more
+
 
 class InjectedSemaphore(RecipeRun, SemaphoreRun):
     """An injected run of a semaphore of three permits."""
@@ -362,9 +372,9 @@ def _of_semaphore(recipe: str, operation: str, fault: int) -> str | None:
         return "settles nothing"
     if fault == 18 and not (recipe.startswith("timed") and operation == "WaitGone"):
         return "has no deadline, or no predecessor"
-    if recipe == "destroy" and fault != 20:
+    if recipe in ("destroy", "resize") and fault != 20:
         return _of_calls(recipe, operation, fault)
-    if fault == 20 and (recipe in ("add", "destroy") or parts & {"Sync", "EnsureContainer"}):
+    if fault == 20 and (recipe in ("add", "destroy", "resize") or parts & {"Sync", "EnsureContainer"}):
         return "has no node"
     return _impossible(recipe, operation, fault)
 
@@ -409,6 +419,8 @@ SEMAPHORES: tuple[Situation, ...] = (
     situation("destroy", "destroy", at(0.5, _use(leave="destroy")), [HOG, at(0.2, _use(1))]),
     situation("destroy", "destroy", at(0.5, _use(leave="destroy")), [at(0, _use(stay=0.501)), at(0.501, _use(1))]),
     situation("add", "add", at(0.5, _use(1, leave="add")), [HOG, at(0.2, _use(1))], at(0.3, _use(2))),
+    situation("resize", "resize", at(0, _use(5, leave="resize")), at(0.2, _use(4, wait=3))),
+    situation("resize", "resize", at(0.5, _use(4, leave="resize")), [HOG, at(0.2, _use(1))], at(0.3, _use(2))),
 )
 SEMAPHORE = Table(
     "Semaphore",

@@ -17,8 +17,9 @@ from tests.simulation.world import Violation
 from zkconcurrent._engine.driver import UNANSWERED
 from zkconcurrent._engine.holds import Hold
 from zkconcurrent._errors import LockLostError
+from zkconcurrent._recipes.operations import Node
 from zkconcurrent._recipes.rules import LEASE, MUTEX, blockers
-from zkconcurrent._recipes.semaphore import count
+from zkconcurrent._recipes.semaphore import Layout, count, read
 from zkconcurrent._recipes.ticket import State, Ticket
 from zkconcurrent._semaphore import Semaphore
 
@@ -158,7 +159,12 @@ class PermitChecks(Checks):
     at_least = at_most = 0
 
     def _value(self) -> int:
-        return VALUE + count(self.ensemble.leader.children(CHROOT + PERMITS))
+        leader = self.ensemble.leader
+        node = leader.nodes.get(CHROOT + PERMITS)
+        if node is None:
+            return VALUE
+        number, _ = read(Layout(PATH, None), Node(node.data, 0, 0.0, 0))
+        return number + count(leader.children(CHROOT + PERMITS))
 
     def step(self) -> None:
         """There are never more permits out than there are, but for those that an operator took away."""
@@ -173,10 +179,13 @@ class PermitChecks(Checks):
             and ticket.path == LEASES
             and CHROOT + ticket.node not in self.removed
         ]
-        if len(out) > VALUE and len(out) > self._value():
-            raise Violation(f"{len(out)} permits are out, of {self._value()}: {out}")
+        self._check_number(out)
         if len({ticket.name for ticket in out}) < len(out):
             raise Violation(f"one lease is two permits: {out}")
+
+    def _check_number(self, out: list[Ticket]) -> None:
+        if len(out) > VALUE and len(out) > self._value():
+            raise Violation(f"{len(out)} permits are out, of {self._value()}: {out}")
 
     def _granted(self, ticket: Ticket, lease_end: float) -> None:
         super()._granted(ticket, lease_end)

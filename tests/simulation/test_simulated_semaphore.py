@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.mutants import Mutant, find, one
+from tests.simulation.resizing import ResizeRun, random_resizes
 from tests.simulation.run import COMMON_FAULTS, runs
 from tests.simulation.semaphore import SemaphoreRun, random_uses
 
@@ -18,28 +19,28 @@ def test_whatever_strikes() -> None:
 ACQUIRE, TAKE = "_recipes.semaphore:acquire", "_recipes.semaphore:take"
 RUN = "_engine.driver:Call.run"
 FIND = "_recipes.semaphore:find_leases"
-WATCH = "out, added = yield Watch(ticket, (Children(at.leases, ticket), Children(at.permits, ticket)))"
+WATCH = "out, node, added = yield Watch(ticket, reads(at, ticket)[1:])"
 
 MUTANTS = [
     one(
         "one watch for n permits",
         ACQUIRE,
         WATCH,
-        "out, added = yield Children(at.leases, ticket), Children(at.permits, ticket)\n"
+        "out, node, added = yield reads(at, ticket)[1:]\n"
         "                    yield Watch(ticket, (*(Get(f'{at.leases}/{name}', ticket) for name in sorted(out)[:1]), "
-        "Children(at.permits, ticket)))",
+        "*reads(at, ticket)[2:]))",
     ),
     one(
         "added permits are not watched for",
         ACQUIRE,
         WATCH,
-        "added = yield Children(at.permits, ticket)\n"
-        "                    out, = yield Watch(ticket, (Children(at.leases, ticket),))",
+        "node, added = yield reads(at, ticket)[2:]\n"
+        "                    out, = yield Watch(ticket, reads(at, ticket)[1:2])",
     ),
     one(
         "what is out when the watch is left is not looked at",
         ACQUIRE,
-        "if at.value + count(added) - len(out) < permits:",
+        "if size(at, node, added) - len(out) < permits:",
         "if True:",
     ),
     one(
@@ -150,3 +151,46 @@ MUTANTS = [
 def test_seeded_bugs_are_found(mutant: Mutant) -> None:
     """Runs that the library passes find each bug."""
     find(mutant, lambda seed: SemaphoreRun(random_uses(seed)))
+
+
+def test_whatever_strikes_a_resize() -> None:
+    """No permit is granted that was not free; nobody waits for one that is; the last number that was set stays."""
+    injected = {kind for run in runs(ResizeRun, random_resizes, 150) for kind in run.injected}
+    assert injected >= COMMON_FAULTS | {"remove", "reap", "lose"}
+
+
+RESIZE = "_recipes.semaphore:resize"
+RESIZE_MUTANTS = [
+    one(
+        "the first does not watch the number",
+        ACQUIRE,
+        WATCH,
+        "(node,) = yield (Get(at.permits, ticket),)\n"
+        "                    out, added = yield Watch(ticket, (*reads(at, ticket)[1:2], *reads(at, ticket)[3:]))",
+    ),
+    one(
+        "the number is not read again",
+        ACQUIRE,
+        "sight = yield from look(at, ticket, seen=seen)",
+        "sight = (yield from look(at, ticket, seen=seen))._replace(size=sight.size)",
+    ),
+    one("added permits come on top of the new number", RESIZE, "permits - count(added)", "permits"),
+    one(
+        "a write whose answer was lost is taken for done",
+        RESIZE,
+        "if written or seen.version != node.version:",
+        "if True:",
+    ),
+    one(
+        "a smaller number does not count while more are out",
+        "_recipes.semaphore:look",
+        "Sight(queue, leases, there)",
+        "Sight(queue, leases, max(there, min(len(leases) + 1, 3)))",
+    ),
+]
+
+
+@pytest.mark.parametrize("mutant", RESIZE_MUTANTS, ids=lambda mutant: mutant.name)
+def test_seeded_bugs_of_a_resize_are_found(mutant: Mutant) -> None:
+    """Runs that the library passes find each bug."""
+    find(mutant, lambda seed: ResizeRun(random_resizes(seed)))

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 
 TRACKS = (Networks, Processes, Servers, People)
-LONGEST = 4  # times its duration, a run lasts for its kinds of faults
 KINDS = sorted({name for kind in TRACKS for name in kind(0, None, None).kinds})  # type: ignore[arg-type]
 
 
@@ -41,7 +40,6 @@ class Plan:
         workload: the name of what the threads do.
         faults: whether anything is to fail; if not, one server will do.
         without: the kinds of faults that are not to strike.
-        kinds: how many kinds of faults each track strikes at least; the run lasts longer for them, if it must.
     """
 
     seed: int
@@ -51,7 +49,6 @@ class Plan:
     workload: str = "all"
     faults: bool = True
     without: frozenset[str] = frozenset()
-    kinds: int = 0
 
 
 @dataclass(frozen=True)
@@ -154,8 +151,8 @@ def run(plan: Plan, folder: Path) -> Verdict:
             start = clock()
             tracks: list[Track] = [kind(plan.seed, testbed, workers, plan.without) for kind in TRACKS]
             with striking(tracks if plan.faults else []) as errors:
-                began = time.monotonic()
-                while not errors and _goes_on(plan, time.monotonic() - began, tracks):
+                until = time.monotonic() + plan.duration
+                while time.monotonic() < until and not errors:
                     time.sleep(0.05)
             if errors:
                 raise SoakError(f"the faults could not go on: {errors[0]!r}") from errors[0]
@@ -173,15 +170,6 @@ def run(plan: Plan, folder: Path) -> Verdict:
         faults = sorted((fault for track in tracks for fault in track.faults), key=lambda fault: fault.at)
     verdict = judge(plan, Logs(folder).news(), faults, start, healed, leftovers, lookout.quorum)
     return replace(verdict, diverged=frozenset(lookout.diverged))
-
-
-def _goes_on(plan: Plan, lasted: float, tracks: list[Track]) -> bool:
-    """Return whether the faults are to go on: a busy machine strikes fewer in the same time."""
-    if lasted < plan.duration or not plan.faults:
-        return lasted < plan.duration
-    return lasted < LONGEST * plan.duration and any(
-        len({fault.kind for fault in list(track.faults)}) < plan.kinds for track in tracks
-    )
 
 
 def _left(testbed: Testbed, session: float) -> list[str]:

@@ -46,6 +46,10 @@ def locks(zk: zkconcurrent.Client) -> None:
         several.suspect,
         several.owner(),
     )
+    for any_held in (lock, rlock, read, write, several, semaphore, bounded):
+        with any_held.hold(2.5), any_held.hold(timeout=None, blocking=False) as nothing:
+            assert nothing is None
+        count: int = any_held.hold_count() + any_held.cancel_waits()
     for one in (lock, rlock, read, write, semaphore, bounded):
         token: int = one.fencing_token
         lost: threading.Event = one.lost
@@ -57,10 +61,12 @@ def locks(zk: zkconcurrent.Client) -> None:
     if owner is not None:
         said: tuple[str | None, int | None, str | None] = (owner.host, owner.pid, owner.thread)
         since: datetime.datetime = owner.since
-        numbers: tuple[int, str, int] = (owner.session, owner.node, owner.token)
+        numbers: tuple[int, str, int, int] = (owner.session, owner.node, owner.token, owner.position)
     semaphore.acquire(timeout=None, permits=2)
     semaphore.release(2)
     bounded.destroy()
+    free: int = zkconcurrent.Semaphore(zk, "/app/api", None).available()
+    semaphore.resize(free)
     guarded = lock.guard(zk.transaction())
     with condition as entered:
         woken: bool = entered and condition.wait(1.0)
@@ -248,6 +254,8 @@ def errors(zk: zkconcurrent.Client) -> str:
         return refused.path
     except zkconcurrent.OutcomeUnknownError as unknown:
         return unknown.path
+    except zkconcurrent.WaitCancelledError as ended:
+        return ended.path
     except zkconcurrent.SequenceExhaustedError as end:
         return end.path
     except zkconcurrent.ZkConcurrentError as any_of_them:

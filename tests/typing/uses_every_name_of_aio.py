@@ -42,8 +42,9 @@ async def locks(zk: zkconcurrent.Client) -> None:
         waiters: list[zkconcurrent.Contender] = await each.waiters()
         token: int = each.fencing_token
         suspect: bool = each.suspect
-        async with each.hold(2.5), each.hold(timeout=None, cancel_on_loss=False) as nothing:
+        async with each.hold(2.5), each.hold(timeout=None, blocking=False, cancel_on_loss=False) as nothing:
             assert nothing is None
+        count: int = each.hold_count() + each.cancel_waits()
         lost: aio.Lost = each.lost
         is_lost: bool = lost.is_set() or await lost.wait()
         async with each:
@@ -56,6 +57,8 @@ async def locks(zk: zkconcurrent.Client) -> None:
     await semaphore.acquire(permits=2)
     semaphore.release(2)
     await bounded.destroy()
+    free: int = await aio.Semaphore(zk, "/app/api", None).available()
+    await semaphore.resize(free)
     async with condition:
         woken: bool = await condition.wait(1.0)
         found: list[int] = await condition.wait_for(lambda: [1], timeout=1.0)

@@ -25,6 +25,7 @@ zkconcurrent.Condition(zk, "/app/condition", threading.RLock())  # wrong
 token: str = zkconcurrent.RLock(zk, "/app/lock").fencing_token  # wrong
 zkconcurrent.RLock(zk, "/app/lock").fencing_token = 1  # wrong
 zkconcurrent.RLock(zk, "/app/lock").acquire(timeout="1")  # wrong
+zkconcurrent.RLock(zk, "/app/lock").hold(2.5, False)  # wrong
 zkconcurrent.RLock(zk, "/app/lock").lock()  # wrong
 zkconcurrent.Event(zk, "/app/event").notify()  # wrong
 zkconcurrent.AtomicLong(zk, "/app/number").add("1")  # wrong

@@ -39,7 +39,7 @@ LAYERS = [
     {"_engine.calls", "_engine.holds"},
     {"_engine.local_handoff"},
     # What users import.
-    {"_primitive"},
+    {"_primitive", "_cancel"},
     {"_settling"},
     {"_lock_base"},
     {"_lock", "_rlock", "_candidacy"},

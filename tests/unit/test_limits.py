@@ -31,6 +31,7 @@ CALLS: list[Callable[[Any], object]] = [
     lambda n: BoundedSemaphore(KazooClient(), "/s", 9).acquire(permits=n),
     lambda n: Semaphore(KazooClient(), "/s", 9).release(n),
     lambda n: BoundedSemaphore(KazooClient(), "/s", 9).release(n),
+    lambda n: Semaphore(KazooClient(), "/s", 9).resize(n),
     lambda n: CountDownLatch(KazooClient(), "/l", 9).count_down(n),
     lambda n: Queue(KazooClient(), "/q", n),
     lambda n: Queue(KazooClient(), "/q", max_attempts=n or 1.5),
@@ -42,6 +43,9 @@ CALLS: list[Callable[[Any], object]] = [
 @pytest.mark.parametrize("number", [1.0, 2.5, float("nan"), float("inf"), "1", None, b"1", 1j, [1]], ids=repr)
 def test_numbers_are_whole(call: Callable[[Any], object], number: object) -> None:
     """What is no whole number is a TypeError that says so, before anything is sent."""
+    if number is None and call in MAKERS[:2]:
+        call(number)  # a semaphore takes the number that is there
+        return
     with pytest.raises(TypeError, match="int"):
         call(number)
 

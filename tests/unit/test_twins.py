@@ -54,11 +54,7 @@ MORE = {
     "Barrier": {"fetch_n_waiting", "fetch_broken"},
     "CountDownLatch": {"fetch_count"},
     "Event": {"fetch"},
-    **{
-        name: {"fetch_locked", "hold"}
-        for name in TWINS
-        if name.endswith(("Lock", "Semaphore")) and name != "ReadWriteLock"
-    },
+    **{name: {"fetch_locked"} for name in TWINS if name.endswith(("Lock", "Semaphore")) and name != "ReadWriteLock"},
     "Condition": {"locked", "fetch_locked"},  # asyncio's has `locked`
 }
 MAKE: dict[str, Callable[[Any, KazooClient], Any]] = {

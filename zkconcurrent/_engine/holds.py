@@ -183,6 +183,7 @@ class PathState:
         holds: those held, and those lost that their threads have not settled: for each role a dictionary by owner or,
             where a thread may have several, by the tickets' prefixes.
         next_loss: the loss of the next hold, by role.
+        waits: the acquires that wait and may be cancelled, by role and id.
         handoff: the hand-off between threads of this process, if the lock is not fair.
         part: the name of a node below its path that may be a primitive of its own.
         lock: of a condition, its lock's path.
@@ -199,6 +200,7 @@ class PathState:
         self.lock = ""
         self.last_seen: Any = None
         self.holds: Holds = defaultdict(dict)
+        self.waits: defaultdict[str, weakref.WeakValueDictionary[int, Any]] = defaultdict(weakref.WeakValueDictionary)
         self._blocks: deque[int] = deque()  # an entry for each block of a task that was thrown away
         self.observers: defaultdict[str, weakref.WeakSet[LossObserver]] = defaultdict(weakref.WeakSet)
         make_event = session.link.handler.event_object
@@ -367,6 +369,8 @@ class PathState:
         """Forget all holds, in a forked child: they are the parent's."""
         for holds in self.holds.values():
             holds.clear()
+        for waits in self.waits.values():
+            waits.clear()
 
 
 def all_holds(holds: Holds) -> list[Hold]:

@@ -137,6 +137,32 @@ async def wait_async(call: Waiting, steps: Steps[T]) -> T:
         raise
 
 
+def stopping(steps: Steps[T], why: Callable[[], Exception | None]) -> Steps[T]:
+    """Run steps; once a sleep has ended and `why` returns an error, raise it in them, as an interrupt would be.
+
+    It is raised once, as what cleans up may sleep, too.
+    """
+    stopped = False
+    try:
+        pause = next(steps)
+        while True:
+            try:
+                woken = yield pause
+                if not stopped and (error := why()) is not None:
+                    stopped = True
+                    raise error
+            except GeneratorExit:
+                raise
+            except BaseException as struck:
+                pause = steps.throw(struck)
+            else:
+                pause = steps.send(woken)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+    finally:
+        steps.close()  # an interrupt may have come between two steps
+
+
 def _end(call: Waiting, steps: Steps[Any]) -> None:
     """End a call that did not reach its own end."""
     try:

@@ -7,7 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from .nodes import agreed, lay_out
+from .._errors import ForeignNodeError
+from .nodes import lay_out
 from .operations import (
     Children,
     ConnectionLost,
@@ -28,6 +29,7 @@ from .operations import (
     Recipe,
     Requeue,
     SessionExpired,
+    Set,
     Sync,
     Wait,
     WaitGone,
@@ -39,13 +41,16 @@ from .ticket import State, Ticket
 
 # The names of the nodes that `add` makes: a UUID, and how many permits it adds.
 ADDED = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-([0-9]{1,19})")
+# The data of `permits`: a number, to which the added permits come; and whether `resize` has written it. Then it is
+# negative if there are fewer permits than were added.
+_NUMBER = re.compile(rb"([0-9]{1,19})|(-?[0-9]{1,24}) resized")
 
 
 class Layout(NamedTuple):
-    """The paths of a semaphore's nodes, and its initial number of permits."""
+    """The paths of a semaphore's nodes, and its initial number of permits: None takes the number that is there."""
 
     path: str
-    value: int
+    value: int | None
 
     @property
     def locks(self) -> str:
@@ -64,27 +69,28 @@ class Layout(NamedTuple):
 
 
 class Sight(NamedTuple):
-    """A look at a semaphore: the queue was read first, and only then the leases and the permits."""
+    """A look at a semaphore: the queue was read first, then the leases, and only then the number of permits."""
 
     queue: Sequence[str]
     leases: Sequence[str]
-    value: int
-    added: int
+    size: int
 
     @property
     def free(self) -> int:
-        """How many permits are free."""
-        return self.value + self.added - len(self.leases)
+        """How many permits are free; less than 0 while more are out than a resize has left."""
+        return self.size - len(self.leases)
 
 
 def acquire(
     at: Layout, permits: int, data: bytes, *, wait: bool, near_deadline: bool = False
 ) -> Recipe[tuple[list[Ticket], int] | None]:
-    """Take permits, all or none; return their tickets, and how many permits were added so far.
+    """Take permits, all or none; return their tickets, and how many permits there are.
 
     Only the first in the queue looks at the leases. Once a listing shows that we are first, only we may make leases, as
     every later client is behind us. So a later listing of the leases can only show too many, however stale the server
-    is, and whichever program the others run. (Curator's processes make their leases before they leave the queue.)
+    is, and whichever program the others run. (Curator's processes make their leases before they leave the queue.) The
+    number of permits is read after the leases. So if a lease is gone that existed when the semaphore was made smaller,
+    the number is the smaller one.
 
     Args:
         at: the semaphore.
@@ -124,10 +130,10 @@ def acquire(
                 elif sight.free >= permits:
                     yield from take(ticket, leases, at, permits, data)
                     leases[0].late = ticket.late
-                    return leases, sight.added
+                    return leases, sight.size
                 else:
-                    out, added = yield Watch(ticket, (Children(at.leases, ticket), Children(at.permits, ticket)))
-                    if at.value + count(added) - len(out) < permits:
+                    out, node, added = yield Watch(ticket, reads(at, ticket)[1:])  # not the queue
+                    if size(at, node, added) - len(out) < permits:
                         yield Wait(ticket)
                 sight = yield from look(at, ticket, seen=seen)
         except Requeue:
@@ -172,42 +178,73 @@ def look(at: Layout, ticket: Ticket | None, *before: Operation, seen: Sequence[A
 
     Raises:
         ForeignNodeError: the path has other nodes.
-        ValueError: the semaphore has another value.
+        ValueError: the semaphore has another value; or there is none, and we have no value.
     """
     while True:
         *_, queue, leases, node, added = seen or (yield (*before, *reads(at, ticket)))
-        check_value(at, node)
+        there = size(at, node, added)
         check_queue(at.locks, queue)
         check_queue(at.leases, leases)
         if node is not None or ticket is None:
-            return Sight(queue, leases, at.value, count(added))
+            return Sight(queue, leases, there)
         before, seen = (), None
         yield from make(at)  # the first client sets the value
 
 
 def make(at: Layout) -> Recipe[None]:
-    """Create the nodes that every client shares."""
+    """Create the nodes that every client shares.
+
+    Raises:
+        ValueError: we have no value.
+    """
+    if at.value is None:
+        raise _missing(at)
     return lay_out((at.locks, at.leases), at.permits, str(at.value).encode())
 
 
-def check_value(at: Layout, node: Node | None) -> None:
-    """Refuse a semaphore whose value differs from ours.
+def size(at: Layout, node: Node | None, added: Sequence[str]) -> int:
+    """Return how many permits there are.
+
+    Args:
+        at: the semaphore.
+        node: the node `permits`, if it exists.
+        added: the names of its children.
 
     Raises:
         ForeignNodeError: the node is not a semaphore's.
-        ValueError: the values differ.
+        ValueError: the semaphore was made with a value that differs from ours, and never resized; or there is none, and
+            we have no value.
     """
-    if node is not None and (theirs := read(at, node)) != at.value:
-        raise ValueError(f"the semaphore {at.path!r} was made with value={theirs}, not value={at.value}")
+    if node is None:
+        if at.value is None:
+            raise _missing(at)
+        return at.value
+    number, resized = read(at, node)
+    if not (resized or at.value in (None, number)):
+        raise ValueError(f"the semaphore {at.path!r} was made with value={number}, not value={at.value}")
+    return number + count(added)
 
 
-def read(at: Layout, node: Node) -> int:
-    """Return the value in a node.
+def _missing(at: Layout) -> ValueError:
+    return ValueError(
+        f"there is no semaphore {at.path!r}, so value=None can't take its number of permits: give a value"
+    )
+
+
+def read(at: Layout, node: Node) -> tuple[int, bool]:
+    """Return the number in the node `permits`, and whether `resize` has written it.
 
     Raises:
         ForeignNodeError: the node is not a semaphore's.
     """
-    return agreed(at.path, node, f"that of {at.permits!r} is a Semaphore's value")
+    number = _NUMBER.fullmatch(node.data)
+    if number is None:
+        raise ForeignNodeError(
+            at.path,
+            f"the node's data is {node.data[:100]!r}, but that of {at.permits!r} is a Semaphore's value; delete the "
+            "node if something else left it behind, or use another path",
+        )
+    return int(number[1] or number[2]), number[2] is not None
 
 
 def count(added: Sequence[str]) -> int:
@@ -314,7 +351,7 @@ def find_leases(ticket: Ticket, leases: Sequence[Ticket]) -> Recipe[bool]:
 
 
 def add(at: Layout, permits: int, unique: str) -> Recipe[int]:
-    """Add permits exactly once, also when replies are lost; return how many were added so far.
+    """Add permits exactly once, also when replies are lost; return how many there are.
 
     Args:
         at: the semaphore.
@@ -323,15 +360,38 @@ def add(at: Layout, permits: int, unique: str) -> Recipe[int]:
     """
     while True:
         node, added = yield Get(at.permits), Children(at.permits)
-        check_value(at, node)
+        there = size(at, node, added)
         try:
             yield CreatePersistent(f"{at.permits}/{unique}-{permits}", b"")
-            return count(added) + permits
+            return there + permits
         except NoNode:
             yield from make(at)
 
 
-def is_locked(at: Layout) -> Recipe[bool]:
-    """Return whether no permit is free, read behind a `sync`."""
-    sight = yield from look(at, None, Sync(at.path))
-    return sight.free <= 0
+def resize(at: Layout, permits: int) -> Recipe[int]:
+    """Have the semaphore consist of so many permits, the added ones included; return how many.
+
+    One write, on condition of the version that was read. If it fails because another client has resized in between, or
+    may have after a lost reply, ours counts as the earlier of the two, and is overwritten.
+    """
+    while True:
+        _, node, added = yield Sync(at.permits), Get(at.permits), Children(at.permits)
+        size(at, node, added)
+        if node is None:
+            yield from make(at)
+            continue
+        written, seen = None, None
+        try:
+            number = permits - count(added)
+            written, seen = yield Set(at.permits, b"%d resized" % number, node.version), Get(at.permits)
+        except ConnectionLost:
+            _, seen = yield Sync(at.permits), Get(at.permits)
+        if seen is None or seen.czxid != node.czxid:
+            continue  # destroyed meanwhile, and the added permits with it
+        if written or seen.version != node.version:
+            return permits
+
+
+def ask(at: Layout) -> Recipe[Sight]:
+    """Look at a whole semaphore, behind a `sync`."""
+    return look(at, None, Sync(at.path))

@@ -59,7 +59,7 @@ class Leading:
     def __init__(self, seat: LockBase, timeout: float | None, cancel_on_loss: bool) -> None:
         self._seat = seat
         self._timeout = timeout
-        self._holding = Holding(seat, None if timeout is None else max(timeout, 0.0), cancel_on_loss)
+        self._holding = Holding(seat, None if timeout is None else max(timeout, 0.0), True, cancel_on_loss)
 
     async def __aenter__(self) -> Term:
         core = self._seat._core

@@ -147,7 +147,7 @@ class Acquirable(Twin):
             if reports_loss(kind):
                 raise
 
-    def hold(self, timeout: float | None = None, *, cancel_on_loss: bool = True) -> Holding:
+    def hold(self, timeout: float | None = None, *, blocking: bool = True, cancel_on_loss: bool = True) -> Holding:
         """Return an `async with` block that holds the lock, and ends when the hold is lost.
 
         On a loss the block's task is cancelled, and `LockLostError` leaves the block in place of the cancellation, as
@@ -155,14 +155,29 @@ class Acquirable(Twin):
 
         Args:
             timeout: how long to wait for the lock, in seconds; None waits forever, 0 makes one attempt.
+            blocking: whether to wait. If False, the block makes one attempt.
             cancel_on_loss: whether to cancel the block's task. If False, the block ends with `LockLostError` as
                 `async with lock` does, once its body has ended.
 
         Raises:
-            TimeoutError: the lock was not acquired in time; from the start of the block.
+            TimeoutError: the lock was not acquired; from the start of the block, as all errors of `acquire`.
             LockLostError: the hold was lost; from the end of the block.
         """
-        return Holding(self, timeout, cancel_on_loss)
+        return Holding(self, timeout, blocking, cancel_on_loss)
+
+    def cancel_waits(self) -> int:
+        """End the waits of all tasks and threads, each with `WaitCancelledError`; see `zkconcurrent.Lock.cancel_waits`.
+
+        To end the wait of one task, cancel the task.
+        """
+        return int(self._core.cancel_waits())
+
+    def hold_count(self) -> int:
+        """Return how many of its acquires the running task has not released; 0 if it holds nothing, or lost its hold.
+
+        Of a semaphore, that is how many permits it has; of a `MultiLock`, the least count of its locks.
+        """
+        return int(self._core.hold_count())
 
     def _forsake(self) -> bool:
         """Leave the holds of a task that was thrown away to the keeper; return whether its block ends here.
@@ -232,7 +247,7 @@ class LockBase(Acquirable, PrimitiveTwin):
         return await self._core.owner()  # type: ignore[no-any-return]
 
     async def waiters(self) -> list[Contender]:
-        """Return the waiters, the next one first, read from the server. Cost: as `owner`."""
+        """Return the waiters, the next one first, read from the server; each has its `position`. Cost: as `owner`."""
         return await self._core.waiters()  # type: ignore[no-any-return]
 
     def guard(self, transaction: Any) -> Any:

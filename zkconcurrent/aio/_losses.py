@@ -11,6 +11,7 @@ from typing import Any
 
 from .._engine.holds import Hold, Loss
 from .._errors import LockLostError
+from .._lock_base import not_acquired
 
 
 class Lost:
@@ -99,9 +100,10 @@ def follow(core: Any, before: Hold) -> None:
 class Holding:
     """An `async with` block that holds a lock and is cancelled when the hold is lost; `lock.hold()` makes it."""
 
-    def __init__(self, lock: Any, timeout: float | None, cancel_on_loss: bool) -> None:
+    def __init__(self, lock: Any, timeout: float | None, blocking: bool, cancel_on_loss: bool) -> None:
         self._lock = lock
         self._timeout = timeout
+        self._blocking = blocking
         self._cancel_on_loss = cancel_on_loss
         self._task: asyncio.Task[Any] | None = None
         self._listener: _Listener | None = None
@@ -115,8 +117,8 @@ class Holding:
         assert self._task is not None
         if hasattr(self._task, "cancelling"):  # since Python 3.11
             self._before = self._task.cancelling()
-        if not await self._lock.acquire(timeout=self._timeout):
-            raise TimeoutError(f"not acquired within {self._timeout} s: {self._lock!r}")
+        if not await self._lock.acquire(blocking=self._blocking, timeout=self._timeout):
+            raise not_acquired(self._lock, self._timeout if self._blocking else 0)
         if self._cancel_on_loss:
             self._listener = self._lock.lost._listen(self._cancel, follows=True)
 

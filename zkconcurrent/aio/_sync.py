@@ -40,7 +40,8 @@ class Semaphore(LockBase):
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.
         path: the semaphore's path; missing nodes are created.
-        value: the number of permits; all processes must give the same.
+        value: the number of permits, the same for all processes until one has called `resize`; None takes the number
+            that is there.
         on_lost: called with the semaphore, once for each `acquire` whose permits are lost; may be async.
     """
 
@@ -48,7 +49,7 @@ class Semaphore(LockBase):
     _kind: type[_semaphore.Semaphore] = _SemaphoreCore
 
     def __init__(
-        self, client: KazooClient, path: str, value: int = 1, *, on_lost: Callable[[Any], object] | None = None
+        self, client: KazooClient, path: str, value: int | None = 1, *, on_lost: Callable[[Any], object] | None = None
     ) -> None:
         super().__init__(self._kind(client, path, value, on_lost=on_loop(self, on_lost)))
 
@@ -88,13 +89,21 @@ class Semaphore(LockBase):
     def locked(self) -> bool:
         """Return whether no permit is free, as last seen. The call asks for news, at most once a second."""
         core = self._core
-        mine = sum(hold.alive for hold in core._path_state.all(core._rule.role))
-        if mine >= core._layout.value + (core._path_state.last_seen or 0):
-            return True
+        mine, size = sum(hold.alive for hold in core._path_state.all(core._rule.role)), core._size()
+        all_mine = size is not None and mine >= size
         if core._session.now() - self._asked >= REFRESH:
             self._asked = core._session.now()
-            self._in_background(self._noting(core.locked()))
-        return self._seen
+            # While all are ours, the news is how many there are; a late reply must not undo our own release.
+            self._in_background(core.available() if all_mine else self._noting(core.locked()))
+        return all_mine or self._seen
+
+    async def available(self) -> int:
+        """Return how many permits are free; asks the leader. See `zkconcurrent.Semaphore.available`."""
+        return int(await self._core.available())
+
+    async def resize(self, n: int) -> None:
+        """Have the semaphore consist of `n` permits; see `zkconcurrent.Semaphore.resize`."""
+        await self._core.resize(n)
 
     async def destroy(self) -> None:
         """Remove the nodes that outlive the semaphore's users; see `zkconcurrent.Semaphore.destroy`."""

@@ -1,0 +1,378 @@
+"""`cancel_waits()` on a real ZooKeeper: which waits it ends, what is left of them, and what it leaves alone."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import random
+import signal
+import threading
+import time
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.conftest import Connect, Eventually, InThread
+from tests.helpers.contenders import at_the_handoff, children, permits_awaited, queued, wait_in, waiters
+from tests.helpers.proxy import Proxy
+from tests.integration.test_hold import AGAINST, MAKE, every
+from tests.integration.test_locklikes import ephemerals
+from zkconcurrent import (
+    ClientError,
+    Condition,
+    Lock,
+    MultiLock,
+    ReadWriteLock,
+    RLock,
+    Semaphore,
+    WaitCancelledError,
+    synchronized,
+)
+
+
+@every
+def test_the_waits_of_a_client_end(
+    which: str, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """All waits for it end at once, with a deadline or without, and leave no node; another client's goes on."""
+    make, client, other = MAKE[which], connect(), connect()
+    holder = AGAINST.get(which, make)(zk, zk_path)
+    mine, theirs = make(client, zk_path), make(other, zk_path)
+    assert mine.cancel_waits() == 0
+    with holder:
+        held = len(ephemerals(zk, zk_path))
+        waiting = [in_thread(mine.acquire), in_thread(mine.acquire, timeout=60), in_thread(lambda: enter(mine))]
+        elsewhere = in_thread(lambda: (theirs.acquire(), theirs.release()))
+        eventually(lambda: ended(mine) == 3 and ended(theirs) == 1)
+        assert mine.cancel_waits() == 3
+        for each in waiting:
+            with pytest.raises(WaitCancelledError, match=r"cancel_waits\(\)") as told:
+                each.result(20)
+            assert told.value.path.startswith(zk_path)
+        eventually(lambda: len(ephemerals(zk, zk_path)) == held + 1)
+        assert mine.cancel_waits() == 0
+        assert not elsewhere.done()
+        assert holder.cancel_waits() == 0
+        assert holder.hold_count() == 1
+    elsewhere.result(20)
+    with mine.hold(timeout=20):  # what begins later is not concerned
+        pass
+    eventually(lambda: not ephemerals(zk, zk_path))
+
+
+def ended(lock: Any) -> int:
+    """Return how many waits would be ended."""
+    return len(lock._waits)
+
+
+def enter(lock: Any) -> None:
+    """Enter a block."""
+    with lock.hold(timeout=60):
+        pytest.fail("the body ran")
+
+
+@every
+def test_a_hold_and_an_attempt_are_left_alone(which: str, zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """Without a wait nothing is ended: not the hold, nor the next acquire, whether it waits or tries."""
+    lock, other = MAKE[which](zk, zk_path), MAKE[which](connect(), zk_path)
+    with lock:
+        assert lock.cancel_waits() == 0
+        assert lock.hold_count() == 1
+        if which != "read lock":
+            assert other.acquire(blocking=False) is False
+    for arguments in ((), (False,), (True, 20)):
+        assert lock.acquire(*arguments)
+        lock.release()
+
+
+def test_all_objects_of_a_path_are_one(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """What waits by one object of a client and path, another ends."""
+    client = connect()
+    with Lock(zk, zk_path):
+        waiting = in_thread(Lock(client, zk_path).acquire)
+        eventually(queued(zk, zk_path, 2))
+        assert Lock(client, zk_path).cancel_waits() == 1
+        with pytest.raises(WaitCancelledError):
+            waiting.result(20)
+        eventually(queued(zk, zk_path, 1))
+
+
+def test_readers_and_writers_are_apart(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Of a pair, each lock ends its own waits; readers behind a writer that was ended get in."""
+    pair, holder = ReadWriteLock(connect(), zk_path), ReadWriteLock(zk, zk_path)
+    with holder.read_lock:
+        writing = in_thread(pair.write_lock.acquire)
+        eventually(queued(zk, zk_path, 2))
+        reading = in_thread(lambda: pair.read_lock.acquire() and pair.read_lock.release())
+        eventually(queued(zk, zk_path, 3))
+        assert pair.write_lock.cancel_waits() == 1
+        with pytest.raises(WaitCancelledError):
+            writing.result(20)
+        reading.result(20)
+        eventually(queued(zk, zk_path, 1))
+
+
+def test_the_next_in_line_gets_in(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """What queues behind a wait that was ended moves up."""
+    mine, behind, holder = Lock(connect(), zk_path), Lock(connect(), zk_path), Lock(zk, zk_path)
+    with holder:
+        waiting = in_thread(mine.acquire)
+        eventually(queued(zk, zk_path, 2))
+        following = in_thread(lambda: behind.acquire(timeout=60) and behind.release())
+        eventually(queued(zk, zk_path, 3))
+        mine.cancel_waits()
+        with pytest.raises(WaitCancelledError):
+            waiting.result(20)
+        eventually(lambda: [each.position for each in holder.waiters()] == [1])
+    following.result(20)
+
+
+def test_permits(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
+    """The first, which waits for permits, and those behind it, which wait for their turn, all end."""
+    mine, holder = Semaphore(connect(), zk_path, 2), Semaphore(zk, zk_path, 2)
+    assert holder.acquire(permits=2)
+    waiting = [in_thread(mine.acquire, permits=n) for n in (1, 2, 1)]
+    eventually(permits_awaited(zk, zk_path, 3))
+    assert mine.cancel_waits() == 3
+    for each in waiting:
+        with pytest.raises(WaitCancelledError):
+            each.result(20)
+    eventually(permits_awaited(zk, zk_path, 0))
+    assert len(children(zk, f"{zk_path}/leases")) == 2
+    holder.release(2)
+    with mine:
+        pass
+
+
+def test_a_multilock(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """It ends its own waits, which give back what they have; one of its locks ends those for that lock, too."""
+    client = connect()
+    a, b = Lock(client, f"{zk_path}/a"), Lock(client, f"{zk_path}/b")
+    both, same = MultiLock([a, b]), MultiLock([b, a])
+    with Lock(zk, b.path):
+        for end, n in ((both.cancel_waits, 1), (b.cancel_waits, 1), (same.cancel_waits, 0), (a.cancel_waits, 0)):
+            waiting = in_thread(both.acquire)
+            eventually(lambda: queued(zk, a.path, 1)() and queued(zk, b.path, 2)())
+            assert eventually(lambda: ended(b)) == 1
+            assert end() == n
+            if not n:
+                assert not waiting.done()
+                assert both.cancel_waits() == 1
+            with pytest.raises(WaitCancelledError) as told:
+                waiting.result(20)
+            assert told.value.path == b.path
+            eventually(lambda: queued(zk, a.path, 0)() and queued(zk, b.path, 1)())
+        alone = in_thread(b.acquire)
+        eventually(queued(zk, b.path, 2))
+        assert both.cancel_waits() == 0
+        assert b.cancel_waits() == 1
+        assert isinstance(alone.exception(20), WaitCancelledError)
+    with both:
+        assert both.cancel_waits() == 0
+
+
+@pytest.mark.parametrize("kind", [Lock, RLock])
+def test_a_condition_keeps_its_lock(
+    kind: Any, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """A condition's wait has the lock again when it returns: neither it nor its acquire is ended."""
+    client = connect()
+    condition = Condition(client, f"{zk_path}/condition", kind(client, f"{zk_path}/lock"))
+    elsewhere = Condition(zk, f"{zk_path}/condition", kind(zk, f"{zk_path}/lock"))
+    waiting = in_thread(wait_in, condition, 60)
+    eventually(waiters(zk, condition.path, 1))
+    assert condition._lock.cancel_waits() == 0
+    with elsewhere:
+        elsewhere.notify()
+        eventually(queued(zk, f"{zk_path}/lock", 2))
+        assert condition._lock.cancel_waits() == 0
+        time.sleep(0.05)
+        assert not waiting.done()
+    assert waiting.result(20)[0] is True
+
+
+def test_threadings_condition_keeps_its_lock(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
+) -> None:
+    """So does the standard library's, on an RLock of ours."""
+    lock = RLock(connect(), zk_path)
+    condition = threading.Condition(lock)  # type: ignore[arg-type]
+    waits = threading.Event()
+
+    def wait() -> bool:
+        with condition:
+            waits.set()
+            return condition.wait(60) and lock.hold_count() == 1
+
+    waiting = in_thread(wait)
+    assert waits.wait(20)
+    with condition:
+        condition.notify()
+    holder = RLock(zk, zk_path)
+    lock.cancel_waits()
+    with holder:
+        pass
+    assert waiting.result(20)
+
+
+def test_unfair(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
+    """Of an unfair lock, those that wait for their turn within the process end, too; the next acquire gets in."""
+    client = connect()
+    lock = Lock(client, zk_path, fair=False)
+    with Lock(zk, zk_path):
+        waiting = [in_thread(lock.acquire) for _ in range(3)]
+        eventually(at_the_handoff(lock, 2))
+        assert lock.cancel_waits() == 3
+        for each in waiting:
+            assert isinstance(each.exception(20), WaitCancelledError)
+        eventually(queued(zk, zk_path, 1))
+    with lock.hold(timeout=20):
+        again = in_thread(lock.acquire)
+        eventually(lambda: ended(lock) == 1)
+        assert lock.cancel_waits() == 1
+        assert isinstance(again.exception(20), WaitCancelledError)
+        assert lock.hold_count() == 1
+
+
+def test_synchronized(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """A decorated function whose lock was waited for does not run; the error leaves its call."""
+    lock = RLock(connect(), zk_path)
+
+    @synchronized(lock)
+    def run() -> None:
+        pytest.fail("it ran")
+
+    with RLock(zk, zk_path):
+        calling = in_thread(run)
+        eventually(queued(zk, zk_path, 2))
+        lock.cancel_waits()
+        assert isinstance(calling.exception(20), WaitCancelledError)
+
+
+@pytest.mark.usefixtures("uncollected")
+def test_in_a_signal_handler(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """A handler ends the wait that it has interrupted, and all others."""
+    mine = Lock(connect(), zk_path)
+    before = signal.signal(signal.SIGUSR1, lambda *_: mine.cancel_waits() and None)
+
+    def interrupt() -> None:
+        eventually(queued(zk, zk_path, 3))
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)  # type: ignore[arg-type]
+
+    try:
+        with Lock(zk, zk_path):
+            waiting, interrupting = in_thread(mine.acquire), in_thread(interrupt)
+            with pytest.raises(WaitCancelledError):
+                mine.acquire()
+            assert isinstance(waiting.exception(20), WaitCancelledError)
+            interrupting.result(20)
+            eventually(queued(zk, zk_path, 1))
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+@every
+def test_out_of_reach(
+    which: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Any
+) -> None:
+    """A wait ends although ZooKeeper is out of reach; its node goes after the reconnect."""
+    fast = {"connection_retry": {"max_tries": -1, "delay": 0.05, "max_delay": 0.2}}
+    lock = MAKE[which](connect(hosts=proxy.hosts, timeout=20, **fast), zk_path)
+    with AGAINST.get(which, MAKE[which])(zk, zk_path):
+        held = len(ephemerals(zk, zk_path))
+        waiting = in_thread(lock.acquire)
+        eventually(lambda: len(ephemerals(zk, zk_path)) == held + 1)
+        proxy.refuse()
+        proxy.cut()
+        eventually(lambda: ended(lock) == 1)
+        assert lock.cancel_waits() == 1
+        assert isinstance(waiting.exception(20), WaitCancelledError)
+        proxy.resume()
+        eventually(lambda: len(ephemerals(zk, zk_path)) == held)
+
+
+def test_a_stopped_client(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """There is nothing to end, and that is no error; nor is it with a client that never starts."""
+    client = connect()
+    lock = Lock(client, zk_path)
+    client.stop()
+    assert lock.cancel_waits() == 0
+    assert Lock(KazooClient(), zk_path).cancel_waits() == 0
+    assert zk.exists(zk_path) is None
+
+
+def test_a_forked_child(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """In a child it is an error, and the parent's wait goes on."""
+    lock = Lock(connect(), zk_path)
+    with Lock(zk, zk_path):
+        waiting = in_thread(lambda: lock.acquire() and lock.release())
+        eventually(queued(zk, zk_path, 2))
+        child = os.fork()
+        if not child:
+            try:
+                lock.cancel_waits()
+            except ClientError:
+                os._exit(0)
+            finally:
+                os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert not waiting.done()
+    waiting.result(20)
+
+
+def test_at_any_moment(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Waits that are ended again and again, at any moment of theirs: one holds at a time, and nothing is left."""
+    lock, inside, over = Lock(connect(), zk_path), [], threading.Event()
+
+    def visit(seed: int) -> tuple[int, int]:
+        chance, got, told = random.Random(seed), 0, 0
+        while not over.is_set():
+            try:
+                with lock.hold(timeout=chance.choice((None, 0.01, 5))):
+                    inside.append(1)
+                    assert len(inside) == 1
+                    got += 1
+                    inside.pop()
+            except WaitCancelledError:
+                told += 1
+            except TimeoutError:
+                pass
+        return got, told
+
+    visiting = [in_thread(visit, seed) for seed in range(4)]
+    until, chance = time.monotonic() + 1.5, random.Random(7)
+    while time.monotonic() < until:
+        lock.cancel_waits()
+        time.sleep(chance.random() * 0.005)
+    over.set()
+    got, told = (sum(counts) for counts in zip(*(each.result(60) for each in visiting), strict=True))
+    assert got
+    assert told
+    eventually(queued(zk, zk_path, 0))
+    assert not lock._waits
+    assert not lock._session.registry.tickets
+
+
+def test_the_error(zk_path: str) -> None:
+    """It can be pickled, and is one of the library's, and no other's."""
+    error = WaitCancelledError(zk_path, "ended")
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), again.path, str(again)) == (WaitCancelledError, zk_path, f"ended [{zk_path}]")
+    assert not isinstance(error, TimeoutError | RuntimeError)

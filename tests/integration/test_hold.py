@@ -1,0 +1,201 @@
+"""`hold()`, a block with a deadline, and `hold_count()`, of whatever is held, on a real ZooKeeper."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.conftest import Connect, Eventually, InThread
+from tests.helpers.losses import expire
+from tests.helpers.proxy import Proxy
+from tests.integration.test_locklikes import ephemerals
+from zkconcurrent import BoundedSemaphore, Lock, LockLostError, MultiLock, ReadWriteLock, RLock, Semaphore
+from zkconcurrent.testing import Server
+
+Make = Callable[[KazooClient, str], Any]
+MAKE: dict[str, Make] = {
+    "Lock": lambda client, path: Lock(client, path),
+    "unfair Lock": lambda client, path: Lock(client, path, fair=False),
+    "RLock": lambda client, path: RLock(client, path),
+    "read lock": lambda client, path: ReadWriteLock(client, path).read_lock,
+    "write lock": lambda client, path: ReadWriteLock(client, path).write_lock,
+    "Semaphore": lambda client, path: Semaphore(client, path, 1),
+    "BoundedSemaphore": lambda client, path: BoundedSemaphore(client, path, 1),
+    "MultiLock": lambda client, path: MultiLock([RLock(client, f"{path}/b"), RLock(client, f"{path}/a")]),
+}
+AGAINST = {"read lock": MAKE["write lock"]}
+every = pytest.mark.parametrize("which", MAKE)
+REENTRANT = ("RLock", "read lock", "write lock", "MultiLock")
+
+
+@every
+def test_held(which: str, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+    """The block holds, and gives nothing; it releases at its end, also after an error, which it leaves alone."""
+    lock = MAKE[which](zk, zk_path)
+    block = lock.hold(timeout=20)
+    for _ in range(2):
+        with block as nothing:
+            assert nothing is None
+            assert lock.hold_count() == 1
+            assert ephemerals(zk, zk_path)
+        eventually(lambda: not ephemerals(zk, zk_path))
+    for error in (ZeroDivisionError, KeyboardInterrupt, SystemExit, GeneratorExit):
+        with pytest.raises(error), lock.hold():
+            raise error
+        eventually(lambda: not ephemerals(zk, zk_path))
+    for once in ({"timeout": 0}, {"blocking": False}):
+        with lock.hold(**once):
+            assert lock.hold_count() == 1
+        eventually(lambda: not ephemerals(zk, zk_path))
+
+
+@every
+def test_not_acquired(which: str, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
+    """TimeoutError names the lock; the body does not run, nothing is left, and what another holds is his still."""
+    mine, theirs = MAKE[which](connect(), zk_path), AGAINST.get(which, MAKE[which])(zk, zk_path)
+    with theirs:
+        before = ephemerals(zk, zk_path)
+        for limit, told in (
+            ({"timeout": 0.05}, "within 0.05 s"),
+            ({"timeout": 0}, "in one attempt"),
+            ({"blocking": False}, "in one attempt"),
+        ):
+            with pytest.raises(TimeoutError, match=f"not acquired {told}.*{zk_path}"), mine.hold(**limit):
+                pytest.fail("the body ran")
+            assert mine.hold_count() == 0
+            eventually(lambda: ephemerals(zk, zk_path) == before)
+        assert theirs.hold_count() == 1
+    with mine.hold(timeout=20):
+        pass
+
+
+@every
+def test_bad_arguments(which: str, zk: KazooClient, zk_path: str) -> None:
+    """What `acquire` refuses, the start of the block refuses, and nothing is sent; `hold` itself never fails."""
+    lock = MAKE[which](zk, zk_path)
+    for limit, error in (
+        ({"timeout": 1, "blocking": False}, ValueError),
+        ({"timeout": float("nan")}, ValueError),
+        ({"timeout": threading.TIMEOUT_MAX * 2}, OverflowError),
+        ({"timeout": "1"}, TypeError),
+    ):
+        block = lock.hold(**limit)
+        with pytest.raises(error), block:
+            pytest.fail("the body ran")
+    assert zk.exists(zk_path) is None
+    assert lock.hold_count() == 0
+
+
+@every
+def test_lost(which: str, zookeeper: Server, connect: Connect, zk_path: str) -> None:
+    """A loss counts no more, and LockLostError leaves the block at its end; after that the block holds anew."""
+    lock = MAKE[which](connect(timeout=4), zk_path)
+    one = lock.locks[0] if which == "MultiLock" else lock
+    with pytest.raises(LockLostError), lock.hold(timeout=20):
+        expire(zookeeper, one)
+        assert lock.hold_count() == 0
+    with lock.hold(timeout=20):
+        assert lock.hold_count() == 1
+
+
+@every
+def test_levels(which: str, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
+    """A thread counts its own acquires that it has not released; another thread, none."""
+    lock = MAKE[which](zk, zk_path)
+    other = MAKE[which](zk, zk_path)
+    assert lock.hold_count() == 0
+    with lock.hold():
+        if which in REENTRANT:
+            with lock.hold(timeout=0), lock:
+                assert (lock.hold_count(), other.hold_count()) == (3, 3)
+        assert (lock.hold_count(), other.hold_count()) == (1, 1)
+        assert in_thread(lock.hold_count).result(20) == 0
+    assert lock.hold_count() == 0
+
+
+def test_permits_are_counted(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
+    """Of a semaphore, a thread's permits count, however many it has taken at once."""
+    semaphore = Semaphore(zk, zk_path, 5)
+    assert semaphore.acquire(permits=3)
+    with semaphore.hold(timeout=20):
+        assert semaphore.hold_count() == 4
+    assert in_thread(lambda: (semaphore.acquire(), semaphore.hold_count(), semaphore.release())).result(20)[1] == 1
+    semaphore.release(2)
+    assert semaphore.hold_count() == 1
+    semaphore.release()
+
+
+def test_the_locks_of_a_multilock(zk: KazooClient, zk_path: str) -> None:
+    """A MultiLock is held as often as that of its locks which is held least."""
+    a, b = RLock(zk, f"{zk_path}/a"), RLock(zk, f"{zk_path}/b")
+    both = MultiLock([a, b])
+    with a, a:
+        assert both.hold_count() == 0
+        with both.hold():
+            assert (both.hold_count(), a.hold_count(), b.hold_count()) == (1, 3, 1)
+    assert both.hold_count() == 0
+
+
+def test_a_block_of_many_threads(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
+    """Threads that share a block exclude each other."""
+    lock, inside = Lock(connect(), zk_path), []
+    block = lock.hold(timeout=60)
+
+    def visit() -> None:
+        for _ in range(10):
+            with block:
+                inside.append(1)
+                assert len(inside) == 1
+                zk.exists(zk_path)
+                inside.pop()
+
+    for each in [in_thread(visit) for _ in range(4)]:
+        each.result(60)
+
+
+@every
+def test_out_of_reach(which: str, connect: Connect, proxy: Proxy, zk_path: str) -> None:
+    """Where ZooKeeper is out of reach, the block does not begin, and TimeoutError comes in time."""
+    lock = MAKE[which](connect(hosts=proxy.hosts, timeout=20), zk_path)
+    with lock.hold(timeout=20):
+        pass
+    proxy.refuse()
+    proxy.cut()
+    with pytest.raises(TimeoutError), lock.hold(timeout=0.2):
+        pytest.fail("the body ran")
+
+
+def test_a_forked_child(zk: KazooClient, zk_path: str) -> None:
+    """In a child, an inherited block ends silently, and nothing is held; the parent's hold lives."""
+    lock = RLock(zk, zk_path)
+    with lock.hold():
+        child = os.fork()
+        if child:
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+            assert lock.hold_count() == 1
+    if not child:
+        os._exit(lock.hold_count())
+    assert not ephemerals(zk, zk_path)
+
+
+@pytest.mark.usefixtures("uncollected")
+def test_an_interrupt(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Any) -> None:
+    """Ctrl-C while the block waits leaves nothing of it."""
+    held, mine = Lock(zk, zk_path), Lock(connect(), zk_path)
+
+    def interrupt() -> None:
+        eventually(lambda: len(ephemerals(zk, zk_path)) == 2)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)  # type: ignore[arg-type]
+
+    with held:
+        interrupting = in_thread(interrupt)
+        with pytest.raises(KeyboardInterrupt), mine.hold(timeout=60):
+            pytest.fail("the body ran")
+        interrupting.result(20)
+        eventually(lambda: len(ephemerals(zk, zk_path)) == 1)

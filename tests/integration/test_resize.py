@@ -1,0 +1,247 @@
+"""`resize()`, `available()` and `value=None` of semaphores, on a real ZooKeeper."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.conftest import FAST, Connect, Eventually, InThread
+from tests.helpers.contenders import children, permits_awaited
+from tests.helpers.proxy import Proxy
+from zkconcurrent import BoundedSemaphore, ForeignNodeError, Semaphore
+
+both = pytest.mark.parametrize("kind", [Semaphore, BoundedSemaphore])
+
+
+@both
+def test_available(kind: type[Semaphore], zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """It is how many permits are free, whoever holds the others."""
+    mine, theirs = kind(zk, zk_path, 3), kind(connect(), zk_path, 3)
+    assert mine.available() == 3
+    with mine, theirs:
+        assert (mine.available(), theirs.available()) == (1, 1)
+    theirs.acquire(permits=3)
+    assert mine.available() == 0
+    theirs.release(3)
+    theirs.client.sync(zk_path)
+    assert theirs.available() == 3
+
+
+@both
+def test_the_number_that_is_there(kind: type[Semaphore], zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """`value=None` takes it, whatever it is; where there is none, the first use is an error, and makes nothing."""
+    taking = kind(connect(), zk_path, None)
+    assert "value=?" in repr(taking)
+    for call in (taking.acquire, lambda: taking.acquire(blocking=False), taking.available, taking.locked):
+        with pytest.raises(ValueError, match=f"no semaphore {zk_path!r}.*give a value"):
+            call()
+    with pytest.raises(ValueError, match="no semaphore"):
+        taking.resize(3)
+    assert not children(zk, zk_path)
+    with kind(zk, zk_path, 3):
+        assert taking.available() == 2
+        with taking:
+            assert "value=2" in repr(taking)
+            assert taking.available() == 1
+        taking.acquire(permits=2)
+        assert not taking.acquire(timeout=0)
+        taking.release(2)
+    with pytest.raises(ValueError, match="value=3, not value=4"):
+        kind(connect(), zk_path, 4).acquire()
+
+
+def test_adding_to_what_is_not_there(zk: KazooClient, zk_path: str) -> None:
+    """A release that would add a permit to no semaphore is an error too."""
+    with pytest.raises(ValueError, match="no semaphore"):
+        Semaphore(zk, zk_path, None).release()
+    assert not children(zk, zk_path)
+
+
+@both
+def test_more(
+    kind: type[Semaphore], zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Waiters of all processes get in as far as the permits reach; whoever has the old number works on."""
+    mine, theirs = kind(zk, zk_path, 1), kind(connect(), zk_path, 1)
+    assert mine.acquire()
+    waiting = [in_thread(theirs.acquire) for _ in range(4)]
+    eventually(permits_awaited(zk, zk_path, 4))
+    kind(connect(), zk_path, None).resize(3)
+    eventually(lambda: sum(each.done() for each in waiting) == 2)
+    assert mine.available() == 0
+    assert zk.get(f"{zk_path}/permits")[0] == b"3 resized"
+    mine.resize(5)
+    assert all(each.result(20) for each in waiting)
+    theirs.release(4)
+    mine.release()
+    eventually(lambda: kind(connect(), zk_path, 7).available() == 5)  # no value is compared any more
+    assert mine.acquire(permits=4, timeout=20)  # more than its value
+    mine.release(4)
+
+
+@both
+def test_fewer_than_are_held(
+    kind: type[Semaphore], zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """The holders keep theirs; nobody gets one until fewer are held than the new number."""
+    mine, theirs = kind(zk, zk_path, 3), kind(connect(), zk_path, 3)
+    assert mine.acquire(permits=3)
+    waiting = in_thread(theirs.acquire)
+    eventually(permits_awaited(zk, zk_path, 1))
+    theirs.resize(1)
+    assert mine.available() == -2
+    assert mine.locked()
+    assert mine.hold_count() == 3
+    assert not mine.lost.is_set()
+    for left in (-1, 0):
+        mine.release()
+        eventually(lambda left=left: theirs.available() == left)
+        assert not theirs.acquire(timeout=0.05)
+        assert not waiting.done()
+    mine.release()
+    assert waiting.result(20)
+    assert not mine.acquire(blocking=False)
+    theirs.release()
+    with mine.hold(timeout=20):
+        pass
+
+
+def test_none_at_all(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """`resize(0)` lets nobody in until the next one."""
+    mine, theirs = Semaphore(zk, zk_path, 2), Semaphore(connect(), zk_path, 2)
+    with mine:
+        pass
+    theirs.resize(0)
+    assert (mine.available(), mine.locked()) == (0, True)
+    assert not mine.acquire(blocking=False)
+    waiting = [in_thread(mine.acquire), in_thread(theirs.acquire, permits=1)]
+    eventually(permits_awaited(zk, zk_path, 2))
+    theirs.resize(2)
+    assert all(each.result(20) for each in waiting)
+    mine.release()
+    theirs.release()
+
+
+def test_added_permits_are_among_them(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """The number counts those that were added; those that are added later come on top."""
+    mine, theirs = Semaphore(zk, zk_path, 1), Semaphore(connect(), zk_path, 1)
+    mine.release(4)
+    assert theirs.available() == 5
+    theirs.resize(3)
+    assert (mine.available(), theirs.available()) == (3, 3)
+    assert zk.get(f"{zk_path}/permits")[0] == b"-1 resized"
+    mine.release()
+    assert theirs.available() == 4
+    assert theirs.acquire(permits=4, timeout=20)
+    assert not mine.acquire(timeout=0)
+    theirs.release(4)
+    mine.client.sync(zk_path)
+    mine.destroy()
+    assert Semaphore(zk, zk_path, 1).available() == 1
+
+
+def test_a_semaphore_that_was_never_used(zk: KazooClient, zk_path: str) -> None:
+    """It is made, and has the new number at once."""
+    semaphore = Semaphore(zk, zk_path, 1)
+    semaphore.resize(2)
+    assert semaphore.available() == 2
+    assert sorted(zk.get_children(zk_path)) == ["leases", "locks", "permits"]
+
+
+@both
+def test_bad_numbers(kind: type[Semaphore], zk: KazooClient, zk_path: str) -> None:
+    """They are refused before anything is sent."""
+    semaphore = kind(zk, zk_path, 2)
+    with pytest.raises(ValueError, match="n must be >= 0"):
+        semaphore.resize(-1)
+    with pytest.raises(ValueError, match="at most"):
+        semaphore.resize(2**63)
+    for wrong in (None, 1.5, "3"):
+        with pytest.raises(TypeError, match="n must be an int"):
+            semaphore.resize(wrong)  # type: ignore[arg-type]
+    assert zk.exists(zk_path) is None
+
+
+@pytest.mark.parametrize("data", [b"", b"x", b"3 resized ", b"resized", b"3 sized", b"-3", b"9" * 30, b"\xff"])
+def test_foreign_data(data: bytes, zk: KazooClient, zk_path: str) -> None:
+    """What no semaphore has written is an error that names the path, and stays."""
+    zk.create(f"{zk_path}/permits", data, makepath=True)
+    semaphore = Semaphore(zk, zk_path, 3)
+    for call in (lambda: semaphore.resize(2), semaphore.available, semaphore.acquire, semaphore.destroy):
+        with pytest.raises(ForeignNodeError, match=zk_path):
+            call()
+    assert zk.get(f"{zk_path}/permits")[0] == data
+
+
+def test_another_value(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """A client that comes with another value may not resize; one without a value may."""
+    with Semaphore(zk, zk_path, 3):
+        pass
+    with pytest.raises(ValueError, match="value=3, not value=4"):
+        Semaphore(connect(), zk_path, 4).resize(5)
+    Semaphore(connect(), zk_path, None).resize(5)
+    Semaphore(connect(), zk_path, 4).resize(6)
+    assert Semaphore(zk, zk_path, 3).available() == 6
+
+
+def test_more_than_there_are_of_a_bounded_one(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """Beyond all permits that there are now, it is a ValueError; up to that, they are had."""
+    mine, theirs = BoundedSemaphore(zk, zk_path, 2), BoundedSemaphore(connect(), zk_path, None)
+    with pytest.raises(ValueError, match="at most value=2 "):
+        mine.acquire(permits=3)
+    mine.resize(3)
+    assert theirs.acquire(permits=3, timeout=20)
+    for each in (mine, theirs):
+        for how in ({}, {"blocking": False}, {"timeout": 0.1}):
+            with pytest.raises(ValueError, match="at most value=3 "):
+                each.acquire(permits=4, **how)  # type: ignore[arg-type]
+    theirs.release(3)
+
+
+@pytest.mark.parametrize("request_", ["setData", "sync"])
+@pytest.mark.parametrize("answered", [False, True])
+def test_a_lost_request_or_answer(
+    request_: str, answered: bool, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str
+) -> None:
+    """Fault 97: it is done once, and the call returns."""
+    semaphore = Semaphore(connect(hosts=proxy.hosts, timeout=10, **FAST), zk_path, 1)
+    with semaphore:
+        pass
+    lose = proxy.lose_answer if answered else proxy.lose_request
+    with lose(request_, where=lambda message: not message.heartbeat):
+        semaphore.resize(4)
+    assert Semaphore(zk, zk_path, None).available() == 4
+    assert zk.get(f"{zk_path}/permits")[1].version == 1
+
+
+def test_many_at_once(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
+    """Several processes resize while others take and give back: the last number stays, and nobody waits in vain."""
+    with Semaphore(zk, zk_path, 2):
+        pass
+    over = threading.Event()
+
+    def use(n: int) -> int:
+        semaphore, used = Semaphore(connect(), zk_path, None), 0
+        while not over.is_set():
+            if semaphore.acquire(permits=n, timeout=5):
+                used += 1
+                semaphore.release(n)
+        return used
+
+    def resize(numbers: Any) -> None:
+        semaphore = Semaphore(connect(), zk_path, None)
+        for number in numbers:
+            semaphore.resize(number)
+
+    using = [in_thread(use, n) for n in (1, 1, 2)]
+    for each in [in_thread(resize, [1, 3, 2, 4] * 10), in_thread(resize, [2, 1, 0, 3] * 10)]:
+        each.result(60)
+    Semaphore(zk, zk_path, None).resize(3)
+    over.set()
+    assert all(each.result(60) >= 0 for each in using)
+    assert Semaphore(zk, zk_path, None).available() == 3

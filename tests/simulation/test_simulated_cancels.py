@@ -1,0 +1,45 @@
+"""`cancel_waits()` under random faults: no wait that was ended goes on or leaves anything; bugs are found."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.cancels import CancelRun, random_cancels
+from tests.simulation.mutants import Mutant, find, one
+from tests.simulation.run import COMMON_FAULTS, runs
+
+
+def test_whatever_strikes() -> None:
+    """What was ended holds nothing, leaves nothing and does not go on; all others get their turns."""
+    injected: set[str] = set()
+    told = 0
+    for run in runs(CancelRun, random_cancels, 150):
+        injected.update(run.injected)
+        told += run.told
+    assert injected >= COMMON_FAULTS | {"cancel", "shut", "end_waits"}
+    assert told > 100
+
+
+MUTANTS = [
+    one("a wait that is ended is not woken", "_cancel:Wait.cancel", "sleeper.wake()", "pass"),
+    one("the steps of a wait that is ended do not clean up", "_engine.waiting:stopping", "raise error", "return False"),
+    one(
+        "a condition's wait has the lock no more",
+        "_condition:Condition._reacquire",
+        "yield from lock._acquire_steps(call, True, None, owner, hold.depth)",
+        "yield from __import__('zkconcurrent._cancel')._cancel.Wait(lock.path, (call,)).run("
+        "lock._acquire_steps(call, True, None, owner, hold.depth), lock._waits)",
+    ),
+    one(
+        "an attempt is ended",
+        "_lock_base:LockBase._begin_acquire",
+        "if wait and restores is None:",
+        "if True:",
+    ),
+]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_seeded_bugs_are_found(mutant: Mutant) -> None:
+    """Runs that the library passes find each bug."""
+    find(mutant, lambda seed: CancelRun(random_cancels(seed)))
