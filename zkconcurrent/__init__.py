@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ._codec import BYTES, JSON, MSGPACK, TEXT, Codec
     from ._condition import Condition
     from ._connect import Client, connect
+    from ._dict import Dict, Set
     from ._errors import (
         ClientError,
         ForeignNodeError,
@@ -53,6 +54,7 @@ __all__ = [
     "Contender",
     "CountDownLatch",
     "DelayQueue",
+    "Dict",
     "Empty",
     "Event",
     "ForeignNodeError",
@@ -73,6 +75,7 @@ __all__ = [
     "RefusedError",
     "Semaphore",
     "SequenceExhaustedError",
+    "Set",
     "SharedNamespace",
     "ShutDown",
     "SimpleQueue",
@@ -98,6 +101,7 @@ _HOMES = {
     "Contender": "_lock_base",
     "CountDownLatch": "_latch",
     "DelayQueue": "_queue",
+    "Dict": "_dict",
     "Empty": "_queue",
     "Event": "_event",
     "Full": "_queue",
@@ -113,6 +117,7 @@ _HOMES = {
     "ReadLock": "_rwlock",
     "ReadWriteLock": "_rwlock",
     "Semaphore": "_semaphore",
+    "Set": "_dict",
     "SharedNamespace": "_namespace",
     "ShutDown": "_queue",
     "SimpleQueue": "_queue",

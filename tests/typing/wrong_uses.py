@@ -28,6 +28,8 @@ zkconcurrent.RLock(zk, "/app/lock").acquire(timeout="1")  # wrong
 zkconcurrent.RLock(zk, "/app/lock").lock()  # wrong
 zkconcurrent.Event(zk, "/app/event").notify()  # wrong
 zkconcurrent.Queue(zk, "/app/jobs", "5")  # wrong
+zkconcurrent.Dict(zk, "/app/config")[5]  # wrong
+zkconcurrent.Set(zk, "/app/hosts").add(5)  # wrong
 zkconcurrent.Queue(zk, "/app/jobs", codec=str)  # wrong
 zkconcurrent.Queue(zk, "/app/jobs").claim().item
 zkconcurrent.SimpleQueue(zk, "/app/jobs").join()  # wrong

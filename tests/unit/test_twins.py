@@ -51,6 +51,7 @@ MORE = {
     "Barrier": {"fetch_n_waiting", "fetch_broken"},
     "CountDownLatch": {"fetch_count"},
     "Event": {"fetch"},
+    "Dict": {"put", "delete"},  # `d[key] = value` and `del d[key]` can't be awaited
     **{
         name: {"fetch_locked", "hold"}
         for name in TWINS

@@ -5,6 +5,7 @@ Unlike those of `zkconcurrent`, the names are all loaded at once: an import whil
 
 from ._barrier import Barrier
 from ._connect import connect
+from ._dict import Dict, Set
 from ._local import LocalNamespace
 from ._locks import Lock, MultiLock, ReadLock, ReadWriteLock, RLock, WriteLock
 from ._losses import Lost
@@ -22,6 +23,7 @@ __all__ = [
     "Condition",
     "CountDownLatch",
     "DelayQueue",
+    "Dict",
     "Event",
     "LifoQueue",
     "LocalNamespace",
@@ -38,6 +40,7 @@ __all__ = [
     "ReadLock",
     "ReadWriteLock",
     "Semaphore",
+    "Set",
     "SharedNamespace",
     "WriteLock",
     "connect",
