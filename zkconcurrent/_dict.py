@@ -12,6 +12,7 @@ from collections.abc import (
     KeysView,
     MutableMapping,
     MutableSet,
+    Sequence,
     ValuesView,
 )
 from typing import Any, TypeVar, overload
@@ -29,6 +30,7 @@ from ._recipes import entries
 from ._recipes.entries import Flight, Unknown
 from ._recipes.mirror import NEVER, Entry, Layout, Mirror, follow
 from ._recipes.operations import Recipe
+from ._recipes.ticket import Ticket
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -116,6 +118,20 @@ def _drop(mirror: Mirror, dropped: Any) -> None:
     """Finalize: only queue the work, as a finalizer may run anywhere."""
     dropped.append(Dropped([], [writer.ticket for writer in mirror.writers]))
     mirror.close()
+
+
+class _Landing:
+    """Ends the flight of a call; again, if an interrupt has struck as it ended, and the call is abandoned."""
+
+    def __init__(self, session: Session, flight: Flight) -> None:
+        self._session = session
+        self._flight = flight
+
+    def drop_tickets(self, _tickets: Sequence[Ticket]) -> None:
+        """Give the writer back, or discard it if it is unknown what was applied."""
+        if (useless := self._flight.end()) is not None:
+            self._session.dropped.append(Dropped([], [useless]))
+            self._session.wake_keeper()
 
 
 class Mirrored(Primitive):
@@ -207,8 +223,9 @@ class Mirrored(Primitive):
     def _write(self, make: Callable[[Flight], Recipe[T]], then: Callable[[T], R]) -> R:
         """Run a write; return `then(result)`."""
         session = self._session
-        call = Call(session, self._path)
         flight = Flight(self._mirror, node_data(self._identity()))
+        landing = _Landing(session, flight)
+        call = Call(session, self._path, landing)
 
         def steps() -> Steps[R]:
             flight.mirror.begin(flight)
@@ -219,9 +236,7 @@ class Mirrored(Primitive):
                     self._path, "the session ended before it could be found out whether the write was applied: read it"
                 ) from None
             finally:
-                if (useless := flight.end()) is not None:
-                    session.dropped.append(Dropped([], [useless]))
-                    session.wake_keeper()
+                landing.drop_tickets([])
             return then(result)
 
         return self._await(call, steps())

@@ -180,6 +180,8 @@ PRIMITIVES: list[Callable[[KazooClient, str], object]] = [
     lambda client, path: zkconcurrent.CountDownLatch(client, path, 2).count_down(),
     lambda client, path: zkconcurrent.Condition(client, path).acquire(),
     lambda client, path: zkconcurrent.Queue[bytes](client, path).put(b""),
+    lambda client, path: zkconcurrent.Dict[bytes](client, path).update(a=b""),
+    lambda client, path: zkconcurrent.Set(client, path, ephemeral=True).add("a"),
 ]
 
 

@@ -103,7 +103,10 @@ MUTANTS = [
     ),
     Mutant(
         "a writer in doubt is used again",
-        (Edit(f"{ENTRIES}:Flight.end", "if self.doubt:", "if False:"),),
+        (
+            Edit(f"{ENTRIES}:Flight.end", "writer is not None and not self.doubt", "writer is not None"),
+            Edit(f"{ENTRIES}:Flight.end", "and self.doubt else None", "and False else None"),
+        ),
     ),
     Mutant(
         "the copy does not learn of a write whose results were lost",

@@ -92,15 +92,15 @@ class Flight:
         self.doubt = False
 
     def end(self) -> Ticket | None:
-        """End; return the ticket of a writer that is of no more use."""
+        """End; return the ticket of a writer that is of no more use. A second call changes nothing.
+
+        An interrupt in between leaves the writer to no write, until its session ends: two with one would be worse.
+        """
         self.mirror.end(self)
         writer, self.writer = self.writer, None
-        if writer is None:
-            return None
-        if self.doubt:
-            return writer.ticket
-        self.mirror.writers.append(writer)
-        return None
+        if writer is not None and not self.doubt:
+            self.mirror.writers.append(writer)
+        return writer.ticket if writer is not None and self.doubt else None
 
 
 def put(flight: Flight, key: str, data: bytes) -> Recipe[None]:
@@ -337,8 +337,8 @@ def _ready(flight: Flight) -> Recipe[Writer]:
         except Requeue:
             yield Discard(ticket)
         else:
+            flight.writer = Writer(ticket)  # first: an interrupt in between discards the ticket, as the call's
             yield Keep(ticket)
-            flight.writer = Writer(ticket)
     return flight.writer
 
 

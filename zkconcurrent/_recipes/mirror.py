@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import weakref
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -133,7 +134,8 @@ class Mirror:
         self.listed_on: object = NEVER
         self.listed = False
         self.numbers = itertools.count(1)
-        self.under_way: dict[object, int] = {}
+        # Weak: an interrupt may keep a call from saying that it has ended.
+        self.under_way: weakref.WeakKeyDictionary[object, int] = weakref.WeakKeyDictionary()
         self.writers: deque[Any] = deque()
         self.laid_out = False
         self.closed = False
@@ -141,7 +143,8 @@ class Mirror:
 
     def begin(self, call: object) -> None:
         """Note that a call begins: whatever it brings is no older than what is known now."""
-        self.under_way[call] = next(self.numbers)
+        with self.guard:
+            self.under_way[call] = next(self.numbers)
 
     def end(self, call: object) -> None:
         """Note that a call has ended; forget the tombstones that no other call can bring anything older than."""
