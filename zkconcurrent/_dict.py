@@ -106,7 +106,7 @@ class _Follower:
             log.debug("the copy of %s is not kept current any more: %r", mirror.at.path, error)
         finally:
             mirror.listed, mirror.listed_on = False, NEVER
-            session.stop_watching_tree(mirror.at.path)
+            session.stop_watching_tree(mirror.at.entries, mirror.changes)
             self._idle.append(True)
             session.wake_calls()
 

@@ -81,7 +81,9 @@ def test_a_tree(bench: Bench, path: str) -> None:
                 while (yield Get(request[1])) is None:
                     pass
         yield Discard(ticket)
-        session.stop_watching_tree(path)
+        session.stop_watching_tree(path, deque())
+        assert session.registry.trees[path] is changes
+        session.stop_watching_tree(path, changes)
         return session.registry.trees, session.registry._awaiting
 
     def test() -> Any:

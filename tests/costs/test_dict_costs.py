@@ -73,7 +73,7 @@ def test_writes(counted: KazooClient, proxy: Proxy, zk_path: str, eventually: Ev
     for call in (lambda: d.replace("a", b"2", b"3"), lambda: d.remove("a", b"3"), lambda: d.pop("b")):
         with proxy.counting() as count:
             assert call()
-        eventually(lambda count=count: count.requests["getData"] == 3)
+            eventually(lambda count=count: count.requests["getData"] == 3)  # the third is for our own change's event
         assert count.requests == {"sync": 1, "getData": 3, "multi": 1}
 
 

@@ -12,6 +12,7 @@ import textwrap
 import threading
 import time
 import weakref
+from functools import partial
 from typing import Any
 
 import pytest
@@ -37,6 +38,10 @@ from zkconcurrent.testing import Server
 def text(client: KazooClient, path: str, **options: Any) -> Dict[str]:
     """Return a dictionary of strings."""
     return Dict(client, path, codec=TEXT, **options)
+
+
+def _has(d: Dict[str], value: str) -> bool:
+    return d["a"] == value
 
 
 def test_a_dictionary(zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
@@ -468,18 +473,24 @@ def test_no_thread_is_left(connect: Connect, zk_path: str, eventually: Eventuall
     first, second = text(client, zk_path), text(client, zk_path)
     first["a"] = "1"
     assert second == {"a": "1"}
-    before = threading.active_count()
-    mirror = weakref.ref(first._mirror)
+    follower, mirror = first._path_state.follower, weakref.ref(first._mirror)
+    session = first._session
     del first
     gc.collect()
     assert second["a"] == "1"
     del second
     gc.collect()
-    eventually(lambda: threading.active_count() == before - 1)
-    eventually(lambda: gc.collect() >= 0 and mirror() is None)
+    eventually(partial(getattr, follower, "_idle"), "the thread has ended")
+    assert not session.registry.trees
+    del follower
+    eventually(lambda: gc.collect() >= 0 and mirror() is None, "the copy is collected")
     eventually(lambda: not client.get_children(f"{zk_path}/writers"))
-    again = text(client, zk_path)
-    assert again == {"a": "1"}
+    for n in range(20):  # the thread of the last one may end after the next one has begun
+        again, value = text(client, zk_path), str(n + 1)
+        assert again["a"] == str(max(n, 1))
+        client.set(f"{zk_path}/entries/a", value.encode())
+        eventually(partial(_has, again, value))
+        del again
 
 
 def test_destroy(zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:

@@ -167,6 +167,9 @@ class DictChecks(CallChecks):
                 del ephemerals[session][path]
         try:
             super().end()
+            for process in self.processes:
+                if process.alive and process.session.registry.trees:
+                    raise Violation(f"left in {process.name}: {process.session.registry.trees}")
         finally:
             for session, paths in entries.items():
                 ephemerals[session].update(dict.fromkeys(paths))

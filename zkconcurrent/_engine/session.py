@@ -273,10 +273,11 @@ class Session(ClientState):
         with self.lock:
             self.registry.trees[path] = changes
 
-    def stop_watching_tree(self, path: str) -> None:
-        """End what `watch_tree` began."""
+    def stop_watching_tree(self, path: str, changes: deque[str]) -> None:
+        """End what `watch_tree` began, unless another has begun the same since."""
         with self.lock:
-            self.registry.trees.pop(path, None)
+            if self.registry.trees.get(path) is changes:
+                del self.registry.trees[path]
 
     def stop_waiting(self, ticket: Ticket, wake: Callable[[], None]) -> None:
         """End what `start_waiting` began; `wake` is called from now on."""
