@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ._codec import BYTES, JSON, MSGPACK, TEXT, Codec
     from ._condition import Condition
     from ._connect import Client, connect
+    from ._dict import Dict, Set
     from ._election import Candidate, Election, Term
     from ._errors import (
         ClientError,
@@ -61,6 +62,7 @@ __all__ = [
     "Contender",
     "CountDownLatch",
     "DelayQueue",
+    "Dict",
     "Election",
     "Empty",
     "Event",
@@ -82,6 +84,7 @@ __all__ = [
     "RefusedError",
     "Semaphore",
     "SequenceExhaustedError",
+    "Set",
     "SharedNamespace",
     "SharedValue",
     "ShutDown",
@@ -116,6 +119,7 @@ _HOMES = {
     "CountDownLatch": "_latch",
     "DelayQueue": "_queue",
     "Election": "_election",
+    "Dict": "_dict",
     "Empty": "_queue",
     "Event": "_event",
     "Full": "_queue",
@@ -131,6 +135,7 @@ _HOMES = {
     "ReadLock": "_rwlock",
     "ReadWriteLock": "_rwlock",
     "Semaphore": "_semaphore",
+    "Set": "_dict",
     "SharedNamespace": "_namespace",
     "SharedValue": "_shared_value",
     "ShutDown": "_queue",

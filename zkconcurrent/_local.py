@@ -19,7 +19,7 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from . import _local_election, _local_queue, _local_value
+from . import _local_dict, _local_election, _local_queue, _local_value
 from ._candidacy import check_layout
 from ._codec import BYTES, JSON, Codec, check_codec
 from ._election import candidate_id
@@ -256,6 +256,17 @@ class LocalNamespace(NamedObjects):
     ) -> queue.SimpleQueue[Any]:
         """Return the `queue.SimpleQueue` with that name."""
         return self._queue("SimpleQueue", name, 0, codec, max_attempts, lambda _: queue.SimpleQueue())
+
+    def Dict(  # noqa: N802
+        self, name: str, *, codec: Codec = BYTES, ephemeral: bool = False
+    ) -> _local_dict.Dict:
+        """Return the dictionary with that name; its codec is that of the first call."""
+        check_codec(codec)
+        return self._one("Dict", name, lambda: _local_dict.Dict(codec), keep=True, ephemeral=bool(ephemeral))
+
+    def Set(self, name: str, *, ephemeral: bool = False) -> _local_dict.Set:  # noqa: N802
+        """Return the set with that name."""
+        return self._one("Set", name, _local_dict.Set, keep=True, ephemeral=bool(ephemeral))
 
     def MultiLock(  # noqa: N802
         self,

@@ -17,6 +17,8 @@ from ._codec import BYTES as _BYTES
 from ._codec import JSON as _JSON
 from ._codec import Codec as _Codec
 from ._condition import Condition as _Condition
+from ._dict import Dict as _Dict
+from ._dict import Set as _Set
 from ._election import Election as _Election
 from ._engine.session import Session
 from ._event import Event as _Event
@@ -179,6 +181,16 @@ class SharedNamespace(BasePath):
         """Return the `SimpleQueue` with that name."""
         return _SimpleQueue(self._client, self._at(name), codec=codec, max_attempts=max_attempts)
 
+    def Dict(  # noqa: N802
+        self, name: str, *, codec: _Codec = _BYTES, ephemeral: bool = False
+    ) -> _Dict[Any]:
+        """Return the `Dict` with that name."""
+        return _Dict(self._client, self._at(name), codec=codec, ephemeral=ephemeral)
+
+    def Set(self, name: str, *, ephemeral: bool = False) -> _Set:  # noqa: N802
+        """Return the `Set` with that name."""
+        return _Set(self._client, self._at(name), ephemeral=ephemeral)
+
     def MultiLock(self, names: Iterable[str], *, on_lost: OnLost | None = None) -> _MultiLock:  # noqa: N802
         """Return a `MultiLock` of the RLocks with those names."""
         return _MultiLock([self.RLock(name) for name in check_names(names)], on_lost=on_lost)
@@ -199,7 +211,7 @@ def namespace(client: KazooClient | Literal["local"], path: str = "/") -> Namesp
     After `threads = namespace(zk, "/app")`, `threads.RLock("cart")` is the RLock at `/app/cart`. `Lock`, `Condition`,
     `Semaphore`, `BoundedSemaphore`, `Event`, `Barrier`, `ReadWriteLock` and `CountDownLatch` work alike: the first
     argument is a name, and all others are `threading`'s. So do `Queue`, `LifoQueue`, `PriorityQueue`, `SimpleQueue` and
-    `DelayQueue`, with `queue`'s, `Election`, `AtomicLong`, `AtomicInteger` and `SharedValue`.
+    `DelayQueue`, with `queue`'s, `Election`, `AtomicLong`, `AtomicInteger`, `SharedValue`, `Dict` and `Set`.
     `threads.MultiLock(["cart", "stock"])` is made of RLocks.
 
     `threads = namespace("local")` has the same names on the standard library alone: the same name gives the same

@@ -12,6 +12,10 @@ _FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
 # ZooKeeper counts in UTF-16, where each of these is two surrogates.
 _TWO_OF_UTF_16 = re.compile("[\U00010000-\U0010ffff]")
 
+# The path separator, the mark of an escape, and the characters that ZooKeeper (which counts in UTF-16) refuses.
+_ESCAPED = re.compile("[/%\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff\U00010000-\U0010ffff]")
+_ESCAPE = re.compile(b"%([0-9A-F]{2})")
+
 
 def check_path(path: object) -> str:
     """Return `path` if a primitive may live there.
@@ -75,6 +79,25 @@ def check_length(what: str, text: str) -> None:
             f"{what} has {size:,} bytes; it may have at most {LONGEST:,} bytes of UTF-8: {text[:50]!r}...; use a "
             "digest of a long text"
         )
+
+
+def escape(text: str) -> str:
+    """Return a text escaped as one part of a path, with `%` and the bytes of UTF-8; different texts stay different."""
+    if text in (".", ".."):
+        return text.replace(".", "%2E")
+    return _ESCAPED.sub(lambda found: "".join(f"%{b:02X}" for b in found[0].encode("utf-8", "surrogatepass")), text)
+
+
+def unescape(name: str) -> str | None:
+    """Return the text that `escape` makes this name of; None if there is none."""
+    if "%" not in name:
+        return name
+    plain = _ESCAPE.sub(lambda found: bytes([int(found[1], 16)]), name.encode())
+    try:
+        text = plain.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return None
+    return text if escape(text) == name else None
 
 
 def ancestors(path: str) -> list[str]:

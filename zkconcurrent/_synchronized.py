@@ -27,15 +27,13 @@ from ._kazoo.link import KazooClient
 from ._local import LocalNamespace
 from ._locklike import LockLike
 from ._namespace import Namespace, SharedNamespace
-from ._paths import check_name, check_path
+from ._paths import check_name, check_path, escape
 from ._rlock import RLock
 
 F = TypeVar("F", bound="Callable[..., Any] | classmethod[Any, Any, Any] | staticmethod[Any, Any]")
 Hold: TypeAlias = Callable[[Any, Any, "tuple[Any, ...]", "dict[str, Any]"], Any]
 Where: TypeAlias = "KazooClient | Namespace | Callable[[], KazooClient | Namespace]"
 
-# The path separator, the mark of an escape, and the characters that ZooKeeper (which counts in UTF-16) refuses.
-_ESCAPED = re.compile("[/%\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff\U00010000-\U0010ffff]")
 LONGEST_FIELD = 255  # bytes of UTF-8, escaped: the longest file name
 # Formats whose text depends on the locale or the time zone of the process.
 _LOCAL_NUMBER = re.compile("n$")
@@ -224,13 +222,6 @@ class _Anything:
 
     def __getitem__(self, key: object) -> _Anything:
         return self
-
-
-def escape(text: str) -> str:
-    """Return a text escaped as one part of a path, with `%` and the bytes of UTF-8; different texts stay different."""
-    if text in (".", ".."):
-        return text.replace(".", "%2E")
-    return _ESCAPED.sub(lambda found: "".join(f"%{b:02X}" for b in found[0].encode("utf-8", "surrogatepass")), text)
 
 
 class LockedBy(ABC):

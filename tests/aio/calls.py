@@ -306,6 +306,38 @@ class EventSet(Scene):
         assert await soon(self.elsewhere.wait())
 
 
+class DictPut(Scene):
+    """To write an entry of a dictionary, or to take it out."""
+
+    def __init__(self, *place: Any, pops: bool = False) -> None:
+        super().__init__(*place)
+        self.map, self.elsewhere = (aio.Dict[bytes](client, self.path) for client in (self.near, self.far))
+        self.pops = pops
+
+    async def begin(self) -> None:
+        """Have an entry."""
+        await self.elsewhere.put("k", b"old")
+        await self.map.ready()
+
+    async def call(self) -> object:
+        """Write it."""
+        if self.pops:
+            assert await self.map.pop("k") == b"old"
+        else:
+            await self.map.put("k", b"new")
+        return False
+
+    async def prove(self, *, cancelled: bool) -> None:
+        """It was written or not, and so the copies say; the next write goes on."""
+        await self.map.put("next", b"1")
+        await self.elsewhere.ready()
+        after = None if self.pops else b"new"
+        await until(lambda: "next" in self.elsewhere, "it is written")
+        await until(lambda: self.map.get("k") == self.elsewhere.get("k"), "the copies agree")
+        assert self.map.get("k") in ((after, b"old") if cancelled else (after,))
+        await self.elsewhere.clear()
+
+
 class LatchWait(Scene):
     """To wait for a latch."""
 
@@ -578,6 +610,8 @@ SCENES: dict[str, Callable[..., Scene]] = {
     "number": ValueChange,
     "number, beside another task's": partial(ValueChange, beside=True),
     "value": ValueWait,
+    "dict, to put": DictPut,
+    "dict, to pop": partial(DictPut, pops=True),
     "barrier": BarrierWait,
     "barrier, as the last": partial(BarrierWait, last=True),
     **{

@@ -22,6 +22,7 @@ TELLS = {
     "api_limit": r"96 calls were made, never more than 3 at a time, although a process died with all the permits\n",
     "bounded_queue": r"60 items went through a queue with room for 3, each once\n",
     "worker_pool": r"40 jobs are done, although a worker was killed: job 13 was begun again\n",
+    "shared_config": r"3 workers saw the new limit, and 2 are alive after one was killed\n",
     "fastapi_app": r"200 requests to 2 processes: no two of one user overlapped, and nothing was lost\n",
     "map_reduce": r"4 processes agree: 400 words, 160 of them fish\n",
 }

@@ -756,3 +756,36 @@ def test_a_block_with_a_deadline_interrupted_at_every_line(
     for lock in (free, taken):
         assert lock.acquire(timeout=20)
         lock.release()
+
+
+@pytest.mark.usefixtures("uncollected")
+@pytest.mark.parametrize("what", ["put", "replace", "pop", "read"])
+def test_a_dict(what: str, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
+    """Fault 102: an interrupted call writes once or not at all; the copy goes on, and no writer is left in doubt."""
+    client = connect(timeout=SESSION)
+    d = zkconcurrent.Dict[bytes](client, zk_path)
+    calls: dict[str, Callable[[], Any]] = {
+        "put": lambda: d.__setitem__("k", b"new"),
+        "replace": lambda: d.replace("k", b"old", b"new"),
+        "pop": lambda: d.pop("k"),
+        "read": lambda: zkconcurrent.Dict[bytes](client, zk_path)["k"],
+    }
+    for hook in at_every_line("_dict.py", "mirror.py", "entries.py"):
+        d["k"] = b"old"
+        assert d["k"] == b"old"
+        before = zk.get(f"{zk_path}/entries/k")[1].version
+        try:
+            with hook:
+                calls[what]()
+        except KeyboardInterrupt:
+            pass
+        d["after"] = b"%d" % hook.line
+        assert d["after"] == b"%d" % hook.line, hook.where
+        there = zk.exists(f"{zk_path}/entries/k")
+        assert there is None if what == "pop" and there is None else there.version - before in (0, 1), hook.where
+        eventually(lambda there=there: ("k" in d) == (there is not None), hook.where)
+    assert hook.line > (4 if what == "read" else 40)
+    eventually(lambda: not d._mirror.under_way)
+    # An interrupt just as a writer changes hands leaves it to nobody, until the session ends.
+    eventually(lambda: len(zk.get_children(f"{zk_path}/writers")) <= 8)
+    assert len(d._mirror.writers) == 1

@@ -183,6 +183,8 @@ PRIMITIVES: list[Callable[[KazooClient, str], object]] = [
     lambda client, path: zkconcurrent.SharedValue(client, path, b"").set(b"x"),
     lambda client, path: zkconcurrent.Condition(client, path).acquire(),
     lambda client, path: zkconcurrent.Queue[bytes](client, path).put(b""),
+    lambda client, path: zkconcurrent.Dict[bytes](client, path).update(a=b""),
+    lambda client, path: zkconcurrent.Set(client, path, ephemeral=True).add("a"),
 ]
 
 

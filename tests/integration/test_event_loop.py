@@ -69,6 +69,7 @@ WAITS: list[Callable[[KazooClient, str], object]] = [
     lambda zk, path: zkconcurrent.Barrier(zk, path, 1).wait(),
     lambda zk, path: zkconcurrent.SharedValue(zk, path, b"").wait_for(bool, 0.01),
     lambda zk, path: zkconcurrent.Queue[bytes](zk, path).put(b""),
+    lambda zk, path: zkconcurrent.Dict[bytes](zk, path).ready(),
     lambda zk, path: zkconcurrent.synchronized(zk, path)(lambda: 0)(),
 ]
 

@@ -141,6 +141,8 @@ MAKE: list[Callable[[Namespace, str], object]] = [
     lambda threads, name: threads.PriorityQueue(name),
     lambda threads, name: threads.DelayQueue(name),
     lambda threads, name: threads.SimpleQueue(name),
+    lambda threads, name: threads.Dict(name),
+    lambda threads, name: threads.Set(name),
     lambda threads, name: threads.MultiLock([name]),
 ]
 every = pytest.mark.parametrize("make", MAKE)

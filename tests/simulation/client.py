@@ -261,6 +261,8 @@ class Connection:
 
     def _take_event(self, full: str, what: str) -> None:
         client = self.client
+        assert client._zkconcurrent_transport is not None
+        client._zkconcurrent_transport.on_change(full)
         watchers: list[Any] = []
         if what != EventType.CHILD:
             watchers += client._data_watchers.pop(full, [])

@@ -31,13 +31,13 @@ from kazoo.protocol.serialization import (
 from kazoo.protocol.states import EventType
 
 from tests.simulation.world import Violation, World
-from zkconcurrent._kazoo.link import CreateContainer, ZnodeStat
+from zkconcurrent._kazoo.link import AddWatch, CreateContainer, ZnodeStat
 
 EPHEMERAL, SEQUENTIAL = 1, 2
 TICK = 1.0  # of the servers, in seconds: no timeout is below two
 PING = TICK / 2  # between two pings of the leader to its follower
 LAST = 2_147_483_647
-LOCAL = (GetData, GetChildren)  # what a server answers by itself
+LOCAL = (GetData, GetChildren, AddWatch)  # what a server answers by itself
 
 
 def only_checks(request: Any) -> bool:
@@ -112,11 +112,11 @@ class SessionState:
 class Znode:
     """A node; its children are kept by name."""
 
-    __slots__ = ("acl", "children", "container", "created", "ctime", "czxid", "data", "owner", "version")
+    __slots__ = ("acl", "children", "container", "created", "ctime", "czxid", "data", "mzxid", "owner", "version")
 
     def __init__(self, data: bytes, czxid: int, ctime: float, owner: int, container: bool, acl: Any) -> None:
         self.data = data
-        self.czxid = czxid
+        self.czxid = self.mzxid = czxid
         self.ctime = ctime
         self.owner = owner
         self.container = container
@@ -131,7 +131,7 @@ class Znode:
         size = len(self.data)
         there = len(self.children)
         changes = 2 * self.created - there  # of children: made, or deleted
-        return ZnodeStat(self.czxid, self.czxid, at, at, self.version, changes, 0, self.owner, size, there, self.czxid)
+        return ZnodeStat(self.czxid, self.mzxid, at, at, self.version, changes, 0, self.owner, size, there, self.czxid)
 
 
 class Server:
@@ -160,6 +160,7 @@ class Server:
         self.ephemerals: dict[int, dict[str, None]] = {}
         self.watches: dict[str, dict[Transport, None]] = {}
         self.child_watches: dict[str, dict[Transport, None]] = {}
+        self.tree_watches: dict[str, dict[Transport, None]] = {}  # these stay
         self.applied = 0
         self.lags_until = 0.0
         self.cut_off_until = 0.0
@@ -338,7 +339,8 @@ class Ensemble:
         wire.answers.clear()
         self.world.messages += 1
         wire.answers.append((self.world.messages, "cut", None, self.world.now))
-        for watching in (*wire.server.watches.values(), *wire.server.child_watches.values()):
+        server = wire.server
+        for watching in (*server.watches.values(), *server.child_watches.values(), *server.tree_watches.values()):
             watching.pop(wire, None)
         self.wires.remove(wire)
 
@@ -408,6 +410,9 @@ class Ensemble:
             if request.watcher is not None:
                 server.child_watches.setdefault(path, {})[wire] = None
             return Listing(server.nodes[path].children, server.applied)
+        if isinstance(request, AddWatch):
+            server.tree_watches.setdefault(path, {})[wire] = None
+            return None
         # The rest goes by way of the leader.
         if isinstance(request, Create2 | CreateContainer):
             made = self._create(session, request)
@@ -635,10 +640,12 @@ class Ensemble:
             server.nodes[path] = Znode(data, server.applied, time, owner, container, acl)
             if owner:
                 server.ephemerals.setdefault(owner, {})[path] = None
+            self._tell_trees(server, path, EventType.CREATED)
             self._tell(server.child_watches, _above(path), EventType.CHILD)
         elif change[0] == "set":
             node = server.nodes[change[1]]
-            node.data, node.version = change[2], node.version + 1
+            node.data, node.version, node.mzxid = change[2], node.version + 1, server.applied
+            self._tell_trees(server, change[1], EventType.CHANGED)
             self._tell(server.watches, change[1], EventType.CHANGED)
         elif change[0] == "delete":
             if server.forgets and server.nodes[change[1]].owner:
@@ -658,6 +665,7 @@ class Ensemble:
         del server.nodes[_above(path)].children[path.rpartition("/")[2]]
         if node.owner:
             del server.ephemerals[node.owner][path]
+        self._tell_trees(server, path, EventType.DELETED)
         for wire in {**server.watches.pop(path, {}), **server.child_watches.pop(path, {})}:
             self._tell_one(wire, path, EventType.DELETED)
         self._tell(server.child_watches, _above(path), EventType.CHILD)
@@ -665,6 +673,11 @@ class Ensemble:
     def _tell(self, watches: dict[str, dict[Transport, None]], path: str, what: str) -> None:
         for wire in watches.pop(path, ()):
             self._tell_one(wire, path, what)
+
+    def _tell_trees(self, server: Server, path: str, what: str) -> None:
+        for tree, wires in server.tree_watches.items():
+            for wire in wires if path == tree or path.startswith(f"{tree}/") else ():
+                self._tell_one(wire, path, what)
 
     def _tell_one(self, wire: Transport, path: str, what: str) -> None:
         self._send(wire, f"event: {path} {what}", (path, what))

@@ -142,6 +142,26 @@ def values(zk: zkconcurrent.Client) -> None:
         every.destroy()
 
 
+def maps(zk: zkconcurrent.Client) -> None:
+    """Use a dictionary and a set."""
+    config: zkconcurrent.Dict[dict[str, int]] = zkconcurrent.Dict(zk, "/app/config", codec=zkconcurrent.JSON)
+    config["one"] = {"a": 1}
+    one: dict[str, int] = config["one"]
+    maybe: dict[str, int] | None = config.get("one")
+    other: dict[str, int] | int = config.get("one", 5)
+    done: bool = config.replace("one", {"a": 2}) and config.replace("one", {"a": 2}, {}) and config.remove("one", {})
+    there: tuple[bool, bool, int] = (config.stale, "one" in config, len(config))
+    pairs: list[tuple[str, dict[str, int]]] = list(config.items())
+    copied: dict[str, dict[str, int]] = config.copy()
+    hosts: zkconcurrent.Set = zkconcurrent.Set(zk, "/app/hosts", ephemeral=True)
+    hosts.add("here")
+    both: set[str] = set(hosts) | {"there"}
+    for each in (config, hosts):
+        each.ready()
+        each.clear()
+        each.destroy()
+
+
 def queues(zk: zkconcurrent.Client) -> None:
     """Put, get and claim."""
     codec: zkconcurrent.Codec = zkconcurrent.BYTES

@@ -131,6 +131,23 @@ async def values(zk: zkconcurrent.Client) -> None:
         await every.destroy()
 
 
+async def maps(zk: zkconcurrent.Client) -> None:
+    """Use a dictionary and a set."""
+    config: aio.Dict[str] = aio.Dict(zk, "/app/config", codec=zkconcurrent.TEXT)
+    await config.ready()
+    await config.put("one", "1")
+    one: str = config["one"]
+    maybe: str | None = config.get("one")
+    done: bool = await config.replace("one", "2") and await config.remove("one", "2")
+    await config.update({"a": "b"})
+    pair: tuple[str, str] = await config.popitem()
+    there: tuple[bool, dict[str, str]] = (config.stale, config.copy())
+    hosts: aio.Set = aio.Set(zk, "/app/hosts", ephemeral=True)
+    await hosts.add("here")
+    await hosts.discard("here")
+    last: str = await hosts.pop()
+
+
 async def queues(zk: zkconcurrent.Client) -> None:
     """Put, get and claim."""
     jobs: aio.Queue[bytes] = aio.Queue(zk, "/app/jobs", 100, codec=zkconcurrent.BYTES, max_attempts=3)

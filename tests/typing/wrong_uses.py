@@ -33,6 +33,8 @@ zkconcurrent.AtomicLong(zk, "/app/number", 5)  # wrong
 zkconcurrent.SharedValue(zk, "/app/value")  # wrong
 zkconcurrent.SharedValue(zk, "/app/value", b"").compare_and_set(b"", b"x")  # wrong
 zkconcurrent.Queue(zk, "/app/jobs", "5")  # wrong
+zkconcurrent.Dict(zk, "/app/config")[5]  # wrong
+zkconcurrent.Set(zk, "/app/hosts").add(5)  # wrong
 zkconcurrent.Queue(zk, "/app/jobs", codec=str)  # wrong
 zkconcurrent.Queue(zk, "/app/jobs").claim().item
 zkconcurrent.SimpleQueue(zk, "/app/jobs").join()  # wrong

@@ -385,3 +385,48 @@ def test_arguments(threads: LocalNamespace, make: Any, arguments: Any, error: ty
     """What `threading` refuses for a timeout, all of them refuse."""
     with pytest.raises(error):
         make(threads).acquire(*arguments)
+
+
+def test_a_dict_and_a_set() -> None:
+    """They have what those on ZooKeeper have; the namespace keeps them, and each read has a value of its own."""
+    threads = zkconcurrent.namespace("local")
+    threads.Dict("d", codec=zkconcurrent.JSON)["a"] = [1]
+    d = threads.Dict("d", codec=zkconcurrent.JSON)
+    d["a"].append(2)
+    d.update({"b": (2,)}, c=3)
+    assert d == {"a": [1], "b": [2], "c": 3} == d.copy() == dict(d.items())
+    assert list(d.values()) == [[1], [2], 3]
+    assert not d.stale
+    d.ready()
+    assert (d.setdefault("c", 4), d.setdefault("d", 4)) == (3, 4)
+    assert (d.replace("c", 3, 4), d.replace("c", 3, 4), d.replace("x", 1), d.replace("c", 5)) == (
+        True,
+        False,
+        False,
+        True,
+    )
+    assert (d.remove("c", 4), d.remove("c", 5), d.remove("c", 5)) == (False, True, False)
+    assert (d.pop("a"), d.pop("a", None), d.popitem()) == ([1], None, ("d", 4))
+    for missing in (lambda: d["x"], lambda: d.pop("x"), lambda: d.__delitem__("x")):
+        with pytest.raises(KeyError):
+            missing()
+    for key, error in ((5, TypeError), ("", ValueError)):
+        with pytest.raises(error, match="key"):
+            d[key] = 1  # type: ignore[index]
+    d.clear()
+    assert not d
+    with pytest.raises(KeyError):
+        d.popitem()
+    with pytest.raises(ValueError, match="ephemeral"):
+        threads.Dict("d", ephemeral=True)
+    s = threads.Set("s")
+    s |= {"a", "b", "c"}
+    s.discard("x")
+    s.remove("c")
+    assert s == {"a", "b"} == threads.Set("s")
+    assert s - {"a"} == {"b"}
+    assert {s.pop(), s.pop()} == {"a", "b"}
+    s.add("x")
+    s.ready()
+    s.clear()
+    assert len(s) == 0

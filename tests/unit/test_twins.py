@@ -54,6 +54,7 @@ MORE = {
     "Barrier": {"fetch_n_waiting", "fetch_broken"},
     "CountDownLatch": {"fetch_count"},
     "Event": {"fetch"},
+    "Dict": {"put", "delete"},  # `d[key] = value` and `del d[key]` can't be awaited
     **{name: {"fetch_locked"} for name in TWINS if name.endswith(("Lock", "Semaphore")) and name != "ReadWriteLock"},
     "Condition": {"locked", "fetch_locked"},  # asyncio's has `locked`
 }

@@ -40,6 +40,7 @@ from .._recipes.operations import (
     Get,
     Grant,
     Keep,
+    Look,
     MarkDeleted,
     MarkMissing,
     Multi,
@@ -57,7 +58,9 @@ from .._recipes.operations import (
     Sync,
     Wait,
     WaitGone,
+    WaitTree,
     Watch,
+    WatchTree,
 )
 from .._recipes.ticket import State, Ticket
 from .lease import NEVER
@@ -337,10 +340,10 @@ class Call:
         if kind is CreateEphemeral:
             return step.ticket.name
         if kind is Get:
-            data, stat = reply.value
-            created = (stat.cversion + stat.numChildren) // 2  # cversion counts the deletes too
-            times = stat.ctime / 1000.0, stat.mtime / 1000.0
-            return Node(data or b"", stat.czxid, times[0], stat.ephemeralOwner, stat.version, created, times[1])
+            return _node(*reply.value)
+        if kind is Look:
+            found, zxid = reply.value
+            return None if found is None else _node(*found), zxid
         if kind is Delete and step.ticket is not None:
             self.session.mark_deleted(step.ticket)
         return True if kind in (CreatePersistent, Set, Delete) else reply.value
@@ -450,6 +453,25 @@ class Call:
         ]
         step.ticket.shown = tuple(f"{path}/{name}" for path, names in listings for name in names)
         return replies
+
+    def _watch_tree(self, step: WatchTree) -> Steps[object]:
+        self._begin_wait()
+        self.session.watch_tree(step.ticket.path, step.changes)
+        return (yield from self._request((step,)))[0]
+
+    def _wait_tree(self, step: WaitTree) -> Steps[bool]:
+        session, ticket, link = self.session, step.ticket, self.session.link
+        session.start_waiting(ticket, self.wake, ticket.path)  # first: from here on, no change is missed
+        try:
+            if not step.changes and link.connected and link.connection is step.connection:
+                yield from self._await_change(ticket)
+        except GeneratorExit:
+            raise
+        except BaseException:
+            session.stop_waiting(ticket, self.wake)
+            raise
+        session.stop_waiting(ticket, self.wake)
+        return link.connected and link.connection is step.connection
 
     def _wait(self, step: Wait) -> Steps[None]:
         try:
@@ -630,6 +652,12 @@ class Call:
         return self._down_since + patience + POLL_INTERVAL / 10
 
 
+def _node(data: bytes | None, stat: Any) -> Node:
+    created = (stat.cversion + stat.numChildren) // 2  # cversion counts the deletes too
+    times = stat.ctime / 1000.0, stat.mtime / 1000.0
+    return Node(data or b"", stat.czxid, times[0], stat.ephemeralOwner, stat.version, created, times[1], stat.mzxid)
+
+
 # Methods that call other methods, which a subclass may override.
 _CALL_OVERRIDABLE = ("__enter__", "__exit__", "acquire")
 
@@ -663,10 +691,14 @@ _CALL_METHODS = {
     Discard: "_discard_one",
     WaitGone: "_wait_gone",
     Watch: "_watch",
+    WatchTree: "_watch_tree",
     Wait: "_wait",
+    WaitTree: "_wait_tree",
 }
 _REQUESTS: dict[type, Callable[[Session, Any, Reply], None]] = {
     Sync: lambda session, step, reply: session.link.sync(step.path, reply),
+    Look: lambda session, step, reply: session.link.look(step.path, reply),
+    WatchTree: lambda session, step, reply: session.link.watch_tree(step.path, reply),
     CreatePersistent: lambda session, step, reply: session.link.create_persistent(step.path, step.data, reply),
     Set: lambda session, step, reply: session.link.set_data(step.path, step.data, step.version, reply),
     Delete: lambda session, step, reply: session.link.delete(step.path, reply, step.version),

@@ -6,6 +6,7 @@ The session calls the registry with its lock held; the simulation calls it from 
 from __future__ import annotations
 
 import itertools
+from collections import deque
 from collections.abc import Collection
 
 from .._recipes.operations import SessionExpired
@@ -27,6 +28,7 @@ class Registry:
         tickets: those that wait or hold, by prefix.
         deletes: those whose nodes must be removed from the server, by prefix.
         lost: the lost holds that were not reported yet.
+        trees: takes the nodes that change below a path, by that path.
     """
 
     def __init__(self, seed: str) -> None:
@@ -37,6 +39,7 @@ class Registry:
         self.tickets: dict[str, Ticket] = {}
         self.deletes: dict[str, Ticket] = {}
         self.lost: list[Ticket] = []
+        self.trees: dict[str, deque[str]] = {}
         self._awaiting: dict[str, set[Ticket]] = {}
 
     # -- the session ---------------------------------------------------------------------------------------------
@@ -169,6 +172,13 @@ class Registry:
         for each in nodes:
             for ticket in list(self._awaiting.get(each, ())):
                 ticket.note_change()
+
+    def note_change_below(self, node: str) -> None:
+        """Note a change of a node whose parent's tree is watched."""
+        tree = node.rpartition("/")[0]
+        if (changes := self.trees.get(tree)) is not None:
+            changes.append(node)
+            self.note_change(tree)
 
     def hand_over(self, ticket: Ticket) -> None:
         """Let this client's next waiter go on: the holder's single delete was sent, in the session of both.

@@ -116,6 +116,7 @@ class Session(ClientState):
         client = self.link.client
         client.add_listener(self._on_state)  # a set: added once
         self.link.transport.on_close = self._on_close
+        self.link.transport.on_change = self._on_change
         if self.registry.session is None:
             self._adopt()
         end_with_process(id(client), self)
@@ -243,6 +244,11 @@ class Session(ClientState):
         """Take a watch event. All watches share this one watcher, so a node has it once at most."""
         self.post(partial(self.registry.note_change, event.path))
 
+    def _on_change(self, path: str) -> None:
+        """Take note that a node has changed, below a path whose tree may be watched."""
+        if self.registry.trees:
+            self.post(partial(self.registry.note_change_below, self.link.client.unchroot(path)))
+
     # -- called by the driver ----------------------------------------------------------------------------------------
 
     def new_ticket(self, path: str, begun: list[Ticket]) -> Ticket:
@@ -261,6 +267,17 @@ class Session(ClientState):
         with self.lock:  # both: a read from before the wait would pass for one made after it
             self.registry.start_waiting(ticket, *nodes)
             ticket.wake = wake
+
+    def watch_tree(self, path: str, changes: deque[str]) -> None:
+        """Have each node that changes below a path added to `changes`."""
+        with self.lock:
+            self.registry.trees[path] = changes
+
+    def stop_watching_tree(self, path: str, changes: deque[str]) -> None:
+        """End what `watch_tree` began, unless another has begun the same since."""
+        with self.lock:
+            if self.registry.trees.get(path) is changes:
+                del self.registry.trees[path]
 
     def stop_waiting(self, ticket: Ticket, wake: Callable[[], None]) -> None:
         """End what `start_waiting` began; `wake` is called from now on."""

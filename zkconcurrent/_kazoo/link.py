@@ -24,6 +24,8 @@ from kazoo.protocol.serialization import (
     SetData,
     Sync,
     Transaction,
+    int_struct,
+    write_string,
 )
 from kazoo.protocol.serialization import Create as CreateRequest
 from kazoo.protocol.serialization import Delete as DeleteRequest
@@ -50,6 +52,7 @@ EPHEMERAL = 1
 SEQUENTIAL = 2
 EPHEMERAL_SEQUENTIAL = 3
 CONTAINER = 4
+PERSISTENT_RECURSIVE = 1  # a mode of watches
 
 __all__ = [
     "CREATOR_ALL_ACL",
@@ -68,6 +71,23 @@ class CreateContainer(Create2):  # type: ignore[misc]
     """Create2's request with an opcode of its own, for which kazoo has no call."""
 
     type = 19
+
+
+class AddWatch:
+    """Watches a path and all below it until the connection ends; kazoo has no call for it."""
+
+    type = 106
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def serialize(self) -> bytearray:
+        """Return the request's bytes."""
+        return bytearray(write_string(self.path) + int_struct.pack(PERSISTENT_RECURSIVE))
+
+    @classmethod
+    def deserialize(cls, _buffer: bytes, _offset: int) -> None:
+        """Read the reply, which says no more than that it was done."""
 
 
 class CreatedStat(NamedTuple):
@@ -142,6 +162,11 @@ class Link:
         """Return the present session's id while connected."""
         client_id = self.client.client_id
         return None if client_id is None else client_id[0]
+
+    @property
+    def connection(self) -> object:
+        """The present connection, or the last one: an object of its own for each."""
+        return self.transport.handshake
 
     # -- the lease -----------------------------------------------------------------------------------------------
 
@@ -370,6 +395,28 @@ class Link:
     def get(self, path: str, reply: Reply, watcher: Callable[[Any], None] | None = None) -> None:
         """Read a node's data and stat, and leave a watch there if it exists."""
         self.transport.send(GetData(self.full(path), watcher), reply)
+
+    def look(self, path: str, reply: Reply) -> None:
+        """Read a node's data and stat; the reply has these, or None if it does not exist, and the zxid of that."""
+
+        def on_reply(found: HandledReply) -> None:
+            if found.error is None or isinstance(found.error, kazoo_errors.NoNodeError):
+                reply.set((found.value, self.client.last_zxid))  # on the connection thread, it is this reply's
+            else:
+                reply.set_exception(found.error)
+
+        self.transport.send(GetData(self.full(path), None), HandledReply(on_reply))
+
+    def watch_tree(self, path: str, reply: Reply) -> None:
+        """Have the transport's `on_change` called for each change at a path or below it; the reply has `connection`."""
+
+        def on_reply(done: HandledReply) -> None:
+            if done.error is None:
+                reply.set(self.connection)  # on the connection thread, it is the one that has answered
+            else:
+                reply.set_exception(done.error)
+
+        self.transport.send(AddWatch(self.full(path)), HandledReply(on_reply))
 
     def delete(self, path: str, reply: Reply, version: int = -1) -> None:
         """Delete a node, if it has that version; -1 is any."""

@@ -142,5 +142,6 @@ _REASONS = {
     kazoo_errors.NotReadOnlyCallError: "the server is read-only while it is cut off; try again once it has a quorum",
     kazoo_errors.QuotaExceededError: "the quota of the path is used up",
     kazoo_errors.NoChildrenForEphemeralsError: "a node above the path is ephemeral and can't have children",
+    kazoo_errors.UnimplementedError: "the server is too old; a Dict or Set needs ZooKeeper 3.6 or newer",
     kazoo_errors.SessionClosedRequireSaslError: "the server demands SASL authentication (sasl_options)",
 }

@@ -36,7 +36,7 @@ from kazoo.client import KazooClient
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.handlers.utils import selector_select
 from kazoo.protocol.connection import ConnectionHandler, RWServerAvailable
-from kazoo.protocol.serialization import CloseInstance, Connect
+from kazoo.protocol.serialization import CloseInstance, Connect, Watch
 from kazoo.protocol.states import KeeperState
 
 log = logging.getLogger("zkconcurrent")
@@ -120,6 +120,7 @@ class Transport:
     Attributes:
         clock: the clock of handshakes.
         on_close: is called on kazoo's thread before it asks for the end of the session.
+        on_change: is called on kazoo's thread with the path of each watch event.
         handshake: the last one; None if it was over before the transport was there.
         max_request: how many bytes a request may have.
     """
@@ -139,6 +140,7 @@ class Transport:
         self._direct = type(self._handler) is SequentialThreadingHandler
         self.clock: Callable[[], float] = lambda: 0.0
         self.on_close: Callable[[], None] = lambda: None
+        self.on_change: Callable[[str], None] = lambda _: None
         self.handshake: Handshake | None = None
         self.max_request: int = getattr(client, "max_request", MAX_REQUEST)
         self._xids = itertools.count(self._connection._xid or 0)  # the client may have been in use before
@@ -214,7 +216,7 @@ class Transport:
         client, connection, handler = self._client, self._connection, self._handler
         if not isinstance(connection, ConnectionHandler):
             return  # a simulated one
-        for name in ("_invoke", "_send_request", "_send_ping", "_read_header", "_read_response"):
+        for name in ("_invoke", "_send_request", "_send_ping", "_read_header", "_read_response", "_read_watch_event"):
             self._replace(connection, name)
         self._replace(client, "_notify_pending")
         if self._direct:
@@ -318,6 +320,12 @@ class Transport:
         if not pending or pending[0][2] != header.xid:
             raise kazoo_errors.ConnectionDropped("a reply came for another request than the next")
         return self._kazoo.read_response(header, buffer, offset)
+
+    @_drop_on_error
+    def _read_watch_event(self, buffer: bytes, offset: int) -> None:
+        """Take a watch event; kazoo looks for watchers of its path only, so it drops those of recursive watches."""
+        self.on_change(Watch.deserialize(buffer, offset)[0].path)
+        self._kazoo.read_watch_event(buffer, offset)
 
     # -- the direct way ------------------------------------------------------------------------------------------
 
@@ -523,8 +531,8 @@ _OF_CLIENT = (
     *("_stopped", "chroot", "last_zxid"),
 )
 _OF_CONNECTION = (
-    *("_connection_routine", "_invoke", "_read", "_read_header", "_read_response", "_ro_mode", "_send_ping"),
-    *("_send_request", "_socket", "_write", "_write_sock", "_xid", "connection_stopped"),
+    *("_connection_routine", "_invoke", "_read", "_read_header", "_read_response", "_read_watch_event", "_ro_mode"),
+    *("_send_ping", "_send_request", "_socket", "_write", "_write_sock", "_xid", "connection_stopped"),
 )
 _OF_HANDLER = ("_workers", "dispatch_callback", "event_object", "rlock_object", "select", "sleep_func", "spawn")
 # The positional arguments of replaced or called methods; and the local variables that `session_timeout` reads.
@@ -533,6 +541,7 @@ _ARGUMENTS = {
     "_read": ("self", "length", "timeout"),
     "_read_header": ("self", "timeout"),
     "_read_response": ("self", "header", "buffer", "offset"),
+    "_read_watch_event": ("self", "buffer", "offset"),
     "_send_ping": ("self", "connect_timeout"),
     "_send_request": ("self", "read_timeout", "connect_timeout"),
     "_write": ("self", "msg", "timeout"),

@@ -6,6 +6,7 @@ back, and is sent all results. A failed operation raises at the yield; of severa
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Generator, Mapping
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -72,6 +73,7 @@ class Node(NamedTuple):
     version: int = 0
     created: int = 0
     mtime: float = 0.0
+    mzxid: int = 0
 
 
 class NewTicket(NamedTuple):
@@ -186,6 +188,12 @@ class Get(NamedTuple):
     ticket: Ticket | None = None
 
 
+class Look(NamedTuple):
+    """Return a `Node`, or None if it does not exist, and the zxid as of which that is so."""
+
+    path: str
+
+
 class WaitGone(NamedTuple):
     """Wait until the node ahead is gone, or may be, then read; return the results of the reads.
 
@@ -206,6 +214,29 @@ class Watch(NamedTuple):
 
     ticket: Ticket
     reads: tuple[Get | Children, ...]
+
+
+class WatchTree(NamedTuple):
+    """Have each node that changes below the ticket's path added to `changes`, as long as the connection lasts.
+
+    The result stands for the connection: see `WaitTree`. Never retried.
+    """
+
+    ticket: Ticket
+    changes: deque[str]
+
+    @property
+    def path(self) -> str:
+        """The path whose children are watched."""
+        return self.ticket.path
+
+
+class WaitTree(NamedTuple):
+    """Wait until `changes` has something; return False once the connection is another than that of the `WatchTree`."""
+
+    ticket: Ticket
+    changes: deque[str]
+    connection: object
 
 
 class Wait(NamedTuple):
@@ -290,17 +321,32 @@ POLICIES = {
     EnsureContainer: Policy(repeats=True, answers={NodeExists: None}),
     Children: Policy(repeats=True, answers={NoNode: ()}),
     Get: Policy(repeats=True, answers={NoNode: None}),
+    Look: Policy(repeats=True),
+    WatchTree: Policy(repeats=False),
     Sync: Policy(repeats=True, answers={NoNode: None}),
 }
 
 Part: TypeAlias = CreateEphemeral | Create | Delete | Set | Check
-Request: TypeAlias = CreateEphemeral | CreatePersistent | Set | Delete | Multi | EnsureContainer | Children | Sync | Get
+Request: TypeAlias = (
+    CreateEphemeral
+    | CreatePersistent
+    | Set
+    | Delete
+    | Multi
+    | EnsureContainer
+    | Children
+    | Sync
+    | Get
+    | Look
+    | WatchTree
+)
 Operation: TypeAlias = (
     Request
     | NewTicket
     | WaitGone
     | Watch
     | Wait
+    | WaitTree
     | Grant
     | Prove
     | SuspendHold

@@ -5,6 +5,7 @@ Unlike those of `zkconcurrent`, the names are all loaded at once: an import whil
 
 from ._barrier import Barrier
 from ._connect import connect
+from ._dict import Dict, Set
 from ._election import Election, Term
 from ._local import LocalNamespace
 from ._locks import Lock, MultiLock, ReadLock, ReadWriteLock, RLock, WriteLock
@@ -27,6 +28,7 @@ __all__ = [
     "Condition",
     "CountDownLatch",
     "DelayQueue",
+    "Dict",
     "Election",
     "Event",
     "LifoQueue",
@@ -44,6 +46,7 @@ __all__ = [
     "ReadLock",
     "ReadWriteLock",
     "Semaphore",
+    "Set",
     "SharedNamespace",
     "SharedValue",
     "Term",

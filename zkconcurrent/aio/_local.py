@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from .. import _local
+from .. import _local, _local_dict
 from .._codec import BYTES, JSON, Codec, check_codec
 from .._limits import check_int
 from .._local import NamedObjects, check_names, warn_dropped
@@ -144,6 +144,17 @@ class LocalNamespace(NamedObjects):
     ) -> AsyncDelayQueue:
         """Return the queue of delayed items of that name."""
         return self._queue("DelayQueue", name, maxsize, codec, max_attempts, AsyncDelayQueue)
+
+    def Dict(  # noqa: N802
+        self, name: str, *, codec: Codec = BYTES, ephemeral: bool = False
+    ) -> _local_dict.AsyncDict:
+        """Return the dictionary of that name; its codec is that of the first call."""
+        check_codec(codec)
+        return self._one("Dict", name, lambda: _local_dict.AsyncDict(codec), keep=True, ephemeral=bool(ephemeral))
+
+    def Set(self, name: str, *, ephemeral: bool = False) -> _local_dict.AsyncSet:  # noqa: N802
+        """Return the set of that name."""
+        return self._one("Set", name, _local_dict.AsyncSet, keep=True, ephemeral=bool(ephemeral))
 
     def MultiLock(  # noqa: N802
         self,

@@ -14,6 +14,8 @@ from .._kazoo.link import KazooClient
 from .._local import check_names
 from .._namespace import BasePath, is_local
 from ._barrier import Barrier as _Barrier
+from ._dict import Dict as _Dict
+from ._dict import Set as _Set
 from ._election import Election as _Election
 from ._local import LocalNamespace
 from ._locks import Lock as _Lock
@@ -140,6 +142,16 @@ class SharedNamespace(BasePath):
         """Return the `DelayQueue` of that name."""
         return _DelayQueue(self._client, self._at(name), maxsize, codec=codec, max_attempts=max_attempts)
 
+    def Dict(  # noqa: N802
+        self, name: str, *, codec: _Codec = _BYTES, ephemeral: bool = False
+    ) -> _Dict[Any]:
+        """Return the `Dict` of that name."""
+        return _Dict(self._client, self._at(name), codec=codec, ephemeral=ephemeral)
+
+    def Set(self, name: str, *, ephemeral: bool = False) -> _Set:  # noqa: N802
+        """Return the `Set` of that name."""
+        return _Set(self._client, self._at(name), ephemeral=ephemeral)
+
     def MultiLock(self, names: Iterable[str], *, on_lost: OnLost | None = None) -> _MultiLock:  # noqa: N802
         """Return a `MultiLock` of the RLocks of those names."""
         return _MultiLock([self.RLock(name) for name in check_names(names)], on_lost=on_lost)
@@ -162,9 +174,9 @@ def namespace(client: KazooClient | Literal["local"], path: str = "/") -> Namesp
 
     `tasks = aio.namespace("local")` has the names on the standard library alone: `asyncio`'s own `Lock`, `Condition`,
     `Semaphore`, `BoundedSemaphore`, `Event`, `Queue`, `LifoQueue` and, from Python 3.11 on, `Barrier`; and small ones
-    of its own for `RLock`, `MultiLock`, `CountDownLatch`, `PriorityQueue`, `DelayQueue`, `AtomicLong`, `AtomicInteger`
-    and `SharedValue`. It has no `ReadWriteLock` and no `Election`. The same name gives the same object. Each such
-    namespace is a world of its own. `Namespace` is the type of either.
+    of its own for `RLock`, `MultiLock`, `CountDownLatch`, `PriorityQueue`, `DelayQueue`, `AtomicLong`, `AtomicInteger`,
+    `SharedValue`, `Dict` and `Set`. It has no `ReadWriteLock` and no `Election`. The same name gives the same object.
+    Each such namespace is a world of its own. `Namespace` is the type of either.
 
     Args:
         client: a `kazoo.client.KazooClient`, which may be started later; or "local".

@@ -1,0 +1,196 @@
+"""Dict and Set for tasks: plain reads of the last known copy, awaited writes, and cancelled ones."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from kazoo.client import KazooClient
+
+import zkconcurrent
+from tests.conftest import FAST, Connect, Eventually
+from tests.helpers.proxy import Proxy
+from zkconcurrent import JSON, TEXT, ClientError, aio
+
+
+def test_a_dictionary(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+    """Reads are plain after `ready()`; writes are awaited, and read at once; threads share the copy."""
+
+    async def main() -> None:
+        d: aio.Dict[str] = aio.Dict(zk, zk_path, codec=TEXT)
+        with pytest.raises(RuntimeError, match=r"await ready\(\)"):
+            len(d)
+        await d.ready()
+        assert not d
+        await d.put("a", "1")
+        assert d["a"] == "1"
+        await d.update({"b": "2"}, c="3")
+        assert d == {"a": "1", "b": "2", "c": "3"} == d.copy()
+        assert (sorted(d), sorted(d.keys()), sorted(d.values())) == (["a", "b", "c"], ["a", "b", "c"], ["1", "2", "3"])
+        assert ("a", "1") in d.items()
+        assert (d.get("x"), d.get("x", "y"), "a" in d, d.stale) == (None, "y", True, False)
+        assert await d.setdefault("a", "9") == "1"
+        assert not await d.replace("a", "9", "8")
+        assert await d.replace("a", "1", "8")
+        assert await d.replace("a", "9")
+        assert not await d.remove("a", "1")
+        assert await d.remove("a", "9")
+        assert await d.pop("b") == "2"
+        assert await d.pop("b", None) is None
+        assert await d.popitem() == ("c", "3")
+        for missing in (d.popitem, lambda: d.pop("a"), lambda: d.delete("a")):
+            with pytest.raises(KeyError):
+                await missing()  # type: ignore[operator]
+        await d.put("x", "y")
+        await d.delete("x")
+        await d.put("x", "y")
+        await d.clear()
+        assert not d
+        await d.put("x", "y")
+
+    asyncio.run(main())
+    threads = zkconcurrent.Dict[str](zk, zk_path, codec=TEXT)
+    eventually(lambda: threads == {"x": "y"})
+
+
+def test_a_set(zk: KazooClient, zk_path: str) -> None:
+    """Elements are added and removed by awaited calls; operators make sets."""
+
+    async def main() -> None:
+        s = aio.Set(zk, zk_path)
+        await s.add("a")
+        await s.add("b")
+        await s.add("a")
+        await s.ready()
+        assert s == {"a", "b"}
+        assert s | {"c"} == {"a", "b", "c"}
+        await s.discard("none")
+        with pytest.raises(KeyError):
+            await s.remove("none")
+        await s.remove("a")
+        assert await s.pop() == "b"
+        with pytest.raises(KeyError):
+            await s.pop()
+        await s.add("c")
+        await s.clear()
+        assert not s
+        await s.destroy()
+
+    asyncio.run(main())
+    assert zk.exists(zk_path) is None
+
+
+def test_stale_copies(connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str) -> None:
+    """While no server is in reach, and until the copy is read anew, reads have what was known, and `stale` tells."""
+    theirs = zkconcurrent.Dict[int](zk, zk_path, codec=JSON)
+    theirs["a"] = 1
+    client = connect(hosts=proxy.hosts, timeout=10.0, **FAST)
+
+    async def main() -> None:
+        d: aio.Dict[int] = aio.Dict(client, zk_path, codec=JSON)
+        await d.ready()
+        proxy.refuse()
+        proxy.cut()
+        while not d.stale:
+            await asyncio.sleep(0.01)
+        await asyncio.to_thread(theirs.__setitem__, "a", 2)
+        assert d["a"] == 1
+        writing = asyncio.create_task(d.put("b", 1))
+        await asyncio.sleep(0.1)
+        assert not writing.done()
+        proxy.resume()
+        await d.ready()
+        assert d["a"] == 2
+        await writing
+        assert d["b"] == 1
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("applied", [True, False])
+def test_cancelled_writes(connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str, applied: bool) -> None:
+    """A cancelled write was applied or not; the copy learns of it, and the next writes are not disturbed."""
+    client = connect(hosts=proxy.hosts, timeout=10.0, **FAST)
+
+    async def main() -> None:
+        d: aio.Dict[int] = aio.Dict(client, zk_path, codec=JSON)
+        await d.ready()
+        await d.put("a", 0)
+        for n in range(1, 4):
+            with proxy.hold("multi") as held:
+                writing = asyncio.create_task(d.put("a", n))
+                await asyncio.to_thread(held.wait)
+                writing.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await writing
+                if applied:
+                    held.release()
+                else:
+                    held.cancel()
+                    proxy.cut()
+            await d.put("b", n)
+            assert d["b"] == n
+        assert d["a"] in range(4)
+
+    asyncio.run(main())
+    assert zkconcurrent.Dict[int](zk, zk_path, codec=JSON)["b"] == 3
+
+
+def test_a_stopped_client(connect: Connect, zk_path: str) -> None:
+    """A call on a stopped client is an error at once, a read too."""
+    client = connect()
+
+    async def main() -> None:
+        d: aio.Dict[bytes] = aio.Dict(client, zk_path)
+        await d.put("a", b"1")
+        await d.ready()
+        await asyncio.to_thread(client.stop)
+        with pytest.raises(ClientError):
+            await d.put("a", b"2")
+        with pytest.raises(ClientError):
+            await d.ready()
+        with pytest.raises(ClientError):
+            while True:
+                d["a"]
+                await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+
+
+def test_namespaces(zk: KazooClient, zk_path: str) -> None:
+    """Both kinds of namespace have them, for tasks and for threads."""
+
+    async def use(names: aio.Namespace) -> None:
+        d = names.Dict("d", codec=JSON)
+        assert names.Dict("d", codec=JSON) is d or isinstance(names, aio.SharedNamespace)
+        await d.ready()
+        await d.put("a", [1])
+        await d.update({"b": (2,)}, c=3)
+        d["a"].append(2)
+        assert dict(d.items()) == {"a": [1], "b": [2], "c": 3} == d.copy()
+        assert sorted(map(str, d.values())) == ["3", "[1]", "[2]"]
+        assert await d.replace("c", 3, 4)
+        assert not await d.replace("c", 3, 4)
+        assert not await d.remove("c", 3)
+        assert await d.remove("c", 4)
+        assert await d.setdefault("c", 5) == 5
+        assert await d.pop("c") == 5
+        assert await d.pop("c", None) is None
+        await d.delete("b")
+        assert await d.popitem() == ("a", [1])
+        await d.clear()
+        assert not d.stale
+        s = names.Set("s")
+        await s.ready()
+        await s.add("a")
+        await s.add("b")
+        await s.discard("c")
+        await s.remove("b")
+        assert s | {"c"} == {"a", "c"}
+        assert await s.pop() == "a"
+        await s.clear()
+        with pytest.raises((ValueError, TypeError)):
+            await s.add("")
+
+    asyncio.run(use(aio.namespace(zk, zk_path)))
+    asyncio.run(use(aio.namespace("local")))

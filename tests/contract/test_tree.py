@@ -1,0 +1,127 @@
+"""What a copy of a node's children rests on: recursive watches, and reads that say as of which change they are."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from tests.helpers.bench import Bench, ask, perform
+from zkconcurrent._recipes.operations import (
+    ConnectionLost,
+    Create,
+    CreatePersistent,
+    Delete,
+    Discard,
+    Get,
+    Look,
+    Multi,
+    NewTicket,
+    Set,
+    WaitTree,
+    WatchTree,
+)
+
+Steps = Generator[Any, Any, Any]
+
+
+def test_a_look(bench: Bench, path: str) -> None:
+    """It tells the state of a node, or that there is none, and as of which change."""
+
+    def recipe() -> Steps:
+        missing, first = yield Look(path)
+        assert missing is None
+        yield CreatePersistent(path, b"one")
+        made, second = yield Look(path)
+        assert (made.data, made.czxid) == (b"one", made.mzxid)
+        assert first < made.czxid <= second
+        yield Set(path, b"two", 0)
+        node, third = yield Look(path)
+        assert (node.data, node.czxid) == (b"two", made.czxid)
+        assert made.mzxid < node.mzxid <= third
+        assert (yield Get(path)) == node
+        yield Delete(path)
+        gone, fourth = yield Look(path)
+        assert gone is None
+        assert node.mzxid < fourth
+        ticket = yield NewTicket(path)
+        results = yield Multi(ticket, (Create(path, b"three"), Set(path, b"four", 0)))
+        yield Discard(ticket)
+        again, _ = yield Look(path)
+        assert fourth < results[-1].mzxid == again.mzxid
+        return "done"
+
+    assert bench.run(lambda: perform(bench.session(), path, recipe())) == "done"
+
+
+def test_a_tree(bench: Bench, path: str) -> None:
+    """Each child that is made, written or deleted is told, as often as that happens, also if the path was not there."""
+
+    def recipe(session: Any, other: Any) -> Steps:
+        changes: deque[str] = deque()
+        ticket = yield NewTicket(path)
+        connection = yield WatchTree(ticket, changes)
+        for request in (
+            ("create_persistent", path, b""),
+            ("create_persistent", f"{path}/a", b""),
+            ("set_data", f"{path}/a", b"1", 0),
+            ("set_data", f"{path}/a", b"2", 1),
+            ("create_persistent", f"{path}/b", b""),
+            ("create_persistent", f"{path}/b/deeper", b""),
+            ("delete", f"{path}/a"),
+        ):
+            session.link.handler.spawn(ask, other, request)
+            if request[1] != path and not request[1].endswith("deeper"):
+                assert (yield WaitTree(ticket, changes, connection))
+                assert changes.popleft() == request[1]
+                assert not changes
+            else:
+                while (yield Get(request[1])) is None:
+                    pass
+        yield Discard(ticket)
+        session.stop_watching_tree(path, deque())
+        assert session.registry.trees[path] is changes
+        session.stop_watching_tree(path, changes)
+        return session.registry.trees, session.registry._awaiting
+
+    def test() -> Any:
+        session, other = bench.session(), bench.session()
+        return perform(session, path, recipe(session, other))
+
+    assert bench.run(test) == ({}, {})
+
+
+@pytest.mark.parametrize("how", ["cut", "expire"])
+def test_a_tree_ends_with_the_connection(bench: Bench, path: str, how: str) -> None:
+    """The wait tells so, also if the next connection was there before the wait; the tree is watched anew."""
+
+    def recipe(session: Any, other: Any) -> Steps:
+        changes: deque[str] = deque()
+        ticket = yield NewTicket(path)
+        connection = yield WatchTree(ticket, changes)
+        session.link.handler.spawn(getattr(bench, how), session)
+        assert (yield WaitTree(ticket, changes, connection)) is False
+        yield Discard(ticket)
+        while True:
+            ticket = yield NewTicket(path)
+            try:
+                connection = yield WatchTree(ticket, changes)
+                break
+            except ConnectionLost:
+                yield Discard(ticket)
+        assert (yield CreatePersistent(path, b""))
+        session.link.handler.spawn(ask, other, ("create_persistent", f"{path}/a", b""))
+        assert (yield WaitTree(ticket, changes, connection))
+        assert changes.pop() == f"{path}/a"
+        bench.cut(session)
+        assert (yield WaitTree(ticket, changes, connection)) is False
+        yield Discard(ticket)
+        return "done"
+
+    def test() -> Any:
+        session, other = bench.session(), bench.session()
+        return perform(session, path, recipe(session, other))
+
+    assert bench.run(test) == "done"

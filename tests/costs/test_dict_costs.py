@@ -1,0 +1,98 @@
+"""What a Dict and a Set send: nothing for a read, one write for a write, one read for another client's change."""
+
+from __future__ import annotations
+
+import time
+import timeit
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.conftest import Connect, Eventually
+from tests.helpers.proxy import Proxy
+from zkconcurrent import Dict, Set
+from zkconcurrent._engine.session import Session
+
+
+@pytest.fixture
+def counted(connect: Connect, proxy: Proxy, eventually: Eventually) -> KazooClient:
+    """A client whose requests are counted, with 20 ms of delay each way; its probe for containers was before."""
+    proxy.delay(0.02)
+    client = connect(hosts=proxy.hosts)
+    link = Session.of(client).link
+    eventually(lambda: link.containers)
+    return client
+
+
+def test_reads(counted: KazooClient, zk: KazooClient, proxy: Proxy, zk_path: str, eventually: Eventually) -> None:
+    """The first read lists all in four round trips; from then on no read sends anything."""
+    theirs = Dict[bytes](zk, zk_path)
+    theirs.update({str(n): b"x" for n in range(50)})
+    d = Dict[bytes](counted, zk_path)
+    with proxy.counting() as first:
+        assert len(d) == 50
+    assert first.requests == {"addWatch": 1, "sync": 1, "getData": 51, "getChildren": 1}
+    assert first.flights == 3
+    with proxy.counting() as reading:
+        for _ in range(1000):
+            assert d["7"] == b"x"
+            assert d.get("none") is None
+            assert "8" in d
+            assert len(d) == 50
+        assert len(list(d.items())) == 50
+    assert not reading.requests
+    with proxy.counting() as following:
+        theirs["7"] = b"y"
+        eventually(lambda: d["7"] == b"y")
+        theirs["new"] = b"z"
+        eventually(lambda: "new" in d)
+        del theirs["new"]
+        eventually(lambda: "new" not in d)
+        time.sleep(0.1)  # nothing more comes
+    assert following.requests == {"getData": 3}
+
+
+def test_writes(counted: KazooClient, proxy: Proxy, zk_path: str, eventually: Eventually) -> None:
+    """One write for each, in one round trip; those that go by the old value read it before, in one more."""
+    d = Dict[bytes](counted, zk_path)
+    d["warm"] = b"up"
+    with proxy.counting() as count:
+        d["a"] = b"1"
+        d["b"] = b"1"
+        d["a"] = b"2"
+        assert d.setdefault("c", b"1") == b"1"
+        del d["c"]
+    assert count.requests == {"multi": 5}
+    assert count.flights == 5
+    assert len(d) == 3
+    with proxy.counting() as count:
+        d["a"] = b"2"
+        # Our own change is read, too, as one event is like another.
+        eventually(lambda: count.requests["getData"] == 1)
+    assert count.requests == {"multi": 1, "getData": 1}
+    for call in (lambda: d.replace("a", b"2", b"3"), lambda: d.remove("a", b"3"), lambda: d.pop("b")):
+        with proxy.counting() as count:
+            assert call()
+            eventually(lambda count=count: count.requests["getData"] == 3)  # the third is for our own change's event
+        assert count.requests == {"sync": 1, "getData": 3, "multi": 1}
+
+
+def test_a_set(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
+    """An element is added or removed by one write."""
+    s = Set(counted, zk_path)
+    s.add("warm")
+    with proxy.counting() as count:
+        s.add("a")
+        s.remove("a")
+        s.discard("a")
+    assert count.requests["multi"] == 3
+    assert "sync" not in count.requests
+
+
+def test_a_cached_read_is_fast(zk: KazooClient, zk_path: str) -> None:
+    """A read takes a few microseconds at most, far less than a request."""
+    d = Dict[bytes](zk, zk_path)
+    d["a"] = b"x"
+    assert d.get("a") == b"x"
+    best = min(timeit.repeat(lambda: d.get("a"), number=1000, repeat=20)) / 1000
+    assert best < 20e-6  # the target is 5; the machine may be busy

@@ -1,0 +1,606 @@
+"""Dict and Set on a real ZooKeeper: reads send nothing, each write counts once, and what was written is read."""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import weakref
+from functools import partial
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.conftest import FAST, Connect, Eventually, InThread
+from tests.helpers.proxy import Proxy
+from zkconcurrent import (
+    JSON,
+    TEXT,
+    ClientError,
+    Dict,
+    ForeignNodeError,
+    Lock,
+    OutcomeUnknownError,
+    RefusedError,
+    Set,
+    ZkConcurrentError,
+)
+from zkconcurrent.testing import Server
+
+
+def text(client: KazooClient, path: str, **options: Any) -> Dict[str]:
+    """Return a dictionary of strings."""
+    return Dict(client, path, codec=TEXT, **options)
+
+
+def _has(d: Dict[str], value: str) -> bool:
+    return d["a"] == value
+
+
+def test_a_dictionary(zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
+    """It has what a dict has, and other clients see what is written."""
+    d, other = text(zk, zk_path), text(connect(), zk_path)
+    assert not d
+    assert zk.exists(zk_path) is None  # a read makes no node
+    d["a"] = "1"
+    assert d["a"] == "1"
+    d["a"] = "2"
+    d.update(b="3", c="4")
+    assert d == {"a": "2", "b": "3", "c": "4"} == dict(d) == d.copy()
+    assert sorted(d) == sorted(d.keys()) == ["a", "b", "c"]
+    assert sorted(d.values()) == ["2", "3", "4"]
+    assert sorted(d.items()) == [("a", "2"), ("b", "3"), ("c", "4")]
+    assert ("a", "2") in d.items()
+    assert "4" in d.values()
+    assert "5" not in d.values()
+    assert (d.get("a"), d.get("x"), d.get("x", "y")) == ("2", None, "y")
+    assert ("a" in d, "x" in d, 5 in d, len(d)) == (True, False, False, 3)
+    eventually(lambda: other == {"a": "2", "b": "3", "c": "4"})
+    del d["a"]
+    assert "a" not in d
+    for missing in (lambda: d["a"], lambda: d.pop("a"), lambda: d.__delitem__("a"), lambda: d[5]):  # type: ignore[index]
+        with pytest.raises(KeyError):
+            missing()
+    assert d.pop("a", "none") == "none"
+    assert d.pop("b") == "3"
+    assert d.popitem() == ("c", "4")
+    with pytest.raises(KeyError, match="no entries"):
+        d.popitem()
+    eventually(lambda: not other)
+    d.update({str(n): "x" for n in range(5)})
+    other.clear()
+    assert not other
+    eventually(lambda: not d)
+
+
+def test_as_concurrent_map(zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
+    """setdefault, replace and remove are atomic, and go by what ZooKeeper has, not by the copy."""
+    d, other = text(zk, zk_path), text(connect(), zk_path)
+    assert d.setdefault("k", "1") == "1"
+    assert other.setdefault("k", "2") == "1"
+    assert d.setdefault("k", "3") == "1"
+    assert not d.replace("none", "x")
+    assert not d.replace("none", "x", "y")
+    assert not d.remove("none", "x")
+    assert d.replace("k", "2")
+    assert d["k"] == "2"
+    assert not other.replace("k", "1", "9")
+    assert other.replace("k", "2", "3")
+    assert other["k"] == "3"
+    assert not d.remove("k", "2")
+    assert d["k"] == "3"  # it was read for that
+    assert d.remove("k", "3")
+    assert "k" not in d
+    eventually(lambda: "k" not in other)
+
+
+def test_a_set(zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
+    """It has what a set has."""
+    s, other = Set(zk, zk_path), Set(connect(), zk_path)
+    s.add("a")
+    s.add("a")
+    other.add("a")
+    assert other == {"a"} == s
+    s |= {"b", "c"}
+    assert (s & {"a", "x"}, s - {"a"}, s | {"d"}) == ({"a"}, {"b", "c"}, {"a", "b", "c", "d"})
+    assert isinstance(s | {"d"}, set)
+    s.discard("none")
+    with pytest.raises(KeyError, match="none"):
+        s.remove("none")
+    s.remove("b")
+    assert sorted(s) == ["a", "c"]
+    eventually(lambda: other == {"a", "c"})
+    assert {other.pop(), other.pop()} == {"a", "c"}
+    with pytest.raises(KeyError, match="no elements"):
+        other.pop()
+    eventually(lambda: not s)
+    s.add("x")
+    s.clear()
+    assert len(s) == 0
+    with pytest.raises(TypeError, match="must be a str"):
+        s.add(5)  # type: ignore[arg-type]
+
+
+def test_any_text_is_a_key(zk: KazooClient, zk_path: str) -> None:
+    """Slashes, dots, percent signs, other planes and control characters are escaped; a path can't be left."""
+    d = text(zk, zk_path)
+    keys = [
+        "/",
+        "..",
+        ".",
+        "a/../b",
+        "%",
+        "%41",
+        "A",
+        "\0",
+        "\n",
+        "ü",
+        "\U0001f600",
+        "_c_x-lock-1",
+        "\udc80",
+        "zookeeper",
+    ]
+    for key in keys:
+        d[key] = repr(key)
+    assert {key: repr(key) for key in keys} == d
+    assert text(zk, zk_path).copy() == {key: repr(key) for key in keys}
+    assert len(zk.get_children(f"{zk_path}/entries")) == len(keys)
+    d.clear()
+    assert not d
+
+
+def test_bad_keys_and_values(zk: KazooClient, zk_path: str) -> None:
+    """A key is a string, neither empty nor too long; a value is one that the codec takes, and not too large."""
+    d = text(zk, zk_path)
+    with pytest.raises(TypeError, match="key must be a str, not int"):
+        d[5] = "x"  # type: ignore[index]
+    with pytest.raises(ValueError, match="not be empty"):
+        d[""] = "x"
+    with pytest.raises(ValueError, match=r"at most 2,000"):
+        d["x" * 2000] = "x"
+    with pytest.raises(TypeError, match="must be a str"):
+        d["x"] = 5  # type: ignore[assignment]
+    with pytest.raises(TypeError, match="codec"):
+        Dict(zk, zk_path, codec=5)  # type: ignore[arg-type]
+    with pytest.raises(RefusedError, match="bytes and is not sent") as refused:
+        d["x"] = "x" * 2_000_000
+    assert zk_path in str(refused.value)
+    assert not d
+    d["x"] = "y"  # nothing is broken
+    assert d == {"x": "y"}
+
+
+def test_codecs(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """Values are bytes, or what the codec makes of them; each read decodes anew."""
+    plain = Dict[bytes](zk, zk_path)
+    plain["x"] = b'{"a":[1,2]}'
+    d = Dict[Any](connect(), zk_path, codec=JSON)
+    d["x"]["a"].append(3)
+    assert d["x"] == {"a": [1, 2]}
+    assert d.replace("x", {"a": [1, 2]}, [4])
+    assert d.pop("x") == [4]
+
+
+def test_what_does_not_match(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """Another kind, another `ephemeral` or another primitive at the path is an error that names it; nothing changes."""
+    d = text(zk, zk_path)
+    d["a"] = "1"
+    with pytest.raises(ValueError, match="ephemeral=False, not True"):
+        Dict(zk, zk_path, ephemeral=True)
+    with pytest.raises(ValueError, match="is a Dict of this client"):
+        Set(zk, zk_path)
+    other = connect()
+    for wrong in (Dict[Any](other, zk_path, ephemeral=True),):
+        with pytest.raises(ValueError, match="dict persistent"):
+            len(wrong)
+        with pytest.raises(ValueError, match="dict persistent"):
+            wrong["b"] = b"1"
+    del wrong
+    gc.collect()
+    with pytest.raises(ForeignNodeError, match="entries"):
+        Lock(other, zk_path).acquire()
+    zk.create(f"{zk_path}x", b"other")
+    foreign = text(zk, f"{zk_path}x")
+    for call in (lambda: len(foreign), lambda: foreign.update(a="1"), foreign.destroy):
+        with pytest.raises(ForeignNodeError, match="other"):
+            call()
+    assert zk.get_children(f"{zk_path}x") == []
+    assert d == {"a": "1"}
+    with pytest.raises(TypeError, match="cannot pickle"):
+        pickle.dumps(d)
+
+
+def test_what_operators_make(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+    """An entry that is made by hand is one; a child that is no key's is left alone; an entry's children are refused."""
+    d = text(zk, zk_path)
+    d["a"] = "1"
+    zk.create(f"{zk_path}/entries/b", b"2")
+    zk.create(f"{zk_path}/entries/%zz", b"3")
+    eventually(lambda: d == {"a": "1", "b": "2"})
+    zk.set(f"{zk_path}/entries/b", b"4")
+    eventually(lambda: d["b"] == "4")
+    zk.delete(f"{zk_path}/entries/b")
+    eventually(lambda: "b" not in d)
+    zk.create(f"{zk_path}/entries/a/child", b"")
+    for call in (lambda: d.pop("a"), d.clear, d.destroy):
+        with pytest.raises(ForeignNodeError, match="has children"):
+            call()
+    zk.delete(f"{zk_path}/entries/a/child")
+    d.clear()
+    assert zk.get_children(f"{zk_path}/entries") == ["%zz"]
+
+
+def test_ephemeral_entries(zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
+    """An entry goes with the session that wrote it last, whosever it was before."""
+    first, second = connect(), connect()
+    watching, mine, theirs = (text(each, zk_path, ephemeral=True) for each in (zk, first, second))
+    mine["a"] = mine["b"] = mine["c"] = "mine"
+    theirs["b"] = "theirs"
+    assert theirs.replace("c", "mine", "theirs")
+    assert theirs.setdefault("a", "theirs") == "mine"
+    eventually(lambda: watching == {"a": "mine", "b": "theirs", "c": "theirs"})
+    first.stop()
+    eventually(lambda: watching == {"b": "theirs", "c": "theirs"})
+    with pytest.raises(ClientError):
+        mine["a"] = "mine"
+    with pytest.raises(ClientError):
+        len(mine)
+    second.stop()
+    eventually(lambda: not watching)
+
+
+def test_an_expired_session(
+    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually, zookeeper: Server
+) -> None:
+    """Its ephemeral entries go; the map goes on in the next session."""
+    client = connect(**FAST)
+    mine, other = text(client, zk_path, ephemeral=True), text(zk, zk_path, ephemeral=True)
+    mine["a"] = "1"
+    eventually(lambda: other == {"a": "1"})
+    zookeeper.expire(client)
+    eventually(lambda: not other)
+    eventually(lambda: not mine)
+    mine["a"] = "2"
+    assert mine["a"] == "2"
+    eventually(lambda: other == {"a": "2"})
+
+
+def test_stale_while_disconnected(
+    connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str, eventually: Eventually
+) -> None:
+    """Reads go on with what was known; once a server is in reach again, only what was listed anew is read."""
+    theirs = text(zk, zk_path)
+    theirs.update(a="1", b="1")
+    d = text(connect(hosts=proxy.hosts, timeout=10.0, **FAST), zk_path)
+    assert d == {"a": "1", "b": "1"}
+    assert not d.stale
+    proxy.refuse()
+    proxy.cut()
+    eventually(lambda: d.stale)
+    theirs["a"] = "2"
+    del theirs["b"]
+    theirs["c"] = "2"
+    assert d == {"a": "1", "b": "1"}
+    assert "stale" in repr(d)
+    proxy.resume()
+    d.ready()
+    assert d == {"a": "2", "c": "2"}
+    assert not d.stale
+    theirs["a"] = "3"
+    eventually(lambda: d["a"] == "3")
+
+
+def test_nothing_old_after_a_reconnect(
+    connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str, eventually: Eventually
+) -> None:
+    """A read that begins when the client is connected again waits for the listing, however long that takes."""
+    theirs = text(zk, zk_path)
+    theirs["a"] = "1"
+    client = connect(hosts=proxy.hosts, timeout=10.0, **FAST)
+    d = text(client, zk_path)
+    assert d["a"] == "1"
+    for n in range(5):
+        proxy.cut()
+        theirs["a"] = str(n)
+        eventually(lambda n=n: client.connected and client.get(f"{zk_path}/entries/a")[0] == b"%d" % n)
+        assert d["a"] == str(n)
+
+
+@pytest.mark.parametrize("applied", [True, False])
+def test_lost_answers(connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str, applied: bool) -> None:
+    """Each write is applied once, and says what it did, if its request or its reply is lost."""
+    d = text(connect(hosts=proxy.hosts, timeout=10.0, **FAST), zk_path)
+    d["warm"] = "up"
+    lose = proxy.lose_answer if applied else proxy.lose_request
+
+    def versions(key: str) -> int:
+        return int(zk.get(f"{zk_path}/entries/{key}")[1].version)
+
+    lose("multi")
+    d["a"] = "1"
+    assert (d["a"], versions("a")) == ("1", 0)
+    lose("multi")
+    d["a"] = "2"
+    assert (d["a"], versions("a")) == ("2", 1)
+    lose("multi")
+    assert d.replace("a", "2", "3")
+    assert (d["a"], versions("a")) == ("3", 2)
+    lose("multi")
+    assert not d.replace("a", "2", "9")
+    d["b"] = "1"
+    lose("multi")
+    assert d.setdefault("c", "1") == "1"
+    assert d.pop("c") == "1"
+    lose("multi")
+    assert d.setdefault("c", "2") == "2"
+    lose("multi")
+    assert d.pop("c") == "2"
+    assert "c" not in d
+    lose("multi")
+    del d["b"]
+    assert "b" not in d
+    d["b"] = "1"
+    lose("multi")
+    assert d.remove("b", "1")
+    lose("multi")
+    d.clear()
+    assert not d
+    assert not zk.get_children(f"{zk_path}/entries")
+
+
+def test_a_lost_answer_and_a_lost_session(
+    connect: Connect,
+    proxy: Proxy,
+    zk_path: str,
+    zookeeper: Server,
+    zk: KazooClient,
+    in_thread: InThread,
+    eventually: Eventually,
+) -> None:
+    """If the session ends before it can be found out, the call says that the outcome is unknown; the map goes on."""
+    client = connect(hosts=proxy.hosts, timeout=4.0, **FAST)
+    d = text(client, zk_path)
+    d["a"] = "1"
+    session, password = client.client_id
+    proxy.refuse()
+    proxy.lose_answer("multi")
+    writing = in_thread(d.__setitem__, "a", "2")
+    eventually(lambda: zk.get(f"{zk_path}/entries/a")[0] == b"2")
+    thief = KazooClient(zookeeper.hosts, client_id=(session, password), timeout=4.0)
+    thief.start()
+    thief.stop()
+    thief.close()
+    proxy.resume()
+    with pytest.raises(OutcomeUnknownError, match="read it"):
+        writing.result(20)
+    assert d["a"] == "2"
+    d["a"] = "3"
+    assert d["a"] == "3"
+
+
+def test_many_writers(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Threads and clients that replace old values by new ones lose none; each pop is one's alone."""
+    maps = [Dict[int](zk, zk_path, codec=JSON), Dict[int](connect(), zk_path, codec=JSON)]
+    maps[0]["n"] = 0
+    for n in range(20):
+        maps[0][str(n)] = n
+
+    def count(d: Dict[int]) -> None:
+        for _ in range(15):
+            while not d.replace("n", old := d["n"], old + 1):
+                pass
+
+    def pop(d: Dict[int]) -> list[int]:
+        return [value for n in range(20) if (value := d.pop(str(n), -1)) >= 0]
+
+    counting = [in_thread(count, d) for d in maps * 2]
+    popping = [in_thread(pop, d) for d in maps * 2]
+    for each in counting:
+        each.result(60)
+    assert sorted(value for each in popping for value in each.result(60)) == list(range(20))
+    for d in maps:
+        eventually(lambda d=d: d == {"n": 60})
+        eventually(lambda d=d: not d._mirror.tombstones)
+
+
+def test_read_your_own_writes(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
+    """After a write, the copy has it or what came later, although events and replies race."""
+    mine, theirs = Dict[int](zk, zk_path, codec=JSON), Dict[int](connect(), zk_path, codec=JSON)
+    over = threading.Event()
+
+    def disturb() -> None:
+        n = 0
+        while not over.is_set():
+            n += 1
+            theirs["other"] = n
+
+    disturbing = in_thread(disturb)
+    try:
+        for n in range(150):
+            mine["k"] = n
+            assert mine["k"] == n
+            if n % 3 == 0:
+                del mine["k"]
+                assert "k" not in mine
+    finally:
+        over.set()
+    disturbing.result(20)
+
+
+PROCESS = """
+    import sys, time
+    from kazoo.client import KazooClient
+    from zkconcurrent import Dict, TEXT
+    zk = KazooClient(sys.argv[1], timeout=4.0)
+    zk.start()
+    d = Dict(zk, sys.argv[2], codec=TEXT, ephemeral=True)
+    d["there"] = "yes"
+    print(d["there"], flush=True)
+    while True:
+        d["beat"] = str(time.time())
+"""
+
+
+def test_a_process_that_is_killed(zk: KazooClient, zk_path: str, zookeeper: Server, eventually: Eventually) -> None:
+    """Its ephemeral entries go with its session."""
+    d = text(zk, zk_path, ephemeral=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(PROCESS), zookeeper.hosts, zk_path], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "yes\n"
+        eventually(lambda: d.get("there") == "yes" and "beat" in d)
+        os.kill(process.pid, signal.SIGKILL)
+        eventually(lambda: not d)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_no_thread_is_left(connect: Connect, zk_path: str, eventually: Eventually) -> None:
+    """The copy is kept by one thread, which ends with the last object, and so do the writers."""
+    client = connect()
+    first, second = text(client, zk_path), text(client, zk_path)
+    first["a"] = "1"
+    assert second == {"a": "1"}
+    follower, mirror = first._path_state.follower, weakref.ref(first._mirror)
+    session = first._session
+    del first
+    gc.collect()
+    assert second["a"] == "1"
+    del second
+    gc.collect()
+    eventually(partial(getattr, follower, "_idle"), "the thread has ended")
+    assert not session.registry.trees
+    del follower
+    eventually(lambda: gc.collect() >= 0 and mirror() is None, "the copy is collected")
+    eventually(lambda: not client.get_children(f"{zk_path}/writers"))
+    for n in range(20):  # the thread of the last one may end after the next one has begun
+        again, value = text(client, zk_path), str(n + 1)
+        assert again["a"] == str(max(n, 1))
+        client.set(f"{zk_path}/entries/a", value.encode())
+        eventually(partial(_has, again, value))
+        del again
+
+
+def test_destroy(zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
+    """It removes all nodes; not while another client that writes is there."""
+    other = connect()
+    mine, theirs = text(zk, zk_path), text(other, zk_path)
+    mine.destroy()
+    mine.update({str(n): "x" for n in range(130)})
+    theirs["a"] = "1"
+    with pytest.raises(RuntimeError, match="in use"):
+        mine.destroy()
+    eventually(lambda: len(mine) == 131)
+    other.stop()
+    eventually(lambda: not zk.get_children(f"{zk_path}/writers") or mine._mirror.writers)
+    eventually(lambda: len(zk.get_children(f"{zk_path}/writers")) <= 1)
+    mine.destroy()
+    assert not mine
+    assert zk.exists(zk_path) is None
+    mine["b"] = "2"
+    assert mine == {"b": "2"}
+
+
+def test_a_client_that_is_not_there(zk_path: str, zookeeper: Server) -> None:
+    """A client that is not started, or is stopped, is an error at once; a restarted one goes on."""
+    client = KazooClient(zookeeper.hosts)
+    d = text(client, zk_path)
+    assert "not read yet" in repr(d)
+    for call in (lambda: len(d), lambda: d.update(a="1"), d.ready):
+        with pytest.raises(ClientError, match="not started"):
+            call()
+    client.start()
+    d["a"] = "1"
+    assert d["a"] == "1"
+    client.stop()
+    with pytest.raises(ClientError):
+        while True:
+            d["a"]
+            time.sleep(0.01)
+    client.start()
+    assert d["a"] == "1"
+    client.stop()
+    client.close()
+
+
+def test_a_fork(zk: KazooClient, zk_path: str) -> None:
+    """The child's calls are errors, reads included; the parent goes on."""
+    d = text(zk, zk_path)
+    d["a"] = "1"
+    assert d["a"] == "1"
+    pid = os.fork()
+    if pid == 0:
+        try:
+            for call in (lambda: d["a"], lambda: d.update(a="2")):
+                try:
+                    call()
+                except ClientError:
+                    continue
+                os._exit(1)
+            os._exit(0)
+        finally:
+            os._exit(2)
+    assert os.waitpid(pid, 0)[1] == 0
+    d["a"] = "2"
+    assert d["a"] == "2"
+
+
+def test_watches_of_the_users(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+    """Kazoo's own watches on the entries fire as ever."""
+    d = text(zk, zk_path)
+    d["a"] = "1"
+    assert d["a"] == "1"
+    seen: list[Any] = []
+    zk.get(f"{zk_path}/entries/a", watch=seen.append)
+    d["a"] = "2"
+    eventually(lambda: [event.type for event in seen] == ["CHANGED"])
+    d["a"] = "3"
+    eventually(lambda: d["a"] == "3")
+    assert len(seen) == 1
+
+
+def test_an_unreadable_value(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+    """A value that the codec can't decode raises at its read, and disturbs no other."""
+    d = Dict[Any](zk, zk_path, codec=JSON)
+    d["good"] = 1
+    zk.create(f"{zk_path}/entries/bad", b"{")
+    eventually(lambda: "bad" in d)
+    with pytest.raises(ValueError, match="Expecting"):
+        d["bad"]
+    assert d["good"] == 1
+    d["bad"] = 2
+    assert d == {"good": 1, "bad": 2}
+
+
+def test_weak_iteration(zk: KazooClient, zk_path: str) -> None:
+    """A change during an iteration never raises."""
+    d = text(zk, zk_path)
+    d.update({str(n): "x" for n in range(20)})
+    seen = []
+    for key in d:
+        seen.append(key)
+        del d[key]
+        d[f"new {key}"] = "x"
+    assert sorted(seen) == sorted(map(str, range(20)))
+    for _, key in zip(d.items(), list(d), strict=True):
+        d.pop(key)
+    assert not d
+
+
+def test_errors_name_the_path(zk: KazooClient, zk_path: str) -> None:
+    """Each error of the library says where."""
+    zk.create(zk_path, b"x")
+    with pytest.raises(ZkConcurrentError, match=zk_path):
+        len(text(zk, zk_path))

@@ -1,0 +1,403 @@
+"""The entries of a map: each write is one `multi`, applied once even if its reply is lost.
+
+Every `multi` also writes our *writer*, an ephemeral node that no other client writes, in the version that we know. So
+after a lost reply the writer's version tells whether the `multi` was applied; the same one may be sent again, as only
+one of the two can find that version; and one that slips into a later session fails.
+
+Every `multi` that makes or deletes an entry also writes the node at the path. A write that depends on what was read
+names the versions of both nodes, so it fails if the entry was deleted and made anew meanwhile, although the version of
+the new one may be the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from .._errors import ForeignNodeError
+from .._paths import ancestors, unescape
+from .mirror import Layout, Mirror
+from .operations import (
+    BadVersion,
+    Check,
+    Children,
+    ConnectionLost,
+    Create,
+    CreateEphemeral,
+    CreatePersistent,
+    Delete,
+    Discard,
+    EnsureContainer,
+    Failure,
+    Get,
+    Keep,
+    Look,
+    Multi,
+    NewTicket,
+    Node,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    Part,
+    Recipe,
+    Requeue,
+    Set,
+    Sync,
+)
+from .queue import find
+from .ticket import State, Ticket
+
+DELETED_TOGETHER = 100
+
+
+class Unknown(Exception):
+    """The session ended before it could be found out whether a `multi` was applied."""
+
+
+class Writer:
+    """The node that tells which of our writes were applied.
+
+    Attributes:
+        ticket: its ticket.
+        version: the version in which the next `multi` writes it.
+    """
+
+    __slots__ = ("ticket", "version")
+
+    def __init__(self, ticket: Ticket) -> None:
+        self.ticket = ticket
+        self.version = 0
+
+    @property
+    def usable(self) -> bool:
+        """Whether its node is there, as far as is known."""
+        return self.ticket.state is State.QUEUED and not self.ticket.changed
+
+
+class Flight:
+    """One write under way.
+
+    Attributes:
+        mirror: the copy.
+        who: the data of this client's nodes.
+        writer: the writer that it uses.
+        doubt: whether its `multi` was applied is unknown.
+    """
+
+    def __init__(self, mirror: Mirror, who: bytes) -> None:
+        self.mirror = mirror
+        self.who = who
+        self.writer: Writer | None = None
+        self.doubt = False
+
+    def end(self) -> Ticket | None:
+        """End; return the ticket of a writer that is of no more use. A second call changes nothing.
+
+        An interrupt in between leaves the writer to no write, until its session ends: two with one would be worse.
+        """
+        self.mirror.end(self)
+        writer, self.writer = self.writer, None
+        if writer is not None and not self.doubt:
+            self.mirror.writers.append(writer)
+        return writer.ticket if writer is not None and self.doubt else None
+
+
+def put(flight: Flight, key: str, data: bytes) -> Recipe[None]:
+    """Write the entry of a key, whatever it is."""
+    at, mirror = flight.mirror.at, flight.mirror
+    entry, exists = at.entry(key), key in mirror.entries
+    while True:
+        parts: tuple[Part, ...] = (Create(entry, data, at.ephemeral), _count(at))
+        if exists:
+            # An ephemeral entry is made anew, so that it goes with our session, whosever it was.
+            parts = (Delete(entry), *parts) if at.ephemeral else (Set(entry, data, -1),)
+        try:
+            results = yield from write(flight, parts)
+        except NoNode as failed:
+            if exists and failed.part == 0:
+                exists = False
+            else:
+                yield from lay_out(mirror)
+        except NodeExists:
+            exists = True
+        except Unknown:
+            if not at.ephemeral:
+                raise
+            # Whatever was made has ended with its session.
+        else:
+            yield from _note(mirror, key, data, results)
+            return
+
+
+def put_if_absent(flight: Flight, key: str, data: bytes) -> Recipe[bytes | None]:
+    """Make the entry of a key, unless there is one; return what that has, or None if this has made it."""
+    at, mirror = flight.mirror.at, flight.mirror
+    entry, found = at.entry(key), key in mirror.entries
+    while True:
+        if not found:
+            try:
+                results = yield from write(flight, (Create(entry, data, at.ephemeral), _count(at)))
+                yield from _note(mirror, key, data, results)
+                return None
+            except NodeExists:
+                pass
+            except NoNode:
+                yield from lay_out(mirror)
+                continue
+            except Unknown:
+                if not at.ephemeral:
+                    raise
+                continue  # what was made has ended with its session
+        _, (node, zxid) = yield Sync(entry), Look(entry)
+        mirror.take(key, node, zxid)
+        if node is not None:
+            return node.data  # type: ignore[no-any-return]
+        found = False
+
+
+def replace(flight: Flight, key: str, data: bytes, matches: Callable[[bytes], bool]) -> Recipe[bool]:
+    """Write the entry of a key, if there is one and its data match; return whether it did."""
+    at, mirror = flight.mirror.at, flight.mirror
+    entry = at.entry(key)
+    while True:
+        above, node = yield from _look(mirror, key)
+        if above is None or node is None or not matches(node.data):
+            return False
+        parts: tuple[Part, ...] = (Check(at.path, above.version), Set(entry, data, node.version))
+        if at.ephemeral:
+            made = Create(entry, data, at.ephemeral)
+            parts = (Check(at.path, above.version), Delete(entry, version=node.version), made, _count(at))
+        try:
+            results = yield from write(flight, parts)
+        except (NoNode, BadVersion):
+            continue  # another client was faster
+        yield from _note(mirror, key, data, results)
+        return True
+
+
+def take(flight: Flight, key: str, matches: Callable[[bytes], bool]) -> Recipe[bytes | None]:
+    """Delete the entry of a key, if there is one and its data match; return these, else None."""
+    at, mirror = flight.mirror.at, flight.mirror
+    while True:
+        above, node = yield from _look(mirror, key)
+        if above is None or node is None or not matches(node.data):
+            return None
+        delete = Delete(at.entry(key), version=node.version)
+        try:
+            results = yield from write(flight, (Check(at.path, above.version), delete, _count(at)))
+        except (NoNode, BadVersion):
+            continue  # another client was faster
+        yield from _note(mirror, key, None, results)
+        return node.data
+
+
+def delete(flight: Flight, key: str) -> Recipe[bool]:
+    """Delete the entry of a key; return whether there was one."""
+    at, mirror = flight.mirror.at, flight.mirror
+    try:
+        results = yield from write(flight, (Delete(at.entry(key)), _count(at)))
+    except NoNode:
+        yield from _note(mirror, key, None, None)
+        return False
+    yield from _note(mirror, key, None, results)
+    return True
+
+
+def clear(flight: Flight) -> Recipe[None]:
+    """Delete all entries that are there now."""
+    at, mirror = flight.mirror.at, flight.mirror
+    _, names = yield Sync(at.entries), Children(at.entries)
+    left = [key for name in names if (key := unescape(name)) is not None]
+    while left:
+        some = left[-DELETED_TOGETHER:]
+        try:
+            results = yield from write(flight, (*(Delete(at.entry(key)) for key in some), _count(at)))
+        except NoNode as failed:
+            gone = some[failed.part] if failed.part is not None and failed.part < len(some) else None
+            if gone is None:
+                return  # the whole map was destroyed
+            left.remove(gone)
+            yield from _note(mirror, gone, None, None)
+            continue
+        del left[-DELETED_TOGETHER:]
+        for key in some:
+            yield from _note(mirror, key, None, results)
+
+
+def destroy(mirror: Mirror) -> Recipe[list[str]]:
+    """Remove all nodes of the map, unless other clients write to it; return the names of their nodes."""
+    at = mirror.at
+    while True:
+        with suppress(IndexError):
+            while True:
+                yield Discard(mirror.writers.popleft().ticket)
+        _, node, names, others = yield Sync(at.path), Get(at.path), Children(at.entries), Children(at.writers)
+        if node is None or others:
+            return list(others)
+        if node.data:
+            at.check(node)
+        parts = [Delete(f"{at.entries}/{name}") for name in names]
+        ticket: Ticket = yield NewTicket(at.path)
+        try:
+            while len(parts) > DELETED_TOGETHER:
+                yield Multi(ticket, tuple(parts[-DELETED_TOGETHER:]))
+                del parts[-DELETED_TOGETHER:]
+            folders = yield Get(at.entries), Get(at.writers)
+            kept = [path for path, each in zip((at.entries, at.writers), folders, strict=True) if each is not None]
+            yield Multi(ticket, (*parts, *map(Delete, kept), Delete(at.path, version=node.version)))
+        except (NoNode, BadVersion, NotEmpty, ConnectionLost, Requeue) as error:
+            yield Discard(ticket)  # changed meanwhile, or unknown: look again
+            if isinstance(error, NotEmpty):
+                yield from _check_leaves(at, names)
+            continue
+        yield Discard(ticket)
+        for key in list(mirror.entries):
+            yield from _note(mirror, key, None, None)
+
+
+def _check_leaves(at: Layout, names: Sequence[str]) -> Recipe[None]:
+    """Refuse entries with children, as nothing would ever delete them.
+
+    Raises:
+        ForeignNodeError: an entry has children.
+    """
+    below = (yield tuple(Children(f"{at.entries}/{name}") for name in names)) if names else []
+    for name, found in zip(names, below, strict=True):
+        if found:
+            raise ForeignNodeError(f"{at.entries}/{name}", "an entry has children; delete them")
+
+
+def write(flight: Flight, parts: tuple[Part, ...]) -> Recipe[Sequence[Any] | None]:
+    """Apply operations together, exactly once; return their results, or None if these were lost with the reply.
+
+    Raises:
+        Failure: nothing was applied, as the operation with the number in `part` failed.
+        Unknown: it is unknown whether it was applied.
+    """
+    while True:
+        writer = yield from _ready(flight)
+        node = writer.ticket.node
+        if flight.doubt:
+            _, found = yield Sync(node), Get(node)
+            flight.doubt = False
+            if found is None:
+                yield from _drop_writer(flight)
+                raise Unknown
+            if found.version != writer.version:
+                writer.version = found.version
+                return None
+        flight.doubt = True
+        try:
+            results = yield Multi(writer.ticket, (Set(node, b"", writer.version), *parts))
+        except ConnectionLost:
+            continue
+        except Requeue:  # it was not sent, or in a later session, where it fails
+            flight.doubt = False
+            yield from _drop_writer(flight)
+        except Failure as failed:
+            flight.doubt = False
+            if not failed.part:  # our writer is gone, or somebody else has written it
+                yield from _drop_writer(flight)
+            elif isinstance(failed, NotEmpty):
+                raise ForeignNodeError(parts[failed.part - 1].path, "an entry has children; delete them") from None
+            else:
+                failed.part -= 1
+                raise
+        except Exception:
+            flight.doubt = False  # it was refused
+            raise
+        else:
+            writer.version += 1
+            flight.doubt = False
+            return results[1:]  # type: ignore[no-any-return]
+
+
+def _ready(flight: Flight) -> Recipe[Writer]:
+    """Return a writer, whose node is of the present session as far as is known."""
+    mirror, idle = flight.mirror, flight.mirror.writers
+    if not mirror.laid_out:
+        yield from lay_out(mirror)
+    while flight.writer is None:
+        with suppress(IndexError):
+            flight.writer = idle.pop()
+        if flight.writer is not None:
+            if not flight.writer.usable:
+                yield from _drop_writer(flight)
+            continue
+        ticket: Ticket = yield NewTicket(mirror.at.writers)
+        try:
+            try:
+                yield CreateEphemeral(ticket, "writer-", flight.who)
+            except ConnectionLost:
+                yield from find(ticket)
+        except NoNode:
+            yield Discard(ticket)
+            yield from lay_out(mirror)
+        except Requeue:
+            yield Discard(ticket)
+        else:
+            flight.writer = Writer(ticket)  # first: an interrupt in between discards the ticket, as the call's
+            yield Keep(ticket)
+    return flight.writer
+
+
+def _drop_writer(flight: Flight) -> Recipe[None]:
+    writer, flight.writer = flight.writer, None
+    if writer is not None:
+        yield Discard(writer.ticket)
+
+
+def _count(at: Layout) -> Set:
+    """Return the write that goes with the making, or the deletion, of an entry."""
+    return Set(at.path, at.header, -1)
+
+
+def _look(mirror: Mirror, key: str) -> Recipe[tuple[Node | None, Node | None]]:
+    """Return the node at the path, and then that of a key, read behind a `sync`."""
+    at = mirror.at
+    entry = at.entry(key)
+    _, above, (node, zxid) = yield Sync(entry), Get(at.path), Look(entry)
+    mirror.take(key, node, zxid)
+    return above, node
+
+
+def _note(mirror: Mirror, key: str, data: bytes | None, results: Sequence[Any] | None) -> Recipe[None]:
+    """Have the copy know what was written, or newer; `data` is None if the entry was deleted."""
+    if results is None:
+        node, zxid = yield Look(mirror.at.entry(key))
+        mirror.take(key, node, zxid)
+    elif data is None:
+        mirror.drop(key, results[-1].mzxid)
+    else:
+        mirror.keep(key, data, results[-1].mzxid)
+
+
+def lay_out(mirror: Mirror) -> Recipe[None]:
+    """Make the nodes that all clients share.
+
+    Raises:
+        ForeignNodeError: the path is something else's.
+        ValueError: other clients use it in another way.
+    """
+    at, mirror.laid_out = mirror.at, False
+    while True:
+        try:
+            *_, node, names = yield (
+                *map(EnsureContainer, ancestors(at.path)),
+                CreatePersistent(at.path, at.header),
+                Get(at.path),
+                Children(at.path),
+            )
+            if node is None:
+                continue
+            if not node.data and {f"{at.path}/{name}" for name in names} <= {at.entries, at.writers}:
+                with suppress(ConnectionLost):  # an operator has made it
+                    yield Set(at.path, at.header, node.version)
+                continue
+            at.check(node)
+            yield CreatePersistent(at.entries, b""), EnsureContainer(at.writers)
+        except NoNode:
+            continue  # a parent was just reaped, or the map destroyed
+        mirror.laid_out = True
+        return

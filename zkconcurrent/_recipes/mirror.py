@@ -1,0 +1,234 @@
+"""The mirror: a copy of the children of one node, which a recursive watch keeps current.
+
+The watch is set first and the children are read after that, so no change falls between the two. Every state that is
+read, or written by this client, has the zxid of the change that led to it, and the copy takes it only if it has none
+that is newer. A node that is known to be missing leaves a tombstone with the zxid as of which that is so: a result from
+before it, which a slow thread brings late, does not bring the node back.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import weakref
+from collections import deque
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
+
+from .._errors import ForeignNodeError
+from .._limits import MOST_TOGETHER
+from .._paths import escape, unescape
+from .operations import (
+    Children,
+    ConnectionLost,
+    Discard,
+    Get,
+    Look,
+    NewTicket,
+    Node,
+    Recipe,
+    Requeue,
+    Sync,
+    WaitTree,
+    WatchTree,
+)
+from .ticket import Ticket
+
+NEVER = object()  # a connection that never was
+
+
+class Layout(NamedTuple):
+    """The paths of a map's nodes, and what all clients must agree on."""
+
+    path: str
+    kind: str
+    ephemeral: bool = False
+
+    @property
+    def entries(self) -> str:
+        """The parent of the entries, each of which is a node named by its key."""
+        return f"{self.path}/entries"
+
+    @property
+    def writers(self) -> str:
+        """The parent of the writers, ephemeral nodes that tell which writes were applied."""
+        return f"{self.path}/writers"
+
+    @property
+    def header(self) -> bytes:
+        """The data of the node at the path, whose version counts the entries made and deleted."""
+        return f"{self.kind} {'ephemeral' if self.ephemeral else 'persistent'}".lower().encode()
+
+    def entry(self, key: str) -> str:
+        """Return the node of a key."""
+        return f"{self.entries}/{escape(key)}"
+
+    def check(self, node: Node) -> None:
+        """Refuse the node of something else.
+
+        Raises:
+            ForeignNodeError: the path is something else's.
+            ValueError: other clients use it in another way.
+        """
+        if node.data == self.header:
+            return
+        if node.data in HEADERS:
+            raise ValueError(
+                f"the entries at {self.path!r} were made by a {node.data.decode()} map, and this is a "
+                f"{self.header.decode()} one: all clients must give the same"
+            )
+        raise ForeignNodeError(
+            self.path,
+            f"the node's data is {node.data[:100]!r}, but a {self.kind}'s is {self.header!r}; delete the node if "
+            "something else left it behind, or use another path",
+        )
+
+
+HEADERS = {Layout("", kind, ephemeral).header for kind in ("Dict", "Set") for ephemeral in (False, True)}
+
+
+class Entry(NamedTuple):
+    """What the copy has of one key: the data, and the zxid of the change that has written it."""
+
+    data: bytes
+    zxid: int
+
+
+class Tombstone(NamedTuple):
+    """That a key has no entry.
+
+    Attributes:
+        zxid: as of which that is so.
+        number: when it was learned; a call that began later can bring nothing older.
+    """
+
+    zxid: int
+    number: int
+
+
+class Mirror:
+    """The copy that all objects of one client and path share.
+
+    Attributes:
+        at: the map.
+        guard: held for each change of the copy.
+        entries: the copy, by key.
+        tombstones: by key.
+        changes: the nodes that have changed and were not read yet.
+        listed_on: the connection on which it was listed; what was listed on an earlier one is not served.
+        listed: it was listed at least once.
+        under_way: the reads and writes whose results are still to be taken, with the numbers at which they began.
+        writers: the writers that no write uses.
+        laid_out: the nodes that all clients share are there, as far as is known, and are of this kind.
+        closed: nobody uses it any more.
+        ticket: the one that waits for changes.
+    """
+
+    def __init__(self, at: Layout, guard: AbstractContextManager[Any]) -> None:
+        self.at = at
+        self.guard = guard
+        self.entries: dict[str, Entry] = {}
+        self.tombstones: dict[str, Tombstone] = {}
+        self.changes: deque[str] = deque()
+        self.listed_on: object = NEVER
+        self.listed = False
+        self.numbers = itertools.count(1)
+        # Weak: an interrupt may keep a call from saying that it has ended.
+        self.under_way: weakref.WeakKeyDictionary[object, int] = weakref.WeakKeyDictionary()
+        self.writers: deque[Any] = deque()
+        self.laid_out = False
+        self.closed = False
+        self.ticket: Ticket | None = None
+
+    def begin(self, call: object) -> None:
+        """Note that a call begins: whatever it brings is no older than what is known now."""
+        with self.guard:
+            self.under_way[call] = next(self.numbers)
+
+    def end(self, call: object) -> None:
+        """Note that a call has ended; forget the tombstones that no other call can bring anything older than."""
+        with self.guard:
+            self.under_way.pop(call, None)
+            oldest = min(self.under_way.values(), default=math.inf)
+            for key in [key for key, gone in self.tombstones.items() if gone.number < oldest]:
+                del self.tombstones[key]
+
+    def take(self, key: str, node: Node | None, zxid: int) -> None:
+        """Take a state of a key: its node, or that there is none as of that zxid."""
+        if node is not None:
+            self.keep(key, node.data, node.mzxid)
+        else:
+            self.drop(key, zxid)
+
+    def keep(self, key: str, data: bytes, zxid: int) -> None:
+        """Take the entry that a change has made, unless a newer state is known."""
+        with self.guard:
+            known, gone = self.entries.get(key), self.tombstones.get(key)
+            if (known is None or known.zxid < zxid) and (gone is None or gone.zxid < zxid):
+                self.entries[key] = Entry(data, zxid)
+
+    def drop(self, key: str, zxid: int) -> None:
+        """Take note that a key has no entry, unless a newer state is known."""
+        with self.guard:
+            known, gone = self.entries.get(key), self.tombstones.get(key)
+            if known is not None and known.zxid > zxid:
+                return
+            if gone is None or gone.zxid < zxid:
+                self.tombstones[key] = Tombstone(zxid, next(self.numbers))
+            self.entries.pop(key, None)
+
+    def close(self) -> None:
+        """End it; nothing waits here, as a finalizer may call this."""
+        self.closed = True
+        if self.ticket is not None:
+            self.ticket.note_change()
+
+
+def follow(mirror: Mirror, listed: Callable[[], None]) -> Recipe[None]:
+    """Keep the copy current for as long as one connection lasts; call `listed` once it may be served."""
+    ticket: Ticket = yield NewTicket(mirror.at.entries)
+    mirror.ticket = ticket
+    try:
+        connection = yield WatchTree(ticket, mirror.changes)
+        yield from _list(mirror)
+        mirror.listed, mirror.listed_on = True, connection
+        listed()
+        while not mirror.closed and (yield WaitTree(ticket, mirror.changes, connection)):
+            yield from _catch_up(mirror)
+    except (ConnectionLost, Requeue):
+        pass  # the next call begins anew
+    yield Discard(ticket)
+
+
+def _list(mirror: Mirror) -> Recipe[None]:
+    """Read all entries, behind a `sync`, and those that the copy has and the listing has not."""
+    at = mirror.at
+    _, node, names = yield Sync(at.path), Get(at.path), Children(at.entries)
+    if node is not None and node.data:
+        at.check(node)
+        mirror.laid_out = True
+    keys = dict.fromkeys(key for name in names if (key := unescape(name)) is not None)
+    yield from _read(mirror, [*{**keys, **dict.fromkeys(list(mirror.entries))}])
+
+
+def _catch_up(mirror: Mirror) -> Recipe[None]:
+    """Read the entries that have changed."""
+    changed: dict[str, None] = {}
+    while mirror.changes:
+        key = unescape(mirror.changes.popleft().rpartition("/")[2])
+        if key is not None:
+            changed[key] = None
+    yield from _read(mirror, [*changed])
+
+
+def _read(mirror: Mirror, keys: list[str]) -> Recipe[None]:
+    for first in range(0, len(keys), MOST_TOGETHER):
+        some = keys[first : first + MOST_TOGETHER]
+        mirror.begin(mirror)
+        try:
+            found = yield tuple(Look(mirror.at.entry(key)) for key in some)
+            for key, (node, zxid) in zip(some, found, strict=True):
+                mirror.take(key, node, zxid)
+        finally:
+            mirror.end(mirror)

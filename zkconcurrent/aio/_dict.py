@@ -1,0 +1,219 @@
+"""`Dict` and `Set` for tasks, over those of threads: reads are plain, and writes are awaited."""
+
+from __future__ import annotations
+
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
+from collections.abc import Set as AbstractSet
+from typing import Any, TypeVar, overload
+
+from .. import _dict
+from .._codec import BYTES, Codec
+from .._engine.identity import of_caller
+from .._kazoo.link import KazooClient
+from ._locks import PrimitiveTwin
+from ._tasks import Tasks
+
+T = TypeVar("T")
+V = TypeVar("V")
+_MISSING: Any = object()
+
+
+class _Plain(Tasks):
+    """Never waits in a read: it has the last known copy. May also be called by a callback of the loop."""
+
+    _caller = staticmethod(of_caller)
+    _mirror: Any
+    _path: str
+
+    def _await_copy(self) -> None:
+        if not self._mirror.listed:
+            self._session.check_usable(self._path)
+            raise RuntimeError(f"the copy of {self._path!r} was not read yet: await ready() before the first read")
+
+
+class _DictCore(_Plain, _dict.Dict[Any]):
+    """`zkconcurrent.Dict`, for tasks."""
+
+
+class _SetCore(_Plain, _dict.Set):
+    """`zkconcurrent.Set`, for tasks."""
+
+
+class _Mirrored(PrimitiveTwin):
+    """What `Dict` and `Set` have."""
+
+    @property
+    def stale(self) -> bool:
+        """Whether the copy may be old: no server is in reach, or the copy was not read since one was. Sends nothing."""
+        return bool(self._core.stale)
+
+    async def ready(self) -> None:
+        """Wait until the copy is read on the present connection: before the first read, and after a reconnect at will.
+
+        Raises:
+            ClientError: the client can't be used here.
+            ForeignNodeError: the path is something else's.
+            ValueError: other clients use the path with another `ephemeral`.
+        """
+        await self._core.ready()
+
+    async def clear(self) -> None:
+        """Remove all entries that are there as the call begins."""
+        await self._core.clear()
+
+    async def destroy(self) -> None:
+        """Remove all nodes, entries included; see `zkconcurrent.Dict.destroy`."""
+        await self._core.destroy()
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._core
+
+    def __len__(self) -> int:
+        return len(self._core)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._core)
+
+
+class Dict(_Mirrored, Mapping[str, V]):
+    """A dictionary that all processes share, for tasks; see `zkconcurrent.Dict`.
+
+    Reads are plain calls, of the local copy, and never wait: await `ready()` once before the first. After a reconnect
+    they return what was known until the copy has been read anew; `stale` tells, and `ready()` waits for that.
+
+    A cancelled write was applied or not, which is not told.
+
+    Args:
+        client: a `kazoo.client.KazooClient`; it may be started later.
+        path: the map's path; the first write makes the missing nodes.
+        codec: turns values into bytes and back.
+        ephemeral: whether an entry goes with the session of the client that wrote it. All processes must give the same.
+    """
+
+    def __init__(self, client: KazooClient, path: str, *, codec: Codec = BYTES, ephemeral: bool = False) -> None:
+        super().__init__(_DictCore(client, path, codec=codec, ephemeral=ephemeral))
+
+    def __getitem__(self, key: str) -> V:
+        value: V = self._core[key]
+        return value
+
+    @overload
+    def get(self, key: str, /) -> V | None: ...
+    @overload
+    def get(self, key: str, default: V, /) -> V: ...
+    @overload
+    def get(self, key: str, default: T, /) -> V | T: ...
+    def get(self, key: str, default: Any = None, /) -> Any:
+        """Return the value of a key, or the default."""
+        return self._core.get(key, default)
+
+    def items(self) -> ItemsView[str, V]:
+        """Return a view of the keys and values."""
+        items: ItemsView[str, V] = self._core.items()
+        return items
+
+    def values(self) -> ValuesView[V]:
+        """Return a view of the values."""
+        values: ValuesView[V] = self._core.values()
+        return values
+
+    def copy(self) -> dict[str, V]:
+        """Return the entries as a `dict` of its own."""
+        copied: dict[str, V] = self._core.copy()
+        return copied
+
+    async def put(self, key: str, value: V) -> None:
+        """Give a key a value, as `d[key] = value` does for threads."""
+        await self._core._put(key, value)
+
+    async def delete(self, key: str) -> None:
+        """Remove a key, as `del d[key]` does for threads.
+
+        Raises:
+            KeyError: it is not there.
+        """
+        await self._core._delete(key)
+
+    async def update(self, other: Mapping[str, V] | Iterable[tuple[str, V]] = (), /, **kwds: V) -> None:
+        """Give each key its value, one after the other."""
+        for key, value in dict(other, **kwds).items():
+            await self._core._put(key, value)
+
+    async def setdefault(self, key: str, default: Any = None, /) -> Any:
+        """Return the value of a key; if there is none, make it the default. Atomic, and asks ZooKeeper."""
+        return await self._core.setdefault(key, default)
+
+    async def replace(self, key: str, old: Any, new: Any = _dict._MISSING, /) -> bool:
+        """Give a key another value, if it has one: `replace(key, value)`; or if it has `old`: `replace(key, old, new)`.
+
+        Returns:
+            Whether it was replaced.
+        """
+        return bool(await self._core.replace(key, old, new))
+
+    async def remove(self, key: str, value: V, /) -> bool:
+        """Remove a key if it has that value; return whether it had. Atomic."""
+        return bool(await self._core.remove(key, value))
+
+    async def pop(self, key: str, default: Any = _dict._MISSING, /) -> Any:
+        """Remove a key and return its value, or the default if there is none.
+
+        Raises:
+            KeyError: there is none, and no default.
+        """
+        return await self._core.pop(key, default)
+
+    async def popitem(self) -> tuple[str, V]:
+        """Remove some entry and return its key and value. Of several clients, one gets it.
+
+        Raises:
+            KeyError: there is none.
+        """
+        for key in self:
+            if (value := await self._core.pop(key, _MISSING)) is not _MISSING:
+                return key, value
+        raise KeyError(f"{self.path!r} has no entries")
+
+
+class Set(_Mirrored, AbstractSet[str]):
+    """A set of strings that all processes share, for tasks; see `zkconcurrent.Set` and `Dict`.
+
+    Args:
+        client: a `kazoo.client.KazooClient`; it may be started later.
+        path: the set's path; the first write makes the missing nodes.
+        ephemeral: whether an element goes with the session of the client that added it last.
+    """
+
+    def __init__(self, client: KazooClient, path: str, *, ephemeral: bool = False) -> None:
+        super().__init__(_SetCore(client, path, ephemeral=ephemeral))
+
+    @classmethod
+    def _from_iterable(cls, it: Iterable[Any]) -> set[Any]:
+        return set(it)
+
+    async def add(self, value: str) -> None:
+        """Add an element; nothing changes if it is there."""
+        await self._core.add(value)
+
+    async def discard(self, value: str) -> None:
+        """Remove an element, if it is there."""
+        await self._core.discard(value)
+
+    async def remove(self, value: str) -> None:
+        """Remove an element.
+
+        Raises:
+            KeyError: it is not there.
+        """
+        await self._core.remove(value)
+
+    async def pop(self) -> str:
+        """Remove some element and return it. Of several clients, one gets it.
+
+        Raises:
+            KeyError: there is none.
+        """
+        for element in self:
+            if await self._core._discard(element, bool):
+                return element
+        raise KeyError(f"{self.path!r} has no elements")
