@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ._codec import BYTES, JSON, MSGPACK, TEXT, Codec
     from ._condition import Condition
     from ._connect import Client, connect
+    from ._double_barrier import DoubleBarrier
     from ._errors import (
         ClientError,
         ForeignNodeError,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
         ZkConcurrentError,
     )
     from ._event import Event
+    from ._group import Group, Membership
     from ._latch import CountDownLatch
     from ._local import LocalNamespace
     from ._lock import Lock
@@ -53,15 +55,18 @@ __all__ = [
     "Contender",
     "CountDownLatch",
     "DelayQueue",
+    "DoubleBarrier",
     "Empty",
     "Event",
     "ForeignNodeError",
     "Full",
+    "Group",
     "LifoQueue",
     "LocalNamespace",
     "Lock",
     "LockLike",
     "LockLostError",
+    "Membership",
     "MultiLock",
     "Namespace",
     "OutcomeUnknownError",
@@ -98,13 +103,16 @@ _HOMES = {
     "Contender": "_lock_base",
     "CountDownLatch": "_latch",
     "DelayQueue": "_queue",
+    "DoubleBarrier": "_double_barrier",
     "Empty": "_queue",
     "Event": "_event",
     "Full": "_queue",
+    "Group": "_group",
     "LifoQueue": "_queue",
     "LocalNamespace": "_local",
     "Lock": "_lock",
     "LockLike": "_locklike",
+    "Membership": "_group",
     "MultiLock": "_multilock",
     "Namespace": "_namespace",
     "PriorityQueue": "_queue",

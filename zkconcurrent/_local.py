@@ -16,10 +16,11 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from . import _local_queue
+from . import _local_group, _local_queue
 from ._codec import BYTES, JSON, Codec, check_codec
 from ._engine.identity import identity
 from ._limits import check_int, check_max_attempts, check_positive
@@ -91,7 +92,7 @@ class LocalNamespace(NamedObjects):
     """The names of `threading` for the threads of this process: see `namespace`.
 
     The same name gives the same object while the program keeps a reference to it. Objects with a lasting state
-    (semaphores, events, barriers, latches, queues) live as long as the namespace. No hold is ever lost here, so
+    (semaphores, events, barriers, latches, groups, queues) live as long as the namespace. No hold is ever lost here, so
     `on_lost` is never called. The objects have no attributes that `threading`'s and `queue`'s lack, so queues have no
     `claim()`; their items are not encoded. A lock that is dropped while it is held gives a ResourceWarning; the next
     lock with its name is a new one, and free.
@@ -175,6 +176,15 @@ class LocalNamespace(NamedObjects):
     def CountDownLatch(self, name: str, count: int) -> CountDownLatch:  # noqa: N802
         """Return the `CountDownLatch` with that name."""
         return self._one("CountDownLatch", name, lambda: CountDownLatch(count), keep=True, count=count)
+
+    def DoubleBarrier(self, name: str, parties: int) -> _local_group.DoubleBarrier:  # noqa: N802
+        """Return the `DoubleBarrier` with that name."""
+        make = partial(_local_group.DoubleBarrier, parties)
+        return self._one("DoubleBarrier", name, make, keep=True, parties=parties)
+
+    def Group(self, name: str) -> _local_group.Group:  # noqa: N802
+        """Return the `Group` with that name."""
+        return self._one("Group", name, lambda: _local_group.Group(self._at(name)), keep=True)
 
     # The standard library's queues pass items on as they are: they have no codec, and no claims.
 

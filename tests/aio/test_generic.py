@@ -16,6 +16,7 @@ import zkconcurrent
 from tests.helpers import lock_types, on_tasks
 from tests.integration import (
     test_condition,
+    test_double_barrier,
     test_event,
     test_latch,
     test_locks,
@@ -42,6 +43,7 @@ LATE = "expects that release() waits for the reply; a task's release() returns b
 BY_LOOP = "has objects that never acquired call on_lost; a task's is called on the loop that acquired by that object"
 HALFWAY = "patches the methods of threads' locks, to stand halfway through a call"
 IDENTITY = "compares the identity of objects, which the helper wraps anew for each query"
+PROCESSES = "is about other processes, which have threads"
 STANDARD = "threading's condition takes no lock of tasks"
 KAZOOS = "calls on kazoo's own threads, where no task runs"
 LEFT_OUT: dict[ModuleType, dict[str, str]] = {
@@ -65,6 +67,12 @@ LEFT_OUT: dict[ModuleType, dict[str, str]] = {
         "test_the_object_itself": ADDRESS,
     },
     test_latch: {"test_the_object_itself": ADDRESS},
+    test_double_barrier: {
+        "test_the_object_itself": ADDRESS,
+        "test_in_and_out_together": "calls leave() on other threads, and so on other tasks",
+        "test_an_interrupted_wait": "interrupts the thread that waits; a task is cancelled instead",
+        **dict.fromkeys(("test_processes", "test_a_killed_party_has_left", "test_all_have_died"), PROCESSES),
+    },
     test_condition: {
         "test_all_are_woken": "also calls notifyAll(), which asyncio's condition has not",
         "test_two_releases_of_one_hold": HALFWAY,
@@ -123,6 +131,7 @@ TestLosses = generic(test_losses)
 TestEvent = generic(test_event)
 TestLatch = generic(test_latch)
 TestSemaphore = generic(test_semaphore)
+TestDoubleBarrier = generic(test_double_barrier)
 TestCondition = generic(test_condition)
 TestReadWriteLock = generic(test_rwlock)
 TestMultiLock = generic(test_multilock)

@@ -95,6 +95,8 @@ MAKE: list[Callable[[Any, str], object]] = [
     lambda tasks, name: tasks.LifoQueue(name),
     lambda tasks, name: tasks.PriorityQueue(name),
     lambda tasks, name: tasks.DelayQueue(name),
+    lambda tasks, name: tasks.DoubleBarrier(name, 2),
+    lambda tasks, name: tasks.Group(name),
 ]
 every = pytest.mark.parametrize("make", MAKE)
 

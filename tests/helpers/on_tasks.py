@@ -228,6 +228,12 @@ class CountDownLatch(OnTasks):
     _twin = aio.CountDownLatch
 
 
+class DoubleBarrier(OnTasks):
+    """`aio.DoubleBarrier`."""
+
+    _twin = aio.DoubleBarrier
+
+
 class Semaphore(OnTasks):
     """`aio.Semaphore`."""
 

@@ -178,6 +178,8 @@ PRIMITIVES: list[Callable[[KazooClient, str], object]] = [
     lambda client, path: zkconcurrent.Semaphore(client, path, 2).acquire(),
     lambda client, path: zkconcurrent.Event(client, path).set(),
     lambda client, path: zkconcurrent.CountDownLatch(client, path, 2).count_down(),
+    lambda client, path: zkconcurrent.DoubleBarrier(client, path, 1).enter(),
+    lambda client, path: zkconcurrent.Group(client, path).join(),
     lambda client, path: zkconcurrent.Condition(client, path).acquire(),
     lambda client, path: zkconcurrent.Queue[bytes](client, path).put(b""),
 ]

@@ -132,6 +132,8 @@ MAKE: list[Callable[[Namespace, str], object]] = [
     lambda threads, name: threads.Barrier(name, 2),
     lambda threads, name: threads.ReadWriteLock(name),
     lambda threads, name: threads.CountDownLatch(name, 2),
+    lambda threads, name: threads.DoubleBarrier(name, 2),
+    lambda threads, name: threads.Group(name),
     lambda threads, name: threads.Queue(name),
     lambda threads, name: threads.LifoQueue(name),
     lambda threads, name: threads.PriorityQueue(name),

@@ -21,7 +21,7 @@ LAYERS = [
     {"_recipes.orders"},
     {"_engine.registry"}
     | {f"_recipes.{name}" for name in ("queue", "nodes", "destroy", "semaphore", "condition")}
-    | {f"_recipes.{name}" for name in ("event", "latch", "barrier", "desk")},
+    | {f"_recipes.{name}" for name in ("event", "latch", "barrier", "double_barrier", "group", "desk")},
     {"_recipes.receipts"},
     {"_recipes.putting", "_recipes.taking"},
     {"_recipes.claims"},
@@ -42,8 +42,8 @@ LAYERS = [
     {"_lock_base"},
     {"_lock", "_rlock"},
     {"_rwlock"},
-    {"_codec"},
-    {"_semaphore", "_condition", "_event", "_barrier", "_latch", "_multilock", "_queue"},
+    {"_codec", "_local_group"},
+    {"_semaphore", "_condition", "_event", "_barrier", "_latch", "_multilock", "_queue", "_double_barrier", "_group"},
     {"_local_queue"},
     {"_connect", "_locklike", "_local"},
     {"_namespace"},
@@ -51,7 +51,7 @@ LAYERS = [
     # The same for tasks.
     {"aio._tasks"},
     {"aio._losses", "aio._locks"},
-    {"aio._sync", "aio._barrier", "aio._queue", "aio._connect", "aio._local"},
+    {"aio._sync", "aio._barrier", "aio._group", "aio._queue", "aio._connect", "aio._local"},
     {"aio._namespace"},
     {"aio._synchronized"},
     {"aio"},

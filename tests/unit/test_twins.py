@@ -17,7 +17,9 @@ from zkconcurrent import aio
 TWINS = sorted(
     name
     for name in aio.__all__
-    if isinstance(getattr(aio, name), type) and hasattr(zkconcurrent, name) and name != "Claim"  # which a queue makes
+    if isinstance(getattr(aio, name), type)
+    and hasattr(zkconcurrent, name)
+    and name not in ("Claim", "Membership")  # which a queue or a group makes
 )
 QUEUES = ("Queue", "LifoQueue", "PriorityQueue", "DelayQueue")
 ALIAS = "an old name of threading's, which asyncio never had"
@@ -61,6 +63,7 @@ MORE = {
 MAKE: dict[str, Callable[[Any, KazooClient], Any]] = {
     "Barrier": lambda package, client: package.Barrier(client, "/twin", 2),
     "CountDownLatch": lambda package, client: package.CountDownLatch(client, "/twin", 2),
+    "DoubleBarrier": lambda package, client: package.DoubleBarrier(client, "/twin", 2),
     "LocalNamespace": lambda package, client: package.namespace("local", "/twin"),  # noqa: ARG005
     "MultiLock": lambda package, client: package.MultiLock([package.Lock(client, "/twin")]),
     "ReadLock": lambda package, client: package.ReadWriteLock(client, "/twin").read_lock,

@@ -5,6 +5,7 @@ Unlike those of `zkconcurrent`, the names are all loaded at once: an import whil
 
 from ._barrier import Barrier
 from ._connect import connect
+from ._group import DoubleBarrier, Group, Joining, Membership
 from ._local import LocalNamespace
 from ._locks import Lock, MultiLock, ReadLock, ReadWriteLock, RLock, WriteLock
 from ._losses import Lost
@@ -22,11 +23,15 @@ __all__ = [
     "Condition",
     "CountDownLatch",
     "DelayQueue",
+    "DoubleBarrier",
     "Event",
+    "Group",
+    "Joining",
     "LifoQueue",
     "LocalNamespace",
     "Lock",
     "Lost",
+    "Membership",
     "MultiLock",
     "Namespace",
     "PriorityQueue",

@@ -14,6 +14,8 @@ from .._kazoo.link import KazooClient
 from .._local import check_names
 from .._namespace import BasePath, is_local
 from ._barrier import Barrier as _Barrier
+from ._group import DoubleBarrier as _DoubleBarrier
+from ._group import Group as _Group
 from ._local import LocalNamespace
 from ._locks import Lock as _Lock
 from ._locks import MultiLock as _MultiLock
@@ -78,6 +80,14 @@ class SharedNamespace(BasePath):
         """Return the `CountDownLatch` of that name."""
         return _CountDownLatch(self._client, self._at(name), count)
 
+    def DoubleBarrier(self, name: str, parties: int) -> _DoubleBarrier:  # noqa: N802
+        """Return the `DoubleBarrier` of that name."""
+        return _DoubleBarrier(self._client, self._at(name), parties)
+
+    def Group(self, name: str) -> _Group:  # noqa: N802
+        """Return the `Group` of that name."""
+        return _Group(self._client, self._at(name))
+
     def Queue(  # noqa: N802
         self, name: str, maxsize: int = 0, *, codec: _Codec = _BYTES, max_attempts: int | None = None
     ) -> _Queue[Any]:
@@ -132,7 +142,8 @@ def namespace(client: KazooClient | Literal["local"], path: str = "/") -> Namesp
 
     `tasks = aio.namespace("local")` has the names on the standard library alone: `asyncio`'s own `Lock`, `Condition`,
     `Semaphore`, `BoundedSemaphore`, `Event`, `Queue`, `LifoQueue` and, from Python 3.11 on, `Barrier`; and small ones
-    of its own for `RLock`, `MultiLock`, `CountDownLatch`, `PriorityQueue` and `DelayQueue`. It has no `ReadWriteLock`.
+    of its own for `RLock`, `MultiLock`, `CountDownLatch`, `DoubleBarrier`, `Group`, `PriorityQueue` and
+    `DelayQueue`. It has no `ReadWriteLock`.
     The same name gives the same object. Each such namespace is a world of its own. `Namespace` is the type of either.
 
     Args:
