@@ -40,9 +40,11 @@ from zkconcurrent import (
     ClientError,
     Condition,
     CountDownLatch,
+    DoubleBarrier,
     Empty,
     Event,
     Full,
+    Group,
     Lock,
     LockLostError,
     MultiLock,
@@ -859,6 +861,8 @@ def every_kind(zk: KazooClient) -> list[Any]:
         Event(zk, f"{PATH}/event"),
         CountDownLatch(zk, f"{PATH}/latch", 3),
         Barrier(zk, f"{PATH}/barrier", 2),
+        DoubleBarrier(zk, f"{PATH}/double", 1),
+        Group(zk, f"{PATH}/group"),
     ]
 
 
@@ -874,6 +878,12 @@ def use(every: list[Any], patience: float) -> None:
                 each.clear()
             elif isinstance(each, CountDownLatch):
                 each.wait(0)
+            elif isinstance(each, DoubleBarrier):
+                if each.enter(0):
+                    each.leave(0)
+            elif isinstance(each, Group):
+                with each.join():
+                    each.members()
             elif isinstance(each, Condition):
                 with each:
                     each.wait(0.01)

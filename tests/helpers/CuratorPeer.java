@@ -12,6 +12,7 @@ import java.util.Deque;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
+import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.CountDownLatch;
@@ -20,6 +21,7 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
+import org.apache.curator.framework.recipes.barriers.DistributedDoubleBarrier;
 import org.apache.curator.framework.recipes.locks.InterProcessLock;
 import org.apache.curator.framework.recipes.locks.InterProcessMultiLock;
 import org.apache.curator.framework.recipes.locks.InterProcessMutex;
@@ -27,6 +29,7 @@ import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
 import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreMutex;
 import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreV2;
 import org.apache.curator.framework.recipes.locks.Lease;
+import org.apache.curator.framework.recipes.nodes.GroupMember;
 import org.apache.curator.framework.recipes.queue.DistributedDelayQueue;
 import org.apache.curator.framework.recipes.queue.DistributedPriorityQueue;
 import org.apache.curator.framework.recipes.queue.DistributedQueue;
@@ -145,6 +148,8 @@ public final class CuratorPeer {
         private final Map<String, InterProcessSemaphoreV2> semaphores = new ConcurrentHashMap<>();
         private final Map<String, Deque<Lease>> leases = new ConcurrentHashMap<>();
         private final Map<String, Object> queues = new ConcurrentHashMap<>();
+        private final Map<String, DistributedDoubleBarrier> barriers = new ConcurrentHashMap<>();
+        private final Map<String, GroupMember> members = new ConcurrentHashMap<>();
         private final Map<String, List<String>> consumed = new ConcurrentHashMap<>();
         private CuratorFramework curator;
         private String hosts;
@@ -175,6 +180,12 @@ public final class CuratorPeer {
             String path = command.text();
             if (kind.equals("queue") || kind.equals("priorityQueue") || kind.equals("delayQueue")) {
                 return queue(kind, verb, path, command);
+            }
+            if (kind.equals("doubleBarrier")) {
+                return doubleBarrier(verb, path, command);
+            }
+            if (kind.equals("group")) {
+                return group(verb, path, command);
             }
             return kind.equals("semaphore") ? semaphore(verb, path, command) : lock(kind, verb, path, command);
         }
@@ -219,6 +230,48 @@ public final class CuratorPeer {
                 ((DistributedQueue<String>) queue).putMulti(() -> items.hasNext() ? items.next() : null);
             }
             return "";
+        }
+
+        private String doubleBarrier(String verb, String path, Command command) throws Exception {
+            int parties = command.number();
+            DistributedDoubleBarrier barrier = barriers.computeIfAbsent(
+                    path + "\t" + Thread.currentThread().getId(), key -> new DistributedDoubleBarrier(curator, path, parties));
+            long wait = command.hasMore() ? command.number() : Integer.MAX_VALUE;
+            boolean done = verb.equals("enter")
+                    ? barrier.enter(wait, TimeUnit.MILLISECONDS)
+                    : barrier.leave(wait, TimeUnit.MILLISECONDS);
+            if (verb.equals("leave")) {
+                barriers.values().remove(barrier); // one object is for one use
+            }
+            return String.valueOf(done);
+        }
+
+        private String group(String verb, String path, Command command) throws Exception {
+            String id = command.text();
+            GroupMember member = members.computeIfAbsent(
+                    path + "\t" + id,
+                    key -> command.hasMore()
+                            ? new GroupMember(curator, path, id, command.text().getBytes(StandardCharsets.UTF_8))
+                            : new GroupMember(curator, path, id));
+            switch (verb) {
+                case "join":
+                    member.start();
+                    return "";
+                case "leave":
+                    members.values().remove(member);
+                    member.close();
+                    return "";
+                case "set":
+                    member.setThisData(command.text().getBytes(StandardCharsets.UTF_8));
+                    return "";
+                case "members":
+                    StringBuilder found = new StringBuilder();
+                    new TreeMap<>(member.getCurrentMembers()).forEach((each, data) -> found.append(
+                            (found.length() == 0 ? "" : "\t") + each + "=" + new String(data, StandardCharsets.UTF_8)));
+                    return found.toString();
+                default:
+                    throw new IllegalArgumentException(verb);
+            }
         }
 
         private String connect(String hosts, int timeout) throws Exception {

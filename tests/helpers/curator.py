@@ -14,6 +14,10 @@ with Java threads that come into being when they are named. Commands, each answe
   of which the first so many fail; `queue.taken path`: those taken, with tabs between (DistributedQueue with a lock
   path). `priorityQueue` has the same, and `priorityQueue.put path priority item` (DistributedPriorityQueue);
   `delayQueue` has `delayQueue.put path milliseconds item` (DistributedDelayQueue).
+- `doubleBarrier.enter path parties [milliseconds]`, `doubleBarrier.leave path parties [milliseconds]`: "true" or
+  "false"; a party is a thread (DistributedDoubleBarrier).
+- `group.join path id [data]`, `group.leave path id`, `group.set path id data`, `group.members path id`: those that the
+  member sees, each as `id=data`, with tabs between (GroupMember).
 - `semaphore.acquire path permits [quantity [milliseconds]]`, `semaphore.release path permits [quantity]`,
   `semaphore.participants path permits`, `semaphore.increment path permits file cycles` (InterProcessSemaphoreV2).
 """
