@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ._condition import Condition
     from ._connect import Client, connect
     from ._dict import Dict, Set
+    from ._double_barrier import DoubleBarrier
     from ._election import Candidate, Election, Term
     from ._errors import (
         ClientError,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
         ZkConcurrentError,
     )
     from ._event import Event
+    from ._group import Group, Membership
     from ._latch import CountDownLatch
     from ._local import LocalNamespace
     from ._lock import Lock
@@ -63,16 +65,19 @@ __all__ = [
     "CountDownLatch",
     "DelayQueue",
     "Dict",
+    "DoubleBarrier",
     "Election",
     "Empty",
     "Event",
     "ForeignNodeError",
     "Full",
+    "Group",
     "LifoQueue",
     "LocalNamespace",
     "Lock",
     "LockLike",
     "LockLostError",
+    "Membership",
     "MultiLock",
     "Namespace",
     "OutcomeUnknownError",
@@ -120,13 +125,16 @@ _HOMES = {
     "DelayQueue": "_queue",
     "Election": "_election",
     "Dict": "_dict",
+    "DoubleBarrier": "_double_barrier",
     "Empty": "_queue",
     "Event": "_event",
     "Full": "_queue",
+    "Group": "_group",
     "LifoQueue": "_queue",
     "LocalNamespace": "_local",
     "Lock": "_lock",
     "LockLike": "_locklike",
+    "Membership": "_group",
     "MultiLock": "_multilock",
     "Namespace": "_namespace",
     "PriorityQueue": "_queue",

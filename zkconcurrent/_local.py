@@ -16,10 +16,11 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from . import _local_dict, _local_election, _local_queue, _local_value
+from . import _local_dict, _local_election, _local_group, _local_queue, _local_value
 from ._candidacy import check_layout
 from ._codec import BYTES, JSON, Codec, check_codec
 from ._election import candidate_id
@@ -93,10 +94,10 @@ class LocalNamespace(NamedObjects):
     """The names of `threading` for the threads of this process: see `namespace`.
 
     The same name gives the same object while the program keeps a reference to it. Objects with a lasting state
-    (semaphores, events, barriers, latches, numbers, values, queues) live as long as the namespace. No hold is ever lost
-    here, so `on_lost` is never called. The objects have no attributes that `threading`'s and `queue`'s lack, so queues
-    have no `claim()`; their items are not encoded. A lock that is dropped while it is held gives a ResourceWarning; the
-    next lock with its name is a new one, and free.
+    (semaphores, events, barriers, latches, numbers, values, groups, queues) live as long as the namespace. No hold is
+    ever lost here, so `on_lost` is never called. The objects have no attributes that `threading`'s and `queue`'s lack,
+    so queues have no `claim()`; their items are not encoded. A lock that is dropped while it is held gives a
+    ResourceWarning; the next lock with its name is a new one, and free.
     """
 
     def Lock(  # noqa: N802
@@ -196,6 +197,15 @@ class LocalNamespace(NamedObjects):
             id=named,
             layout=layout,
         )
+
+    def DoubleBarrier(self, name: str, parties: int) -> _local_group.DoubleBarrier:  # noqa: N802
+        """Return the `DoubleBarrier` with that name."""
+        make = partial(_local_group.DoubleBarrier, parties)
+        return self._one("DoubleBarrier", name, make, keep=True, parties=parties)
+
+    def Group(self, name: str) -> _local_group.Group:  # noqa: N802
+        """Return the `Group` with that name."""
+        return self._one("Group", name, lambda: _local_group.Group(self._at(name)), keep=True)
 
     # The standard library's queues pass items on as they are: they have no codec, and no claims.
 

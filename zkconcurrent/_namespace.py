@@ -19,9 +19,11 @@ from ._codec import Codec as _Codec
 from ._condition import Condition as _Condition
 from ._dict import Dict as _Dict
 from ._dict import Set as _Set
+from ._double_barrier import DoubleBarrier as _DoubleBarrier
 from ._election import Election as _Election
 from ._engine.session import Session
 from ._event import Event as _Event
+from ._group import Group as _Group
 from ._kazoo.link import KazooClient
 from ._latch import CountDownLatch as _CountDownLatch
 from ._local import LocalNamespace, check_names
@@ -143,6 +145,14 @@ class SharedNamespace(BasePath):
 
     AtomicReference = SharedValue
 
+    def DoubleBarrier(self, name: str, parties: int) -> _DoubleBarrier:  # noqa: N802
+        """Return the `DoubleBarrier` with that name."""
+        return _DoubleBarrier(self._client, self._at(name), parties)
+
+    def Group(self, name: str) -> _Group:  # noqa: N802
+        """Return the `Group` with that name."""
+        return _Group(self._client, self._at(name))
+
     def Queue(  # noqa: N802
         self, name: str, maxsize: int = 0, *, codec: _Codec = _BYTES, max_attempts: int | None = None
     ) -> _Queue[Any]:
@@ -210,9 +220,9 @@ def namespace(client: KazooClient | Literal["local"], path: str = "/") -> Namesp
 
     After `threads = namespace(zk, "/app")`, `threads.RLock("cart")` is the RLock at `/app/cart`. `Lock`, `Condition`,
     `Semaphore`, `BoundedSemaphore`, `Event`, `Barrier`, `ReadWriteLock` and `CountDownLatch` work alike: the first
-    argument is a name, and all others are `threading`'s. So do `Queue`, `LifoQueue`, `PriorityQueue`, `SimpleQueue` and
-    `DelayQueue`, with `queue`'s, `Election`, `AtomicLong`, `AtomicInteger`, `SharedValue`, `Dict` and `Set`.
-    `threads.MultiLock(["cart", "stock"])` is made of RLocks.
+    argument is a name, and all others are `threading`'s. So do `DoubleBarrier` and `Group`; `Queue`, `LifoQueue`,
+    `PriorityQueue`, `SimpleQueue` and `DelayQueue`, with `queue`'s, `Election`, `AtomicLong`, `AtomicInteger`,
+    `SharedValue`, `Dict` and `Set`. `threads.MultiLock(["cart", "stock"])` is made of RLocks.
 
     `threads = namespace("local")` has the same names on the standard library alone: the same name gives the same
     object. Each local namespace is independent of all others, so each test makes its own. A program then differs from

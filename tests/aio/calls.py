@@ -419,6 +419,50 @@ class ValueWait(Scene):
         await self.elsewhere.destroy()
 
 
+class DoubleBarrierEnter(Scene):
+    """To enter a double barrier, and leave it."""
+
+    def __init__(self, *place: Any) -> None:
+        super().__init__(*place)
+        self.barrier, self.elsewhere = (aio.DoubleBarrier(client, self.path, 2) for client in (self.near, self.far))
+
+    async def call(self) -> object:
+        """Enter, and leave."""
+        assert await self.barrier.enter()
+        assert await self.barrier.leave()
+        return False
+
+    async def let_in(self) -> None:
+        """Come, too, and leave."""
+        await idle(self.near)
+        if await self.elsewhere.enter(0.05):
+            await soon(self.elsewhere.leave())
+
+    async def prove(self, *, cancelled: bool) -> None:  # noqa: ARG002
+        """No node of it lets another in."""
+        assert not await soon(self.elsewhere.enter(0))
+        await self.elsewhere.destroy()
+
+
+class GroupJoin(Scene):
+    """To join a group, and to leave it."""
+
+    def __init__(self, *place: Any) -> None:
+        super().__init__(*place)
+        self.group, self.elsewhere = (aio.Group(client, self.path) for client in (self.near, self.far))
+
+    async def call(self) -> object:
+        """Join, and leave."""
+        async with self.group.join(b"", "id"):
+            pass
+        return False
+
+    async def prove(self, *, cancelled: bool) -> None:  # noqa: ARG002
+        """Its id is free, soon."""
+        async with self.elsewhere.join(b"", "id", wait=20):
+            assert list(await self.elsewhere.members()) == ["id"]
+
+
 class BarrierWait(Scene):
     """To wait at a barrier.
 
@@ -613,6 +657,8 @@ SCENES: dict[str, Callable[..., Scene]] = {
     "dict, to put": DictPut,
     "dict, to pop": partial(DictPut, pops=True),
     "barrier": BarrierWait,
+    "double barrier": DoubleBarrierEnter,
+    "group": GroupJoin,
     "barrier, as the last": partial(BarrierWait, last=True),
     **{
         f"election, {what}": partial(Elect, what=what)

@@ -18,6 +18,7 @@ from tests.integration import (
     test_atomic,
     test_cancel_waits,
     test_condition,
+    test_double_barrier,
     test_election,
     test_event,
     test_hold,
@@ -48,6 +49,7 @@ LATE = "expects that release() waits for the reply; a task's release() returns b
 BY_LOOP = "has objects that never acquired call on_lost; a task's is called on the loop that acquired by that object"
 HALFWAY = "patches the methods of threads' locks, to stand halfway through a call"
 IDENTITY = "compares the identity of objects, which the helper wraps anew for each query"
+PROCESSES = "is about other processes, which have threads"
 STANDARD = "threading's condition takes no lock of tasks"
 SIGNALS = "interrupts the thread that calls; a task is cancelled instead"
 PROCESSES = "is about other processes, which use threads"
@@ -103,6 +105,12 @@ LEFT_OUT: dict[ModuleType, dict[str, str]] = {
         "test_synchronized": "is about the decorator of functions",
         "test_in_a_signal_handler": "interrupts the thread that waits for its task, not the task",
         "test_a_forked_child": "forks where the loop's thread is not",
+    },
+    test_double_barrier: {
+        "test_the_object_itself": ADDRESS,
+        "test_in_and_out_together": "calls leave() on other threads, and so on other tasks",
+        "test_an_interrupted_wait": "interrupts the thread that waits; a task is cancelled instead",
+        **dict.fromkeys(("test_processes", "test_a_killed_party_has_left", "test_all_have_died"), PROCESSES),
     },
     test_condition: {
         "test_all_are_woken": "also calls notifyAll(), which asyncio's condition has not",
@@ -168,6 +176,7 @@ TestAtomic = generic(test_atomic)
 TestSharedValue = generic(test_shared_value)
 TestSemaphore = generic(test_semaphore)
 TestElection = generic(test_election)
+TestDoubleBarrier = generic(test_double_barrier)
 TestCondition = generic(test_condition)
 TestReadWriteLock = generic(test_rwlock)
 TestMultiLock = generic(test_multilock)

@@ -98,6 +98,8 @@ MAKE: list[Callable[[Any, str], object]] = [
     lambda tasks, name: tasks.AtomicLong(name),
     lambda tasks, name: tasks.AtomicInteger(name),
     lambda tasks, name: tasks.SharedValue(name, b""),
+    lambda tasks, name: tasks.DoubleBarrier(name, 2),
+    lambda tasks, name: tasks.Group(name),
 ]
 every = pytest.mark.parametrize("make", MAKE)
 

@@ -50,7 +50,7 @@ def test_what_does_not_run_is_counted() -> None:
 
 
 _PATH = re.compile(
-    r"""\b(?:[A-Z]\w*Lock|R?Lock|\w*Semaphore|Event|Barrier|Condition|CountDownLatch|Election|Atomic\w+|SharedValue|\w*Queue|Dict|Set|synchronized)\(
+    r"""\b(?:[A-Z]\w*Lock|R?Lock|\w*Semaphore|Event|(?:Double)?Barrier|Group|Condition|CountDownLatch|Election|Atomic\w+|SharedValue|\w*Queue|Dict|Set|synchronized)\(
     (?:lambda:\s)?\w+,\ f?"(/[^"]+)\"""",
     re.VERBOSE,
 )

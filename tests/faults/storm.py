@@ -41,10 +41,12 @@ from zkconcurrent import (
     ClientError,
     Condition,
     CountDownLatch,
+    DoubleBarrier,
     Election,
     Empty,
     Event,
     Full,
+    Group,
     Lock,
     LockLostError,
     MultiLock,
@@ -865,6 +867,8 @@ def every_kind(zk: KazooClient) -> list[Any]:
         AtomicLong(zk, f"{PATH}/number"),
         SharedValue(zk, f"{PATH}/value", b""),
         Barrier(zk, f"{PATH}/barrier", 2),
+        DoubleBarrier(zk, f"{PATH}/double", 1),
+        Group(zk, f"{PATH}/group"),
     ]
 
 
@@ -887,6 +891,12 @@ def use(every: list[Any], patience: float) -> None:
                 each.add()
             elif isinstance(each, SharedValue):
                 each.wait_for(bool, 0)
+            elif isinstance(each, DoubleBarrier):
+                if each.enter(0):
+                    each.leave(0)
+            elif isinstance(each, Group):
+                with each.join():
+                    each.members()
             elif isinstance(each, Condition):
                 with each:
                     each.wait(0.01)

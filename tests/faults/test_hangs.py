@@ -24,7 +24,19 @@ from kazoo.client import KazooClient
 from tests.conftest import Connect, Eventually, InThread
 from tests.helpers.contenders import queued
 from tests.helpers.proxy import Proxy
-from zkconcurrent import Barrier, Condition, CountDownLatch, Election, Event, Lock, RLock, Semaphore, SharedValue
+from zkconcurrent import (
+    Barrier,
+    Condition,
+    CountDownLatch,
+    DoubleBarrier,
+    Election,
+    Event,
+    Group,
+    Lock,
+    RLock,
+    Semaphore,
+    SharedValue,
+)
 from zkconcurrent.testing import Server
 
 pytestmark = pytest.mark.long
@@ -265,6 +277,22 @@ def wait_at_a_barrier(mine: KazooClient, theirs: KazooClient, path: str) -> tupl
     return lambda: one.wait() >= 0, other.wait, lambda: other.n_waiting == 1
 
 
+def wait_in_front_of_a_double_barrier(mine: KazooClient, theirs: KazooClient, path: str) -> tuple[Any, Any, Any]:
+    """Return how to wait, what ends that, and how it is seen that it waits."""
+    one, other = DoubleBarrier(mine, path, 2), DoubleBarrier(theirs, path, 2)
+    return (
+        lambda: one.enter() and one.leave(),
+        lambda: other.enter() and other.leave(0) is not None,
+        lambda: watched(mine, path),
+    )
+
+
+def wait_for_a_member(mine: KazooClient, theirs: KazooClient, path: str) -> tuple[Any, Any, Any]:
+    """Return how to wait, what ends that, and how it is seen that it waits."""
+    seen = Group(mine, path).observe()
+    return lambda: next(seen) == {} and next(seen), Group(theirs, path).join, lambda: watched(mine, path)
+
+
 def watched(client: KazooClient, path: str) -> bool:
     """Return whether the client watches a node at or below the path."""
     watches = [*client._data_watchers.items(), *client._child_watchers.items()]
@@ -284,6 +312,8 @@ def watched(client: KazooClient, path: str) -> bool:
         wait_for_a_value,
         wait_for_a_notification,
         wait_at_a_barrier,
+        wait_in_front_of_a_double_barrier,
+        wait_for_a_member,
     ],
 )
 def test_a_watch_callback_that_blocks(

@@ -358,6 +358,64 @@ def test_a_count_interrupted_at_every_line(connect: Connect, zk_path: str, event
     assert hook.line > 40
 
 
+def test_a_join_interrupted_at_every_line(
+    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
+    """An interrupted join leaves no node, and an interrupted leave none; the id can be used again."""
+    group = zkconcurrent.Group(connect(timeout=SESSION), zk_path)
+    group.join(b"", "id").leave()
+    state = group._path_state
+    for hook in at_every_line():
+        member = None
+        try:
+            with hook:
+                member = group.join(b"", "id")
+        except KeyboardInterrupt:
+            pass
+        if member is not None:
+            member.leave()
+        eventually(lambda: not state.members and zk.get_children(zk_path) == [], hook.where)
+    assert hook.line > 40
+    for hook in at_every_line():
+        member = group.join(b"", "id")
+        try:
+            with hook:
+                member.leave()
+        except KeyboardInterrupt:
+            member.leave()
+        eventually(lambda: not state.members and zk.get_children(zk_path) == [], hook.where)
+    assert hook.line > 10
+    assert not group._session.registry.tickets
+
+
+def test_a_double_barrier_interrupted_at_every_line(
+    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
+    """An interrupted enter leaves no node, nor does a leave; what is left of the round lets nobody in."""
+    barrier = zkconcurrent.DoubleBarrier(connect(timeout=SESSION), zk_path, 1)
+    other = zkconcurrent.DoubleBarrier(connect(timeout=SESSION), zk_path, 2)
+    inside = barrier._path_state.inside
+    assert barrier.enter()
+    assert barrier.leave()
+
+    def nothing_left() -> bool:
+        return all(name == "ready" for name in zk.get_children(zk_path)) and not barrier._session.registry.tickets
+
+    for method in ("enter", "leave"):
+        for hook in at_every_line():
+            if method == "leave":
+                barrier.enter()
+            with contextlib.suppress(KeyboardInterrupt), hook:
+                getattr(barrier, method)()
+            if inside:
+                with contextlib.suppress(RuntimeError):  # it has left: its node is gone
+                    barrier.leave()
+            eventually(nothing_left, hook.where)
+        assert hook.line > 40
+    assert not other.enter(0)
+    assert zk.get_children(zk_path) == []
+
+
 def left(zk: KazooClient, lock: MultiLock) -> int:
     """Return how many nodes there are in all its queues; those idle for long may have been reaped."""
     nodes = 0

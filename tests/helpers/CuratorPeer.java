@@ -12,6 +12,7 @@ import java.util.Deque;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
+import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.CountDownLatch;
@@ -29,6 +30,7 @@ import org.apache.curator.framework.recipes.atomic.DistributedAtomicInteger;
 import org.apache.curator.framework.recipes.atomic.DistributedAtomicLong;
 import org.apache.curator.framework.recipes.atomic.DistributedAtomicNumber;
 import org.apache.curator.framework.recipes.atomic.PromotedToLock;
+import org.apache.curator.framework.recipes.barriers.DistributedDoubleBarrier;
 import org.apache.curator.framework.recipes.locks.InterProcessLock;
 import org.apache.curator.framework.recipes.locks.InterProcessMultiLock;
 import org.apache.curator.framework.recipes.locks.InterProcessMutex;
@@ -36,6 +38,7 @@ import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
 import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreMutex;
 import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreV2;
 import org.apache.curator.framework.recipes.locks.Lease;
+import org.apache.curator.framework.recipes.nodes.GroupMember;
 import org.apache.curator.framework.recipes.queue.DistributedDelayQueue;
 import org.apache.curator.framework.recipes.queue.DistributedPriorityQueue;
 import org.apache.curator.framework.recipes.queue.DistributedQueue;
@@ -167,6 +170,8 @@ public final class CuratorPeer {
         private final Map<String, Object> queues = new ConcurrentHashMap<>();
         private final Map<String, LeaderSelector> selectors = new ConcurrentHashMap<>();
         private final Map<String, LeaderLatch> latches = new ConcurrentHashMap<>();
+        private final Map<String, DistributedDoubleBarrier> barriers = new ConcurrentHashMap<>();
+        private final Map<String, GroupMember> members = new ConcurrentHashMap<>();
         private final Map<String, List<String>> consumed = new ConcurrentHashMap<>();
         private final Map<String, SharedValue> values = new ConcurrentHashMap<>();
         private final Map<String, SharedCount> counts = new ConcurrentHashMap<>();
@@ -217,6 +222,12 @@ public final class CuratorPeer {
             }
             if (kind.equals("count")) {
                 return count(verb, path, command);
+            }
+            if (kind.equals("doubleBarrier")) {
+                return doubleBarrier(verb, path, command);
+            }
+            if (kind.equals("group")) {
+                return group(verb, path, command);
             }
             return kind.equals("semaphore") ? semaphore(verb, path, command) : lock(kind, verb, path, command);
         }
@@ -375,6 +386,48 @@ public final class CuratorPeer {
                 ((DistributedQueue<String>) queue).putMulti(() -> items.hasNext() ? items.next() : null);
             }
             return "";
+        }
+
+        private String doubleBarrier(String verb, String path, Command command) throws Exception {
+            int parties = command.number();
+            DistributedDoubleBarrier barrier = barriers.computeIfAbsent(
+                    path + "\t" + Thread.currentThread().getId(), key -> new DistributedDoubleBarrier(curator, path, parties));
+            long wait = command.hasMore() ? command.number() : Integer.MAX_VALUE;
+            boolean done = verb.equals("enter")
+                    ? barrier.enter(wait, TimeUnit.MILLISECONDS)
+                    : barrier.leave(wait, TimeUnit.MILLISECONDS);
+            if (verb.equals("leave")) {
+                barriers.values().remove(barrier); // one object is for one use
+            }
+            return String.valueOf(done);
+        }
+
+        private String group(String verb, String path, Command command) throws Exception {
+            String id = command.text();
+            GroupMember member = members.computeIfAbsent(
+                    path + "\t" + id,
+                    key -> command.hasMore()
+                            ? new GroupMember(curator, path, id, command.text().getBytes(StandardCharsets.UTF_8))
+                            : new GroupMember(curator, path, id));
+            switch (verb) {
+                case "join":
+                    member.start();
+                    return "";
+                case "leave":
+                    members.values().remove(member);
+                    member.close();
+                    return "";
+                case "set":
+                    member.setThisData(command.text().getBytes(StandardCharsets.UTF_8));
+                    return "";
+                case "members":
+                    StringBuilder found = new StringBuilder();
+                    new TreeMap<>(member.getCurrentMembers()).forEach((each, data) -> found.append(
+                            (found.length() == 0 ? "" : "\t") + each + "=" + new String(data, StandardCharsets.UTF_8)));
+                    return found.toString();
+                default:
+                    throw new IllegalArgumentException(verb);
+            }
         }
 
         private String connect(String hosts, int timeout) throws Exception {

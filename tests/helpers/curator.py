@@ -21,6 +21,10 @@ with Java threads that come into being when they are named. Commands, each answe
   whose adds take a lock below the path after some conflicts); `integer` has the same (DistributedAtomicInteger).
 - `value.get path`, `value.set path text`, `value.try path text` (SharedValue, whose seed is "seed"); `count.get path`,
   `count.set path n` (SharedCount, whose seed is 5).
+- `doubleBarrier.enter path parties [milliseconds]`, `doubleBarrier.leave path parties [milliseconds]`: "true" or
+  "false"; a party is a thread (DistributedDoubleBarrier).
+- `group.join path id [data]`, `group.leave path id`, `group.set path id data`, `group.members path id`: those that the
+  member sees, each as `id=data`, with tabs between (GroupMember).
 - `semaphore.acquire path permits [quantity [milliseconds]]`, `semaphore.release path permits [quantity]`,
   `semaphore.participants path permits`, `semaphore.increment path permits file cycles` (InterProcessSemaphoreV2).
 """

@@ -266,6 +266,12 @@ class SharedValue(OnTasks):
     _twin = aio.SharedValue
 
 
+class DoubleBarrier(OnTasks):
+    """`aio.DoubleBarrier`."""
+
+    _twin = aio.DoubleBarrier
+
+
 class Semaphore(OnTasks):
     """`aio.Semaphore`."""
 

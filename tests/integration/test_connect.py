@@ -181,6 +181,8 @@ PRIMITIVES: list[Callable[[KazooClient, str], object]] = [
     lambda client, path: zkconcurrent.Election(client, path).lead().__enter__(),
     lambda client, path: zkconcurrent.AtomicLong(client, path).add(),
     lambda client, path: zkconcurrent.SharedValue(client, path, b"").set(b"x"),
+    lambda client, path: zkconcurrent.DoubleBarrier(client, path, 1).enter(),
+    lambda client, path: zkconcurrent.Group(client, path).join(),
     lambda client, path: zkconcurrent.Condition(client, path).acquire(),
     lambda client, path: zkconcurrent.Queue[bytes](client, path).put(b""),
     lambda client, path: zkconcurrent.Dict[bytes](client, path).update(a=b""),

@@ -136,6 +136,8 @@ MAKE: list[Callable[[Namespace, str], object]] = [
     lambda threads, name: threads.AtomicLong(name),
     lambda threads, name: threads.AtomicInteger(name),
     lambda threads, name: threads.SharedValue(name, b""),
+    lambda threads, name: threads.DoubleBarrier(name, 2),
+    lambda threads, name: threads.Group(name),
     lambda threads, name: threads.Queue(name),
     lambda threads, name: threads.LifoQueue(name),
     lambda threads, name: threads.PriorityQueue(name),

@@ -95,7 +95,11 @@ def waits(zk: zkconcurrent.Client) -> None:
     latch.count_down(2)
     left: int = latch.count
     opened: bool = latch.wait()
-    for each in (event, barrier, latch):
+    double: zkconcurrent.DoubleBarrier = zkconcurrent.DoubleBarrier(zk, "/app/double", 3)
+    entered: bool = double.enter(timeout=1.0) and double.leave() and double.parties > 1
+    with double as inside:
+        same: bool = inside
+    for each in (event, barrier, latch, double):
         each.destroy()
 
 
@@ -162,6 +166,18 @@ def maps(zk: zkconcurrent.Client) -> None:
         each.destroy()
 
 
+def groups(zk: zkconcurrent.Client) -> None:
+    """Join a group, and see its members."""
+    group: zkconcurrent.Group = zkconcurrent.Group(zk, "/app/workers")
+    with group.join(b"10.0.0.7:8000", id="worker-1", wait=30) as member:
+        joined: zkconcurrent.Membership = member
+        name: str = member.id + member.path
+        active: bool = member.active and not member.lost.is_set() and member.data == b""
+    joined.leave()
+    for members in group.observe(timeout=5):
+        data: bytes = members[name] or group.members()[name]
+
+
 def queues(zk: zkconcurrent.Client) -> None:
     """Put, get and claim."""
     codec: zkconcurrent.Codec = zkconcurrent.BYTES
@@ -209,6 +225,8 @@ def program(threads: Namespace) -> None:
     left: int = latch.count
     total: int = threads.AtomicLong("number").add() + threads.AtomicInteger("small").get()
     done: bool = threads.SharedValue("value", b"").compare_and_set((b"", 0), b"x")
+    with threads.DoubleBarrier("double", 1), threads.Group("group").join(b"", id="me") as member:
+        name: str = member.id
     base: str = threads.path
 
 

@@ -83,7 +83,11 @@ async def waits(zk: zkconcurrent.Client) -> None:
     latch.count_down(2)
     left: int = await latch.fetch_count()
     opened: bool = await latch.wait()
-    for each in (event, barrier, latch):
+    double: aio.DoubleBarrier = aio.DoubleBarrier(zk, "/app/double", 3)
+    entered: bool = await double.enter(timeout=1.0) and await double.leave() and double.parties > 1
+    async with double as inside:
+        equal: bool = inside
+    for each in (event, barrier, latch, double):
         await each.destroy()
 
 
@@ -148,6 +152,19 @@ async def maps(zk: zkconcurrent.Client) -> None:
     last: str = await hosts.pop()
 
 
+async def groups(zk: zkconcurrent.Client) -> None:
+    """Join a group, and see its members."""
+    group: aio.Group = aio.Group(zk, "/app/workers")
+    joining: aio.Joining = group.join(b"10.0.0.7:8000", id="worker-1", wait=30)
+    async with joining as member:
+        joined: aio.Membership = member
+        name: str = member.id + member.path
+        active: bool = member.active and not member.lost.is_set() and member.data == b""
+    await (await group.join()).leave()
+    async for members in group.observe(timeout=5):
+        data: bytes = members[name] or (await group.members())[name]
+
+
 async def queues(zk: zkconcurrent.Client) -> None:
     """Put, get and claim."""
     jobs: aio.Queue[bytes] = aio.Queue(zk, "/app/jobs", 100, codec=zkconcurrent.BYTES, max_attempts=3)
@@ -185,6 +202,8 @@ async def program(tasks: Namespace) -> None:
     left: int = await latch.fetch_count()
     total: int = await tasks.AtomicLong("number").add() + await tasks.AtomicInteger("small").get()
     done: bool = await tasks.SharedValue("value", b"").compare_and_set((b"", 0), b"x")
+    async with tasks.DoubleBarrier("double", 1), tasks.Group("group").join(b"", id="me") as member:
+        name: str = member.id
     base: str = tasks.path
 
 

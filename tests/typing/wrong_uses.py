@@ -18,6 +18,8 @@ zkconcurrent.RLock(zk, "/app/lock", on_lost=1)  # wrong
 zkconcurrent.Semaphore(zk, "/app/api", "5")  # wrong
 zkconcurrent.Barrier(zk, "/app/barrier")  # wrong
 zkconcurrent.CountDownLatch(zk, "/app/latch", None)  # wrong
+zkconcurrent.DoubleBarrier(zk, "/app/double")  # wrong
+zkconcurrent.Group(zk, "/app/group").join("text")  # wrong
 zkconcurrent.MultiLock(zkconcurrent.Lock(zk, "/app/lock"))  # wrong
 zkconcurrent.MultiLock([threading.Lock()])  # wrong
 zkconcurrent.MultiLock([zkconcurrent.Semaphore(zk, "/app/api")])  # wrong

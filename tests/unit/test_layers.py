@@ -21,7 +21,7 @@ LAYERS = [
     {"_recipes.orders"},
     {"_engine.registry"}
     | {f"_recipes.{name}" for name in ("queue", "nodes", "destroy", "semaphore", "condition")}
-    | {f"_recipes.{name}" for name in ("event", "latch", "barrier", "mirror")},
+    | {f"_recipes.{name}" for name in ("event", "latch", "barrier", "mirror", "double_barrier", "group")},
     {"_recipes.receipts"},
     {"_recipes.desk", "_recipes.value", "_recipes.entries"},
     {"_recipes.putting", "_recipes.taking"},
@@ -46,24 +46,16 @@ LAYERS = [
     {"_rwlock"},
     {"_codec", "_value"},
     {"_semaphore", "_condition", "_event", "_barrier", "_latch", "_multilock", "_queue", "_dict"}
-    | {"_election", "_atomic", "_shared_value"},
-    {"_local_queue", "_local_election", "_local_value", "_local_dict"},
+    | {"_election", "_atomic", "_shared_value", "_double_barrier", "_group"},
+    {"_local_queue", "_local_election", "_local_value", "_local_dict", "_local_group"},
     {"_connect", "_locklike", "_local"},
     {"_namespace"},
     {"_synchronized"},
     # The same for tasks.
     {"aio._tasks"},
     {"aio._losses", "aio._locks"},
-    {
-        "aio._sync",
-        "aio._barrier",
-        "aio._queue",
-        "aio._election",
-        "aio._value",
-        "aio._dict",
-        "aio._connect",
-        "aio._local",
-    },
+    {"aio._sync", "aio._barrier", "aio._queue", "aio._election", "aio._value", "aio._dict", "aio._group"}
+    | {"aio._connect", "aio._local"},
     {"aio._namespace"},
     {"aio._synchronized"},
     {"aio"},

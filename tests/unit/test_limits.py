@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from zkconcurrent import BoundedSemaphore, Condition, CountDownLatch, Queue, Semaphore, namespace
+from zkconcurrent import BoundedSemaphore, Condition, CountDownLatch, DoubleBarrier, Queue, Semaphore, namespace
 from zkconcurrent._limits import LARGEST, MOST_TOGETHER, most_together
 from zkconcurrent._paths import LONGEST
 
@@ -33,6 +33,8 @@ CALLS: list[Callable[[Any], object]] = [
     lambda n: BoundedSemaphore(KazooClient(), "/s", 9).release(n),
     lambda n: Semaphore(KazooClient(), "/s", 9).resize(n),
     lambda n: CountDownLatch(KazooClient(), "/l", 9).count_down(n),
+    lambda n: DoubleBarrier(KazooClient(), "/d", n),
+    lambda n: namespace("local").DoubleBarrier("d", n),
     lambda n: Queue(KazooClient(), "/q", n),
     lambda n: Queue(KazooClient(), "/q", max_attempts=n or 1.5),
     lambda n: Condition(KazooClient(), "/c").notify(n),

@@ -51,7 +51,7 @@ def test_tasks_have_the_names_of_threads() -> None:
         "ShutDown",
         "VersionedValue",
     }  # `asyncio` has no such class, or other names
-    own = {"Completion", "Lost", "QueueEmpty", "QueueFull", "QueueShutDown"}
+    own = {"Completion", "Joining", "Lost", "QueueEmpty", "QueueFull", "QueueShutDown"}
     errors = {name for name in zkconcurrent.__all__ if name.endswith("Error")}
     assert set(zkconcurrent.__all__) - shared - errors == set(aio.__all__) - own
 

@@ -19,7 +19,7 @@ TWINS = sorted(
     for name in aio.__all__
     if isinstance(getattr(aio, name), type)
     and hasattr(zkconcurrent, name)
-    and name not in ("Claim", "Term")  # made by others
+    and name not in ("Claim", "Term", "Membership")  # made by others
 )
 QUEUES = ("Queue", "LifoQueue", "PriorityQueue", "DelayQueue")
 ALIAS = "an old name of threading's, which asyncio never had"
@@ -63,6 +63,7 @@ MAKE: dict[str, Callable[[Any, KazooClient], Any]] = {
     "AtomicReference": lambda package, client: package.AtomicReference(client, "/twin", b""),
     "CountDownLatch": lambda package, client: package.CountDownLatch(client, "/twin", 2),
     "SharedValue": lambda package, client: package.SharedValue(client, "/twin", b""),
+    "DoubleBarrier": lambda package, client: package.DoubleBarrier(client, "/twin", 2),
     "LocalNamespace": lambda package, client: package.namespace("local", "/twin"),  # noqa: ARG005
     "MultiLock": lambda package, client: package.MultiLock([package.Lock(client, "/twin")]),
     "ReadLock": lambda package, client: package.ReadWriteLock(client, "/twin").read_lock,

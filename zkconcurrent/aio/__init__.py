@@ -7,6 +7,7 @@ from ._barrier import Barrier
 from ._connect import connect
 from ._dict import Dict, Set
 from ._election import Election, Term
+from ._group import DoubleBarrier, Group, Joining, Membership
 from ._local import LocalNamespace
 from ._locks import Lock, MultiLock, ReadLock, ReadWriteLock, RLock, WriteLock
 from ._losses import Lost
@@ -29,12 +30,16 @@ __all__ = [
     "CountDownLatch",
     "DelayQueue",
     "Dict",
+    "DoubleBarrier",
     "Election",
     "Event",
+    "Group",
+    "Joining",
     "LifoQueue",
     "LocalNamespace",
     "Lock",
     "Lost",
+    "Membership",
     "MultiLock",
     "Namespace",
     "PriorityQueue",

@@ -16,6 +16,7 @@ from .. import _local, _local_dict
 from .._codec import BYTES, JSON, Codec, check_codec
 from .._limits import check_int
 from .._local import NamedObjects, check_names, warn_dropped
+from .._local_group import AsyncDoubleBarrier, AsyncGroup
 from .._local_queue import AsyncDelayQueue, AsyncPriorityQueue
 from .._local_value import AsyncAtomicInteger, AsyncAtomicLong, AsyncSharedValue
 from .._primitive import check_on_lost
@@ -27,8 +28,8 @@ class LocalNamespace(NamedObjects):
     """The names of `asyncio` for the tasks of one loop: see `namespace`.
 
     The same name gives the same object while the program keeps a reference to it. Objects with a lasting state
-    (semaphores, events, barriers, latches, queues) live as long as the namespace. A lock that is dropped while it is
-    held gives a ResourceWarning; the next lock with its name is a new one, and free.
+    (semaphores, events, barriers, latches, groups, queues) live as long as the namespace. A lock that is dropped while
+    it is held gives a ResourceWarning; the next lock with its name is a new one, and free.
 
     Every object has `asyncio`'s interface alone: `acquire()` takes no `timeout`, and `release()`, `Event.set()` and
     their like return None. No hold is ever lost here, so `on_lost` is never called. There is no `ReadWriteLock` and no
@@ -90,6 +91,14 @@ class LocalNamespace(NamedObjects):
     def CountDownLatch(self, name: str, count: int) -> CountDownLatch:  # noqa: N802
         """Return the `CountDownLatch` of that name."""
         return self._one("CountDownLatch", name, lambda: CountDownLatch(count), keep=True, count=count)
+
+    def DoubleBarrier(self, name: str, parties: int) -> AsyncDoubleBarrier:  # noqa: N802
+        """Return the `DoubleBarrier` of that name."""
+        return self._one("DoubleBarrier", name, lambda: AsyncDoubleBarrier(parties), keep=True, parties=parties)
+
+    def Group(self, name: str) -> AsyncGroup:  # noqa: N802
+        """Return the `Group` of that name."""
+        return self._one("Group", name, lambda: AsyncGroup(self._at(name)), keep=True)
 
     # asyncio's queues pass items on as they are: they have no codec, and no claims.
 

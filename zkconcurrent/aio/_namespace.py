@@ -17,6 +17,8 @@ from ._barrier import Barrier as _Barrier
 from ._dict import Dict as _Dict
 from ._dict import Set as _Set
 from ._election import Election as _Election
+from ._group import DoubleBarrier as _DoubleBarrier
+from ._group import Group as _Group
 from ._local import LocalNamespace
 from ._locks import Lock as _Lock
 from ._locks import MultiLock as _MultiLock
@@ -110,6 +112,14 @@ class SharedNamespace(BasePath):
 
     AtomicReference = SharedValue
 
+    def DoubleBarrier(self, name: str, parties: int) -> _DoubleBarrier:  # noqa: N802
+        """Return the `DoubleBarrier` of that name."""
+        return _DoubleBarrier(self._client, self._at(name), parties)
+
+    def Group(self, name: str) -> _Group:  # noqa: N802
+        """Return the `Group` of that name."""
+        return _Group(self._client, self._at(name))
+
     def Queue(  # noqa: N802
         self, name: str, maxsize: int = 0, *, codec: _Codec = _BYTES, max_attempts: int | None = None
     ) -> _Queue[Any]:
@@ -174,9 +184,9 @@ def namespace(client: KazooClient | Literal["local"], path: str = "/") -> Namesp
 
     `tasks = aio.namespace("local")` has the names on the standard library alone: `asyncio`'s own `Lock`, `Condition`,
     `Semaphore`, `BoundedSemaphore`, `Event`, `Queue`, `LifoQueue` and, from Python 3.11 on, `Barrier`; and small ones
-    of its own for `RLock`, `MultiLock`, `CountDownLatch`, `PriorityQueue`, `DelayQueue`, `AtomicLong`, `AtomicInteger`,
-    `SharedValue`, `Dict` and `Set`. It has no `ReadWriteLock` and no `Election`. The same name gives the same object.
-    Each such namespace is a world of its own. `Namespace` is the type of either.
+    of its own for `RLock`, `MultiLock`, `CountDownLatch`, `DoubleBarrier`, `Group`, `PriorityQueue`, `DelayQueue`,
+    `AtomicLong`, `AtomicInteger`, `SharedValue`, `Dict` and `Set`. It has no `ReadWriteLock` and no `Election`. The
+    same name gives the same object. Each such namespace is a world of its own. `Namespace` is the type of either.
 
     Args:
         client: a `kazoo.client.KazooClient`, which may be started later; or "local".

@@ -1,0 +1,153 @@
+"""Groups and double barriers of tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+from kazoo.client import KazooClient
+
+import zkconcurrent
+from tests.conftest import Connect, Eventually
+from tests.helpers.proxy import Proxy
+from zkconcurrent import aio
+
+
+def test_a_membership(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """A task joins by `await` or for a block; threads see it, and it sees them; the errors are the same."""
+    threads = zkconcurrent.Group(connect(), zk_path)
+
+    async def main() -> None:
+        group = aio.Group(zk, zk_path)
+        async with group.join(b"one", "task") as member:
+            assert (member.id, member.data, member.path, member.active) == ("task", b"one", f"{zk_path}/task", True)
+            assert threads.members() == await group.members() == {"task": b"one"}
+            assert repr(member) == f"<zkconcurrent.aio.Membership active path='{zk_path}/task'>"
+            with pytest.raises(ValueError, match="'task'"):
+                await group.join(b"", "task")
+            with pytest.raises(ValueError, match="another member"):
+                await asyncio.to_thread(threads.join, b"", "task")
+            with pytest.raises(TypeError, match="data must be bytes"):
+                group.join("text")  # type: ignore[arg-type]
+            other = await group.join(b"two")
+            assert list(await group.members()) == ["task", other.id]
+            await other.leave()
+            await other.leave()
+        assert await group.members() == {}
+        assert not member.lost.is_set()
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+
+
+def test_observe(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """A task observes what threads of another client do."""
+    threads = zkconcurrent.Group(connect(), zk_path)
+
+    async def main() -> list[dict[str, bytes]]:
+        found = []
+        async for members in aio.Group(zk, zk_path).observe(timeout=2):
+            found.append(members)
+            if len(found) == 1:
+                member = await asyncio.to_thread(threads.join, b"1", "a")
+            elif len(found) == 2:
+                await asyncio.to_thread(member.leave)
+        return found
+
+    assert asyncio.run(asyncio.wait_for(main(), 30)) == [{}, {"a": b"1"}, {}]
+
+
+def test_a_lost_membership(zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
+    """`lost` can be awaited."""
+    mine = connect(hosts=proxy.hosts)
+
+    async def main() -> None:
+        member = await aio.Group(mine, zk_path).join(b"", "id")
+        waiting = asyncio.ensure_future(member.lost.wait())
+        await asyncio.sleep(0)
+        await asyncio.to_thread(mine.stop)
+        assert await waiting
+        assert not member.active
+        await member.leave()
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+    assert zk.get_children(zk_path) == []
+
+
+def test_a_cancelled_join(
+    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
+) -> None:
+    """It waits for nothing and leaves no node, before and while the create is under way."""
+    mine = connect(hosts=proxy.hosts)
+    zkconcurrent.Group(mine, zk_path).join().leave()
+
+    async def main() -> None:
+        group = aio.Group(mine, zk_path)
+        with proxy.hold("multi", where=lambda message: message.path.endswith("/mine")) as fault:
+            joining = asyncio.ensure_future(group.join(b"", "mine").__aenter__())
+            await asyncio.to_thread(fault.wait)
+            joining.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asyncio.wait_for(joining, 2)
+        early = asyncio.ensure_future(group.join(b"", "early").__aenter__())
+        await asyncio.sleep(0)
+        early.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await early
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+    state = zkconcurrent.Group(mine, zk_path)._path_state
+    eventually(lambda: zk.get_children(zk_path) == [] and not state.members)
+
+
+def test_tasks_and_threads_are_parties(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """A task and a thread of another client enter and leave together."""
+    other = zkconcurrent.DoubleBarrier(connect(), zk_path, 2)
+    steps: list[str] = []
+
+    def thread() -> None:
+        with other:
+            steps.append("in")
+        steps.append("out")
+
+    async def main() -> None:
+        running = threading.Thread(target=thread)
+        running.start()
+        barrier = aio.DoubleBarrier(zk, zk_path, 2)
+        async with barrier as inside:
+            assert inside
+            with pytest.raises(RuntimeError, match="already"):
+                await barrier.enter()
+        await asyncio.to_thread(running.join)
+        with pytest.raises(RuntimeError, match="not inside"):
+            await barrier.leave()
+        await barrier.destroy()
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+    assert steps == ["in", "out"]
+    assert zk.get_children(zk_path) == []
+
+
+def test_cancelled_parties(zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
+    """A cancelled enter leaves no node; a cancelled leave has left."""
+    other = zkconcurrent.DoubleBarrier(connect(), zk_path, 2)
+
+    async def main() -> None:
+        barrier = aio.DoubleBarrier(zk, zk_path, 2)
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(barrier.enter(), 0.3)
+        await asyncio.to_thread(eventually, lambda: zk.get_children(zk_path) == [])
+        entering = threading.Thread(target=other.enter)
+        entering.start()
+
+        async def take_part() -> None:
+            await barrier.enter()
+            await barrier.leave()
+
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(take_part(), 3)
+        await asyncio.to_thread(entering.join)
+        await asyncio.to_thread(eventually, lambda: len(zk.get_children(zk_path)) == 2)
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+    other._path_state.inside.clear()  # its thread has ended inside

@@ -1,0 +1,90 @@
+"""What groups and double barriers send: the requests and round trips of each call, and whom they wake."""
+
+from __future__ import annotations
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.conftest import Connect, Eventually, InThread
+from tests.helpers.contenders import waits
+from tests.helpers.proxy import Proxy
+from zkconcurrent import DoubleBarrier, Group
+from zkconcurrent._engine.session import Session
+
+
+@pytest.fixture
+def proxy(proxy: Proxy) -> Proxy:
+    """The shared one, with 20 ms of delay each way, so that what is pipelined is seen to be."""
+    proxy.delay(0.02)
+    return proxy
+
+
+@pytest.fixture
+def counted(connect: Connect, proxy: Proxy, eventually: Eventually) -> KazooClient:
+    """A client whose requests are counted; its probe for containers was before."""
+    client = connect(hosts=proxy.hosts)
+    link = Session.of(client).link
+    eventually(lambda: link.containers)
+    return client
+
+
+def test_a_group(
+    zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """To join: a write, and a read with a watch; to leave: a write; to look: a listing, and a read for each member."""
+    group, other = Group(counted, zk_path), Group(zk, zk_path)
+    members = [other.join() for _ in range(3)]
+    with proxy.counting() as joining:
+        member = group.join(b"", "id")
+        eventually(lambda: member._member.ticket.awaits and joining.requests.get("getData"))
+    assert joining.requests == {"multi": 1, "getData": 1}
+    with proxy.counting() as looking:
+        assert len(group.members()) == 4
+    assert looking.requests == {"sync": 1, "getChildren": 1, "getData": 4}
+    assert looking.flights == 2
+    with proxy.counting() as leaving:
+        member.leave()
+    assert leaving.requests == {"multi": 1}
+    assert leaving.flights == 1
+    seen = group.observe()
+    assert len(next(seen)) == 3
+    with proxy.counting() as until_waiting:
+        change = in_thread(next, seen)
+        eventually(lambda: until_waiting.requests.get("getData") == 4 and waits(group))
+    assert until_waiting.requests == {"getChildren": 1, "getData": 4}
+    with proxy.counting() as woken:
+        members[0].leave()
+        assert len(change.result(10)) == 2
+    assert woken.requests["getChildren"] <= 2
+    assert woken.requests["getData"] <= 4 + 3
+
+
+def test_a_double_barrier(
+    zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """To enter: a write and two reads; then two to wait, or a write to open. To leave: three reads and a write."""
+    mine, theirs = DoubleBarrier(counted, zk_path, 2), DoubleBarrier(zk, zk_path, 2)
+    assert not theirs.enter(0)  # makes the parent
+    mine._session.registry.seed = "0" * 8 + "-0000-4000-8000"  # it leaves last
+    entered = in_thread(lambda: theirs.enter(20) and theirs.leave(20))
+    eventually(lambda: waits(theirs))
+    with proxy.counting() as entering:
+        assert mine.enter(20)
+    # The other, which is woken by our coming, may be faster to open it: then we look once more.
+    looks = 2 if entering.requests["getData"] == 2 else 1
+    assert entering.requests == {"create2": 1, "getData": looks, "getChildren": looks, "multi": 1}
+    assert entering.flights <= 3
+    eventually(lambda: len(zk.get_children(zk_path)) == 2 and waits(theirs))
+    with proxy.counting() as leaving:
+        assert mine.leave(20)
+    assert leaving.requests == {"sync": 1, "getData": 1, "getChildren": 1, "multi": 1}
+    assert leaving.flights == 2
+    assert entered.result(20)
+    with proxy.counting() as waiting:
+        others = in_thread(lambda: mine.enter(20) and mine.leave(20))
+        eventually(lambda: waits(mine) and waiting.requests.get("getChildren") == 2)
+    assert waiting.requests == {"create2": 1, "getData": 2, "getChildren": 2}
+    assert waiting.flights == 2
+    assert theirs.enter(20)
+    assert theirs.leave(20)
+    assert others.result(20)

@@ -1,0 +1,374 @@
+"""Double barriers on a real ZooKeeper: parties enter together, and leave together."""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from queue import Queue as Inbox
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.conftest import FAST, Connect, Eventually, InThread
+from tests.helpers.contenders import waits
+from tests.helpers.processes import Spawn, line_from, parties, tell
+from tests.helpers.proxy import Proxy
+from zkconcurrent import ClientError, DoubleBarrier, ForeignNodeError, LockLostError
+from zkconcurrent.testing import Server
+
+
+@pytest.fixture
+def spawn(zookeeper: Server, zk_path: str) -> Iterator[Spawn]:
+    """Start processes that use the path."""
+    with parties("tests.integration.group_party", zookeeper.hosts, zk_path, 4) as start:
+        yield start
+
+
+def test_in_and_out_together(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Each waits until all have come, and then until all have left; it can be used again, and leaves nothing."""
+    barriers = [DoubleBarrier(client, zk_path, 3) for client in (connect(), connect(), zk)]
+    steps: list[str] = []
+    finish = [threading.Event() for _ in barriers]
+
+    def take_part(n: int) -> None:
+        for turn in range(2):
+            assert barriers[n].enter()
+            steps.append(f"in {turn}")
+            assert finish[n].wait(20)
+            assert barriers[n].leave()
+            steps.append(f"out {turn}")
+            finish[n].clear()
+
+    running = []
+    for n in range(2):
+        running.append(in_thread(take_part, n))
+        eventually(lambda n=n: waits(barriers[n]))
+    assert steps == []
+    running.append(in_thread(take_part, 2))
+    eventually(lambda: steps == ["in 0"] * 3)
+    assert zk.exists(f"{zk_path}/ready")
+    finish[1].set()
+    finish[2].set()
+    eventually(lambda: waits(barriers[1]) and waits(barriers[2]))
+    assert steps == ["in 0"] * 3
+    finish[0].set()
+    eventually(lambda: steps[3:] == ["out 0"] * 3 + ["in 1"] * 3)
+    for each in finish:
+        each.set()
+    for each in running:
+        each.result(20)
+    assert steps[-3:] == ["out 1"] * 3
+    assert zk.get_children(zk_path) == []
+
+
+def test_processes(spawn: Spawn, zk: KazooClient, zk_path: str) -> None:
+    """No process is in the next round while another is in the last one."""
+    processes = [spawn("rounds", 3, 10) for _ in range(3)]
+    said = [[line_from(process) for _ in range(20)] for process in processes]
+    assert said == [[f"{word} {n}" for n in range(10) for word in ("in", "out")]] * 3
+    assert zk.get_children(zk_path) == []
+
+
+def test_as_a_block(zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
+    """The block begins when all are there and ends when all have left; one that fails does not wait for the others."""
+    barrier = DoubleBarrier(zk, zk_path, 2)
+    failed = threading.Event()
+
+    def fail() -> None:
+        with pytest.raises(ZeroDivisionError), barrier:
+            failed.set()
+            raise ZeroDivisionError
+
+    failing = in_thread(fail)
+    with barrier as inside:
+        assert inside is True
+        assert failed.wait(10)
+        failing.result(10)
+        eventually(lambda: len(zk.get_children(zk_path)) == 2)
+    assert zk.get_children(zk_path) == []
+
+
+def test_one_party(zk: KazooClient, zk_path: str) -> None:
+    """A barrier for one party lets it in at once, and out."""
+    barrier = DoubleBarrier(zk, zk_path, 1)
+    for _ in range(3):
+        assert barrier.enter(0)
+        assert barrier.leave(0)
+    assert zk.get_children(zk_path) == []
+
+
+def test_more_than_enough(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
+    """The number is a threshold: a party that comes while others are inside enters at once, and is waited for."""
+    barrier = DoubleBarrier(zk, zk_path, 2)
+    inside, go = Inbox[str](), threading.Event()
+
+    def take_part(who: str, timeout: float) -> bool:
+        assert barrier.enter(timeout)
+        inside.put(who)
+        assert go.wait(20)
+        return barrier.leave(20)
+
+    first = in_thread(take_part, "first", 20)
+    assert barrier.enter(20)
+    assert inside.get(timeout=20) == "first"
+    third = in_thread(take_part, "third", 0)
+    assert inside.get(timeout=20) == "third"
+    assert not barrier.leave(0.2)
+    assert barrier.enter(0)
+    go.set()
+    assert barrier.leave(20)
+    assert first.result(20)
+    assert third.result(20)
+    assert zk.get_children(zk_path) == []
+
+
+def test_a_timeout(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
+    """An enter that was not let in leaves no node; one that comes later is not let in by it."""
+    barrier, other = DoubleBarrier(zk, zk_path, 2), DoubleBarrier(connect(), zk_path, 2)
+    for timeout in (0, -1, 0.05):
+        assert not barrier.enter(timeout)
+        assert zk.get_children(zk_path) == []
+    assert not other.enter(0.05)
+    go = threading.Event()
+    first = in_thread(lambda: barrier.enter(20) and go.wait(20) and barrier.leave(20))
+    assert other.enter(20)
+    assert not other.leave(0.05)  # the first is inside
+    go.set()
+    assert first.result(20)
+    with pytest.raises(RuntimeError, match="not inside"):
+        other.leave()
+
+
+def test_misuse(zk: KazooClient, zk_path: str) -> None:
+    """Who is inside can't enter, who is not can't leave; numbers and paths are checked; the errors name the path."""
+    barrier = DoubleBarrier(zk, zk_path, 1)
+    with pytest.raises(RuntimeError, match=zk_path):
+        barrier.leave()
+    assert barrier.enter()
+    with pytest.raises(RuntimeError, match=f"{zk_path}.*already"):
+        DoubleBarrier(zk, zk_path, 1).enter()
+    assert DoubleBarrier(zk, zk_path, 1).leave()  # the same path, so the same barrier
+    for number in (0, -1, 2**63):
+        with pytest.raises(ValueError, match="parties"):
+            DoubleBarrier(zk, zk_path, number)
+    for bad in (1.0, None, "3"):
+        with pytest.raises(TypeError, match="parties must be an int"):
+            DoubleBarrier(zk, zk_path, bad)  # type: ignore[arg-type]
+    with pytest.raises(OverflowError):
+        barrier.enter(threading.TIMEOUT_MAX * 2)
+    with pytest.raises(ValueError, match="NaN"):
+        barrier.enter(float("nan"))
+    with pytest.raises(ClientError):
+        DoubleBarrier(KazooClient(), zk_path, 2).enter()
+    assert zk.get_children(zk_path) == []
+
+
+@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
+@pytest.mark.parametrize("name", ["create2", "getData", "getChildren", "multi"])
+def test_a_lost_request_or_answer(
+    effect: str,
+    name: str,
+    zk: KazooClient,
+    connect: Connect,
+    proxy: Proxy,
+    zk_path: str,
+    in_thread: InThread,
+    eventually: Eventually,
+) -> None:
+    """Whichever request of an enter is lost, applied or not, the party is in once."""
+    mine = DoubleBarrier(connect(hosts=proxy.hosts, **FAST), zk_path, 2)
+    theirs = DoubleBarrier(zk, zk_path, 2)
+    other = in_thread(lambda: theirs.enter(20) and theirs.leave(20))
+    eventually(lambda: waits(theirs))
+    with getattr(proxy, effect)(name, where=lambda message: not message.heartbeat) as fault:
+        assert mine.enter(20)
+        fault.wait()
+    assert sum(mine._session.registry.seed in each for each in zk.get_children(zk_path)) == 1
+    assert mine.leave(20)
+    assert other.result(20)
+    assert zk.get_children(zk_path) == []
+
+
+@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
+@pytest.mark.parametrize(
+    ("name", "is_first"),
+    [("sync", True), ("multi", True), ("getData", True), ("getChildren", False), ("getData", False), ("delete", False)],
+)
+def test_a_lost_request_or_answer_of_leave(
+    effect: str,
+    name: str,
+    is_first: bool,
+    zk: KazooClient,
+    connect: Connect,
+    proxy: Proxy,
+    zk_path: str,
+    in_thread: InThread,
+) -> None:
+    """Whichever request of a leave is lost, applied or not, by the first party or another, nothing is left."""
+    mine = DoubleBarrier(connect(hosts=proxy.hosts, **FAST), zk_path, 2)
+    theirs = DoubleBarrier(zk, zk_path, 2)
+    mine._session.registry.seed = ("0" if is_first else "f") * 8 + "-0000-4000-8000"  # the first by name leaves last
+    go = threading.Event()
+
+    def take_part() -> bool:
+        assert theirs.enter(20)
+        assert go.wait(20)
+        return theirs.leave(20)
+
+    other = in_thread(take_part)
+    assert mine.enter(20)
+    with getattr(proxy, effect)(name, where=lambda message: not message.heartbeat) as fault:
+        go.set()
+        assert mine.leave(20)
+        fault.wait()
+    assert other.result(20)
+    assert zk.get_children(zk_path) == []
+
+
+def test_a_killed_party_has_left(spawn: Spawn, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
+    """A party that dies inside holds up nobody: its node goes with its session."""
+    barrier = DoubleBarrier(zk, zk_path, 3)
+    processes = [spawn("party", 3) for _ in range(2)]
+    assert barrier.enter(30)
+    assert [line_from(process) for process in processes] == ["inside"] * 2
+    leaving = in_thread(line_from, processes[1])
+    tell(processes[1])
+    os.kill(processes[0].pid, signal.SIGKILL)
+    assert barrier.leave(30)
+    assert leaving.result(30) == "True"
+    assert [name for name in zk.get_children(zk_path) if name != "ready"] == []
+
+
+def test_all_have_died(spawn: Spawn, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
+    """What parties that all died have left lets nobody in: the next ones wait for each other, as ever."""
+    process = spawn("party", 1)
+    assert line_from(process) == "inside"
+    os.kill(process.pid, signal.SIGKILL)
+    eventually(lambda: zk.get_children(zk_path) == ["ready"])
+    assert not DoubleBarrier(zk, zk_path, 2).enter(0.05)
+    assert zk.get_children(zk_path) == []
+    zk.create(f"{zk_path}/ready")
+    DoubleBarrier(connect(), zk_path, 2).destroy()
+    assert zk.get_children(zk_path) == []
+
+
+def test_a_party_that_expires_inside(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """A party that has lost its session inside is told so when it leaves: the others have gone on without it."""
+    mine, theirs = DoubleBarrier(connect(**FAST), zk_path, 2), DoubleBarrier(zk, zk_path, 2)
+    entering = in_thread(lambda: theirs.enter() and theirs.leave(20))
+    assert mine.enter(20)
+    old = mine.client.client_id
+    connect(client_id=old).stop()  # closes the session
+    assert entering.result(20) is True
+    eventually(lambda: mine.client.connected and mine.client.client_id[0] != old[0])
+    with pytest.raises(LockLostError, match=zk_path):
+        mine.leave()
+    with pytest.raises(RuntimeError, match="not inside"):
+        mine.leave()
+    with pytest.raises(LockLostError), DoubleBarrier(zk, zk_path, 1):
+        zk.delete(next(f"{zk_path}/{name}" for name in zk.get_children(zk_path) if name != "ready"))
+
+
+@pytest.mark.parametrize("trouble", ["cut", "expire"])
+def test_it_opens_in_the_gap(
+    trouble: str,
+    zk: KazooClient,
+    connect: Connect,
+    proxy: Proxy,
+    zk_path: str,
+    in_thread: InThread,
+    eventually: Eventually,
+) -> None:
+    """A party without a connection, or a session, when enough have come is in when it is back."""
+    mine, theirs = DoubleBarrier(connect(hosts=proxy.hosts, **FAST), zk_path, 2), DoubleBarrier(zk, zk_path, 2)
+    waiting = in_thread(lambda: mine.enter(30) and mine.leave(30))
+    eventually(lambda: waits(mine))
+    old = mine.client.client_id
+    proxy.refuse()
+    proxy.cut()
+    eventually(lambda: not mine.client.connected)
+    if trouble == "expire":
+        connect(client_id=old).stop()  # closes the session
+    inside = threading.Event()
+    other = in_thread(lambda: theirs.enter(30) and (inside.set() or theirs.leave(30)))  # type: ignore[func-returns-value]
+    if trouble == "cut":
+        assert inside.wait(20)  # the party counts: its node is there
+    proxy.resume()
+    assert waiting.result(30) is True
+    assert other.result(30) is True
+
+
+def test_destroy(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """A barrier in use is not destroyed; nor is what is no double barrier's."""
+    barrier, other = DoubleBarrier(zk, zk_path, 1), DoubleBarrier(connect(), zk_path, 1)
+    other.destroy()
+    barrier.enter()
+    with pytest.raises(RuntimeError, match=f"{zk_path}.*in use"):
+        other.destroy()
+    barrier.leave()
+    other.destroy()
+    zk.create(f"{zk_path}/ready/below", makepath=True)
+    with pytest.raises(ForeignNodeError, match="ready"):
+        other.destroy()
+
+
+def test_what_is_no_partys(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """A party that would wait for a node that is no party's is told its name."""
+    barrier = DoubleBarrier(connect(), zk_path, 1)
+    assert barrier.enter()
+    zk.create(f"{zk_path}/settings")
+    with pytest.raises(ForeignNodeError, match="settings") as caught:
+        barrier.leave()
+    assert zk_path in str(caught.value)
+
+
+def test_the_object_itself(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+    """Making it and its repr send nothing; it can't be pickled; a party whose barrier is dropped leaves."""
+    barrier = DoubleBarrier(zk, zk_path, 1)
+    assert zk.exists(zk_path) is None
+    assert repr(barrier) == (f"<zkconcurrent.DoubleBarrier at {id(barrier):#x} path={zk_path!r}: parties=1, inside=0>")
+    with pytest.raises(TypeError, match="open a client in the other process"):
+        pickle.dumps(barrier)
+    barrier.enter()
+    assert "inside=1" in repr(barrier)
+    with pytest.warns(ResourceWarning, match="inside"):
+        del barrier
+        gc.collect()
+    eventually(lambda: zk.get_children(zk_path) == ["ready"])
+
+
+def test_an_interrupted_wait(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Ctrl-C ends a wait for the others, and leaves no node."""
+    barrier, other = DoubleBarrier(zk, zk_path, 2), DoubleBarrier(connect(), zk_path, 2)
+    main, go = threading.main_thread().ident, threading.Event()
+    assert main is not None
+
+    def interrupt() -> None:
+        eventually(lambda: waits(barrier))
+        signal.pthread_kill(main, signal.SIGINT)
+
+    for wait in (barrier.enter, barrier.leave):
+        if wait == barrier.leave:
+            others = in_thread(lambda: other.enter(20) and go.wait(20) and other.leave(20))
+            assert barrier.enter(20)
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        began = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            wait()
+        thread.join()
+        assert time.monotonic() - began < 20
+    eventually(lambda: len(zk.get_children(zk_path)) == 2)  # the other's, and `ready`
+    go.set()
+    assert others.result(20)

@@ -1,0 +1,389 @@
+"""Groups on a real ZooKeeper: processes join and leave, and see each other."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import pickle
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from queue import Queue as Inbox
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.security import make_digest_acl
+
+from tests.conftest import FAST, Connect, Eventually, InThread
+from tests.helpers.processes import Spawn, line_from, parties, tell
+from tests.helpers.proxy import Message, Proxy
+from zkconcurrent import ClientError, Group, RefusedError
+from zkconcurrent.testing import Server
+
+
+@pytest.fixture
+def spawn(zookeeper: Server, zk_path: str) -> Iterator[Spawn]:
+    """Start processes that use the path."""
+    with parties("tests.integration.group_party", zookeeper.hosts, zk_path, 4) as start:
+        yield start
+
+
+def test_members_see_each_other(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """Who joins is seen by all, with its data, the longest member first; who leaves is seen no more."""
+    mine, theirs = Group(zk, zk_path), Group(connect(), zk_path)
+    assert mine.members() == {}
+    with mine.join(b"one", "z") as member:
+        assert member.active
+        assert not member.lost.is_set()
+        other = theirs.join(b"", "a")
+        assert list(mine.members().items()) == list(theirs.members().items()) == [("z", b"one"), ("a", b"")]
+        assert zk.get(f"{zk_path}/z")[1].ephemeralOwner == zk.client_id[0]
+        other.leave()
+        other.leave()
+        assert not other.active
+        assert theirs.members() == {"z": b"one"}
+    assert theirs.members() == {}
+    assert not member.lost.is_set()
+
+
+def test_what_is_drawn(zk: KazooClient, zk_path: str) -> None:
+    """Without an id and data, a member has a new id, and tells its host, process and thread."""
+    group = Group(zk, zk_path)
+    one, two = group.join(), group.join()
+    members = group.members()
+    assert list(members) == [one.id, two.id]
+    said = json.loads(members[one.id])
+    assert (said["pid"], said["thread"]) == (os.getpid(), "MainThread")
+    assert repr(one) == f"<zkconcurrent.Membership active path='{zk_path}/{one.id}'>"
+    assert one.path == f"{zk_path}/{one.id}"
+
+
+def test_an_id_is_taken(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
+    """Another member's id is a ValueError that names it, of this client and of others, and its node stays as it is."""
+    group, other = Group(zk, zk_path), Group(connect(), zk_path)
+    with group.join(b"first", "id") as first:
+        for each in (group, Group(zk, zk_path), other):
+            with pytest.raises(ValueError, match="'id'") as caught:
+                each.join(b"second", "id")
+            assert zk_path in str(caught.value)
+        waiting = in_thread(other.join, b"third", "id", wait=20)
+        began = time.monotonic()
+        with pytest.raises(ValueError, match="another member"):
+            Group(connect(), zk_path).join(b"fourth", "id", wait=0.2)
+        assert time.monotonic() - began >= 0.2
+        assert group.members() == {"id": b"first"}
+        assert first.active
+    assert waiting.result(20).active
+    assert group.members() == {"id": b"third"}
+
+
+def test_bad_arguments(zk: KazooClient, zk_path: str) -> None:
+    """An id is the name of a node, data are bytes; nothing is created for others."""
+    group = Group(zk, zk_path)
+    for bad in ("", "a/b", "/", ".", "..", "\0", "x" * 3000):
+        with pytest.raises(ValueError, match=r"name|id"):
+            group.join(id=bad)
+    for kind in (1, b"id", object()):
+        with pytest.raises(TypeError, match="name must be a str"):
+            group.join(id=kind)  # type: ignore[arg-type]
+    for data in ("text", 1, object()):
+        with pytest.raises(TypeError, match="data must be bytes"):
+            group.join(data)  # type: ignore[arg-type]
+    for wait in (-1, -0.5, float("nan")):
+        with pytest.raises(ValueError, match=r"non-negative|NaN"):
+            group.join(wait=wait)
+    for wait in (threading.TIMEOUT_MAX * 2, float("inf")):
+        with pytest.raises(OverflowError):
+            group.join(wait=wait)
+        with pytest.raises(OverflowError):
+            group.observe(wait)
+    with pytest.raises(RefusedError):
+        group.join(b"x" * 2_000_000)
+    assert zk.exists(zk_path) is None or zk.get_children(zk_path) == []
+    with group.join(bytearray(b"ok"), "ü 1"):
+        assert group.members() == {"ü 1": b"ok"}
+    with pytest.raises(ClientError):
+        Group(KazooClient(), zk_path).join()
+    with pytest.raises(TypeError, match="open a client in the other process"):
+        pickle.dumps(group)
+    with pytest.raises(TypeError, match="join in the other process"):
+        pickle.dumps(group.join())
+
+
+def test_observe(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
+    """Who observes is given the members at once, and again each time that they have changed, until its time is up."""
+    group, other = Group(zk, zk_path), Group(connect(), zk_path)
+    seen: Inbox[dict[str, bytes]] = Inbox()
+    observing = in_thread(lambda: [seen.put(members) for members in group.observe(timeout=3)])
+    assert seen.get(timeout=20) == {}
+    member = other.join(b"1", "a")
+    assert seen.get(timeout=20) == {"a": b"1"}
+    zk.set(f"{zk_path}/a", b"2")  # as Curator's `setThisData`
+    assert seen.get(timeout=20) == {"a": b"2"}
+    other.join(b"3", "b")
+    assert seen.get(timeout=20) == {"a": b"2", "b": b"3"}
+    member.leave()
+    assert seen.get(timeout=20) == {"b": b"3"}
+    observing.result(20)
+    assert seen.empty()
+    assert not group._session.registry.tickets.keys() & {None}
+    for members in group.observe(timeout=0):
+        assert members == {"b": b"3"}
+
+
+def test_a_killed_member_is_gone(spawn: Spawn, zk: KazooClient, zk_path: str) -> None:
+    """A member that is killed goes with its session; its id is free then, and who waits for that has it."""
+    process = spawn("join", "worker-1")
+    assert line_from(process) == "joined"
+    group = Group(zk, zk_path)
+    assert group.members() == {"worker-1": b"mine"}
+    os.kill(process.pid, signal.SIGKILL)
+    with pytest.raises(ValueError, match="wait="):
+        group.join(b"again", "worker-1")
+    assert group.join(b"again", "worker-1", wait=30).active
+    assert group.members() == {"worker-1": b"again"}
+
+
+def test_the_end_of_the_program(spawn: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+    """A program that just ends is a member no more."""
+    process = spawn("exit", "worker", session=30)
+    assert line_from(process) == "joined"
+    assert process.wait(30) == 0
+    eventually(lambda: zk.get_children(zk_path) == [])
+
+
+def test_a_fork(spawn: Spawn, zk: KazooClient, zk_path: str) -> None:
+    """A forked child is no member, and can't end its parent's membership; leaving its block passes silently."""
+    process = spawn("fork")
+    assert [line_from(process) for _ in range(3)] == ["refused", "left", "[]"]
+    assert zk.get_children(zk_path) == []
+
+
+@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
+@pytest.mark.parametrize("name", ["multi", "getData"])
+def test_a_lost_request_or_answer(
+    effect: str, name: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
+) -> None:
+    """Whichever request of a join is lost, applied or not, there is one node, and it stays; nothing else is left."""
+    Group(zk, zk_path).join(b"", "other").leave()
+    group = Group(connect(hosts=proxy.hosts, **FAST), zk_path)
+    with getattr(proxy, effect)(
+        name, where=lambda message: message.path.endswith("/mine") and not message.heartbeat
+    ) as fault:
+        member = group.join(b"", "mine")
+        fault.wait()
+    eventually(lambda: member.active and list(Group(zk, zk_path).members()) == ["mine"])
+    with getattr(proxy, effect)(
+        "multi", where=lambda message: message.path.endswith("/mine") and not message.heartbeat
+    ) as fault:
+        member.leave()
+        fault.wait()
+    eventually(lambda: zk.get_children(zk_path) == [])
+    eventually(lambda: not group._session.registry.tickets and not group._session.registry.deletes)
+
+
+def test_a_lost_answer_and_another_member(
+    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
+) -> None:
+    """A leave whose answer was lost does not delete the node of the next member with the same id."""
+    group = Group(connect(hosts=proxy.hosts, **FAST), zk_path)
+    member = group.join(b"first", "id")
+    eventually(lambda: member._member.ticket.awaits)  # it watches its node
+    with proxy.lose_answer("multi", where=lambda message: not message.heartbeat) as fault:
+        proxy.refuse()
+        member.leave()
+        fault.wait()
+    next_member = Group(zk, zk_path).join(b"second", "id")
+    proxy.resume()
+    eventually(lambda: group._session.link.connected and not group._path_state.members)
+    assert next_member.active
+    assert zk.get(f"{zk_path}/id")[0] == b"second"
+    assert zk.get(f"{zk_path}/id")[1].czxid == next_member._member.ticket.token
+
+
+@pytest.mark.parametrize("trouble", ["cut", "expire"])
+def test_it_outlives(
+    trouble: str,
+    zk: KazooClient,
+    connect: Connect,
+    proxy: Proxy,
+    zk_path: str,
+    eventually: Eventually,
+) -> None:
+    """A membership outlives a lost connection with its node; after an expiry it joins again, with id and data."""
+    group = Group(connect(hosts=proxy.hosts, **FAST), zk_path)
+    member = group.join(b"data", "id")
+    token, old = zk.get(f"{zk_path}/id")[1].czxid, group.client.client_id
+    proxy.refuse()
+    proxy.cut()
+    eventually(lambda: not group.client.connected)
+    if trouble == "expire":
+        connect(client_id=old).stop()  # closes the session
+        assert zk.get_children(zk_path) == []
+    proxy.resume()
+    eventually(lambda: group.client.connected and (group.client.client_id[0] != old[0]) == (trouble == "expire"))
+    eventually(lambda: member.active and zk.exists(f"{zk_path}/id"))
+    data, stat = zk.get(f"{zk_path}/id")
+    assert data == b"data"
+    assert (stat.czxid == token) == (trouble == "cut")
+    assert not member.lost.is_set()
+    member.leave()
+    assert zk.get_children(zk_path) == []
+
+
+def test_deleted_by_an_operator(zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
+    """A member whose node is deleted, or its group's with it, joins again."""
+    group = Group(connect(), zk_path)
+    member = group.join(b"data", "id")
+    for paths in ([f"{zk_path}/id"], [f"{zk_path}/id", zk_path]):
+        before = zk.get(f"{zk_path}/id")[1].czxid
+        with zk.transaction() as at_once:
+            for path in paths:
+                at_once.delete(path)
+        eventually(lambda: (zk.exists(f"{zk_path}/id") or zk.exists("/")).czxid > before)  # noqa: B023
+        eventually(lambda: member.active)
+    member.leave()
+    assert zk.get_children(zk_path) == []
+
+
+def test_its_id_is_another_members_after_an_expiry(
+    zk: KazooClient,
+    connect: Connect,
+    proxy: Proxy,
+    zk_path: str,
+    eventually: Eventually,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """If another took the id meanwhile, the membership is lost: an event and a warning tell, and the other is left."""
+    group = Group(connect(hosts=proxy.hosts, **FAST), zk_path)
+    member = group.join(b"mine", "id")
+    old = group.client.client_id
+    proxy.refuse()
+    proxy.cut()
+    eventually(lambda: not group.client.connected)
+    connect(client_id=old).stop()  # closes the session
+    other = Group(zk, zk_path).join(b"theirs", "id")
+    proxy.resume()
+    assert member.lost.wait(20)
+    assert not member.active
+    eventually(lambda: f"membership {zk_path}/id is lost" in caplog.text)
+    member.leave()
+    assert other.active
+    assert zk.get(f"{zk_path}/id")[0] == b"theirs"
+    other.leave()
+    assert group.join(b"again", "id").active  # the id can be used anew
+
+
+def test_leaving_while_cut_off(
+    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
+) -> None:
+    """A leave without a connection returns; the node is deleted after the reconnect, and a join waits for that."""
+    group = Group(connect(hosts=proxy.hosts, **FAST), zk_path)
+    member = group.join(b"one", "id")
+    proxy.refuse()
+    proxy.cut()
+    eventually(lambda: not group.client.connected)
+    began = time.monotonic()
+    member.leave()
+    assert time.monotonic() - began < 3
+    assert zk.get_children(zk_path) == ["id"]
+    joining: list[object] = []
+    thread = threading.Thread(target=lambda: joining.append(group.join(b"two", "id")))
+    thread.start()
+    proxy.resume()
+    thread.join(20)
+    assert joining
+    assert zk.get(f"{zk_path}/id")[0] == b"two"
+
+
+def test_stopping_the_client(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """The end of the client ends its memberships, for good."""
+    mine = connect()
+    group = Group(mine, zk_path)
+    with group.join(b"", "id") as member:
+        mine.stop()
+        assert member.lost.wait(20)
+        assert zk.get_children(zk_path) == []
+    mine.start()
+    assert group.join(b"", "id").active
+    with pytest.raises(ClientError):
+        mine.stop()
+        group.join()
+
+
+def test_refused(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """A client that may not create nodes there is told so."""
+    zk.create(zk_path, acl=[make_digest_acl("user", "secret", all=True)], makepath=True)
+    with pytest.raises(RefusedError, match=zk_path):
+        Group(connect(), zk_path).join()
+
+
+def test_nothing_refers_to_it(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """A membership lasts without a reference to it; when it is left, nothing of it stays."""
+    mine = connect()
+    Group(mine, zk_path).join(b"", "id")
+    gc.collect()
+    group = Group(zk, zk_path)
+    assert list(group.members()) == ["id"]
+    before = threading.active_count()
+    members = [group.join() for _ in range(5)]
+    for member in members:
+        member.leave()
+    deadline = time.monotonic() + 20
+    while threading.active_count() > before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert threading.active_count() <= before
+    assert not group._path_state.members
+
+
+def test_an_interrupted_join(
+    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
+) -> None:
+    """Ctrl-C while the create is under way leaves no node."""
+    group = Group(connect(hosts=proxy.hosts, **FAST), zk_path)
+    group.join().leave()
+
+    def is_create(message: Message) -> bool:
+        return message.path.endswith("/mine") and not message.heartbeat
+
+    with proxy.hold("multi", where=is_create) as fault:
+
+        def interrupt() -> None:
+            fault.wait()
+            main = threading.main_thread().ident
+            assert main is not None
+            signal.pthread_kill(main, signal.SIGINT)
+
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        with pytest.raises(KeyboardInterrupt):
+            group.join(b"", "mine")
+        thread.join()
+    eventually(lambda: zk.get_children(zk_path) == [] and not group._path_state.members)
+
+
+def test_many_members(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
+    """Threads and clients join and leave at the same time; at the end none is left."""
+    groups = [Group(zk, zk_path), Group(connect(), zk_path)]
+
+    def come_and_go(group: Group) -> None:
+        for _ in range(5):
+            with group.join() as member:
+                assert member.id in group.members()
+
+    for each in [in_thread(come_and_go, group) for group in groups * 3]:
+        each.result(60)
+    assert zk.get_children(zk_path) == []
+
+
+def test_a_process_sees_another(spawn: Spawn, zk: KazooClient, zk_path: str) -> None:
+    """An observer sees another process come, and go as it stops its client."""
+    seen = Group(zk, zk_path).observe(timeout=30)
+    assert next(seen) == {}
+    process = spawn("join", "worker-1")
+    assert line_from(process) == "joined"
+    assert next(seen) == {"worker-1": b"mine"}
+    tell(process)
+    assert next(seen) == {}

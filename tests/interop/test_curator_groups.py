@@ -1,0 +1,125 @@
+"""Groups and double barriers that Java services on Curator share."""
+
+from __future__ import annotations
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.conftest import Connect, Eventually, InThread
+from tests.helpers.contenders import waits
+from tests.helpers.curator import CuratorClient
+from tests.interop.conftest import ConnectJava
+from zkconcurrent import DoubleBarrier, Group
+
+
+def test_members_see_each_other(client: KazooClient, java: CuratorClient, zk_path: str, eventually: Eventually) -> None:
+    """Both see all members and their data, as they come, change and go."""
+    group = Group(client, zk_path)
+    seen = group.observe(timeout=20)
+    assert next(seen) == {}
+    java.call("group.join", zk_path, "java", "one").result(20)
+    assert next(seen) == {"java": b"one"}
+    with group.join(b"two", "python"):
+        eventually(
+            lambda: java.call("group.members", zk_path, "java").result(20) == "java=one\tpython=two", "both members"
+        )
+        assert next(seen) == {"java": b"one", "python": b"two"}
+        java.call("group.set", zk_path, "java", "three").result(20)
+        assert next(seen) == {"java": b"three", "python": b"two"}
+        java.call("group.leave", zk_path, "java").result(20)
+        assert next(seen) == {"python": b"two"}
+        java.call("group.join", zk_path, "other").result(20)
+        eventually(lambda: len(group.members()) == 2)
+        address = group.members()["other"].decode()
+        assert address.count(".") == 3  # what Curator writes by default
+    eventually(lambda: java.call("group.members", zk_path, "other").result(20) == f"other={address}")
+
+
+def test_an_id_that_both_want(
+    client: KazooClient, connect: Connect, java: CuratorClient, zk_path: str, eventually: Eventually
+) -> None:
+    """We refuse an id that Java has. Java overwrites the data of one that is ours, and takes it when we leave."""
+    group = Group(client, zk_path)
+    java.call("group.join", zk_path, "id", "java").result(20)
+    eventually(lambda: group.members() == {"id": b"java"})
+    with pytest.raises(ValueError, match="another member 'id'"):
+        group.join(b"python", "id")
+    java.call("group.leave", zk_path, "id").result(20)
+    member = group.join(b"python", "id", wait=20)
+    java.call("group.join", zk_path, "id", "java").result(20)
+    eventually(lambda: group.members() == {"id": b"java"})
+    assert member.active
+    member.leave()
+    eventually(lambda: group.members() == {"id": b"java"})
+    assert Group(connect(), zk_path).members() == {"id": b"java"}
+
+
+def test_an_expiry(
+    client: KazooClient, connect_java: ConnectJava, connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
+    """After an expiry each joins again, and the other sees it go and come."""
+    java, mine = connect_java(), connect()
+    group, other = Group(mine, zk_path), Group(client, zk_path)
+    java.call("group.join", zk_path, "java", "1").result(20)
+    group.join(b"2", "python")
+    old = other._client.get(f"{zk_path}/python")[1].czxid
+    connect(client_id=mine.client_id).stop()  # closes the session
+    java.expire()
+    eventually(lambda: other.members() == {"java": b"1", "python": b"2"}, "both again")
+    eventually(lambda: client.exists(f"{zk_path}/python") and client.exists(f"{zk_path}/python").czxid > old)
+    eventually(lambda: java.call("group.members", zk_path, "java").result(20) == "java=1\tpython=2")
+
+
+@pytest.mark.parametrize("first", ["java", "python"])
+def test_in_and_out_together(
+    first: str,
+    client: KazooClient,
+    java: CuratorClient,
+    zk_path: str,
+    in_thread: InThread,
+    eventually: Eventually,
+) -> None:
+    """A Java party and ours wait for each other, whichever comes first, and again as they leave."""
+    barrier = DoubleBarrier(client, zk_path, 2)
+    for turn in range(2):
+        thread = f"turn {turn}"
+        if first == "java":
+            entering = java.call("doubleBarrier.enter", zk_path, 2, thread=thread)
+            eventually(lambda: client.exists(zk_path) and len(client.get_children(zk_path)) == 1)
+            assert not entering.done()
+        else:
+            # Java enters once we wait; and this thread does, for only it can leave.
+            def enter(thread: str = thread) -> str:
+                eventually(lambda: waits(barrier))
+                return str(java.call("doubleBarrier.enter", zk_path, 2, thread=thread).result(20))
+
+            entering = in_thread(enter)
+        assert barrier.enter(20)
+        assert entering.result(20) == "true"
+        assert client.exists(f"{zk_path}/ready")
+        assert not barrier.leave(0.3)  # Java is inside
+        leaving = java.call("doubleBarrier.leave", zk_path, 2, thread=thread)
+        assert leaving.result(20) == "true"
+        assert client.get_children(zk_path) == []
+
+
+def test_java_leaves_first(
+    client: KazooClient,
+    connect: Connect,
+    java: CuratorClient,
+    zk_path: str,
+    in_thread: InThread,
+    eventually: Eventually,
+) -> None:
+    """Of three parties, Java's has left; ours are inside, and leave together."""
+    barriers = [DoubleBarrier(each, zk_path, 3) for each in (client, connect())]
+    others = in_thread(lambda: barriers[1].enter(20) and barriers[1].leave(20))
+    entering = java.call("doubleBarrier.enter", zk_path, 3)
+    assert barriers[0].enter(20)
+    assert entering.result(20) == "true"
+    leaving = java.call("doubleBarrier.leave", zk_path, 3)
+    eventually(lambda: len([name for name in client.get_children(zk_path) if "party" in name]) in (1, 2))
+    assert barriers[0].leave(20)
+    assert others.result(20)
+    assert leaving.result(20) == "true"
+    eventually(lambda: client.get_children(zk_path) == [])

@@ -1,0 +1,240 @@
+"""`DoubleBarrier`: parties begin a computation together, and end it together."""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any
+
+from ._engine.driver import UNANSWERED, Call
+from ._engine.holds import PathState
+from ._engine.session import Dropped, Session
+from ._engine.waiting import Steps
+from ._errors import LockLostError
+from ._kazoo.link import KazooClient
+from ._limits import check_positive
+from ._primitive import Primitive, node_data, reports_loss
+from ._recipes.double_barrier import destroy, enter, leave, withdraw
+from ._recipes.operations import Requeue
+from ._recipes.ticket import State, Ticket
+
+
+class DoubleBarrierState(PathState):
+    """What all objects of one client and path share of a double barrier.
+
+    Attributes:
+        inside: the tickets of the parties that have entered, by the thread.
+    """
+
+    def __init__(self, session: Session, path: str, kind: str) -> None:
+        super().__init__(session, path, kind)
+        self.inside: dict[int, Ticket] = {}
+        weakref.finalize(self, _drop_collected, session.dropped, path, self.inside).atexit = False
+
+    def drop_tickets(self, tickets: Sequence[Ticket]) -> None:
+        """Forget the party of a call that was abandoned."""
+        for owner, ticket in list(self.inside.items()):
+            if ticket in tickets:
+                self.inside.pop(owner, None)
+
+    def forget(self) -> None:
+        """Forget all parties, in a forked child: they are the parent's."""
+        super().forget()
+        self.inside.clear()
+
+
+def _drop_collected(dropped: Any, path: str, inside: dict[int, Ticket]) -> None:
+    """Finalize the state: only queue the work, as a finalizer may run anywhere."""
+    if inside:
+        dropped.append(Dropped([], list(inside.values())))
+        warnings.warn(
+            f"the last object of {path!r} was garbage collected while a party was inside", ResourceWarning, stacklevel=2
+        )
+
+
+class DoubleBarrier(Primitive):
+    """A barrier that parties, threads of any processes, enter together and leave together.
+
+    ::
+
+        with zkconcurrent.DoubleBarrier(zk, "/app/round", parties=3):
+            compute()  # begins when three have come; the block ends when all have finished
+
+    A party that dies counts as having left, as its node goes with its session. The number of parties is a threshold: a
+    party that comes while others are inside enters at once. Once all have left, the barrier can be used again.
+
+    Layout:
+        `<path>/_c_<uuid>-party-<number>`, EPHEMERAL_SEQUENTIAL, one for each party that waits or is inside;
+        `<path>/ready`, PERSISTENT, while parties are inside: the znodes of Curator's DistributedDoubleBarrier, for
+        which the name of a party is free. The path itself is a container, whose version counts the decisions.
+
+    Invariant:
+        A party creates `ready` only while `parties` nodes are there, and removes it only with the last of them, or when
+        it finds that all parties that it let in are gone. A party that gives up waiting does so only while there is no
+        `ready`.
+
+    Cost:
+        `enter`: 1 write and 2 reads in one round trip; then 2 reads to wait, or 1 write by the party that opens the
+        barrier. Each arrival wakes the parties that wait, each of which reads twice. `leave`: 3 reads in two round
+        trips, and 1 write; then 2 reads to wait. The party whose name sorts first leaves
+        last: each departure of the party that it waits for wakes it alone, and its own wakes the others, each of which
+        reads once.
+
+    Args:
+        client: a `kazoo.client.KazooClient`; it may be started later.
+        path: the barrier's path; missing nodes are created as containers.
+        parties: how many let each other in; all processes must give the same.
+
+    Raises:
+        TypeError: `parties` is not an int, or the path is not a string.
+        ValueError: `parties` is less than 1, or larger than 2**63 - 1; the path is invalid; or this client already uses
+            it for another primitive.
+
+    Source:
+        ZooKeeper's double barrier recipe; Curator's `DistributedDoubleBarrier`.
+    """
+
+    _kind = "DoubleBarrier"
+    _path_state: DoubleBarrierState
+
+    def __init__(self, client: KazooClient, path: str, parties: int) -> None:
+        self._parties = check_positive("parties", parties)
+        super().__init__(client, path)
+
+    def _new_state(self) -> DoubleBarrierState:
+        return DoubleBarrierState(self._session, self._path, self._kind)
+
+    def enter(self, timeout: float | None = None) -> bool:
+        """Enter, and wait until as many parties have come.
+
+        Args:
+            timeout: how long to wait for them, in seconds; None waits forever, zero or less makes one attempt. A party
+                whose time is up waits for a third of the session timeout more for a reply that shows whether the others
+                have entered with it.
+
+        Returns:
+            Whether the caller is inside. If False, the attempt leaves no node behind.
+
+        Raises:
+            RuntimeError: this thread is inside already.
+            OverflowError: a timeout above `threading.TIMEOUT_MAX`.
+            ClientError: the client can't be used here.
+        """
+        deadline, owner = self._until(timeout), self._identity()
+        call = Call(self._session, self._path, self._path_state)
+        return self._await(call, self._entering(call, deadline, owner))
+
+    def _entering(self, call: Call, deadline: float | None, owner: int) -> Steps[bool]:
+        if self._party(owner) is not None:
+            raise RuntimeError(f"the caller is inside of the double barrier {self._path!r} already: leave() it first")
+        arrived = yield from call.run(enter(self._path, self._parties, node_data(owner)), deadline)
+        if arrived is None:
+            return False
+        ticket, inside = arrived
+        if not inside:
+            session = self._session
+            patience = (session.timeout or UNANSWERED) / 3 if ticket.sent else 0.0
+            inside = bool((yield from call.run(withdraw(ticket), session.now() + patience)))
+        if inside:
+            self._path_state.inside[owner] = ticket
+        return inside
+
+    def leave(self, timeout: float | None = None) -> bool:
+        """Leave, and wait until all other parties have left.
+
+        The caller is outside in any case when the call returns or raises.
+
+        Args:
+            timeout: how long to wait for them, in seconds; None waits forever, zero or less does not wait.
+
+        Returns:
+            Whether all have left; False at the deadline.
+
+        Raises:
+            LockLostError: the caller's session expired while it was inside, or its node was deleted, so others counted
+                it as having left.
+            RuntimeError: this thread is not inside.
+            OverflowError: a timeout above `threading.TIMEOUT_MAX`.
+            ClientError: the client can't be used here.
+            ForeignNodeError: the path has other nodes.
+        """
+        self._session.check_not_forked(self._path)
+        deadline, owner = self._until(timeout), self._identity()
+        ticket = self._party(owner)
+        if ticket is None:
+            raise RuntimeError(f"the caller is not inside of the double barrier {self._path!r}: enter() it first")
+        call = Call(self._session, self._path, self._path_state)
+        wait = timeout is None or timeout > 0
+        return self._await(call, self._leaving(call, ticket, wait, deadline, owner))
+
+    def _party(self, owner: int) -> Ticket | None:
+        """Return the ticket of the caller's party, if it is inside."""
+        ticket = self._path_state.inside.get(owner)
+        if ticket is not None and ticket.state is State.DISCARDED:  # an interrupt struck the end of its leave
+            self._path_state.inside.pop(owner, None)
+            return None
+        return ticket
+
+    def _leaving(self, call: Call, ticket: Ticket, wait: bool, deadline: float | None, owner: int) -> Steps[bool]:
+        try:
+            return bool((yield from call.run(leave(ticket, wait=wait), deadline)))
+        except Requeue:
+            raise LockLostError(
+                self._path,
+                "the party was lost inside of the double barrier (its session expired, or its node was deleted), and "
+                "others counted it as having left; enter() again",
+            ) from None
+        finally:
+            self._forsake_party(owner)
+
+    def _forsake_party(self, owner: int | None = None) -> None:
+        """Leave the node of a party to the keeper. Takes no lock, as the party's task may be thrown away."""
+        session = self._session
+        ticket = self._path_state.inside.pop(self._identity() if owner is None else owner, None)
+        if ticket is not None and ticket.state is State.QUEUED and not session.forked:
+            session.dropped.append(Dropped([], [ticket]))
+            session.wake_keeper()
+
+    def __enter__(self) -> bool:
+        return self.enter()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Leave; after an exception, without waiting for the others."""
+        if self._session.forked:
+            return  # the party is the parent's
+        try:
+            self.leave(None if kind is None else 0.0)
+        except LockLostError:
+            if reports_loss(kind):
+                raise
+
+    @property
+    def parties(self) -> int:
+        """How many parties let each other in."""
+        return self._parties
+
+    def destroy(self) -> None:
+        """Remove the node that parties which all died have left behind; the next use would remove it, too.
+
+        Raises:
+            RuntimeError: a party waits, or is inside.
+            ClientError: the client can't be used here.
+            ForeignNodeError: the path has other nodes; none of them is deleted.
+        """
+
+        def done(there: list[str]) -> None:
+            if there:
+                raise RuntimeError(f"the double barrier {self._path!r} is in use: {there[:5]}")
+
+        return self._run(destroy(self._path), done)
+
+    def __repr__(self) -> str:
+        inside = len(self._path_state.inside)
+        return (
+            f"<zkconcurrent.{type(self).__name__} at {id(self):#x} path={self._path!r}: "
+            f"parties={self._parties}, inside={inside}>"
+        )

@@ -1,0 +1,281 @@
+"""The double barrier: parties enter together once enough have come, and leave together once all have finished.
+
+Each party has a node. When enough are there, a party creates the node `ready`, which lets all in. The decisions of
+parties exclude each other: whoever opens or closes the barrier, or gives up waiting, writes the barrier's own node in
+the version that it has read, in the same `multi`.
+
+The party whose name sorts first, as text, keeps its node until it is the last, and then removes `ready` with it; the
+others delete theirs at once, and wait for the first. So `ready` is there as long as a party is inside. Curator's
+parties go by the same order.
+
+Source: the double barrier of ZooKeeper's documentation; Curator's `DistributedDoubleBarrier`, whose nodes these are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from .._errors import ForeignNodeError
+from .._paths import ancestors
+from .operations import (
+    BadVersion,
+    Check,
+    Children,
+    ConnectionLost,
+    Create,
+    CreateEphemeral,
+    CreatePersistent,
+    DeadlinePassed,
+    Delete,
+    Discard,
+    EnsureContainer,
+    Get,
+    Multi,
+    NewTicket,
+    Node,
+    NodeExists,
+    NodeGone,
+    NoNode,
+    NotEmpty,
+    Recipe,
+    Requeue,
+    Set,
+    Sync,
+    Wait,
+    Watch,
+)
+from .queue import find
+from .ticket import Ticket
+
+ROLE = "party-"
+READY = "ready"
+
+
+class Sight(NamedTuple):
+    """A look at a barrier.
+
+    Attributes:
+        data: that of the barrier's node.
+        version: its version; each decision writes it.
+        parties: the nodes of the parties.
+        open: `ready` is there.
+    """
+
+    data: bytes
+    version: int
+    parties: tuple[str, ...]
+    open: bool
+
+    @classmethod
+    def of(cls, ticket: Ticket, node: Node | None, names: Sequence[str]) -> Sight:
+        """Return what was read.
+
+        Raises:
+            NodeGone: the ticket's node is missing.
+        """
+        if node is None or ticket.name not in names:
+            raise NodeGone
+        return cls(node.data, node.version, tuple(name for name in names if name != READY), READY in names)
+
+
+def enter(path: str, parties: int, data: bytes) -> Recipe[tuple[Ticket, bool]]:
+    """Arrive, and wait until enough parties are there; return the party's ticket, and whether it is inside.
+
+    At the deadline it is not, as far as it knows, and must `withdraw`.
+    """
+    while True:
+        ticket: Ticket = yield NewTicket(path)
+        try:
+            sight = yield from _close_if_left_open(ticket, (yield from _arrive(ticket, data)))
+            watched = False
+            while not sight.open:
+                if len(sight.parties) >= parties:
+                    sight = yield from _open(ticket, sight)
+                    continue
+                if watched:
+                    yield Wait(ticket)
+                sight = Sight.of(ticket, *(yield Watch(ticket, (Get(path, ticket), Children(path, ticket)))))
+                watched = True
+            return ticket, True
+        except Requeue:
+            yield Discard(ticket)
+        except DeadlinePassed:
+            return ticket, False
+
+
+def _arrive(ticket: Ticket, data: bytes) -> Recipe[Sight]:
+    """Create the party's node; a listing behind that has all that came before."""
+    path = ticket.path
+    while True:
+        try:
+            _, node, names = yield CreateEphemeral(ticket, ROLE, data), Get(path, ticket), Children(path, ticket)
+        except NoNode:  # never used, or reaped while idle
+            yield tuple(EnsureContainer(above) for above in [*ancestors(path), path])
+            continue
+        except ConnectionLost:
+            yield from find(ticket)
+            node, names = yield Get(path, ticket), Children(path, ticket)
+        return Sight.of(ticket, node, names)
+
+
+def _look(ticket: Ticket) -> Recipe[Sight]:
+    path = ticket.path
+    return Sight.of(ticket, *(yield Get(path, ticket), Children(path, ticket)))
+
+
+def _open(ticket: Ticket, sight: Sight) -> Recipe[Sight]:
+    """Open the barrier, unless a party has given up meanwhile; look again.
+
+    Our own node is checked, so a `multi` that slips into the next session fails.
+    """
+    decide = Set(ticket.path, sight.data, sight.version)
+    try:
+        yield Multi(ticket, (Check(ticket.node), decide, Create(f"{ticket.path}/{READY}", b"")))
+    except (NoNode, NodeExists, BadVersion, ConnectionLost):
+        return (yield from _look(ticket))
+    return sight._replace(open=True)
+
+
+def _close_if_left_open(ticket: Ticket, sight: Sight) -> Recipe[Sight]:
+    """Remove `ready` if no party is left of those that it let in: all have died, so none could remove it."""
+    path, ready = ticket.path, f"{ticket.path}/{READY}"
+    while sight.open:
+        paths = [f"{path}/{name}" for name in sight.parties if name != ticket.name]
+        found, *nodes = yield Get(ready, ticket), *(Get(each, ticket) for each in paths)
+        if found is not None:
+            there = [ticket.token, *(node.czxid for node in nodes if node is not None)]
+            if min(there) < found.czxid:
+                return sight
+            try:
+                decide = Set(path, sight.data, sight.version)
+                yield Multi(ticket, (Check(ticket.node), decide, Delete(ready)))
+            except (NoNode, BadVersion, ConnectionLost):
+                pass  # changed meanwhile, or unknown
+        sight = yield from _look(ticket)
+    return sight
+
+
+def withdraw(ticket: Ticket) -> Recipe[bool]:
+    """Give up waiting, unless the barrier has opened; return whether it has.
+
+    If that is unknown at the deadline, the node is deleted, and others may count the party as one that has left.
+    """
+    try:
+        if ticket.sent and ticket.name is None:  # no reply to the create has come yet
+            yield from find(ticket)
+        while ticket.name is not None:
+            sight = yield from _close_if_left_open(ticket, (yield from _look(ticket)))
+            if sight.open:
+                return True
+            try:
+                yield Multi(ticket, (Set(ticket.path, sight.data, sight.version), Delete(ticket.node, ticket)))
+                return False
+            except (NoNode, BadVersion, ConnectionLost):
+                pass  # changed meanwhile, or unknown
+    except (Requeue, DeadlinePassed):
+        pass
+    yield Discard(ticket)
+    return False
+
+
+def leave(ticket: Ticket, *, wait: bool) -> Recipe[bool]:
+    """Leave, and wait until all other parties have left; return whether they have.
+
+    Args:
+        ticket: the party's.
+        wait: whether to wait for them.
+
+    Raises:
+        Requeue: the party's session is over, or its node was deleted, so it counts as having left.
+    """
+    path = ticket.path
+    _, node, names = yield Sync(path, ticket), Get(path, ticket), Children(path, ticket)
+    sight = Sight.of(ticket, node, names)
+    others = set(sight.parties) - {ticket.name}
+    try:
+        # While our node and `ready` are there, all others are inside, too: parties for the next time can't be let in.
+        while sight.open and min(sight.parties) == ticket.name and (wait or not others):
+            if not others:
+                decide = Set(path, sight.data, sight.version)
+                try:
+                    yield Multi(ticket, (decide, Delete(f"{path}/{READY}"), Delete(ticket.node, ticket)))
+                    return True
+                except (NoNode, BadVersion, ConnectionLost):
+                    pass  # changed meanwhile, or unknown
+            else:
+                yield from _outwait(ticket, max(others))
+            sight = yield from _look(ticket)
+            others = set(sight.parties) - {ticket.name}
+        yield Delete(ticket.node, ticket)
+    except Requeue:
+        yield Discard(ticket)  # our node is gone, as it was to be
+    return (yield from _outlast(path, others, wait=wait))
+
+
+def _outlast(path: str, others: Collection[str], *, wait: bool) -> Recipe[bool]:
+    """Wait until the other parties have left: for the first, which leaves last, unless it died.
+
+    The parties of newer Curators remove `ready` although one party is left, which may not have seen it: then it is made
+    again. All that are waited for here were there when it was.
+    """
+    shared = any(ROLE not in name for name in others)
+    while others:
+        if not wait:
+            return False
+        ticket: Ticket = yield NewTicket(path)
+        try:
+            names = yield Children(path, ticket)
+            while others := set(others).intersection(names):
+                names = yield from _outwait(ticket, min(others), lists=shared)
+                if shared and READY not in names and set(others).intersection(names):
+                    yield CreatePersistent(f"{path}/{READY}", b"")
+        except (Requeue, NoNode):
+            pass
+        yield Discard(ticket)
+    return True
+
+
+def _outwait(ticket: Ticket, name: str, *, lists: bool = False) -> Recipe[Sequence[str]]:
+    """Wait until a party may be gone; return the names of all nodes.
+
+    With `lists`, the wait also ends when any node comes or goes, or if `ready` is missing.
+
+    Raises:
+        ForeignNodeError: it is no party.
+    """
+    get, listing = Get(f"{ticket.path}/{name}", ticket), Children(ticket.path, ticket)
+    node, *listed = yield Watch(ticket, (get, listing) if lists else (get,))
+    if node is not None:
+        if not node.session:
+            raise _foreign(ticket.path, name)
+        if not listed or READY in listed[0]:
+            yield Wait(ticket)
+    return (yield listing)  # type: ignore[no-any-return]
+
+
+def destroy(path: str) -> Recipe[list[str]]:
+    """Remove `ready`, if parties that died have left it; return the parties that are there, if any.
+
+    Raises:
+        ForeignNodeError: `ready` is no double barrier's; it is left alone.
+    """
+    while True:
+        _, node, names = yield Sync(path), Get(path), Children(path)
+        if node is None or list(names) != [READY]:
+            return sorted(name for name in names if name != READY)
+        ticket: Ticket = yield NewTicket(path)
+        try:
+            yield Multi(ticket, (Set(path, node.data, node.version), Delete(f"{path}/{READY}")))
+        except NotEmpty:
+            yield Discard(ticket)
+            raise _foreign(path, READY) from None
+        except (NoNode, BadVersion, ConnectionLost, Requeue):
+            pass  # changed meanwhile, or unknown
+        yield Discard(ticket)
+
+
+def _foreign(path: str, name: str) -> ForeignNodeError:
+    return ForeignNodeError(
+        path, f"the node has a child {name!r}, which is no party's; delete it if something else left it behind"
+    )

@@ -1,0 +1,235 @@
+"""The group: each member has an ephemeral node, whose name is its id.
+
+A member's node has no unique name, so its name does not tell whose it is. A create whose reply was lost is settled by
+the node's session, as no two memberships of a client have the same id at a time. All requests of a membership are sent
+by one thread, one after the other, so none of them overtakes another.
+
+Source: Curator's `GroupMember`, whose nodes these are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from .._paths import ancestors
+from .operations import (
+    Children,
+    ConnectionLost,
+    Create,
+    Delete,
+    Discard,
+    EnsureContainer,
+    Get,
+    Keep,
+    MarkDeleted,
+    Multi,
+    NewTicket,
+    Node,
+    NodeExists,
+    NoNode,
+    Recipe,
+    Requeue,
+    SessionExpired,
+    Sync,
+    Wait,
+    Watch,
+)
+from .ticket import Ticket
+
+
+class Member:
+    """A membership, as its recipes see it.
+
+    Attributes:
+        path: the group's.
+        id: the name of its node.
+        data: the content of its node.
+        clock: tells the time, in seconds.
+        patience: how long to wait for an id that another member has, in seconds.
+        wanted: it is to be a member; once False, its node is to be deleted.
+        ticket: that of its node, while that exists as far as is known.
+        doubt: a create was sent of which it is not known whether it was applied.
+        sessions: the sessions in which a create was sent.
+        joined: it was a member once.
+    """
+
+    def __init__(self, path: str, name: str, data: bytes, clock: Callable[[], float], patience: float) -> None:
+        self.path = path
+        self.id = name
+        self.data = data
+        self.clock = clock
+        self.patience = patience
+        self.wanted = True
+        self.ticket: Ticket | None = None
+        self.doubt = False
+        self.sessions: set[int] = set()
+        self.joined = False
+        self._until: float | None = None
+
+    @property
+    def node(self) -> str:
+        """The path of its node."""
+        return f"{self.path}/{self.id}"
+
+    def left(self) -> float:
+        """Return for how many seconds to wait yet for an id that another member has; counts from the first call."""
+        if not self.wanted or self.joined:
+            return 0.0
+        if self._until is None:
+            self._until = self.clock() + self.patience
+        return self._until - self.clock()
+
+    def left_for_own(self) -> float:
+        """Return the same for a node of an older session of this client, which goes with that session."""
+        return math.inf if self.wanted else 0.0
+
+
+def stay(member: Member, joined: Callable[[], object]) -> Recipe[bool]:
+    """Be a member until that is not wanted any more; False if another member has the id.
+
+    If the session expires, or another client deletes the node, it is created again.
+
+    Args:
+        member: the membership.
+        joined: called each time that the node exists.
+    """
+    while member.wanted:
+        if member.ticket is None:
+            if not (yield from _join(member)):
+                break
+            joined()
+        else:
+            yield from _outlast(member, member.ticket)
+    taken = member.wanted
+    yield from _leave(member)
+    return not taken
+
+
+def _join(member: Member) -> Recipe[bool]:
+    """Create the node; False if another member has the id, or the membership is not wanted any more."""
+    while member.wanted:
+        ticket: Ticket = yield NewTicket(member.path)
+        try:
+            while member.wanted:
+                czxid, session, may_be_ours = yield from _create(member, ticket)
+                if may_be_ours and session == ticket.session:
+                    yield Keep(ticket)
+                    ticket.queued_as(member.id, czxid)
+                    ticket.sent = True  # from here on the heartbeat checks it, and the interpreter's exit deletes it
+                    member.ticket, member.doubt, member.joined = ticket, False, True
+                    return True
+                own_of_old = session in member.sessions and session != ticket.session  # it goes with that session
+                left = member.left_for_own if own_of_old else member.left
+                if left() <= 0:
+                    yield Discard(ticket)
+                    return False
+                (there,) = yield Watch(ticket, (Get(member.node, ticket),))
+                if there is not None:
+                    yield Wait(ticket, left)
+        except Requeue:
+            pass
+        yield Discard(ticket)
+    return False
+
+
+def _create(member: Member, ticket: Ticket) -> Recipe[tuple[int, int, bool]]:
+    """Create the node; return the creation zxid and the session of the one that is there, and whether it may be ours.
+
+    Raises:
+        SessionExpired: the node was created in a later session than the ticket's.
+    """
+    while True:
+        doubt, member.doubt = member.doubt, True
+        member.sessions.add(ticket.session)
+        try:
+            ((_, made),) = yield Multi(ticket, (Create(member.node, member.data, ephemeral=True),))
+            if made.ephemeralOwner != ticket.session:
+                raise SessionExpired
+            return made.czxid, made.ephemeralOwner, True
+        except NoNode:  # never used, or reaped while idle
+            member.doubt = doubt
+            yield tuple(EnsureContainer(above) for above in [*ancestors(member.path), member.path])
+            continue
+        except NodeExists:
+            member.doubt = doubt
+        except ConnectionLost:
+            pass
+        _, found = yield Sync(member.node, ticket), Get(member.node, ticket)
+        if found is not None:
+            return found.czxid, found.session, member.doubt
+
+
+def _outlast(member: Member, ticket: Ticket) -> Recipe[None]:
+    """Wait while the node exists and the membership is wanted."""
+    try:
+        found: Node | None
+        (found,) = yield Watch(ticket, (Get(member.node, ticket),))
+        if found is None or (found.czxid, found.session) != (ticket.token, ticket.session):
+            member.ticket = None
+            yield MarkDeleted(ticket)  # by another client: what is there now is not ours to delete
+        elif member.wanted:
+            yield Wait(ticket)
+    except Requeue:
+        member.ticket = None
+        yield Discard(ticket)
+
+
+def _leave(member: Member) -> Recipe[None]:
+    """Delete the node, if it is ours."""
+    sure = member.ticket is not None  # its watch would have told
+    while member.ticket is not None or member.doubt:
+        ticket: Ticket = member.ticket or (yield NewTicket(member.path))
+        try:
+            if not sure:
+                _, found = yield Sync(member.node, ticket), Get(member.node, ticket)
+                token = ticket.token if member.ticket is not None else None
+            if sure or (found is not None and found.session == ticket.session and token in (None, found.czxid)):
+                yield Multi(ticket, (Delete(member.node),))
+            member.ticket, member.doubt = None, False
+        except NoNode:
+            member.ticket, member.doubt = None, False
+        except ConnectionLost:
+            sure = False
+            if member.ticket is not None:
+                continue  # look
+        except Requeue:
+            member.ticket = None  # the node went with its session; one in doubt may be in the next
+        yield MarkDeleted(ticket)
+
+
+def members(path: str) -> Recipe[dict[str, bytes]]:
+    """Return the data of all members by their ids, read behind a `sync`; the longest member comes first."""
+    names = (yield Sync(path), Children(path))[1]
+    nodes = (yield tuple(Get(f"{path}/{name}") for name in names)) if names else ()
+    return _members(dict(zip(names, nodes, strict=True)))
+
+
+def next_members(path: str, seen: dict[str, bytes] | None) -> Recipe[dict[str, bytes]]:
+    """Wait until the members are others than were seen; return them."""
+    if seen is None:
+        return (yield from members(path))
+    while True:
+        ticket: Ticket = yield NewTicket(path)
+        try:
+            names: Sequence[str] = tuple(seen)
+            while True:
+                gets = [Get(each, ticket) for each in (path, *(f"{path}/{name}" for name in names))]
+                there, listed, *nodes = yield Watch(ticket, (gets[0], Children(path, ticket), *gets[1:]))
+                if there is None:  # what does not exist can't be watched
+                    yield tuple(EnsureContainer(above) for above in [*ancestors(path), path])
+                elif set(listed) != set(names):
+                    names = listed  # read, and watch, these
+                else:
+                    found = _members(dict(zip(names, nodes, strict=True)))
+                    if list(found.items()) != list(seen.items()):
+                        yield Discard(ticket)
+                        return found
+                    yield Wait(ticket)
+        except Requeue:
+            yield Discard(ticket)
+
+
+def _members(nodes: dict[str, Node | None]) -> dict[str, bytes]:
+    there = [(node.czxid, name, node.data) for name, node in nodes.items() if node is not None]
+    return {name: data for _, name, data in sorted(there)}
