@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from typing import Any
 
@@ -45,6 +46,8 @@ def test_a_number(package: Any, kind: str, largest: int) -> None:
     assert number.update(lambda old: old - largest + 2) == 2
     with pytest.raises(TypeError):
         number.set(1.5)
+    with pytest.raises(OverflowError, match="bits"):
+        number.add(10**5000)  # more digits than CPython prints
 
 
 @pytest.mark.parametrize("package", [zkconcurrent, aio])
@@ -61,6 +64,15 @@ def test_a_value(package: Any) -> None:
     assert shared.get() == ("d", 3)
     assert shared.wait_for(lambda text: text == "x", 0.01) is False
     assert shared.wait_for(lambda text: text == "d", 0) is True
+    for wrong in (("d", None), ["d", 3], 3):
+        with pytest.raises(TypeError, match="expected must be what get"):
+            shared.compare_and_set(wrong, "e")
+    for call in (shared.wait_for, shared.update):
+        with pytest.raises(TypeError, match="must be callable, not int"):
+            call(1)
+    with pytest.raises(ValueError, match="NaN"):
+        shared.wait_for(lambda text: text == "x", math.nan)
+    assert shared.get() == ("d", 3)
     with pytest.raises(ValueError, match="made with value"):
         local.SharedValue("v", "z", codec=TEXT)
     with pytest.raises(TypeError, match="must be a str"):
