@@ -64,7 +64,7 @@ def test_what_a_comparison_is_given(zk: KazooClient, zk_path: str) -> None:
 def test_bad_arguments(zk: KazooClient, zk_path: str) -> None:
     """A predicate that can't be called, and a codec that makes no bytes, are refused before anything is sent."""
     codec: Any = SimpleNamespace(encode=lambda value: value, decode=bytes)
-    shared = SharedValue[Any](zk, zk_path, bytearray(b"a"), codec=codec)
+    shared: Any = SharedValue(zk, zk_path, bytearray(b"a"), codec=codec)
     for wrong in ("b", None, 5):
         with pytest.raises(TypeError, match=f"{zk_path}.* must encode to bytes, not {type(wrong).__name__}"):
             shared.set(wrong)
