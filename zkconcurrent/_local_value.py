@@ -20,8 +20,13 @@ class Cell:
         self._value = value
         self._version = 0
         self._changed = threading.Condition()
+        self._updating: set[int] = set()
 
     def _try(self, version: int | None, value: Any) -> bool:
+        if threading.get_ident() in self._updating:
+            raise RuntimeError(
+                "the function given to update() changes the value itself: it must only return the new one"
+            )
         with self._changed:
             if version not in (None, self._version):
                 return False
@@ -32,12 +37,25 @@ class Cell:
 
     def _update(self, func: Callable[[Any], Any]) -> tuple[Any, Any]:
         """Return the old value and the new one."""
-        check_callable("func", func)
         while True:
             old, version = self._seen()
             new = func(old)
             if self._try(version, new):
                 return old, new
+
+    def _alone(self, func: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """Return the user's function, during which its thread can't change the value."""
+        check_callable("func", func)
+        me = threading.get_ident()
+
+        def call(value: Any) -> Any:
+            self._updating.add(me)
+            try:
+                return func(value)
+            finally:
+                self._updating.discard(me)
+
+        return call
 
     def _seen(self) -> VersionedValue:
         with self._changed:
@@ -84,7 +102,8 @@ class AtomicLong(Cell):
 
     def update(self, func: Callable[[int], int]) -> int:
         """Set the number to what a function makes of it; return the new one."""
-        return int(self._update(lambda old: self._check(func(old)))[1])
+        alone = self._alone(func)
+        return int(self._update(lambda old: self._check(alone(old)))[1])
 
 
 class AtomicInteger(AtomicLong):
@@ -110,7 +129,7 @@ class SharedValue(Cell):
 
     def update(self, func: Callable[[Any], Any]) -> Any:
         """Set the value to what a function makes of it; return the new one."""
-        return self._update(func)[1]
+        return self._update(self._alone(func))[1]
 
     def wait_for(self, predicate: Callable[[Any], Any], timeout: float | None = None) -> Any:
         """Wait until a predicate is true of the value; return its last result."""

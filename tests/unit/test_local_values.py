@@ -79,6 +79,20 @@ def test_a_value(package: Any) -> None:
         local.SharedValue("w", 1, codec=TEXT)
 
 
+def test_a_function_that_changes_the_value() -> None:
+    """It is refused, as a shared one is, and would be called for ever otherwise."""
+    local = zkconcurrent.namespace("local")
+    number, shared = local.AtomicLong("n"), local.SharedValue("v", b"")
+    for update in (
+        lambda: number.update(lambda _: number.add()),
+        lambda: shared.update(lambda _: shared.set(b"x") or b"y"),
+    ):
+        with pytest.raises(RuntimeError, match="must only return the new one"):
+            update()
+    assert (number.add(), number.update(lambda old: old + number.get())) == (1, 2)
+    assert shared.get() == (b"", 0)
+
+
 def test_threads_wait_and_watch() -> None:
     """A wait ends when the value fits, and an iterator has the last value; no add is lost."""
     threads = zkconcurrent.namespace("local")
