@@ -72,8 +72,8 @@ class DoubleBarrier(Primitive):
 
     Invariant:
         A party creates `ready` only while `parties` nodes are there, and removes it only with the last of them, or when
-        it finds that all parties that it let in are gone. A party that gives up waiting does so only while there is no
-        `ready`.
+        it finds that all parties that it let in are gone. A party that comes late makes it anew, which checks that one
+        of them is inside. A party that gives up waiting does so only while there is no `ready`.
 
     Cost:
         `enter`: 1 write and 2 reads in one round trip; then 2 reads to wait, or 1 write by the party that opens the
