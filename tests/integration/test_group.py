@@ -133,6 +133,46 @@ def test_observe(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InT
         assert members == {"b": b"3"}
 
 
+@pytest.mark.parametrize("timeout", [0, 0.05])
+def test_an_observer_on_a_slow_link(
+    timeout: float, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str
+) -> None:
+    """A change that came before is seen however short the time; the iteration ends only if there was none."""
+    group, far = Group(zk, zk_path), Group(connect(hosts=proxy.hosts), zk_path)
+    assert far.members() == {}
+    proxy.delay(0.1)
+    seen = far.observe(timeout)
+    assert next(seen) == {}
+    group.join(b"", "a")
+    assert next(seen) == {"a": b""}
+    assert list(seen) == []
+
+
+def test_members_that_come_and_go_all_the_time(
+    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
+) -> None:
+    """They keep no observer from the news, although each of its reads finds others than the read before."""
+    group, far = Group(zk, zk_path), Group(connect(hosts=proxy.hosts), zk_path)
+    assert far.members() == {}
+    proxy.delay(0.1)
+    over = threading.Event()
+
+    def come_and_go(pause: float) -> None:
+        over.wait(pause)
+        while not over.is_set():
+            with group.join():
+                over.wait(0.5)
+
+    coming = [in_thread(come_and_go, n / 20) for n in range(10)]
+    news = in_thread(lambda: [set(members) for _, members in zip(range(4), far.observe(), strict=False)])
+    try:
+        assert len(news.result(10)) == 4
+    finally:
+        over.set()
+        for each in coming:
+            each.result(20)
+
+
 def test_a_killed_member_is_gone(spawn: Spawn, zk: KazooClient, zk_path: str) -> None:
     """A member that is killed goes with its session; its id is free then, and who waits for that has it."""
     process = spawn("join", "worker-1")

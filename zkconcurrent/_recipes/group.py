@@ -213,19 +213,22 @@ def next_members(path: str, seen: dict[str, bytes] | None) -> Recipe[dict[str, b
         ticket: Ticket = yield NewTicket(path)
         try:
             names: Sequence[str] = tuple(seen)
+            listed_last = False  # `names` is what the last read has listed
             while True:
                 gets = [Get(each, ticket) for each in (path, *(f"{path}/{name}" for name in names))]
                 there, listed, *nodes = yield Watch(ticket, (gets[0], Children(path, ticket), *gets[1:]))
                 if there is None:  # what does not exist can't be watched
                     yield tuple(EnsureContainer(above) for above in [*ancestors(path), path])
-                elif set(listed) != set(names):
-                    names = listed  # read, and watch, these
-                else:
+                    continue
+                complete = set(listed) == set(names)
+                if complete or listed_last:  # so members that come and go all the time hold no observer up
                     found = _members(dict(zip(names, nodes, strict=True)))
                     if list(found.items()) != list(seen.items()):
                         yield Discard(ticket)
                         return found
+                if complete:
                     yield Wait(ticket)
+                names, listed_last = listed, not complete  # read, and watch, these
         except Requeue:
             yield Discard(ticket)
 
