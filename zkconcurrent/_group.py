@@ -264,6 +264,7 @@ class Group(Primitive):
             TypeError: the data is not bytes, or the id is not a string.
             ValueError: another member has the id; or the id is no valid name of a node; or `wait` is negative.
             OverflowError: `wait` is above `threading.TIMEOUT_MAX`.
+            ForeignNodeError: a persistent node has the id for a name.
             RefusedError: ZooKeeper does not let this client create the node, or the data is too large.
             ClientError: the client can't be used here.
         """

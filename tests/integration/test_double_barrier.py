@@ -335,6 +335,26 @@ def test_it_opens_in_the_gap(
     assert other.result(30) is True
 
 
+def test_a_signal_handler_enters(zk: KazooClient, zk_path: str) -> None:
+    """A thread that waits to enter is one party: a handler that interrupts it can't enter as another."""
+    barrier, caught = DoubleBarrier(zk, zk_path, 2), []
+
+    def interrupt(*_: object) -> None:
+        with pytest.raises(RuntimeError, match=zk_path) as error:
+            barrier.enter(0)
+        caught.append(error)
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        assert not barrier.enter(1)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert caught
+    assert zk.get_children(zk_path) == []
+    assert not barrier.enter(0)
+
+
 def test_destroy(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """A barrier in use is not destroyed; nor is what is no double barrier's."""
     barrier, other = DoubleBarrier(zk, zk_path, 1), DoubleBarrier(connect(), zk_path, 1)

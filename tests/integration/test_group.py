@@ -19,7 +19,7 @@ from kazoo.security import make_digest_acl
 from tests.conftest import FAST, Connect, Eventually, InThread
 from tests.helpers.processes import Spawn, line_from, parties, tell
 from tests.helpers.proxy import Message, Proxy
-from zkconcurrent import ClientError, Group, RefusedError
+from zkconcurrent import ClientError, ForeignNodeError, Group, RefusedError
 from zkconcurrent.testing import Server
 
 
@@ -110,6 +110,15 @@ def test_bad_arguments(zk: KazooClient, zk_path: str) -> None:
         pickle.dumps(group)
     with pytest.raises(TypeError, match="join in the other process"):
         pickle.dumps(group.join())
+
+
+def test_a_persistent_node(zk: KazooClient, zk_path: str) -> None:
+    """A node that no session owns is no member's, and never goes: nobody waits for that, and nobody deletes it."""
+    zk.create(f"{zk_path}/id", b"theirs", makepath=True)
+    with pytest.raises(ForeignNodeError, match="'id'") as caught:
+        Group(zk, zk_path).join(b"", "id", wait=60)
+    assert zk_path in str(caught.value)
+    assert zk.get(f"{zk_path}/id")[0] == b"theirs"
 
 
 def test_observe(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from .._errors import ForeignNodeError
 from .._paths import ancestors
 from .operations import (
     Children,
@@ -107,7 +108,11 @@ def stay(member: Member, joined: Callable[[], object]) -> Recipe[bool]:
 
 
 def _join(member: Member) -> Recipe[bool]:
-    """Create the node; False if another member has the id, or the membership is not wanted any more."""
+    """Create the node; False if another member has the id, or the membership is not wanted any more.
+
+    Raises:
+        ForeignNodeError: the node is persistent, so it would never go.
+    """
     while member.wanted:
         ticket: Ticket = yield NewTicket(member.path)
         try:
@@ -119,6 +124,12 @@ def _join(member: Member) -> Recipe[bool]:
                     ticket.sent = True  # from here on the heartbeat checks it, and the interpreter's exit deletes it
                     member.ticket, member.doubt, member.joined = ticket, False, True
                     return True
+                if not session:
+                    raise ForeignNodeError(
+                        member.path,
+                        f"the node has a persistent child {member.id!r}, which is no member's; delete it if something "
+                        "else left it behind, or give another id",
+                    )
                 own_of_old = session in member.sessions and session != ticket.session  # it goes with that session
                 left = member.left_for_own if own_of_old else member.left
                 if left() <= 0:
