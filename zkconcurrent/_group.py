@@ -269,6 +269,8 @@ class Group(Primitive):
             ClientError: the client can't be used here.
         """
         membership = self._new_membership(data, id, wait)
+        if wait:
+            self._check_may_block()
         call = Call(self._session, self._path, membership)
         return self._await(call, membership._joining(call))
 
