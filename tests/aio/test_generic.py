@@ -112,7 +112,8 @@ LEFT_OUT: dict[ModuleType, dict[str, str]] = {
     test_double_barrier: {
         "test_the_object_itself": ADDRESS,
         "test_in_and_out_together": "calls leave() on other threads, and so on other tasks",
-        "test_an_interrupted_wait": "interrupts the thread that waits; a task is cancelled instead",
+        "test_an_interrupted_wait": SIGNALS,
+        "test_a_signal_handler_enters": SIGNALS,
         **dict.fromkeys(("test_processes", "test_a_killed_party_has_left", "test_all_have_died"), PROCESSES),
     },
     test_condition: {

@@ -203,6 +203,7 @@ def test_misuse(zk: KazooClient, zk_path: str) -> None:
 def test_a_lost_request_or_answer(
     effect: str,
     name: str,
+    zookeeper: Server,
     zk: KazooClient,
     connect: Connect,
     proxy: Proxy,
@@ -212,15 +213,18 @@ def test_a_lost_request_or_answer(
 ) -> None:
     """Whichever request of an enter is lost, applied or not, the party is in once."""
     mine = DoubleBarrier(connect(hosts=proxy.hosts, **FAST), zk_path, 2)
-    theirs = DoubleBarrier(zk, zk_path, 2)
-    other = in_thread(lambda: theirs.enter(20) and theirs.leave(20))
-    eventually(lambda: waits(theirs))
-    with getattr(proxy, effect)(name, where=lambda message: not message.heartbeat) as fault:
-        assert mine.enter(20)
-        fault.wait()
-    assert sum(mine._session.registry.seed in each for each in zk.get_children(zk_path)) == 1
-    assert mine.leave(20)
-    assert other.result(20)
+    with Proxy(zookeeper.hosts) as far:
+        theirs = DoubleBarrier(connect(hosts=far.hosts, timeout=30), zk_path, 2)
+        other = in_thread(lambda: theirs.enter(20) and theirs.leave(20))
+        eventually(lambda: waits(theirs))
+        far.stall()  # so the barrier is mine to open
+        with getattr(proxy, effect)(name, where=lambda message: not message.heartbeat) as fault:
+            assert mine.enter(20)
+            fault.wait()
+        far.resume()
+        assert sum(mine._session.registry.seed in each for each in zk.get_children(zk_path)) == 1
+        assert mine.leave(20)
+        assert other.result(20)
     assert zk.get_children(zk_path) == []
 
 
@@ -335,7 +339,7 @@ def test_it_opens_in_the_gap(
     assert other.result(30) is True
 
 
-def test_a_signal_handler_enters(zk: KazooClient, zk_path: str) -> None:
+def test_a_signal_handler_enters(zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
     """A thread that waits to enter is one party: a handler that interrupts it can't enter as another."""
     barrier, caught = DoubleBarrier(zk, zk_path, 2), []
 
@@ -346,8 +350,9 @@ def test_a_signal_handler_enters(zk: KazooClient, zk_path: str) -> None:
 
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.3)
-        assert not barrier.enter(1)
+        alarm = in_thread(lambda: eventually(lambda: waits(barrier)) and os.kill(os.getpid(), signal.SIGALRM))
+        assert not barrier.enter(3)
+        alarm.result(20)
     finally:
         signal.signal(signal.SIGALRM, before)
     assert caught
