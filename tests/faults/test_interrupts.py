@@ -19,7 +19,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 import zkconcurrent
-from tests.conftest import Connect, Eventually, InThread
+from tests.conftest import PATIENCE, Connect, Eventually, InThread
 from tests.helpers.contenders import at_the_handoff, queued
 from tests.helpers.interrupts import PACKAGE, InterruptAt, at_every_line
 from tests.helpers.lock_types import AnyLock, Kind, against, every
@@ -604,6 +604,18 @@ def test_a_queue(kind: Any, what: str, zk: KazooClient, connect: Connect, zk_pat
             assert there in ([b"1"], [b"0", b"1"]), hook.where
         else:
             assert taken + there == [b"0", b"1"], hook.where
+
+
+@pytest.mark.usefixtures("uncollected")
+def test_the_first_read_of_a_dict(connect: Connect, zk_path: str, in_thread: InThread) -> None:
+    """Fault 91: wherever it is interrupted, the next read starts the thread of the copy, if none runs."""
+    client = connect(timeout=SESSION)
+    for hook in at_every_line("_dict.py"):
+        d = zkconcurrent.Dict[bytes](client, f"{zk_path}/{hook.line}")
+        with contextlib.suppress(KeyboardInterrupt), hook:
+            len(d)
+        assert in_thread(len, d).result(PATIENCE) == 0, hook.where
+    assert hook.line > 20
 
 
 @pytest.mark.usefixtures("uncollected")
