@@ -10,7 +10,7 @@ from types import FrameType
 
 from zkconcurrent._recipes.mirror import Layout, Mirror
 
-INTERVAL = 0.00005
+INTERVAL = 0.0007  # seconds; longer than a handler takes, or they pile up
 
 
 class Call:
@@ -20,7 +20,7 @@ class Call:
 def test_a_signal_handler_that_writes() -> None:
     """Whatever line of a change it interrupts, its newer state stays, and the change goes on."""
     mirror, zxids = Mirror(Layout("/a", "Dict"), threading.RLock()), itertools.count(1)
-    newest, calls, times, over = 0, [Call() for _ in range(50)], 0, False
+    newest, calls, times = 0, [Call() for _ in range(50)], 0
 
     def write(_number: int = 0, _frame: FrameType | None = None) -> None:
         nonlocal newest, times
@@ -30,13 +30,11 @@ def test_a_signal_handler_that_writes() -> None:
         newest, times = next(zxids), times + 1
         mirror.keep("k", b"", newest)
         mirror.end(call)
-        if not over:
-            signal.setitimer(signal.ITIMER_REAL, INTERVAL)  # only now: handlers do not pile up
 
     for call in calls:
         mirror.begin(call)
     before = signal.signal(signal.SIGALRM, write)
-    signal.setitimer(signal.ITIMER_REAL, INTERVAL)
+    signal.setitimer(signal.ITIMER_REAL, INTERVAL, INTERVAL)
     try:
         until = time.monotonic() + 1.5
         while time.monotonic() < until:
@@ -49,7 +47,6 @@ def test_a_signal_handler_that_writes() -> None:
             mirror.begin(call)
             mirror.end(call)
     finally:
-        over = True
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     assert times > 100
