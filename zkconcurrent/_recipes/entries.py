@@ -328,15 +328,21 @@ def _ready(flight: Flight) -> Recipe[Writer]:
         ticket: Ticket = yield NewTicket(mirror.at.writers)
         try:
             try:
-                yield CreateEphemeral(ticket, "writer-", flight.who)
+                _, above = yield CreateEphemeral(ticket, "writer-", flight.who), Get(mirror.at.path)
             except ConnectionLost:
                 yield from find(ticket)
+                above = yield Get(mirror.at.path)
         except NoNode:
             yield Discard(ticket)
             yield from lay_out(mirror)
         except Requeue:
             yield Discard(ticket)
         else:
+            # From here on, no client destroys the map. Another may have before, and have made something else.
+            if above is None or above.data != mirror.at.header:
+                yield Discard(ticket)
+                yield from lay_out(mirror)
+                continue
             flight.writer = Writer(ticket)  # first: an interrupt in between discards the ticket, as the call's
             yield Keep(ticket)
     return flight.writer
