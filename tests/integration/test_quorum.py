@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
@@ -226,8 +227,8 @@ def test_one_service_is_dead(
     with lock:
         eventually(lambda: not other.acquire(False))
     assert told == []
-    for client in mine:
-        eventually(queued(client, zk_path, 0))
+    for each in services:
+        eventually(queued(connect(each.hosts), zk_path, 0))
 
 
 def test_most_services_are_dead(services: list[Server], connect: Connect, zk_path: str, eventually: Eventually) -> None:
@@ -260,8 +261,8 @@ def test_most_services_are_dead(services: list[Server], connect: Connect, zk_pat
     with lock:
         assert not lock.lost.is_set()
     assert len(told) == 1
-    for client in clients:
-        eventually(lambda client=client: queued(client, zk_path, 0)())
+    for each in services:
+        eventually(queued(connect(each.hosts), zk_path, 0))
 
 
 @pytest.mark.parametrize("silent", [1, 2])
@@ -294,6 +295,28 @@ def test_services_that_do_not_answer(
             eventually(queued(zk, f"{zk_path}/{n}", 0))
         with lock:
             pass
+
+
+def test_one_that_does_not_answer_is_not_waited_for(
+    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
+) -> None:
+    """The others decide at once, whether it is acquired or not; a dead link is noticed in 13 s only."""
+    client = connect(proxy.hosts, timeout=40, **FAST)
+    lock = QuorumLock([Lock(each, f"{zk_path}/{n}") for n, each in enumerate([client, zk, zk])])
+    with lock:
+        pass
+    others = [Lock(connect(), each.path) for each in lock.locks[1:]]
+    proxy.stall()
+    began = time.monotonic()
+    with lock:
+        assert alive(lock) == 2
+    with others[0], others[1]:
+        assert not lock.acquire(False)
+    assert time.monotonic() - began < 10
+    proxy.cut()
+    proxy.resume()
+    reached(eventually, [client])
+    eventually(queued(zk, f"{zk_path}/0", 0))
 
 
 def test_a_lost_answer(zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually) -> None:
