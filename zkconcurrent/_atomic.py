@@ -120,7 +120,9 @@ class AtomicLong(BaseValue):
         try:
             return number.to_bytes(self._size, "big", signed=True)
         except OverflowError:
-            raise OverflowError(f"{self._path!r} has {8 * self._size} bits, too few for {number:,}") from None
+            raise OverflowError(
+                f"{self._path!r} has {8 * self._size} bits, too few for a number of {number.bit_length() + 1}"
+            ) from None
 
     def __repr__(self) -> str:
         known = self._path_state.last_seen

@@ -22,12 +22,13 @@ class Wait:
         path: of the lock that it waits for.
     """
 
-    __slots__ = ("__weakref__", "_calls", "_cancelled", "path")
+    __slots__ = ("__weakref__", "_calls", "_cancelled", "_told", "path")
 
     def __init__(self, path: str, calls: Sequence[Call]) -> None:
         self.path = path
         self._calls = calls  # the last one sleeps; a MultiLock's acquire adds more
         self._cancelled = False
+        self._told = False
 
     def cancel(self) -> None:
         """End the wait; on any thread, also in a signal handler. Never waits."""
@@ -38,12 +39,13 @@ class Wait:
     def _why(self) -> WaitCancelledError | None:
         if not self._cancelled:
             return None
+        self._told = True
         return WaitCancelledError(self.path, "cancel_waits() has ended this wait: nothing is held, and no node is left")
 
     @property
     def over(self) -> bool:
-        """Whether it was abandoned, as when its event loop was closed."""
-        return any(sleeper.finished for sleeper in self._calls[-1:])
+        """Whether it was told to end, or was abandoned, as when its event loop was closed."""
+        return self._told or any(sleeper.finished for sleeper in self._calls[-1:])
 
     def run(self, steps: Steps[bool], waits: Waits) -> Steps[bool]:
         """Run the steps of the acquire; raise in them what ends the wait.

@@ -34,7 +34,7 @@ def check_layout(layout: str) -> None:
     Raises:
         ValueError: it is not.
     """
-    if layout not in LAYOUTS:
+    if not isinstance(layout, str) or layout not in LAYOUTS:
         raise ValueError(f"layout must be 'selector' or 'latch', not {layout!r}")
 
 
@@ -58,17 +58,25 @@ class ElectionState(PathState):
 
     def stand(self, seat: Seat) -> None:
         """Begin a candidacy, unless there is one."""
-        begun: Candidacy | None = None
+        begun = Candidacy(seat)
         try:
             with self.session.lock:
-                if self.stands:
-                    return
-                begun = self.candidacy = Candidacy(seat)
-            self.session.link.handler.spawn(begun.run)
+                if not self.stands:
+                    before, self.candidacy = self.candidacy, begun
+                    if before is not None:
+                        before.withdraw()  # if it goes on: a signal handler has begun it since this thread looked
+            self.start()
         except BaseException:
-            if begun is not None:
-                begun.withdrawn = True
+            begun.withdraw()  # its thread may run: an interrupt strikes in `spawn`, too
             raise
+
+    def start(self) -> None:
+        """Start the candidacy's thread, unless it has begun.
+
+        A signal handler calls it, too: it may have interrupted the thread that was to.
+        """
+        if (candidacy := self.candidacy) is not None and not candidacy.begun:
+            self.session.link.handler.spawn(candidacy.run)  # of several, the first runs
 
     def forget(self) -> None:
         """Forget all holds, and the candidacy, in a forked child: they are the parent's."""
@@ -85,17 +93,19 @@ class Candidacy:
         hold: while it leads, its hold.
         withdrawn: it is to end.
         begun: its thread runs, or has run.
+        thread: that thread's number.
         over: that thread has ended.
         error: why, if it was not withdrawn.
         waiters: the calls that its changes wake.
     """
 
     def __init__(self, seat: Seat) -> None:
-        self._seat: Seat | None = seat
+        self._seats = [seat]  # taken by the thread that runs
         self._call: Call | None = None
         self.hold: Hold | None = None
         self.withdrawn = False
         self.begun = False
+        self.thread: int | None = None
         self.over = False
         self.error: Exception | None = None
         self.waiters: set[Call] = set()
@@ -114,9 +124,12 @@ class Candidacy:
 
     def run(self) -> None:
         """Stand until it is withdrawn, or can go on no more."""
+        try:
+            seat = self._seats.pop()
+        except IndexError:
+            return  # another thread runs it
+        self.thread = seat._session.identity()
         self.begun = True  # before it looks: a withdrawal that sees it not begun does not wait for it
-        seat, self._seat = self._seat, None
-        assert seat is not None
         try:
             while not self.withdrawn:
                 self._queue_and_lead(seat)
@@ -254,7 +267,9 @@ class Seat(LockBase):
         Raises:
             LockLostError: it was lost.
             RuntimeError: it has ended.
+            ClientError: the process was forked; the term is its parent's.
         """
+        self._session.check_not_forked(self._path)
         self._session.check_lease()
         if (error := self._why_over(hold)) is not None:
             raise error
@@ -313,6 +328,12 @@ class Seat(LockBase):
         if candidacy is None:
             self._session.check_usable(self._path)
             raise RuntimeError(f"the client does not stand at {self._path}: call stand() first")
+        mine = self._mine()
+        if timeout is None and mine is not None and mine.alive:
+            raise RuntimeError(
+                f"the caller leads at {self._path}, and its client's candidacy would wait for it: leave that block "
+                "first"
+            )
         call = Call(self._session, self._path)
         return self._await(call, self._awaiting(call, candidacy, self._until(timeout), then))
 
@@ -322,6 +343,7 @@ class Seat(LockBase):
         session = self._session
         candidacy.waiters.add(call)
         try:
+            self._path_state.start()
             while candidacy.goes_on:
                 session.check_usable(self._path)
                 hold = candidacy.hold
@@ -330,6 +352,12 @@ class Seat(LockBase):
                 left = None if deadline is None else deadline - session.now()
                 if left is not None and left <= 0:
                     return None
+                if left is None and session.has_lock():
+                    raise ClientError(
+                        self._path,
+                        "called from a signal handler or finalizer that interrupted this thread where the candidacy "
+                        "waits for it; give a timeout",
+                    )
                 if hold is not None:  # suspect; nothing wakes the call when it no more is
                     left = POLL_INTERVAL if left is None else min(left, POLL_INTERVAL)
                 yield left
@@ -352,8 +380,8 @@ class Seat(LockBase):
         candidacy.waiters.add(call)
         try:
             candidacy.withdraw()
-            if session.link.on_own_thread():
-                return  # the thread may need it
+            if session.link.on_own_thread() or session.identity() == candidacy.thread or session.has_lock():
+                return  # the thread may need it, or the call is a handler's or finalizer's that suspends that thread
             until = session.now() + (session.timeout or UNANSWERED) / 3
             while candidacy.begun and not candidacy.over and (left := until - session.now()) > 0:
                 yield left

@@ -22,7 +22,7 @@ from ._engine.driver import Call
 from ._engine.holds import PathState
 from ._engine.session import Dropped, Session, log
 from ._engine.waiting import Steps
-from ._errors import OutcomeUnknownError
+from ._errors import ClientError, OutcomeUnknownError
 from ._kazoo.link import KazooClient
 from ._paths import check_length
 from ._primitive import Primitive, discard_result, node_data
@@ -75,28 +75,27 @@ class _Follower:
 
     Attributes:
         error: what has ended it.
+        thread: its number, while it runs.
     """
 
     def __init__(self, mirror: Mirror) -> None:
         self.mirror = mirror
         self.error: Exception | None = None
-        self._idle = deque([True])  # the caller that takes it starts the thread
+        self.thread: int | None = None
+        self._idle = deque([True])  # the thread that takes it follows
 
     def start(self, session: Session) -> None:
-        """Start the thread, unless it runs."""
-        try:
-            self._idle.pop()
-        except IndexError:
-            return
-        self.error = None
-        try:
+        """Start the thread, unless it runs. Of several that callers start at the same time, one stays."""
+        if self._idle:
+            self.error = None
             session.link.handler.spawn(self._follow, session)
-        except BaseException:
-            self._idle.append(True)
-            raise
 
     def _follow(self, session: Session) -> None:
-        mirror = self.mirror
+        try:
+            self._idle.pop()  # here: an interrupt may strike the caller anywhere
+        except IndexError:
+            return
+        mirror, self.thread = self.mirror, session.identity()
         try:
             while not mirror.closed:
                 call = Call(session, mirror.at.path)
@@ -107,6 +106,7 @@ class _Follower:
         finally:
             mirror.listed, mirror.listed_on = False, NEVER
             session.stop_watching_tree(mirror.at.entries, mirror.changes)
+            self.thread = None
             self._idle.append(True)
             session.wake_calls()
 
@@ -217,6 +217,10 @@ class Mirrored(Primitive):
                 yield POLL_INTERVAL
                 session.run_posted()
 
+        if state.follower.thread == session.identity():
+            raise ClientError(
+                self._path, "a finalizer reads it on the thread that keeps the copy, where waiting for it would hang"
+            )
         self._check_may_block()
         return self._await(call, steps())
 
@@ -363,7 +367,7 @@ class Dict(Mirrored, MutableMapping[str, V]):
         self._put(key, value)
 
     def _put(self, key: str, value: V) -> None:
-        key, data = self._check_key(key), self._codec.encode(value)
+        key, data = self._check_key(key), self._encode(value)
         return self._write(lambda flight: entries.put(flight, key, data), discard_result)
 
     def __delitem__(self, key: str) -> None:
@@ -381,7 +385,7 @@ class Dict(Mirrored, MutableMapping[str, V]):
 
     def setdefault(self, key: str, default: Any = None, /) -> Any:
         """Return the value of a key; if there is none, make it the default. Atomic, and asks ZooKeeper."""
-        key, data = self._check_key(key), self._codec.encode(default)
+        key, data = self._check_key(key), self._encode(default)
 
         def done(there: bytes | None) -> Any:
             return default if there is None else self._codec.decode(there)
@@ -400,7 +404,7 @@ class Dict(Mirrored, MutableMapping[str, V]):
         Returns:
             Whether it was replaced.
         """
-        key, data = self._check_key(key), self._codec.encode(old if new is _MISSING else new)
+        key, data = self._check_key(key), self._encode(old if new is _MISSING else new)
         matches = _anything if new is _MISSING else self._equals(old)
         return self._write(lambda flight: entries.replace(flight, key, data, matches), bool)
 
@@ -442,6 +446,12 @@ class Dict(Mirrored, MutableMapping[str, V]):
             if (value := self.pop(key, _MISSING)) is not _MISSING:
                 return key, value
         raise KeyError(f"{self._path!r} has no entries")
+
+    def _encode(self, value: V) -> bytes:
+        data: Any = self._codec.encode(value)
+        if not isinstance(data, bytes | bytearray | memoryview):
+            raise TypeError(f"the codec of {self._path!r} must make bytes of a value, not {type(data).__name__}")
+        return bytes(data)
 
     def _equals(self, value: V) -> Callable[[bytes], bool]:
         decode = self._codec.decode

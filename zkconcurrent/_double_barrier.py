@@ -26,11 +26,13 @@ class DoubleBarrierState(PathState):
 
     Attributes:
         inside: the tickets of the parties that have entered, by the thread.
+        entering: the last call of each thread that was to enter.
     """
 
     def __init__(self, session: Session, path: str, kind: str) -> None:
         super().__init__(session, path, kind)
         self.inside: dict[int, Ticket] = {}
+        self.entering: weakref.WeakValueDictionary[int, Call] = weakref.WeakValueDictionary()
         weakref.finalize(self, _drop_collected, session.dropped, path, self.inside).atexit = False
 
     def drop_tickets(self, tickets: Sequence[Ticket]) -> None:
@@ -72,8 +74,8 @@ class DoubleBarrier(Primitive):
 
     Invariant:
         A party creates `ready` only while `parties` nodes are there, and removes it only with the last of them, or when
-        it finds that all parties that it let in are gone. A party that gives up waiting does so only while there is no
-        `ready`.
+        it finds that all parties that it let in are gone. A party that comes late makes it anew, which checks that one
+        of them is inside. A party that gives up waiting does so only while there is no `ready`.
 
     Cost:
         `enter`: 1 write and 2 reads in one round trip; then 2 reads to wait, or 1 write by the party that opens the
@@ -118,7 +120,8 @@ class DoubleBarrier(Primitive):
             Whether the caller is inside. If False, the attempt leaves no node behind.
 
         Raises:
-            RuntimeError: this thread is inside already.
+            RuntimeError: this thread is inside already; or it waits to enter, and this is a signal handler or a
+                finalizer.
             OverflowError: a timeout above `threading.TIMEOUT_MAX`.
             ClientError: the client can't be used here.
         """
@@ -129,6 +132,10 @@ class DoubleBarrier(Primitive):
     def _entering(self, call: Call, deadline: float | None, owner: int) -> Steps[bool]:
         if self._party(owner) is not None:
             raise RuntimeError(f"the caller is inside of the double barrier {self._path!r} already: leave() it first")
+        entering = self._path_state.entering
+        if (interrupted := entering.get(owner)) is not None and id(interrupted) in self._session.calls:
+            raise RuntimeError(f"the caller has interrupted its own enter() of the double barrier {self._path!r}")
+        entering[owner] = call
         arrived = yield from call.run(enter(self._path, self._parties, node_data(owner)), deadline)
         if arrived is None:
             return False

@@ -63,12 +63,18 @@ class Term:
         Raises:
             LockLostError: the term was lost.
             RuntimeError: the term has ended.
+            ClientError: the process was forked; the term is its parent's.
         """
         return self._seat._check_term(self._hold).ticket.token
 
     @property
     def lost(self) -> threading.Event:
-        """A `threading.Event` that is set when the term is lost, or ends by `withdraw()`."""
+        """A `threading.Event` that is set when the term is lost, or ends by `withdraw()`.
+
+        Raises:
+            ClientError: the process was forked; the term is its parent's.
+        """
+        self._seat._session.check_not_forked(self._seat.path)
         self._seat._session.check_lease()
         with self._seat._session.lock:
             return self._hold.loss.event
@@ -169,8 +175,8 @@ class Election:
 
     Raises:
         TypeError: the id or the path is not a string.
-        ValueError: the layout is neither; the path is invalid; or this client already uses it for another primitive or
-            with the other layout.
+        ValueError: the layout is neither; the id is no UTF-8; the path is invalid; or this client already uses it for
+            another primitive or with the other layout.
 
     Source:
         kazoo's `Election`; Curator's `LeaderSelector` and `LeaderLatch`; etcd's `Election`.
@@ -272,8 +278,10 @@ class Election:
 
         Raises:
             OverflowError: a timeout above `threading.TIMEOUT_MAX`.
-            RuntimeError: the client has never stood at this path.
-            ClientError: the client can't be used here; the candidacy has ended.
+            RuntimeError: the client has never stood at this path; or the calling thread leads in a block, so the wait,
+                without a timeout, would be for itself.
+            ClientError: the client can't be used here; the candidacy has ended; or the caller is a signal handler or
+                finalizer that would wait, without a timeout, for what it has interrupted.
             ZkConcurrentError: the candidacy has ended with this error, as the path can't be used.
         """
         return self._seat.wait(timeout, lambda hold: Term(self._seat, hold))
@@ -326,11 +334,16 @@ def candidate_id(id: object) -> str:  # noqa: A002
 
     Raises:
         TypeError: it is not a string.
+        ValueError: it can't be written as UTF-8.
     """
     if id is None:
         return f"{os.getpid()}@{HOST}"
     if not isinstance(id, str):
         raise TypeError(f"id must be a str, not {type(id).__name__}")
+    try:
+        id.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"id contains a lone surrogate, which UTF-8 can't write: {id!r}") from None
     return id
 
 

@@ -264,10 +264,13 @@ class Group(Primitive):
             TypeError: the data is not bytes, or the id is not a string.
             ValueError: another member has the id; or the id is no valid name of a node; or `wait` is negative.
             OverflowError: `wait` is above `threading.TIMEOUT_MAX`.
+            ForeignNodeError: a persistent node has the id for a name.
             RefusedError: ZooKeeper does not let this client create the node, or the data is too large.
             ClientError: the client can't be used here.
         """
         membership = self._new_membership(data, id, wait)
+        if wait:
+            self._check_may_block()
         call = Call(self._session, self._path, membership)
         return self._await(call, membership._joining(call))
 
@@ -302,8 +305,19 @@ class Group(Primitive):
             yield dict(seen)
 
     def _next(self, seen: dict[str, bytes] | None, timeout: float | None) -> dict[str, bytes] | None:
-        deadline = self._until(timeout)
-        return self._run(next_members(self._path, seen), dict, None if seen is None else deadline)
+        call = Call(self._session, self._path)
+        return self._await(call, self._await_change(call, seen, self._until(timeout)))
+
+    def _await_change(
+        self, call: Call, seen: dict[str, bytes] | None, deadline: float | None
+    ) -> Steps[dict[str, bytes] | None]:
+        found = yield from call.run(next_members(self._path, seen), None if seen is None else deadline)
+        if found is None and seen is not None:
+            # A change may have come whose reply would have been too late: the last look waits for its replies.
+            found = yield from call.run(members(self._path), self._session.now())
+            if found is not None and list(found.items()) == list(seen.items()):
+                return None
+        return found
 
     def __repr__(self) -> str:
         return f"<zkconcurrent.{type(self).__name__} at {id(self):#x} path={self._path!r}>"

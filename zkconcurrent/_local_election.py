@@ -81,9 +81,9 @@ class Election:
             if self._standing in self._line:
                 raise RuntimeError(f"the process stands at {self.path} already: call wait(), or withdraw() first")
             term = Term(self, me)
-            self._line.append(term)
         try:
             with self._changed:
+                self._line.append(term)  # here: an interrupt takes it out again
                 if not self._changed.wait_for(lambda: self._line[0] is term, timeout):
                     raise TimeoutError(f"not elected at {self.path} within {timeout} s")
             yield term
@@ -112,9 +112,10 @@ class Election:
 
     def withdraw(self) -> None:
         """End the candidacy that `stand` has begun."""
-        if self._standing is not None:
-            self._standing._lost.set()
-            self._leave(self._standing)
+        standing = self._standing  # once: another thread may stand anew
+        if standing is not None:
+            standing._lost.set()
+            self._leave(standing)
 
     def is_leader(self) -> bool:
         """Return whether a candidate of this process leads: whether there is any."""

@@ -8,7 +8,9 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
-from ._shared_value import VersionedValue
+from ._primitive import check_timeout
+from ._shared_value import VersionedValue, version_of
+from ._value import check_callable
 
 
 class Cell:
@@ -18,8 +20,13 @@ class Cell:
         self._value = value
         self._version = 0
         self._changed = threading.Condition()
+        self._updating: set[int] = set()
 
     def _try(self, version: int | None, value: Any) -> bool:
+        if threading.get_ident() in self._updating:
+            raise RuntimeError(
+                "the function given to update() changes the value itself: it must only return the new one"
+            )
         with self._changed:
             if version not in (None, self._version):
                 return False
@@ -35,6 +42,20 @@ class Cell:
             new = func(old)
             if self._try(version, new):
                 return old, new
+
+    def _alone(self, func: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """Return the user's function, during which its thread can't change the value."""
+        check_callable("func", func)
+        me = threading.get_ident()
+
+        def call(value: Any) -> Any:
+            self._updating.add(me)
+            try:
+                return func(value)
+            finally:
+                self._updating.discard(me)
+
+        return call
 
     def _seen(self) -> VersionedValue:
         with self._changed:
@@ -52,7 +73,7 @@ class AtomicLong(Cell):
     def _check(self, value: int) -> int:
         number = operator.index(value)
         if not -(1 << self._bits - 1) <= number < 1 << self._bits - 1:
-            raise OverflowError(f"the number has {self._bits} bits, too few for {number:,}")
+            raise OverflowError(f"the number has {self._bits} bits, too few for a number of {number.bit_length() + 1}")
         return number
 
     def get(self) -> int:
@@ -81,7 +102,8 @@ class AtomicLong(Cell):
 
     def update(self, func: Callable[[int], int]) -> int:
         """Set the number to what a function makes of it; return the new one."""
-        return int(self._update(lambda old: self._check(func(old)))[1])
+        alone = self._alone(func)
+        return int(self._update(lambda old: self._check(alone(old)))[1])
 
 
 class AtomicInteger(AtomicLong):
@@ -103,20 +125,24 @@ class SharedValue(Cell):
 
     def compare_and_set(self, expected: tuple[Any, int], value: Any) -> bool:
         """Set the value if it was not changed since `get` returned the expected one; return whether it was set."""
-        _, version = expected
-        return self._try(version, value)
+        return self._try(version_of(expected), value)
 
     def update(self, func: Callable[[Any], Any]) -> Any:
         """Set the value to what a function makes of it; return the new one."""
-        return self._update(func)[1]
+        return self._update(self._alone(func))[1]
 
     def wait_for(self, predicate: Callable[[Any], Any], timeout: float | None = None) -> Any:
         """Wait until a predicate is true of the value; return its last result."""
+        _check(predicate, timeout)
         with self._changed:
             return self._changed.wait_for(lambda: predicate(self._value), timeout)
 
     def watch(self, timeout: float | None = None) -> Iterator[VersionedValue]:
         """Return an iterator over the value and its changes."""
+        _check(bool, timeout)
+        return self._watching(timeout)
+
+    def _watching(self, timeout: float | None) -> Iterator[VersionedValue]:
         last = -1
         while True:
             with self._changed:
@@ -199,6 +225,7 @@ class AsyncSharedValue:
 
     async def wait_for(self, predicate: Callable[[Any], Any], timeout: float | None = None) -> Any:
         """Wait until a predicate is true of the value; return its last result."""
+        _check(predicate, timeout)
         result: Any = None
         until = None if timeout is None else asyncio.get_running_loop().time() + max(0.0, timeout)
         change = asyncio.Event()
@@ -225,3 +252,8 @@ class AsyncSharedValue:
         while await self.wait_for(changed, timeout):
             seen = self._cell.get()
             yield seen
+
+
+def _check(predicate: object, timeout: float | None) -> None:
+    check_callable("predicate", predicate)
+    check_timeout(True, -1 if timeout is None else max(timeout, 0.0))

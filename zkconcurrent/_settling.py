@@ -17,10 +17,15 @@ from ._recipes.receipts import Ledger, Receipt
 
 
 class SettlingState(PathState):
-    """The state of a path whose calls may leave something to be settled: an `Undertaking` that has `left`."""
+    """The state of a path whose calls may leave something to be settled: an `Undertaking` that has `left`.
+
+    Attributes:
+        settler: the thread that settles just now; None if there is none.
+    """
 
     def __init__(self, session: Session, path: str, kind: str) -> None:
         super().__init__(session, path, kind)
+        self.settler: int | None = None
         self._left: deque[Any] = deque()
         self._idle = deque([True])  # the caller that takes it starts the thread
 
@@ -53,6 +58,7 @@ class SettlingState(PathState):
             raise
 
     def _settle_all(self) -> None:
+        self.settler = self.session.identity()
         while self._left:
             errand = self._left[0]
             try:
@@ -64,6 +70,7 @@ class SettlingState(PathState):
                 errand.unknown, errand.receipt = True, None
             self._finish(errand)
             self._left.popleft()
+        self.settler = None
         self._idle.append(True)
         if self._left:
             self._start()

@@ -11,7 +11,7 @@ from ._engine.waiting import Steps
 from ._errors import ForeignNodeError
 from ._kazoo.link import KazooClient
 from ._recipes.value import Layout, Seen, wait_until
-from ._value import BaseValue
+from ._value import BaseValue, check_callable
 
 T = TypeVar("T")
 
@@ -21,6 +21,17 @@ class VersionedValue(NamedTuple):
 
     value: Any
     version: int
+
+
+def version_of(expected: object) -> int:
+    """Return the version of a value that was read.
+
+    Raises:
+        TypeError: it is not a value and its version.
+    """
+    if not isinstance(expected, tuple) or len(expected) != 2 or not isinstance(expected[1], int):
+        raise TypeError(f"expected must be what get() returned, a value and its version, not {expected!r}")
+    return expected[1]
 
 
 class SharedValue(BaseValue, Generic[T]):
@@ -59,7 +70,7 @@ class SharedValue(BaseValue, Generic[T]):
 
     def __init__(self, client: KazooClient, path: str, value: T, *, codec: Codec = BYTES) -> None:
         self._codec = check_codec(codec)
-        self._at = Layout(path, self._kind, codec.encode(value))
+        self._at = Layout(path, self._kind, _checked(codec.encode(value), codec, path))
         super().__init__(client, path)
         self._check_size(self._at.initial)
 
@@ -76,6 +87,7 @@ class SharedValue(BaseValue, Generic[T]):
         """Set the value.
 
         Raises:
+            TypeError: the codec can't encode the value.
             RefusedError: the value is too large for a request.
             OutcomeUnknownError: the reply was lost, and an operator has removed what would tell whether the change was
                 applied.
@@ -96,9 +108,7 @@ class SharedValue(BaseValue, Generic[T]):
             TypeError: `expected` is not a value and its version.
             Exception: as `set`.
         """
-        if not isinstance(expected, tuple) or len(expected) != 2 or not isinstance(expected[1], int):
-            raise TypeError(f"expected must be what get() returned, a value and its version, not {expected!r}")
-        new, (old, wanted) = self._encode(value), expected
+        wanted, (old, _), new = version_of(expected), expected, self._encode(value)
 
         def decide(data: bytes, version: int) -> tuple[bytes | None, bool]:
             # Beside the version: a value that was destroyed, and made anew, counts its versions again.
@@ -130,10 +140,12 @@ class SharedValue(BaseValue, Generic[T]):
             timeout: how long to wait, in seconds; None waits forever, zero or less reads the value once.
 
         Raises:
+            TypeError: the predicate is not callable.
             OverflowError: a timeout above `threading.TIMEOUT_MAX`.
             ClientError: the client can't be used here.
             ForeignNodeError: as `get`.
         """
+        check_callable("predicate", predicate)
         result: Any = False
 
         def accepts(seen: Seen) -> Any:
@@ -174,7 +186,7 @@ class SharedValue(BaseValue, Generic[T]):
         return self._run(wait_until(self._at, lambda each: each != seen), lambda found: found, self._until(timeout))
 
     def _encode(self, value: T) -> bytes:
-        return self._check_size(self._codec.encode(value))
+        return self._check_size(_checked(self._codec.encode(value), self._codec, self._path))
 
     def _decode(self, seen: Seen) -> VersionedValue:
         return VersionedValue(self._decoded(seen.data), seen.version)
@@ -189,6 +201,12 @@ class SharedValue(BaseValue, Generic[T]):
 
     def __repr__(self) -> str:
         return f"<zkconcurrent.{type(self).__name__} at {id(self):#x} path={self._path!r}>"
+
+
+def _checked(data: Any, codec: Codec, path: str) -> bytes:
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise TypeError(f"{path!r}: the codec {codec!r} must encode to bytes, not {type(data).__name__}")
+    return bytes(data)  # a copy, as the caller may change it
 
 
 AtomicReference = SharedValue

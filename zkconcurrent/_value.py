@@ -11,6 +11,7 @@ from __future__ import annotations
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import takewhile
 from typing import Any, TypeVar
 
@@ -34,8 +35,9 @@ class Turn:
     """The changes of threads, or of one event loop's tasks, that are made together.
 
     Attributes:
-        pending: the changes, in the order in which they came.
-        batch: those of them that are under way. Only `ValueState` changes these two, with the session's lock held.
+        pending: the changes, in the order in which they came. Any thread or signal handler adds its own, and takes it
+            away, at any time: so only a copy of it is walked.
+        batch: those of them that are under way. Only `ValueState` changes it, with the session's lock held.
     """
 
     def __init__(self) -> None:
@@ -93,7 +95,7 @@ class ValueState(SettlingState):
                 if led.leader.gone:  # a second interrupt kept the first from leaving it
                     self.leave(turn, led.leader)
                 return None
-            waiting = [each for each in turn.pending if not each.gone]
+            waiting = [each for each in list(turn.pending) if not each.gone]
             if change is not waiting[0]:
                 return None
             changes = [change] if change.alone else list(takewhile(lambda each: not each.alone, waiting))
@@ -101,15 +103,20 @@ class ValueState(SettlingState):
             return change.batch
 
     def _lead_alone(self, turn: Turn, change: Change, who: bytes) -> Batch | None:
-        """Begin a batch of this change without a turn, unless it is under way."""
+        """Begin a batch of this change without a turn or a place in the queue, unless it is under way.
+
+        The call that this one interrupts may have both, and continues only when this one returns.
+        """
         with self.session.lock:
             if turn.batch is not None and change in turn.batch.changes:
                 return None
-            turn.pending.remove(change)
-            change.batch = Batch(self.register, who, [change])
+            _remove(turn, change)
+            change.batch = Batch(self.register, who, [change], queues=False)
             return change.batch
 
     def _interrupts(self, call: Call) -> bool:
+        if self.settler == self.session.identity():  # a finalizer: what it waits for continues when it returns
+            return True
         try:
             call.check_not_interrupted()
         except ClientError:
@@ -125,8 +132,8 @@ class ValueState(SettlingState):
             elif batch.unknown:
                 for change in batch.changes:
                     change.error, change.done = self._unknown(), True
-            for change in [each for each in turn.pending if each.done or each.gone]:
-                turn.pending.remove(change)
+            for change in [each for each in list(turn.pending) if each.done or each.gone]:
+                _remove(turn, change)
             batch.finish()
             if turn.batch is batch:
                 turn.batch = None
@@ -150,8 +157,8 @@ class ValueState(SettlingState):
 
     def _pass_on(self, turn: Turn) -> None:
         """Wake the first change, as the one that was woken for its turn is gone."""
-        for change in [each for each in turn.pending if each.gone]:
-            turn.pending.remove(change)
+        for change in [each for each in list(turn.pending) if each.gone]:
+            _remove(turn, change)
         for change in list(turn.pending)[:1]:
             change.wake()
 
@@ -165,6 +172,21 @@ class ValueState(SettlingState):
         return OutcomeUnknownError(
             self.path, "the receipt was removed, or the client stopped, so whether the change was applied is unknown"
         )
+
+
+def check_callable(name: str, func: object) -> None:
+    """Refuse an argument that can't be called.
+
+    Raises:
+        TypeError: it can't.
+    """
+    if not callable(func):
+        raise TypeError(f"{name} must be callable, not {type(func).__name__}")
+
+
+def _remove(turn: Turn, change: Change) -> None:
+    with suppress(ValueError):  # a signal handler has just done so
+        turn.pending.remove(change)
 
 
 class _Undo:
@@ -212,8 +234,7 @@ class BaseValue(Primitive):
 
     def _updating(self, decide: Decide, func: Callable[[Any], Any]) -> Any:
         """Make a change that calls the user's function, on the caller's thread."""
-        if not callable(func):
-            raise TypeError(f"func must be callable, not {type(func).__name__}")
+        check_callable("func", func)
         me, updating = self._identity(), self._path_state.updating
 
         def decided(data: bytes, version: int) -> tuple[bytes | None, Any]:

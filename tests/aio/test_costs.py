@@ -246,8 +246,9 @@ def grown(before: tracemalloc.Snapshot, path: str) -> int:
 
 
 @pytest.mark.long
-def test_cycles(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+def test_cycles(connect: Connect, zk_path: str) -> None:
     """Ten thousand cycles, each with an object of its own, and a thousand cancelled acquires leave nothing."""
+    zk, far = connect(timeout=60), connect(timeout=60)  # tracing may keep kazoo's threads waiting for seconds
     held = aio.Lock(far, f"{zk_path}-held")
 
     async def cycles(n: int) -> None:

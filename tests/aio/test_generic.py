@@ -89,6 +89,9 @@ LEFT_OUT: dict[ModuleType, dict[str, str]] = {
         "test_what_is_no_numbers": ADDRESS,
         "test_an_interrupted_change": SIGNALS,
         "test_a_signal_handler_that_changes_it": SIGNALS,
+        "test_a_signal_handler_does_not_queue": SIGNALS,
+        "test_a_signal_handler_at_every_line": SIGNALS,
+        "test_a_finalizer_on_the_settling_thread": SIGNALS,
         "test_a_function_that_fails": SIGNALS,
         "test_the_client_is_stopped": TURN,
         "test_many_processes": PROCESSES,
@@ -110,7 +113,8 @@ LEFT_OUT: dict[ModuleType, dict[str, str]] = {
     test_double_barrier: {
         "test_the_object_itself": ADDRESS,
         "test_in_and_out_together": "calls leave() on other threads, and so on other tasks",
-        "test_an_interrupted_wait": "interrupts the thread that waits; a task is cancelled instead",
+        "test_an_interrupted_wait": SIGNALS,
+        "test_a_signal_handler_enters": SIGNALS,
         **dict.fromkeys(("test_processes", "test_a_killed_party_has_left", "test_all_have_died"), PROCESSES),
     },
     test_condition: {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 
 import pytest
@@ -89,11 +90,12 @@ def test_a_cancelled_join(
             joining.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await asyncio.wait_for(joining, 2)
-        early = asyncio.ensure_future(group.join(b"", "early").__aenter__())
-        await asyncio.sleep(0)
-        early.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await early
+        with proxy.hold("multi", where=lambda message: message.path.endswith("/early")):
+            early = asyncio.ensure_future(group.join(b"", "early").__aenter__())
+            await asyncio.sleep(0)
+            early.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await early
 
     asyncio.run(asyncio.wait_for(main(), 30))
     state = zkconcurrent.Group(mine, zk_path)._path_state
@@ -151,3 +153,30 @@ def test_cancelled_parties(zk: KazooClient, connect: Connect, zk_path: str, even
 
     asyncio.run(asyncio.wait_for(main(), 60))
     other._path_state.inside.clear()  # its thread has ended inside
+
+
+def test_a_loop_that_is_closed_inside_of_blocks(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+    """A task that is thrown away with its loop inside of two blocks leaves the barrier, and the group."""
+    barrier, group = aio.DoubleBarrier(zk, f"{zk_path}/d", 1), aio.Group(zk, f"{zk_path}/g")
+
+    async def stay() -> None:
+        async with group.join(b"", "id"), barrier:
+            await asyncio.sleep(60)
+
+    loop = asyncio.new_event_loop()
+    loop.set_exception_handler(lambda *_: None)  # asyncio reports the task that is thrown away
+    task = loop.create_task(stay())
+    while not zk.exists(f"{zk_path}/d/ready"):
+        loop.run_until_complete(asyncio.sleep(0.01))
+    loop.run_until_complete(asyncio.sleep(0.2))
+    assert zk.get_children(f"{zk_path}/g") == ["id"]
+    loop.close()
+    del task
+    gc.collect()
+    eventually(lambda: zk.get_children(f"{zk_path}/g") == [] and zk.get_children(f"{zk_path}/d") == ["ready"])
+
+    async def again() -> None:
+        assert await barrier.enter(0)
+        assert await barrier.leave(0)
+
+    asyncio.run(again())

@@ -272,7 +272,7 @@ def test_what_is_dropped_while_held(make: Callable[[Any, str], Any], local: aio.
             async with make(local, "lock"):
                 pass
             gc.collect()
-        assert ["'/app/lock' was garbage collected while held" in str(each.message) for each in told] == [True]
+        assert ["'/app/lock' was garbage collected while held" in str(each.message) for each in told].count(True) == 1
 
     asyncio.run(asyncio.wait_for(main(), 20))
 

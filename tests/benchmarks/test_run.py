@@ -51,7 +51,7 @@ def test_a_quick_run(tmp_path: Path, eventually: Eventually) -> None:
     """Two parts, with Java and without, end well and leave JSON and charts, and no process."""
     run, mark = start("import", "reentrant", "--json", tmp_path / "run.json", "--charts", tmp_path / "charts")
     with run:
-        said = run.communicate(timeout=60)[0]
+        said = run.communicate(timeout=240)[0]
     assert run.returncode == 0, said
     assert "zkconcurrent" in said
     written = json.loads((tmp_path / "run.json").read_text(encoding="utf-8"))

@@ -19,7 +19,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 import zkconcurrent
-from tests.conftest import Connect, Eventually, InThread
+from tests.conftest import PATIENCE, Connect, Eventually, InThread
 from tests.helpers.contenders import at_the_handoff, queued
 from tests.helpers.interrupts import PACKAGE, InterruptAt, at_every_line
 from tests.helpers.lock_types import AnyLock, Kind, against, every
@@ -814,6 +814,18 @@ def test_a_block_with_a_deadline_interrupted_at_every_line(
     for lock in (free, taken):
         assert lock.acquire(timeout=20)
         lock.release()
+
+
+@pytest.mark.usefixtures("uncollected")
+def test_the_first_read_of_a_dict(connect: Connect, zk_path: str, in_thread: InThread) -> None:
+    """Fault 91: wherever it is interrupted, the next read starts the thread of the copy, if none runs."""
+    client = connect(timeout=SESSION)
+    for hook in at_every_line("_dict.py"):
+        d = zkconcurrent.Dict[bytes](client, f"{zk_path}/{hook.line}")
+        with contextlib.suppress(KeyboardInterrupt), hook:
+            len(d)
+        assert in_thread(len, d).result(PATIENCE) == 0, hook.where
+    assert hook.line > 20
 
 
 @pytest.mark.usefixtures("uncollected")

@@ -43,11 +43,12 @@ def main(hosts: str, session: str, path: str, job: str, name: str, layout: str =
         sys.stdin.readline()
     elif job == "fork":
         election.stand()
-        assert election.wait() is not None
+        term = election.wait()
+        assert term is not None
         child = os.fork()
         if not child:
             said = [str(election.is_leader())]
-            for call in (election.wait, election.withdraw, election.leader):
+            for call in (election.wait, election.withdraw, election.leader, lambda: term.token, lambda: term.lost):
                 try:
                     call()
                 except ClientError:

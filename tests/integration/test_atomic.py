@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import signal
 import struct
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -79,6 +80,8 @@ def test_beyond_the_width(kind: Any, size: int, zk: KazooClient, connect: Connec
         lambda: number.compare_and_set(largest, largest + 1),
         lambda: number.update(lambda each: each + 1),
         lambda: number.add(10**30),
+        lambda: number.set(10**5000),  # more digits than CPython prints
+        lambda: number.add(-(10**5000)),
     )
     for call in refused:
         with pytest.raises(OverflowError, match=f"{zk_path}' has {8 * size} bits"):
@@ -362,6 +365,111 @@ def test_a_signal_handler_that_changes_it(
         signal.signal(signal.SIGUSR1, before)
     assert (result, told) in ((102, [101]), (2, [102]))
     assert number.get() == 102
+
+
+def test_a_signal_handler_does_not_queue(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """A handler that interrupts a change in the queue makes its own at once: the queue may wait for the one below."""
+    number, place = AtomicLong(connect(), zk_path), f"{zk_path}/lock/_c_{'0' * 36}-lock-"
+    number.add()
+    first = zk.create(place, ephemeral=True, sequence=True, makepath=True)
+    told: list[int] = []
+    before = signal.signal(signal.SIGUSR1, lambda *_: told.append(number.add(100)))
+    main = threading.main_thread().ident
+    assert main is not None
+
+    def strike() -> None:
+        try:
+            eventually(lambda: len(zk.get_children(f"{zk_path}/lock")) == 2)
+            signal.pthread_kill(main, signal.SIGUSR1)
+            eventually(lambda: bool(told))
+        finally:
+            zk.delete(first)
+
+    try:
+        striking = in_thread(strike)
+        results = [number.add() for _ in range(10)]
+        striking.result(30)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert (results[-1], len(told), number.get()) == (111, 1, 111)
+
+
+def test_a_finalizer_on_the_settling_thread(
+    connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that changes the number does not wait for the change that this thread settles."""
+    number, told = AtomicLong(connect(hosts=proxy.hosts, **FAST), zk_path), []
+    number.add()
+    state: Any = number._path_state
+    settling_of = state._settling_of
+
+    def finalized(errand: Any) -> Any:
+        if not told:
+            told.append(0)
+            told.append(number.add(100))
+        return settling_of(errand)
+
+    monkeypatch.setattr(state, "_settling_of", finalized)
+    main = threading.main_thread().ident
+    assert main is not None
+    proxy.stall()
+    timer = threading.Timer(0.3, lambda: signal.pthread_kill(main, signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        number.add()
+    timer.join()
+    proxy.resume()
+    eventually(lambda: not state._left)
+    assert told[1:] in ([101], [102])
+    assert number.add() == number.get() >= 102
+
+
+def test_changes_that_come_at_any_time(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
+    """Threads that come while others take their turns disturb nobody."""
+    number, interval = AtomicLong(zk, zk_path), sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        adding = [in_thread(lambda: [number.add() for _ in range(400)]) for _ in range(48)]
+        told = [each for result in adding for each in result.result(120)]
+    finally:
+        sys.setswitchinterval(interval)
+    assert sorted(told) == list(range(1, 48 * 400 + 1))
+
+
+def test_a_signal_handler_at_every_line(zk: KazooClient, zk_path: str) -> None:
+    """Wherever a handler strikes, its change and the one that it interrupts are made once."""
+    number = AtomicLong(zk, zk_path)
+    number.add()
+    told: list[int] = []
+    for line in count(1):
+        before, left = number.get(), line
+        told.clear()
+
+        def trace(frame: Any, event: str, _: Any) -> Any:
+            nonlocal left
+            if not frame.f_code.co_filename.endswith(("_value.py", "waiting.py", "recipes/value.py", "receipts.py")):
+                return trace if event == "call" and "zkconcurrent" in frame.f_code.co_filename else None
+            left -= event == "line"
+            if not left:
+                sys.settrace(None)
+                told.append(number.add(1000))
+                return None
+            return trace
+
+        outer = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            result = number.add()
+        finally:
+            sys.settrace(outer)
+        if not told:
+            break
+        assert {result - before, told[0] - before} in ({1, 1001}, {1001, 1000}), line
+        assert number.get() == before + 1001, line
+        assert not number._path_state.turn.pending, line
+    assert line > 100
 
 
 def test_conflicts_queue(

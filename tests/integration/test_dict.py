@@ -12,6 +12,7 @@ import textwrap
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -32,6 +33,7 @@ from zkconcurrent import (
     Set,
     ZkConcurrentError,
 )
+from zkconcurrent._recipes import mirror as mirror_recipes
 from zkconcurrent.testing import Server
 
 
@@ -569,6 +571,120 @@ def test_watches_of_the_users(zk: KazooClient, zk_path: str, eventually: Eventua
     d["a"] = "3"
     eventually(lambda: d["a"] == "3")
     assert len(seen) == 1
+
+
+@pytest.mark.parametrize("how", ["get", "exists", "get_children", "exists before"])
+def test_watches_of_the_users_on_all_entries(
+    how: str, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
+    """They fire as ever, and replace the copy's own for a moment only."""
+    client = connect()
+    d, theirs, folder = text(client, zk_path), text(zk, zk_path), f"{zk_path}/entries"
+    if how != "exists before":
+        theirs["a"] = "0"
+    assert len(d) == (how != "exists before")
+    seen: list[Any] = []
+    for n in range(1, 5):
+        getattr(client, how.split()[0])(folder, watch=seen.append)
+        theirs["a"] = str(n)
+        eventually(lambda n=n: d.get("a") == str(n))
+        theirs[f"new {n}"] = "x"
+        eventually(lambda n=n: f"new {n}" in d)
+    if how != "get_children":
+        fired = len(seen)
+        client.get(folder, watch=seen.append)
+        zk.set(folder, b"")
+        eventually(lambda: len(seen) > fired)
+    theirs["a"] = "end"
+    eventually(lambda: d["a"] == "end")
+
+
+@pytest.mark.parametrize("kind", [Set, partial(text, ephemeral=True)])
+def test_a_map_that_another_kind_has_replaced(
+    kind: Callable[..., Any], zk: KazooClient, connect: Connect, zk_path: str
+) -> None:
+    """A client that has read the map before writes nothing into what was made there after `destroy`."""
+    d, theirs = text(connect(), zk_path), text(zk, zk_path)
+    theirs["a"] = "1"
+    assert d["a"] == "1"
+    theirs.destroy()
+    other = kind(connect(), zk_path)
+    if isinstance(other, Set):
+        other.add("a")
+    else:
+        other["a"] = "1"
+    header = zk.get(zk_path)[0]
+    for _ in range(2):
+        with pytest.raises(ValueError, match=header.decode()):
+            d["b"] = "2"
+    assert zk.get(zk_path)[0] == header
+    assert zk.get_children(f"{zk_path}/entries") == ["a"]
+
+
+def test_servers_made_anew(eventually: Eventually) -> None:
+    """A client that is restarted on servers whose zxids begin again has what is there."""
+    with Server() as first, Server() as second:
+        client, another = KazooClient(first.hosts), KazooClient(second.hosts)
+        client.start()
+        another.start()
+        try:
+            d = text(client, "/map")
+            for n in range(20):
+                d["a"] = str(n)
+            d["b"] = "1"
+            assert d == {"a": "19", "b": "1"}
+            client.stop()
+            client.set_hosts(second.hosts)
+            client.start()
+            text(another, "/map")["a"] = "new"
+            eventually(lambda: d == {"a": "new"})
+            d["b"] = "2"
+            assert d["b"] == "2"
+        finally:
+            for each in (client, another):
+                each.stop()
+                each.close()
+
+
+def test_a_finalizer_on_the_thread_of_the_copy(
+    zk: KazooClient, connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch, in_thread: InThread
+) -> None:
+    """It can't wait for that very thread: its read is an error at once, and the listing goes on."""
+    text(zk, zk_path)["a"] = "1"
+    d = text(connect(), zk_path)
+    read, got = mirror_recipes._read, list[Any]()
+
+    def collecting(*args: Any) -> Any:
+        try:
+            got.append(len(d))
+        except ClientError as error:
+            got.append(error)
+        return read(*args)
+
+    monkeypatch.setattr(mirror_recipes, "_read", collecting)
+    assert in_thread(len, d).result(10) == 1
+    assert zk_path in str(got[0])
+
+
+@pytest.mark.parametrize("made", [None, "text", 5, bytearray(b"x"), memoryview(b"x")])
+def test_what_a_codec_makes(made: Any, zk: KazooClient, zk_path: str) -> None:
+    """It makes bytes, which are kept as such; anything else is an error that names the path."""
+
+    class Odd:
+        def encode(self, _: Any) -> Any:
+            return made
+
+        def decode(self, data: bytes) -> Any:
+            return data
+
+    d = Dict[Any](zk, zk_path, codec=Odd())
+    if isinstance(made, bytearray | memoryview):
+        d["a"] = 1
+        assert type(d["a"]) is bytes
+        return
+    for call in (lambda: d.update(a=1), lambda: d.setdefault("a", 1), lambda: d.replace("a", 1)):
+        with pytest.raises(TypeError, match=f"codec of '{zk_path}' must make bytes"):
+            call()
 
 
 def test_an_unreadable_value(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:

@@ -129,6 +129,34 @@ def test_more_than_enough(zk: KazooClient, zk_path: str, in_thread: InThread) ->
     assert zk.get_children(zk_path) == []
 
 
+def test_a_party_that_came_late(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """While only a party is inside that came late, others enter at once."""
+    inside, go = threading.Event(), threading.Event()
+    late, *others = (DoubleBarrier(each, zk_path, 2) for each in (zk, connect(), connect(), connect()))
+    first = in_thread(lambda: others[0].enter(20) and others[0].leave(0))
+    assert others[1].enter(20)
+    assert late.enter(0)
+    assert not others[1].leave(0)
+    assert not first.result(20)
+    other = DoubleBarrier(others[2].client, zk_path, 3)  # it and the late one are too few to open it
+
+    def take_part() -> bool:
+        assert other.enter(0)
+        inside.set()
+        assert go.wait(20)
+        return other.leave(20)
+
+    leaving = in_thread(take_part)
+    assert inside.wait(20)
+    assert not late.leave(0.2)
+    eventually(lambda: len(zk.get_children(zk_path)) == 2)
+    go.set()
+    assert leaving.result(20)
+    assert zk.get_children(zk_path) == []
+
+
 def test_a_timeout(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """An enter that was not let in leaves no node; one that comes later is not let in by it."""
     barrier, other = DoubleBarrier(zk, zk_path, 2), DoubleBarrier(connect(), zk_path, 2)
@@ -175,6 +203,7 @@ def test_misuse(zk: KazooClient, zk_path: str) -> None:
 def test_a_lost_request_or_answer(
     effect: str,
     name: str,
+    zookeeper: Server,
     zk: KazooClient,
     connect: Connect,
     proxy: Proxy,
@@ -184,15 +213,18 @@ def test_a_lost_request_or_answer(
 ) -> None:
     """Whichever request of an enter is lost, applied or not, the party is in once."""
     mine = DoubleBarrier(connect(hosts=proxy.hosts, **FAST), zk_path, 2)
-    theirs = DoubleBarrier(zk, zk_path, 2)
-    other = in_thread(lambda: theirs.enter(20) and theirs.leave(20))
-    eventually(lambda: waits(theirs))
-    with getattr(proxy, effect)(name, where=lambda message: not message.heartbeat) as fault:
-        assert mine.enter(20)
-        fault.wait()
-    assert sum(mine._session.registry.seed in each for each in zk.get_children(zk_path)) == 1
-    assert mine.leave(20)
-    assert other.result(20)
+    with Proxy(zookeeper.hosts) as far:
+        theirs = DoubleBarrier(connect(hosts=far.hosts, timeout=30), zk_path, 2)
+        other = in_thread(lambda: theirs.enter(20) and theirs.leave(20))
+        eventually(lambda: waits(theirs))
+        far.stall()  # so the barrier is mine to open
+        with getattr(proxy, effect)(name, where=lambda message: not message.heartbeat) as fault:
+            assert mine.enter(20)
+            fault.wait()
+        far.resume()
+        assert sum(mine._session.registry.seed in each for each in zk.get_children(zk_path)) == 1
+        assert mine.leave(20)
+        assert other.result(20)
     assert zk.get_children(zk_path) == []
 
 
@@ -305,6 +337,27 @@ def test_it_opens_in_the_gap(
     proxy.resume()
     assert waiting.result(30) is True
     assert other.result(30) is True
+
+
+def test_a_signal_handler_enters(zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
+    """A thread that waits to enter is one party: a handler that interrupts it can't enter as another."""
+    barrier, caught = DoubleBarrier(zk, zk_path, 2), []
+
+    def interrupt(*_: object) -> None:
+        with pytest.raises(RuntimeError, match=zk_path) as error:
+            barrier.enter(0)
+        caught.append(error)
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        alarm = in_thread(lambda: eventually(lambda: waits(barrier)) and os.kill(os.getpid(), signal.SIGALRM))
+        assert not barrier.enter(3)
+        alarm.result(20)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert caught
+    assert zk.get_children(zk_path) == []
+    assert not barrier.enter(0)
 
 
 def test_destroy(zk: KazooClient, connect: Connect, zk_path: str) -> None:

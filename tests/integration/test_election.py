@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import pickle
+import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -19,8 +22,9 @@ from tests.helpers.contenders import children, queued
 from tests.helpers.processes import Spawn, line_from, parties, tell
 from tests.helpers.proxy import Proxy
 from zkconcurrent import ClientError, Election, ForeignNodeError, Lock, LockLostError, RefusedError
-from zkconcurrent._candidacy import ElectionState
+from zkconcurrent._candidacy import Candidacy, ElectionState
 from zkconcurrent._engine.session import Session
+from zkconcurrent._engine.waiting import LONGEST_SLEEP
 from zkconcurrent.testing import Server
 
 LAYOUTS = ("selector", "latch")
@@ -623,10 +627,107 @@ def test_the_leader_is_killed(
     mine.withdraw()
 
 
+def test_an_interrupt_while_the_thread_starts(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+    """A `stand` that is interrupted begins no candidacy, also if its thread runs and leads by then."""
+    election = Election(zk, zk_path)
+    spawn = zk.handler.spawn
+
+    def interrupted(func: Any, *args: Any) -> None:
+        spawn(func, *args)
+        eventually(election.is_leader)
+        raise KeyboardInterrupt
+
+    zk.handler.spawn = interrupted
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            election.stand()
+    finally:
+        zk.handler.spawn = spawn
+    began = time.monotonic()
+    eventually(queued(zk, zk_path, 0))
+    assert time.monotonic() - began < LONGEST_SLEEP / 2
+    assert not election.is_leader()
+
+
+def test_a_handler_that_stands(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+    """Wherever a signal handler stands and waits in a `stand`, there is one candidacy, and `withdraw` ends it."""
+    election = Election(zk, zk_path)
+    for line in itertools.count(1):
+        left = line
+
+        def at_line(frame: Any, event: str, _: Any) -> Any:
+            nonlocal left
+            if not frame.f_code.co_filename.endswith("_candidacy.py"):
+                return None
+            if event == "line":
+                left -= 1
+                if not left:
+                    sys.settrace(None)
+                    election.stand()
+                    with suppress(ClientError):  # where this thread keeps what the candidacy needs
+                        assert election.wait() is not None
+            return at_line
+
+        sys.settrace(at_line)
+        try:
+            election.stand()
+        finally:
+            sys.settrace(None)
+        assert election.wait(SOON) is not None, line
+        election.withdraw()
+        eventually(queued(zk, zk_path, 0), f"line {line}")
+        assert not election.is_leader()
+        if left > 0:
+            break
+    assert line > 10
+
+
+def test_a_finalizer_that_withdraws(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the candidacy's own thread, where the garbage collector may run it, a withdrawal does not wait for itself."""
+    election = Election(zk, zk_path)
+    took = []
+    leading = Candidacy._leading
+
+    def collected(self: Candidacy, hold: Any) -> Any:
+        began = time.monotonic()
+        election.withdraw()
+        took.append(time.monotonic() - began)
+        return leading(self, hold)
+
+    monkeypatch.setattr(Candidacy, "_leading", collected)
+    election.stand()
+    assert election.wait(SOON) is None
+    election.withdraw()
+    assert took[0] < zk._session_timeout / 1000 / 6
+    assert children(zk, zk_path) == []
+
+
+def test_a_wait_in_its_own_block(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
+    """A thread that leads would wait for its client's candidacy for ever: it is told so; with a timeout, it waits."""
+    election = Election(zk, zk_path)
+    with election.lead():
+        election.stand()
+        with pytest.raises(RuntimeError, match=f"leads at {zk_path}"):
+            election.wait()
+        assert election.wait(0.1) is None
+        waiting = in_thread(election.wait)
+    assert waiting.result(SOON) is not None
+    election.withdraw()
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"id": "\ud800"}, {"layout": []}, {"layout": {}}, {"layout": None}], ids=["id", "list", "dict", "None"]
+)
+def test_hostile_arguments(zk: KazooClient, zk_path: str, wrong: dict[str, Any]) -> None:
+    """An id that UTF-8 can't write, or a layout of any type, is refused by what it is."""
+    with pytest.raises(ValueError, match=r"id contains|layout must be"):
+        Election(zk, zk_path, **wrong)
+
+
 def test_a_forked_child(spawn: Spawn) -> None:
     """It neither leads nor stands; explicit calls are errors, the end of an inherited block is silent."""
     parent = spawn("fork", "parent")
-    assert line_from(parent) == "child: False ClientError ClientError ClientError left"
+    assert line_from(parent) == "child: False ClientError ClientError ClientError ClientError ClientError left"
     assert line_from(parent) == "parent: True"
     tell(parent)
     assert line_from(parent) == "over"

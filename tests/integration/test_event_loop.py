@@ -70,6 +70,7 @@ WAITS: list[Callable[[KazooClient, str], object]] = [
     lambda zk, path: zkconcurrent.SharedValue(zk, path, b"").wait_for(bool, 0.01),
     lambda zk, path: zkconcurrent.DoubleBarrier(zk, path, 2).enter(0.01),
     lambda zk, path: next(iter(zkconcurrent.Group(zk, path).observe())),
+    lambda zk, path: zkconcurrent.Group(zk, path).join(wait=0.01).leave(),
     lambda zk, path: zkconcurrent.Queue[bytes](zk, path).put(b""),
     lambda zk, path: zkconcurrent.Dict[bytes](zk, path).ready(),
     lambda zk, path: zkconcurrent.synchronized(zk, path)(lambda: 0)(),

@@ -19,7 +19,7 @@ from kazoo.security import make_digest_acl
 from tests.conftest import FAST, Connect, Eventually, InThread
 from tests.helpers.processes import Spawn, line_from, parties, tell
 from tests.helpers.proxy import Message, Proxy
-from zkconcurrent import ClientError, Group, RefusedError
+from zkconcurrent import ClientError, ForeignNodeError, Group, RefusedError
 from zkconcurrent.testing import Server
 
 
@@ -112,6 +112,15 @@ def test_bad_arguments(zk: KazooClient, zk_path: str) -> None:
         pickle.dumps(group.join())
 
 
+def test_a_persistent_node(zk: KazooClient, zk_path: str) -> None:
+    """A node that no session owns is no member's, and never goes: nobody waits for that, and nobody deletes it."""
+    zk.create(f"{zk_path}/id", b"theirs", makepath=True)
+    with pytest.raises(ForeignNodeError, match="'id'") as caught:
+        Group(zk, zk_path).join(b"", "id", wait=60)
+    assert zk_path in str(caught.value)
+    assert zk.get(f"{zk_path}/id")[0] == b"theirs"
+
+
 def test_observe(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """Who observes is given the members at once, and again each time that they have changed, until its time is up."""
     group, other = Group(zk, zk_path), Group(connect(), zk_path)
@@ -131,6 +140,46 @@ def test_observe(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InT
     assert not group._session.registry.tickets.keys() & {None}
     for members in group.observe(timeout=0):
         assert members == {"b": b"3"}
+
+
+@pytest.mark.parametrize("timeout", [0, 0.05])
+def test_an_observer_on_a_slow_link(
+    timeout: float, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str
+) -> None:
+    """A change that came before is seen however short the time; the iteration ends only if there was none."""
+    group, far = Group(zk, zk_path), Group(connect(hosts=proxy.hosts), zk_path)
+    assert far.members() == {}
+    proxy.delay(0.1)
+    seen = far.observe(timeout)
+    assert next(seen) == {}
+    group.join(b"", "a")
+    assert next(seen) == {"a": b""}
+    assert list(seen) == []
+
+
+def test_members_that_come_and_go_all_the_time(
+    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
+) -> None:
+    """They keep no observer from the news, although each of its reads finds others than the read before."""
+    group, far = Group(zk, zk_path), Group(connect(hosts=proxy.hosts), zk_path)
+    assert far.members() == {}
+    proxy.delay(0.1)
+    over = threading.Event()
+
+    def come_and_go(pause: float) -> None:
+        over.wait(pause)
+        while not over.is_set():
+            with group.join():
+                over.wait(0.5)
+
+    coming = [in_thread(come_and_go, n / 20) for n in range(10)]
+    news = in_thread(lambda: [set(members) for _, members in zip(range(4), far.observe(), strict=False)])
+    try:
+        assert len(news.result(10)) == 4
+    finally:
+        over.set()
+        for each in coming:
+            each.result(20)
 
 
 def test_a_killed_member_is_gone(spawn: Spawn, zk: KazooClient, zk_path: str) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from kazoo.client import KazooClient
 
@@ -56,6 +59,21 @@ def test_what_a_comparison_is_given(zk: KazooClient, zk_path: str) -> None:
     with pytest.raises(ValueError, match="all must give the same"):
         SharedValue(zk, zk_path, "b", codec=TEXT)
     assert shared.get().value == "c"
+
+
+def test_bad_arguments(zk: KazooClient, zk_path: str) -> None:
+    """A predicate that can't be called, and a codec that makes no bytes, are refused before anything is sent."""
+    codec: Any = SimpleNamespace(encode=lambda value: value, decode=bytes)
+    shared: Any = SharedValue(zk, zk_path, bytearray(b"a"), codec=codec)
+    for wrong in ("b", None, 5):
+        with pytest.raises(TypeError, match=f"{zk_path}.* must encode to bytes, not {type(wrong).__name__}"):
+            shared.set(wrong)
+        with pytest.raises(TypeError, match=f"{zk_path}.* must encode to bytes, not {type(wrong).__name__}"):
+            SharedValue(zk, f"{zk_path}-x", wrong, codec=codec)
+        with pytest.raises(TypeError, match="must be callable"):
+            shared.wait_for(wrong)
+    assert zk.exists(zk_path) is None
+    assert shared.get() == (b"a", 0)
 
 
 def test_too_large(zk: KazooClient, zk_path: str) -> None:

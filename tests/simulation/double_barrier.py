@@ -78,8 +78,11 @@ class DoubleBarrierChecks(CallChecks):
                 if above != self.path:
                     continue
                 if name == READY:
+                    before = self.moments[-2].ready if ready is None and len(self.moments) > 1 else None
                     ready = n if change[0] == "create" else None
-                    if ready and n not in self.rescues:
+                    if before is not None and ready and n not in self.rescues:  # made anew, in one multi
+                        self._kept_open(parties, before)
+                    elif ready and n not in self.rescues:
                         self._opened(parties)
                 elif change[0] == "create":
                     parties = {**parties, name: n}
@@ -92,6 +95,11 @@ class DoubleBarrierChecks(CallChecks):
         lately = {name for moment in self.moments[-60:] for name in moment.parties}
         if len(parties) < PARTIES and len(lately) < PARTIES:
             raise Violation(f"it is opened for {sorted(parties)}")
+
+    def _kept_open(self, parties: dict[str, int], before: int) -> None:
+        """A party that comes late is let in by one that is inside."""
+        if min(parties.values()) > before:
+            raise Violation(f"it is kept open for {sorted(parties)}, which were not let in")
 
     def counted(self, name: str) -> bool:
         """Return whether a party was there when the barrier opened."""

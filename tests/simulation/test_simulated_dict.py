@@ -34,7 +34,7 @@ MUTANTS = [
         (
             Edit(
                 f"{MIRROR}:Mirror.end",
-                "oldest = min(self.under_way.values(), default=math.inf)",
+                "oldest = min((self.under_way.get(other, math.inf) for other in others), default=math.inf)",
                 "oldest = math.inf",
             ),
         ),

@@ -46,11 +46,18 @@ MUTANTS = [
     ),
     Mutant(
         "the barrier is taken for one left open whoever is inside",
-        (Edit(STALE, "if min(there) < found.czxid:", "if False:"),),
+        (
+            Edit(STALE, "if ticket.token < found.czxid:", "if False:"),
+            Edit(STALE, "if inside:", "if False:"),
+        ),
     ),
     Mutant(
         "any party counts as one that was let in",
-        (Edit(STALE, "if min(there) < found.czxid:", "if len(there) > 1:"),),
+        (Edit(STALE, "node is not None and node.czxid < found.czxid", "node is not None"),),
+    ),
+    Mutant(
+        "a party that comes late does not check that one is inside still",
+        (Edit(STALE, "(Check(inside[0]), *close, ", "(*close, "),),
     ),
     Mutant(
         "the last party leaves it open",

@@ -366,6 +366,9 @@ class ReentrantLock:
             for actor in self._waiting:
                 actor.ready = True
 
+    def _is_owned(self) -> bool:
+        return self.owner is not None and self.owner is self._world.current
+
     def __enter__(self) -> bool:
         return self.acquire()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from typing import Any
 
@@ -45,6 +46,8 @@ def test_a_number(package: Any, kind: str, largest: int) -> None:
     assert number.update(lambda old: old - largest + 2) == 2
     with pytest.raises(TypeError):
         number.set(1.5)
+    with pytest.raises(OverflowError, match="bits"):
+        number.add(10**5000)  # more digits than CPython prints
 
 
 @pytest.mark.parametrize("package", [zkconcurrent, aio])
@@ -61,10 +64,33 @@ def test_a_value(package: Any) -> None:
     assert shared.get() == ("d", 3)
     assert shared.wait_for(lambda text: text == "x", 0.01) is False
     assert shared.wait_for(lambda text: text == "d", 0) is True
+    for wrong in (("d", None), ["d", 3], 3):
+        with pytest.raises(TypeError, match="expected must be what get"):
+            shared.compare_and_set(wrong, "e")
+    for call in (shared.wait_for, shared.update):
+        with pytest.raises(TypeError, match="must be callable, not int"):
+            call(1)
+    with pytest.raises(ValueError, match="NaN"):
+        shared.wait_for(lambda text: text == "x", math.nan)
+    assert shared.get() == ("d", 3)
     with pytest.raises(ValueError, match="made with value"):
         local.SharedValue("v", "z", codec=TEXT)
     with pytest.raises(TypeError, match="must be a str"):
         local.SharedValue("w", 1, codec=TEXT)
+
+
+def test_a_function_that_changes_the_value() -> None:
+    """It is refused, as a shared one is, and would be called for ever otherwise."""
+    local = zkconcurrent.namespace("local")
+    number, shared = local.AtomicLong("n"), local.SharedValue("v", b"")
+    for update in (
+        lambda: number.update(lambda _: number.add()),
+        lambda: shared.update(lambda _: shared.set(b"x") or b"y"),
+    ):
+        with pytest.raises(RuntimeError, match="must only return the new one"):
+            update()
+    assert (number.add(), number.update(lambda old: old + number.get())) == (1, 2)
+    assert shared.get() == (b"", 0)
 
 
 def test_threads_wait_and_watch() -> None:

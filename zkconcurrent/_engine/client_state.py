@@ -63,6 +63,10 @@ class ClientState:
     def clock(self, clock: Callable[[], float]) -> None:
         self.time = self.link.clock = clock
 
+    def has_lock(self) -> bool:
+        """Return whether the calling thread has the lock; a caller that is to wait is then a handler or finalizer."""
+        return bool(self.lock._is_owned())
+
     def wake_keeper(self) -> None:
         """Have the keeper check for due work."""
         self._wake.set()

@@ -19,7 +19,7 @@ class Deletes:
     """The deletes of one session. All methods are called with its lock held.
 
     Attributes:
-        in_flight: when each delete without a reply was sent, by prefix.
+        in_flight: when each delete was last tried, by prefix; a new connection begins them all anew.
     """
 
     def __init__(self, client: ClientState) -> None:
@@ -67,8 +67,9 @@ class Deletes:
         ticket.deletes += 1
         reply = HandledReply(on_reply, post=client.post)
         client.link.delete(ticket.node, reply)
-        # Not before: an interrupt in between must not look like a sent delete. Nor if it has already failed.
-        if not reply.done:
+        # Not before: an interrupt in between must not look like a sent delete. Also if it failed at once: until the
+        # connection or the session is known to be over, it would fail again, and the keeper would do nothing else.
+        if ticket.prefix in client.registry.deletes:
             self.in_flight[ticket.prefix] = sent
 
     def _find(self, ticket: Ticket) -> None:
@@ -88,7 +89,7 @@ class Deletes:
         client.link.sync(ticket.path, HandledReply(lambda _: None))
         reply = HandledReply(on_reply, post=client.post)
         client.link.children(ticket.path, reply)
-        if not reply.done:
+        if ticket.prefix in client.registry.deletes and ticket.name is None:
             self.in_flight[ticket.prefix] = client.clock()
 
     def _deleted(self, ticket: Ticket) -> None:

@@ -28,7 +28,7 @@ class Registry:
         tickets: those that wait or hold, by prefix.
         deletes: those whose nodes must be removed from the server, by prefix.
         lost: the lost holds that were not reported yet.
-        trees: takes the nodes that change below a path, by that path.
+        trees: takes the nodes that change below a path, by that path; and the path itself, if its watch was replaced.
     """
 
     def __init__(self, seed: str) -> None:
@@ -179,6 +179,12 @@ class Registry:
         if (changes := self.trees.get(tree)) is not None:
             changes.append(node)
             self.note_change(tree)
+
+    def note_data_watch(self, node: str) -> None:
+        """Note that the data of a node are watched: before ZooKeeper 3.9, that ends the watch of its tree."""
+        if (changes := self.trees.get(node)) is not None:
+            changes.append(node)
+            self.note_change(node)
 
     def hand_over(self, ticket: Ticket) -> None:
         """Let this client's next waiter go on: the holder's single delete was sent, in the session of both.

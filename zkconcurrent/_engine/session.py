@@ -117,6 +117,7 @@ class Session(ClientState):
         client.add_listener(self._on_state)  # a set: added once
         self.link.transport.on_close = self._on_close
         self.link.transport.on_change = self._on_change
+        self.link.transport.on_data_watch = self._on_data_watch
         if self.registry.session is None:
             self._adopt()
         end_with_process(id(client), self)
@@ -248,6 +249,11 @@ class Session(ClientState):
         """Take note that a node has changed, below a path whose tree may be watched."""
         if self.registry.trees:
             self.post(partial(self.registry.note_change_below, self.link.client.unchroot(path)))
+
+    def _on_data_watch(self, path: str) -> None:
+        """Take note of a watch on the data of a node, which may have replaced the watch of a tree."""
+        if self.registry.trees:
+            self.post(partial(self.registry.note_data_watch, self.link.client.unchroot(path)))
 
     # -- called by the driver ----------------------------------------------------------------------------------------
 

@@ -36,7 +36,7 @@ from kazoo.client import KazooClient
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.handlers.utils import selector_select
 from kazoo.protocol.connection import ConnectionHandler, RWServerAvailable
-from kazoo.protocol.serialization import CloseInstance, Connect, Watch
+from kazoo.protocol.serialization import CloseInstance, Connect, Exists, GetData, Watch
 from kazoo.protocol.states import KeeperState
 
 log = logging.getLogger("zkconcurrent")
@@ -121,6 +121,7 @@ class Transport:
         clock: the clock of handshakes.
         on_close: is called on kazoo's thread before it asks for the end of the session.
         on_change: is called on kazoo's thread with the path of each watch event.
+        on_data_watch: is called on kazoo's thread with the path of each node whose data this client has begun to watch.
         handshake: the last one; None if it was over before the transport was there.
         max_request: how many bytes a request may have.
     """
@@ -141,6 +142,7 @@ class Transport:
         self.clock: Callable[[], float] = lambda: 0.0
         self.on_close: Callable[[], None] = lambda: None
         self.on_change: Callable[[str], None] = lambda _: None
+        self.on_data_watch: Callable[[str], None] = lambda _: None
         self.handshake: Handshake | None = None
         self.max_request: int = getattr(client, "max_request", MAX_REQUEST)
         self._xids = itertools.count(self._connection._xid or 0)  # the client may have been in use before
@@ -319,7 +321,11 @@ class Transport:
         pending = self._client._pending
         if not pending or pending[0][2] != header.xid:
             raise kazoo_errors.ConnectionDropped("a reply came for another request than the next")
-        return self._kazoo.read_response(header, buffer, offset)
+        request = pending[0][0]
+        result = self._kazoo.read_response(header, buffer, offset)
+        if isinstance(request, Exists | GetData) and request.watcher is not None:
+            self.on_data_watch(request.path)
+        return result
 
     @_drop_on_error
     def _read_watch_event(self, buffer: bytes, offset: int) -> None:

@@ -138,18 +138,25 @@ def _open(ticket: Ticket, sight: Sight) -> Recipe[Sight]:
 
 
 def _close_if_left_open(ticket: Ticket, sight: Sight) -> Recipe[Sight]:
-    """Remove `ready` if no party is left of those that it let in: all have died, so none could remove it."""
+    """Remove `ready` if no party is left of those that it let in: all have died, so none could remove it.
+
+    A party that comes late, while one of them is inside, makes `ready` anew, and so is one of them, too.
+    """
     path, ready = ticket.path, f"{ticket.path}/{READY}"
     while sight.open:
         paths = [f"{path}/{name}" for name in sight.parties if name != ticket.name]
         found, *nodes = yield Get(ready, ticket), *(Get(each, ticket) for each in paths)
         if found is not None:
-            there = [ticket.token, *(node.czxid for node in nodes if node is not None)]
-            if min(there) < found.czxid:
+            if ticket.token < found.czxid:
                 return sight
+            there = zip(paths, nodes, strict=True)
+            inside = [each for each, node in there if node is not None and node.czxid < found.czxid]
+            close = (Check(ticket.node), Set(path, sight.data, sight.version), Delete(ready))
             try:
-                decide = Set(path, sight.data, sight.version)
-                yield Multi(ticket, (Check(ticket.node), decide, Delete(ready)))
+                if inside:
+                    yield Multi(ticket, (Check(inside[0]), *close, Create(ready, b"")))
+                    return sight
+                yield Multi(ticket, close)
             except (NoNode, BadVersion, ConnectionLost):
                 pass  # changed meanwhile, or unknown
         sight = yield from _look(ticket)

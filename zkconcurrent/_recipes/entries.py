@@ -37,11 +37,13 @@ from .operations import (
     NewTicket,
     Node,
     NodeExists,
+    NodeGone,
     NoNode,
     NotEmpty,
     Part,
     Recipe,
     Requeue,
+    SessionExpired,
     Set,
     Sync,
 )
@@ -52,7 +54,11 @@ DELETED_TOGETHER = 100
 
 
 class Unknown(Exception):
-    """The session ended before it could be found out whether a `multi` was applied."""
+    """It is unknown whether a `multi` was applied: its reply was lost, and our writer is gone."""
+
+
+class Ended(Unknown):
+    """It is unknown, as its session is over; what it made for that session is gone."""
 
 
 class Writer:
@@ -121,10 +127,9 @@ def put(flight: Flight, key: str, data: bytes) -> Recipe[None]:
                 yield from lay_out(mirror)
         except NodeExists:
             exists = True
-        except Unknown:
+        except Ended:
             if not at.ephemeral:
                 raise
-            # Whatever was made has ended with its session.
         else:
             yield from _note(mirror, key, data, results)
             return
@@ -145,10 +150,10 @@ def put_if_absent(flight: Flight, key: str, data: bytes) -> Recipe[bytes | None]
             except NoNode:
                 yield from lay_out(mirror)
                 continue
-            except Unknown:
+            except Ended:
                 if not at.ephemeral:
                     raise
-                continue  # what was made has ended with its session
+                continue
         _, (node, zxid) = yield Sync(entry), Look(entry)
         mirror.take(key, node, zxid)
         if node is not None:
@@ -273,17 +278,23 @@ def write(flight: Flight, parts: tuple[Part, ...]) -> Recipe[Sequence[Any] | Non
 
     Raises:
         Failure: nothing was applied, as the operation with the number in `part` failed.
-        Unknown: it is unknown whether it was applied.
+        Unknown: it is unknown whether it was applied; `Ended` if its session is over, too.
     """
     while True:
         writer = yield from _ready(flight)
         node = writer.ticket.node
         if flight.doubt:
-            _, found = yield Sync(node), Get(node)
+            why, found = Unknown, None
+            try:
+                _, found = yield Sync(node, writer.ticket), Get(node, writer.ticket)
+            except SessionExpired:
+                why = Ended
+            except NodeGone:
+                pass
             flight.doubt = False
             if found is None:
                 yield from _drop_writer(flight)
-                raise Unknown
+                raise why
             if found.version != writer.version:
                 writer.version = found.version
                 return None
@@ -292,9 +303,13 @@ def write(flight: Flight, parts: tuple[Part, ...]) -> Recipe[Sequence[Any] | Non
             results = yield Multi(writer.ticket, (Set(node, b"", writer.version), *parts))
         except ConnectionLost:
             continue
-        except Requeue:  # it was not sent, or in a later session, where it fails
+        except Requeue:  # it was not sent, or in a later session, which our writer may live to see
+            _, found = yield Sync(node), Get(node)
             flight.doubt = False
+            applied = found is not None and found.version != writer.version
             yield from _drop_writer(flight)
+            if applied:
+                return None
         except Failure as failed:
             flight.doubt = False
             if not failed.part:  # our writer is gone, or somebody else has written it
@@ -328,15 +343,21 @@ def _ready(flight: Flight) -> Recipe[Writer]:
         ticket: Ticket = yield NewTicket(mirror.at.writers)
         try:
             try:
-                yield CreateEphemeral(ticket, "writer-", flight.who)
+                _, above = yield CreateEphemeral(ticket, "writer-", flight.who), Get(mirror.at.path)
             except ConnectionLost:
                 yield from find(ticket)
+                above = yield Get(mirror.at.path)
         except NoNode:
             yield Discard(ticket)
             yield from lay_out(mirror)
         except Requeue:
             yield Discard(ticket)
         else:
+            # From here on, no client destroys the map. Another may have before, and have made something else.
+            if above is None or above.data != mirror.at.header:
+                yield Discard(ticket)
+                yield from lay_out(mirror)
+                continue
             flight.writer = Writer(ticket)  # first: an interrupt in between discards the ticket, as the call's
             yield Keep(ticket)
     return flight.writer

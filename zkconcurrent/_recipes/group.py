@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from .._errors import ForeignNodeError
 from .._paths import ancestors
 from .operations import (
     Children,
@@ -107,7 +108,11 @@ def stay(member: Member, joined: Callable[[], object]) -> Recipe[bool]:
 
 
 def _join(member: Member) -> Recipe[bool]:
-    """Create the node; False if another member has the id, or the membership is not wanted any more."""
+    """Create the node; False if another member has the id, or the membership is not wanted any more.
+
+    Raises:
+        ForeignNodeError: the node is persistent, so it would never go.
+    """
     while member.wanted:
         ticket: Ticket = yield NewTicket(member.path)
         try:
@@ -119,6 +124,12 @@ def _join(member: Member) -> Recipe[bool]:
                     ticket.sent = True  # from here on the heartbeat checks it, and the interpreter's exit deletes it
                     member.ticket, member.doubt, member.joined = ticket, False, True
                     return True
+                if not session:
+                    raise ForeignNodeError(
+                        member.path,
+                        f"the node has a persistent child {member.id!r}, which is no member's; delete it if something "
+                        "else left it behind, or give another id",
+                    )
                 own_of_old = session in member.sessions and session != ticket.session  # it goes with that session
                 left = member.left_for_own if own_of_old else member.left
                 if left() <= 0:
@@ -213,19 +224,22 @@ def next_members(path: str, seen: dict[str, bytes] | None) -> Recipe[dict[str, b
         ticket: Ticket = yield NewTicket(path)
         try:
             names: Sequence[str] = tuple(seen)
+            listed_last = False  # `names` is what the last read has listed
             while True:
                 gets = [Get(each, ticket) for each in (path, *(f"{path}/{name}" for name in names))]
                 there, listed, *nodes = yield Watch(ticket, (gets[0], Children(path, ticket), *gets[1:]))
                 if there is None:  # what does not exist can't be watched
                     yield tuple(EnsureContainer(above) for above in [*ancestors(path), path])
-                elif set(listed) != set(names):
-                    names = listed  # read, and watch, these
-                else:
+                    continue
+                complete = set(listed) == set(names)
+                if complete or listed_last:  # so members that come and go all the time hold no observer up
                     found = _members(dict(zip(names, nodes, strict=True)))
                     if list(found.items()) != list(seen.items()):
                         yield Discard(ticket)
                         return found
+                if complete:
                     yield Wait(ticket)
+                names, listed_last = listed, not complete  # read, and watch, these
         except Requeue:
             yield Discard(ticket)
 

@@ -23,7 +23,6 @@ from .operations import (
     Children,
     ConnectionLost,
     Discard,
-    Get,
     Look,
     NewTicket,
     Node,
@@ -112,10 +111,12 @@ class Mirror:
 
     Attributes:
         at: the map.
-        guard: held for each change of the copy.
+        guard: held for each change of the copy. It is re-entrant: a signal handler may write on top of a change.
+            CPython lets one in at calls and loops only, so none of these is between a look and the change it leads to.
         entries: the copy, by key.
         tombstones: by key.
-        changes: the nodes that have changed and were not read yet.
+        changes: the nodes that have changed and were not read yet; the parent of the entries stands for the watch, if
+            another one may have replaced it.
         listed_on: the connection on which it was listed; what was listed on an earlier one is not served.
         listed: it was listed at least once.
         under_way: the reads and writes whose results are still to be taken, with the numbers at which they began.
@@ -150,9 +151,11 @@ class Mirror:
         """Note that a call has ended; forget the tombstones that no other call can bring anything older than."""
         with self.guard:
             self.under_way.pop(call, None)
-            oldest = min(self.under_way.values(), default=math.inf)
-            for key in [key for key, gone in self.tombstones.items() if gone.number < oldest]:
-                del self.tombstones[key]
+            others = [other for each in self.under_way.keyrefs() if (other := each()) is not None]
+            oldest = min((self.under_way.get(other, math.inf) for other in others), default=math.inf)
+            for key, gone in list(self.tombstones.items()):
+                if gone.number < oldest and key in self.tombstones and self.tombstones[key] is gone:
+                    del self.tombstones[key]
 
     def take(self, key: str, node: Node | None, zxid: int) -> None:
         """Take a state of a key: its node, or that there is none as of that zxid."""
@@ -163,20 +166,32 @@ class Mirror:
 
     def keep(self, key: str, data: bytes, zxid: int) -> None:
         """Take the entry that a change has made, unless a newer state is known."""
+        entry = Entry(data, zxid)
         with self.guard:
-            known, gone = self.entries.get(key), self.tombstones.get(key)
+            known = self.entries[key] if key in self.entries else None  # noqa: SIM401 - no call: see `guard`
+            gone = self.tombstones[key] if key in self.tombstones else None  # noqa: SIM401
             if (known is None or known.zxid < zxid) and (gone is None or gone.zxid < zxid):
-                self.entries[key] = Entry(data, zxid)
+                self.entries[key] = entry
 
     def drop(self, key: str, zxid: int) -> None:
         """Take note that a key has no entry, unless a newer state is known."""
         with self.guard:
-            known, gone = self.entries.get(key), self.tombstones.get(key)
+            tombstone = Tombstone(zxid, next(self.numbers))
+            known = self.entries[key] if key in self.entries else None  # noqa: SIM401 - no call: see `guard`
+            gone = self.tombstones[key] if key in self.tombstones else None  # noqa: SIM401
             if known is not None and known.zxid > zxid:
                 return
             if gone is None or gone.zxid < zxid:
-                self.tombstones[key] = Tombstone(zxid, next(self.numbers))
-            self.entries.pop(key, None)
+                self.tombstones[key] = tombstone
+            if known is not None:
+                del self.entries[key]
+
+    def forget(self) -> None:
+        """Forget all that is known: the servers were made anew, and their zxids begin again."""
+        with self.guard:
+            self.entries.clear()
+            self.tombstones.clear()
+            self.laid_out = False
 
     def close(self) -> None:
         """End it; nothing waits here, as a finalizer may call this."""
@@ -186,16 +201,18 @@ class Mirror:
 
 
 def follow(mirror: Mirror, listed: Callable[[], None]) -> Recipe[None]:
-    """Keep the copy current for as long as one connection lasts; call `listed` once it may be served."""
+    """Keep the copy current while one connection, and the watch, lasts; call `listed` once it may be served."""
     ticket: Ticket = yield NewTicket(mirror.at.entries)
     mirror.ticket = ticket
+    mirror.changes.clear()  # all is listed after this
     try:
         connection = yield WatchTree(ticket, mirror.changes)
         yield from _list(mirror)
         mirror.listed, mirror.listed_on = True, connection
         listed()
         while not mirror.closed and (yield WaitTree(ticket, mirror.changes, connection)):
-            yield from _catch_up(mirror)
+            if not (yield from _catch_up(mirror)):
+                break
     except (ConnectionLost, Requeue):
         pass  # the next call begins anew
     yield Discard(ticket)
@@ -204,7 +221,10 @@ def follow(mirror: Mirror, listed: Callable[[], None]) -> Recipe[None]:
 def _list(mirror: Mirror) -> Recipe[None]:
     """Read all entries, behind a `sync`, and those that the copy has and the listing has not."""
     at = mirror.at
-    _, node, names = yield Sync(at.path), Get(at.path), Children(at.entries)
+    newest = max((entry.zxid for entry in list(mirror.entries.values())), default=0)
+    _, (node, zxid), names = yield Sync(at.path), Look(at.path), Children(at.entries)
+    if zxid < newest:
+        mirror.forget()
     if node is not None and node.data:
         at.check(node)
         mirror.laid_out = True
@@ -212,14 +232,18 @@ def _list(mirror: Mirror) -> Recipe[None]:
     yield from _read(mirror, [*{**keys, **dict.fromkeys(list(mirror.entries))}])
 
 
-def _catch_up(mirror: Mirror) -> Recipe[None]:
-    """Read the entries that have changed."""
+def _catch_up(mirror: Mirror) -> Recipe[bool]:
+    """Read the entries that have changed; return False if the watch was replaced."""
     changed: dict[str, None] = {}
     while mirror.changes:
-        key = unescape(mirror.changes.popleft().rpartition("/")[2])
+        node = mirror.changes.popleft()
+        if node == mirror.at.entries:
+            return False
+        key = unescape(node.rpartition("/")[2])
         if key is not None:
             changed[key] = None
     yield from _read(mirror, [*changed])
+    return True
 
 
 def _read(mirror: Mirror, keys: list[str]) -> Recipe[None]:

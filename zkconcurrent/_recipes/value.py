@@ -180,13 +180,15 @@ class Batch(Undertaking):
         outcomes: the result and the error of each, as last decided.
         data: what the value is then.
         turn: where its changes wait, while it is settled.
+        queues: it may wait in the queue; otherwise it competes until it is applied.
     """
 
     decides_anew = True
 
-    def __init__(self, register: Register, who: bytes, changes: Sequence[Change]) -> None:
+    def __init__(self, register: Register, who: bytes, changes: Sequence[Change], *, queues: bool = True) -> None:
         super().__init__(register, who)
         self.at = register.at
+        self.queues = queues
         self.changes = changes
         self.leader = changes[0]
         self.outcomes: list[tuple[Any, BaseException | None]] = []
@@ -248,7 +250,7 @@ def apply(batch: Batch) -> Recipe[bool]:
                 continue
             at.check(node)
             receipt.seen = Seen(node.data, node.version)
-            if queue or conflicts >= PATIENCE:
+            if batch.queues and (queue or conflicts >= PATIENCE):
                 return (yield from apply_in_turn(batch))
         if (yield from attempt(batch, looked=looked)):
             return True

@@ -38,6 +38,7 @@ class Term:
     @property
     def lost(self) -> Lost:
         """Whether the term is lost, or ended by `withdraw()`; to be looked at or awaited."""
+        self._core._session.check_not_forked(self._core.path)
         return Lost([(self._core._session, lambda: self._hold.loss)])
 
     async def publish(self, data: bytes) -> None:

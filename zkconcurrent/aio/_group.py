@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Generator
 from types import TracebackType
 from typing import Any
 
 from .. import _double_barrier, _group
 from .._engine.driver import Call
+from .._engine.identity import release_at_end
 from .._errors import LockLostError
 from .._kazoo.link import KazooClient
 from .._primitive import check_timeout, reports_loss
@@ -79,7 +81,7 @@ class Joining:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if kind is GeneratorExit:  # the loop is gone, and this task with it
+        if kind is GeneratorExit or asyncio._get_running_loop() is None:  # the loop is gone, and this task with it
             self._core._give_up()
         else:
             await Membership(self._core).leave()
@@ -150,6 +152,12 @@ class Group(PrimitiveTwin):
 class _DoubleBarrierCore(Tasks, _double_barrier.DoubleBarrier):
     """`zkconcurrent.DoubleBarrier`, whose parties are tasks."""
 
+    def end_owner(self, owner: int, *, thrown_away: bool) -> bool:
+        """Take the party of a task out that was thrown away with its loop; one that is done has left, or stays."""
+        if thrown_away:
+            self._forsake_party(owner)
+        return False
+
 
 class DoubleBarrier(PrimitiveTwin):
     """A barrier that parties, tasks and threads of any processes, enter together and leave together.
@@ -180,7 +188,10 @@ class DoubleBarrier(PrimitiveTwin):
         Returns:
             Whether the caller is inside. If False, the attempt leaves no node behind.
         """
-        return bool(await self._core.enter(timeout))
+        inside = bool(await self._core.enter(timeout))
+        if inside:
+            release_at_end(self._core._identity(), self._core)
+        return inside
 
     async def leave(self, timeout: float | None = None) -> bool:
         """Leave, and wait until all other parties have left; errors as `zkconcurrent.DoubleBarrier.leave`.
@@ -199,9 +210,8 @@ class DoubleBarrier(PrimitiveTwin):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if kind is GeneratorExit:  # the loop is gone, and this task with it
-            self._core._forsake_party()
-            return
+        if kind is GeneratorExit or asyncio._get_running_loop() is None:
+            return  # the loop is gone, and this task with it: see `end_owner`
         try:
             await self.leave(None if kind is None else 0.0)
         except LockLostError:
