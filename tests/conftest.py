@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -121,6 +122,13 @@ def zookeeper() -> Iterator[Server]:
     """A running ZooKeeper server, which removes no container that is empty while a test looks at it."""
     with Server(container_check_interval=3600.0) as server:
         yield server
+
+
+@pytest.fixture(scope="module")
+def services() -> Iterator[list[Server]]:
+    """Three services that know nothing of each other."""
+    with ExitStack() as stack:
+        yield [stack.enter_context(Server(container_check_interval=3600.0)) for _ in range(3)]
 
 
 @pytest.fixture

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from ._multilock import MultiLock
     from ._namespace import Namespace, SharedNamespace, namespace
     from ._queue import Claim, DelayQueue, Empty, Full, LifoQueue, PriorityQueue, Queue, ShutDown, SimpleQueue
+    from ._quorum import QuorumLock
     from ._rlock import RLock
     from ._rwlock import ReadLock, ReadWriteLock, WriteLock
     from ._semaphore import BoundedSemaphore, Semaphore
@@ -83,6 +84,7 @@ __all__ = [
     "OutcomeUnknownError",
     "PriorityQueue",
     "Queue",
+    "QuorumLock",
     "RLock",
     "ReadLock",
     "ReadWriteLock",
@@ -139,6 +141,7 @@ _HOMES = {
     "Namespace": "_namespace",
     "PriorityQueue": "_queue",
     "Queue": "_queue",
+    "QuorumLock": "_quorum",
     "RLock": "_rlock",
     "ReadLock": "_rwlock",
     "ReadWriteLock": "_rwlock",

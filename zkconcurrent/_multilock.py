@@ -196,7 +196,7 @@ class MultiLock(Acquirable):
             except BaseException as error:
                 errors.append(error)
         if errors:
-            raise _first(errors)
+            raise first_error(errors)
 
     def cancel_waits(self) -> int:
         """End the waits for this object of all its threads or tasks: each gives back what it has acquired of the locks.
@@ -330,7 +330,7 @@ def _party(contender: Contender) -> tuple[object, ...]:
     return who if contender.pid is not None else (*who, contender.session)
 
 
-def _first(errors: list[BaseException]) -> BaseException:
+def first_error(errors: list[BaseException]) -> BaseException:
     """Return the error to raise, an interrupt if there is one, else the first; the others become its notes."""
     first = next((error for error in errors if not isinstance(error, Exception)), errors[0])
     for error in errors:

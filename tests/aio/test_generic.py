@@ -26,6 +26,7 @@ from tests.integration import (
     test_locks,
     test_losses,
     test_multilock,
+    test_quorum,
     test_resize,
     test_rwlock,
     test_semaphore,
@@ -129,6 +130,12 @@ LEFT_OUT: dict[ModuleType, dict[str, str]] = {
         "test_what_is_told_is_not_kept": IDENTITY,
         "test_all_or_none_with_errors": HALFWAY,
     },
+    test_quorum: {
+        "test_what_it_is_made_of": IDENTITY,
+        "test_no_trace": IDENTITY,
+        "test_in_a_signal_handler": "interrupts the thread that waits for its task, not the task",
+        "test_a_forked_child": "forks where the loop's thread is not",
+    },
     test_semaphore: {
         "test_more_permits_than_there_are": "looks for the line of the caller, which here is of the helper"
     },
@@ -184,6 +191,7 @@ TestDoubleBarrier = generic(test_double_barrier)
 TestCondition = generic(test_condition)
 TestReadWriteLock = generic(test_rwlock)
 TestMultiLock = generic(test_multilock)
+TestQuorumLock = generic(test_quorum)
 
 
 def test_what_is_left_out_is_there() -> None:

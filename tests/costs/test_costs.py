@@ -27,6 +27,7 @@ from zkconcurrent import (
     Event,
     Lock,
     MultiLock,
+    QuorumLock,
     ReadWriteLock,
     Semaphore,
 )
@@ -374,6 +375,22 @@ def test_several_locks_as_one(counted: KazooClient, proxy: Proxy, zk_path: str) 
     with lock, proxy.counting() as trying:
         assert not lock.acquire(blocking=False)
     assert trying.requests == {"sync": 1, "getChildren": 1}
+
+
+def test_a_quorum_of_locks(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
+    """All are tried at once, in two round trips, and released in one; a try that meets held locks only reads."""
+    lock = QuorumLock([Lock(counted, f"{zk_path}-{name}") for name in "abc"])
+    lock.acquire()
+    lock.release()
+    with proxy.counting() as count:
+        lock.acquire()
+        lock.release()
+    assert count.requests == {"sync": 3, "getChildren": 6, "create2": 3, "delete": 3}
+    assert count.flights <= 3  # the first lock is created while the listings of the others arrive
+    with lock, proxy.counting() as trying:
+        assert not lock.acquire(blocking=False)
+    assert trying.requests == {"sync": 3, "getChildren": 3}
+    assert trying.flights == 1
 
 
 @pytest.mark.parametrize("kind", [Semaphore, BoundedSemaphore])

@@ -24,7 +24,7 @@ from tests.helpers.contenders import at_the_handoff, queued
 from tests.helpers.interrupts import PACKAGE, InterruptAt, at_every_line
 from tests.helpers.lock_types import AnyLock, Kind, against, every
 from tests.helpers.places import PLACES
-from zkconcurrent import Condition, Election, Lock, MultiLock, ReadWriteLock, RLock, Semaphore
+from zkconcurrent import Condition, Election, Lock, MultiLock, QuorumLock, ReadWriteLock, RLock, Semaphore
 
 pytestmark = pytest.mark.long
 
@@ -416,7 +416,7 @@ def test_a_double_barrier_interrupted_at_every_line(
     assert zk.get_children(zk_path) == []
 
 
-def left(zk: KazooClient, lock: MultiLock) -> int:
+def left(zk: KazooClient, lock: MultiLock | QuorumLock) -> int:
     """Return how many nodes there are in all its queues; those idle for long may have been reaped."""
     nodes = 0
     for each in lock.locks:
@@ -859,3 +859,55 @@ def test_a_dict(what: str, zk: KazooClient, connect: Connect, zk_path: str, even
     # An interrupt just as a writer changes hands leaves it to nobody, until the session ends.
     eventually(lambda: len(zk.get_children(f"{zk_path}/writers")) <= 8)
     assert len(d._mirror.writers) == 1
+
+
+def quorum(client: KazooClient, path: str) -> QuorumLock:
+    """Make a QuorumLock, and use it once."""
+    lock = QuorumLock([Lock(client, f"{path}/{name}") for name in "abc"])
+    with lock:
+        return lock
+
+
+def test_a_quorum_lock_interrupted_at_every_line(
+    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
+    """A quorum or nothing: an interrupted acquire leaves no lock held, also when most are held by another."""
+    client = connect(timeout=SESSION)
+
+    def make(path: str) -> QuorumLock:
+        lock = quorum(client, path)
+        if held:
+            last[lock] = QuorumLock([Lock(zk, f"{path}/{name}") for name in "ab"])
+            last[lock].acquire()
+        return lock
+
+    for held, timeout in ((0, 5.0), (2, 0.03)):
+        last: dict[QuorumLock, QuorumLock] = {}
+        places = Places(f"{zk_path}/{held}", make, lambda lock: left(zk, lock) == held)  # noqa: B023
+        for hook in at_every_line("_quorum.py", "_together.py"):
+            lock = places.here
+            try:
+                with hook:
+                    assert lock.acquire(timeout=timeout) is not bool(held)
+            except KeyboardInterrupt:
+                assert not any("<locked" in repr(each) for each in (lock, *lock.locks)), hook.where
+                assert not lock._acquiring
+            else:
+                if not held:
+                    lock.release()
+            places.interrupted(hook.where)
+        assert hook.line > 100
+        for lock in places.check(eventually):
+            if held:
+                last[lock].release()
+            with lock:
+                pass
+
+
+def test_a_quorum_locks_release_interrupted_at_every_line(
+    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
+    """Either it is held still, as a whole, and can be released again, or all is free."""
+    client = connect(timeout=SESSION)
+    places = Places(zk_path, lambda path: quorum(client, path), lambda lock: left(zk, lock) == 0)
+    assert interrupt_releases(places, eventually, "_quorum.py", "_together.py") > 40

@@ -230,6 +230,12 @@ class MultiLock(OnTasks):
     _twin = aio.MultiLock
 
 
+class QuorumLock(OnTasks):
+    """`aio.QuorumLock`."""
+
+    _twin = aio.QuorumLock
+
+
 class Condition(OnTasks):
     """`aio.Condition`."""
 

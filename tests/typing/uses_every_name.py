@@ -36,6 +36,9 @@ def locks(zk: zkconcurrent.Client) -> None:
     semaphore: zkconcurrent.Semaphore = zkconcurrent.Semaphore(zk, "/app/api", 5, on_lost=told)
     bounded: zkconcurrent.BoundedSemaphore = zkconcurrent.BoundedSemaphore(zk, "/app/bounded")
     several: zkconcurrent.MultiLock = zkconcurrent.MultiLock([lock, rlock, read, write], on_lost=told)
+    most: zkconcurrent.QuorumLock = zkconcurrent.QuorumLock([lock, rlock, read], quorum=3, on_lost=told)
+    with_any(most)
+    lost_most: tuple[threading.Event, bool, int] = most.lost, most.suspect, most.quorum + len(most.locks)
     condition: zkconcurrent.Condition = zkconcurrent.Condition(zk, "/app/condition", lock=rlock)
     for each in (lock, rlock, read, write, several):
         with_any(each)

@@ -31,6 +31,9 @@ async def locks(zk: zkconcurrent.Client) -> None:
     semaphore: aio.Semaphore = aio.Semaphore(zk, "/app/api", 5, on_lost=told)
     bounded: aio.BoundedSemaphore = aio.BoundedSemaphore(zk, "/app/bounded")
     several: aio.MultiLock = aio.MultiLock([lock, rlock, read, write], on_lost=told)
+    most: aio.QuorumLock = aio.QuorumLock([lock, rlock, read], quorum=3, on_lost=told_later)
+    async with most, most.hold(2.5):
+        lost_most: tuple[aio.Lost, bool, int] = most.lost, most.suspect, most.quorum + len(most.locks)
     condition: aio.Condition = aio.Condition(zk, "/app/condition", lock=rlock)
     for each in (lock, rlock, read, write, semaphore, bounded):
         acquired: bool = await each.acquire(timeout=2.5) and await each.acquire(blocking=False)

@@ -22,6 +22,8 @@ zkconcurrent.DoubleBarrier(zk, "/app/double")  # wrong
 zkconcurrent.Group(zk, "/app/group").join("text")  # wrong
 zkconcurrent.MultiLock(zkconcurrent.Lock(zk, "/app/lock"))  # wrong
 zkconcurrent.MultiLock([threading.Lock()])  # wrong
+zkconcurrent.QuorumLock([threading.Lock()])  # wrong
+zkconcurrent.QuorumLock([zkconcurrent.Lock(zk, "/app/lock")]).fencing_token  # wrong
 zkconcurrent.MultiLock([zkconcurrent.Semaphore(zk, "/app/api")])  # wrong
 zkconcurrent.Condition(zk, "/app/condition", threading.RLock())  # wrong
 token: str = zkconcurrent.RLock(zk, "/app/lock").fencing_token  # wrong

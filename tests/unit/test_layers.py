@@ -39,7 +39,7 @@ LAYERS = [
     {"_engine.calls", "_engine.holds"},
     {"_engine.local_handoff"},
     # What users import.
-    {"_primitive", "_cancel"},
+    {"_primitive", "_cancel", "_together"},
     {"_settling"},
     {"_lock_base"},
     {"_lock", "_rlock", "_candidacy"},
@@ -47,6 +47,7 @@ LAYERS = [
     {"_codec", "_value", "_local_group"},
     {"_semaphore", "_condition", "_event", "_barrier", "_latch", "_multilock", "_queue", "_dict"}
     | {"_election", "_atomic", "_shared_value", "_double_barrier", "_group"},
+    {"_quorum"},
     {"_local_queue", "_local_election", "_local_value", "_local_dict"},
     {"_connect", "_locklike", "_local"},
     {"_namespace"},

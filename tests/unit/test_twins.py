@@ -66,6 +66,7 @@ MAKE: dict[str, Callable[[Any, KazooClient], Any]] = {
     "DoubleBarrier": lambda package, client: package.DoubleBarrier(client, "/twin", 2),
     "LocalNamespace": lambda package, client: package.namespace("local", "/twin"),  # noqa: ARG005
     "MultiLock": lambda package, client: package.MultiLock([package.Lock(client, "/twin")]),
+    "QuorumLock": lambda package, client: package.QuorumLock([package.Lock(client, "/twin")]),
     "ReadLock": lambda package, client: package.ReadWriteLock(client, "/twin").read_lock,
     "SharedNamespace": lambda package, client: package.namespace(client, "/twin"),
     "WriteLock": lambda package, client: package.ReadWriteLock(client, "/twin").write_lock,

@@ -9,7 +9,7 @@ from ._dict import Dict, Set
 from ._election import Election, Term
 from ._group import DoubleBarrier, Group, Joining, Membership
 from ._local import LocalNamespace
-from ._locks import Lock, MultiLock, ReadLock, ReadWriteLock, RLock, WriteLock
+from ._locks import Lock, MultiLock, QuorumLock, ReadLock, ReadWriteLock, RLock, WriteLock
 from ._losses import Lost
 from ._namespace import Namespace, SharedNamespace, namespace
 from ._queue import Claim, DelayQueue, LifoQueue, PriorityQueue, Queue, QueueEmpty, QueueFull, QueueShutDown
@@ -47,6 +47,7 @@ __all__ = [
     "QueueEmpty",
     "QueueFull",
     "QueueShutDown",
+    "QuorumLock",
     "RLock",
     "ReadLock",
     "ReadWriteLock",

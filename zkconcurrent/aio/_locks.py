@@ -1,4 +1,4 @@
-"""`Lock`, `RLock`, `ReadWriteLock` and `MultiLock` for tasks, over those of threads.
+"""`Lock`, `RLock`, `ReadWriteLock`, `MultiLock` and `QuorumLock` for tasks, over those of threads.
 
 Each class wraps a primitive of threads (`_core`) whose owners are tasks and whose calls are awaited. So threads and
 tasks of one process, other processes and Java exclude each other on one path.
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, TypeVar
 
-from .. import _lock, _multilock, _rlock, _rwlock
+from .. import _lock, _multilock, _quorum, _rlock, _rwlock
 from .._engine.identity import of_caller
 from .._errors import LockLostError
 from .._kazoo.link import KazooClient
@@ -396,7 +396,7 @@ class MultiLock(Acquirable):
         """Release all locks; each is released whatever becomes of the others. Errors as the locks' own."""
         given_up, errors = self._core._begin_release()
         if errors:
-            raise _multilock._first(errors)
+            raise _multilock.first_error(errors)
         return Released([(core, hold) for core, hold, call in given_up if call.tickets])
 
     def locked(self) -> bool:
@@ -420,6 +420,79 @@ class MultiLock(Acquirable):
     async def owner(self) -> Contender | None:
         """Return the contender that holds all locks; see `zkconcurrent.MultiLock.owner`."""
         return await self._core.owner()  # type: ignore[no-any-return]
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            f"cannot pickle {type(self).__name__}: open clients in the other process and make the object there, with "
+            "the same paths"
+        )
+
+
+class _QuorumLockCore(Tasks, _quorum.QuorumLock):
+    """`zkconcurrent.QuorumLock`, owned by tasks."""
+
+
+class QuorumLock(Acquirable):
+    """Most of several locks as one; a task holds it as long as it holds a quorum. See `zkconcurrent.QuorumLock`.
+
+    Args:
+        locks: each a `Lock`, an `RLock`, or a read or write lock, of `aio`.
+        quorum: how many locks must be held; more than half, which is the default.
+        on_lost: called with the QuorumLock, once for each time that it was acquired and so many of its locks were lost
+            that no quorum is left; may be async.
+    """
+
+    def __init__(
+        self,
+        locks: Iterable[LockBase],
+        *,
+        quorum: int | None = None,
+        on_lost: Callable[[Any], object] | None = None,
+    ) -> None:
+        self._given = tuple(locks)
+        for lock in self._given:
+            if not isinstance(lock, LockBase):
+                raise TypeError(f"a QuorumLock takes locks of zkconcurrent.aio, not {type(lock).__name__}")
+        cores = [lock._core for lock in self._given]
+        super().__init__(_QuorumLockCore(cores, quorum=quorum, on_lost=on_loop(self, on_lost)))
+
+    @property
+    def locks(self) -> tuple[LockBase, ...]:
+        """The locks."""
+        return self._given
+
+    @property
+    def quorum(self) -> int:
+        """How many of them must be held."""
+        return int(self._core.quorum)
+
+    def _cores(self) -> Iterable[Any]:
+        return self._core.locks  # type: ignore[no-any-return]
+
+    def release(self) -> Completion:
+        """Release the locks that this task's last `acquire` has got; errors as of `zkconcurrent.QuorumLock`."""
+        given_up, errors, _ = self._core._begin_release()
+        if errors:
+            raise _multilock.first_error(errors)
+        return Released([(core, hold) for core, hold, call in given_up if call.tickets])
+
+    def locked(self) -> bool:
+        """Return whether a quorum of the locks is held, as last seen; see `Lock.locked`."""
+        return sum([lock.locked() for lock in self._given]) >= self.quorum
+
+    async def fetch_locked(self) -> bool:
+        """Return whether a quorum of the locks is held, by any processes; asks the leaders."""
+        return await self._core.locked()  # type: ignore[no-any-return]
+
+    @property
+    def lost(self) -> Lost:
+        """Set when no quorum of the present holds is left; a fresh one with the next. Keep the QuorumLock."""
+        return Lost([(self._core._all, self._core._loss)])
+
+    @property
+    def suspect(self) -> bool:
+        """Whether it is held, while so many services are out of reach that no quorum is left."""
+        return bool(self._core.suspect)
 
     def __reduce__(self) -> Any:
         raise TypeError(

@@ -1,0 +1,558 @@
+"""`QuorumLock`: most of several locks as one, so that it does not depend on any single service."""
+
+from __future__ import annotations
+
+import math
+import operator
+import random
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
+from weakref import WeakValueDictionary, ref
+
+from ._cancel import Wait, Waits, cancel_all
+from ._engine.calls import Calls
+from ._engine.driver import Call
+from ._engine.holds import Hold, Loss, lost_error
+from ._engine.identity import ended
+from ._engine.waiting import Steps
+from ._errors import ClientError, LockLostError
+from ._lock import Lock
+from ._lock_base import Acquirable, LockBase
+from ._multilock import first_error
+from ._primitive import check_on_lost
+from ._recipes.ticket import State, Ticket
+from ._rlock import RLock
+from ._together import Branch, together
+
+GRACE = 0.05  # seconds that the other locks have, at least, once a quorum is acquired
+FIRST_PAUSE = 0.05  # seconds; the longest pause after the first failed try, doubled with each
+LONGEST_PAUSE = 1.0
+
+_Level: TypeAlias = "tuple[LockBase, Hold, int]"
+_Levels: TypeAlias = "list[tuple[Hold, int]]"
+_GivenUp: TypeAlias = "tuple[LockBase, Hold, Call]"
+
+
+class QuorumLock(Acquirable):
+    """A lock that is held when more than half of its locks are, each best in a ZooKeeper service of its own.
+
+    It can be acquired, and stays held, while the other services are down. Two contenders never hold it at once: any two
+    quorums have a lock in common, and that lock has one holder.
+
+    It belongs to the thread that acquired it. It is re-entrant if its locks are. It has `lost`, `on_lost`, `suspect`
+    and `hold_count()`, each for the quorum. It has no `fencing_token`, as the zxids of two services have no order; and
+    no `guard()`, `owner()` or `waiters()`. Ask each of its `locks` for these.
+
+    Layout:
+        That of its locks.
+
+    Invariant:
+        An `acquire` tries all locks at once and holds on to all that it gets. If they are too few, it gives all back,
+        and tries again after a random time. So no two contenders can wait for each other, and there is no order of
+        arrival. A release gives back what this object has acquired, and no lock that the thread holds besides.
+
+    Cost:
+        A try takes 2 round trips of the slowest of the `quorum` fastest services: a listing and a `sync`, and, if the
+        lock is free, one write and one listing. While it waits, it tries again every 0.5 s on average: first after at
+        most 50 ms, then up to twice as long each time, up to 1 s. To release: one write for each lock, in one round
+        trip.
+
+    Args:
+        locks: each a `Lock`, an `RLock`, or a read or write lock. All contenders must name the same locks.
+        quorum: how many locks must be held; more than half, which is the default.
+        on_lost: called with the QuorumLock, on a thread of its own, once for each time that it was acquired and so many
+            of its locks were lost that no quorum is left.
+
+    Raises:
+        TypeError: a lock is of another type, or `on_lost` is not callable, or `quorum` is not an integer.
+        ValueError: there is no lock; `quorum` is not more than half of the locks, or is more than there are; two locks
+            have the same path and service; or their clients have handlers of several kinds.
+
+    Source:
+        Redlock's idea, on locks that notice their loss.
+    """
+
+    def __init__(
+        self,
+        locks: Iterable[Lock | RLock],
+        *,
+        quorum: int | None = None,
+        on_lost: Callable[[Any], object] | None = None,
+    ) -> None:
+        check_on_lost(on_lost)
+        self._on_lost = on_lost
+        members: list[LockBase] = []
+        places = set()
+        for lock in locks:
+            if not isinstance(lock, Lock | RLock):
+                raise TypeError(
+                    f"a QuorumLock takes locks of zkconcurrent (of a pair, one of its two), not {type(lock).__name__}"
+                )
+            place = tuple(lock._session.link.location(lock.path))
+            if place in places:
+                raise ValueError(f"{lock.path!r} is in the QuorumLock twice: it would count twice")
+            places.add(place)
+            members.append(lock)
+        if not members:
+            raise ValueError("a QuorumLock needs at least one lock")
+        least = len(members) // 2 + 1
+        self._quorum = least if quorum is None else operator.index(quorum)
+        if not least <= self._quorum <= len(members):
+            raise ValueError(f"a quorum of {len(members)} locks is {least} to {len(members)} of them, not {quorum!r}")
+        if len({type(lock._session.link.handler) for lock in members}) > 1:
+            raise ValueError("the clients of a QuorumLock's locks must have handlers of one kind: it waits in one way")
+        self._locks = tuple(members)
+        self._session = members[0]._session
+        self._identity = self._session.identity
+        self._all = _All(self._locks)
+        self._waits: Waits = WeakValueDictionary()
+        self._held: dict[int, tuple[_Quorum, ...]] = {}  # by owner, the newest last
+        self._acquiring: set[int] = set()
+        self._next = Loss(self._session.link.handler.event_object)
+
+    @property
+    def locks(self) -> tuple[LockBase, ...]:
+        """The locks."""
+        return self._locks
+
+    @property
+    def quorum(self) -> int:
+        """How many of them must be held."""
+        return self._quorum
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Acquire a quorum of the locks, or none.
+
+        Once it has a quorum, the call waits for the other locks as long again as that took, and 50 ms at least. It
+        waits no longer for a service that does not answer.
+
+        Args:
+            blocking: whether to wait. If False, the call tries all locks once.
+            timeout: how long to wait, in seconds; -1 waits forever, 0 tries once. The first try may take longer: up to
+                a third of the session timeout, if so many services do not answer that their locks decide.
+
+        Returns:
+            Whether a quorum was acquired. If False, the call has given back what it got: a node in a service that does
+            not answer is deleted when that is back, or goes with its session.
+
+        Raises:
+            ValueError: a timeout with `blocking=False`, or a negative one other than -1.
+            OverflowError: a timeout above `threading.TIMEOUT_MAX`.
+            LockLostError: this thread has lost a hold before and has not acknowledged it by `release()`.
+            ZkConcurrentError: so many locks can't be acquired that no quorum is left; the error of the first, with the
+                others as its notes.
+        """
+        limit = self._deadline(blocking, timeout)
+        owner = self._identity()
+        held = self._mine()
+        if held is not None and self._is_lost(held):
+            raise held.error()
+        wait = blocking and timeout != 0
+        if wait and owner in self._acquiring:
+            raise ClientError(
+                self._locks[0].path,
+                "this thread was interrupted in an acquire() of this QuorumLock, and continues only when the calling "
+                "signal handler or finalizer returns: do not wait there (blocking=False), or use another thread",
+            )
+        before = self._held.get(owner, ())
+        levels = [(hold, hold.depth) for lock in self._locks if (hold := lock._mine()) is not None]
+        calls = Calls(self._session, lambda: self._undo(owner, before, levels, wait))
+        steps = self._acquire(calls, owner, wait, limit, levels)
+        if wait:
+            # Its own call, the first of all: those of a try end before the next.
+            sleeper = Call(self._session, self._locks[0].path)
+            waiting = self._acquire_later(calls, sleeper, owner, steps)
+            steps = Wait(self._locks[0].path, (sleeper,)).run(waiting, self._waits)
+        return self._await(calls, steps)
+
+    def _acquire_later(self, calls: Calls, sleeper: Call, owner: int, steps: Steps[bool]) -> Steps[bool]:
+        calls.add(sleeper)
+        self._acquiring.add(owner)
+        try:
+            return (yield from steps)
+        finally:
+            self._acquiring.discard(owner)
+
+    def _undo(self, owner: int, before: tuple[_Quorum, ...], levels: _Levels, waits: bool) -> None:
+        """Undo an acquire that is abandoned, but for what its calls undo."""
+        _restore(levels)
+        if waits:
+            self._acquiring.discard(owner)
+        for quorum in self._held.get(owner, ()):
+            if quorum not in before:
+                self._forget(quorum)
+
+    def _acquire(self, calls: Calls, owner: int, wait: bool, deadline: float | None, levels: _Levels) -> Steps[bool]:
+        session, longest, until = self._session, FIRST_PAUSE, math.inf
+        while True:
+            if (yield from self._try_all(calls, owner, until, levels)):
+                return True
+            until = math.inf if deadline is None else deadline
+            if not wait:
+                return False
+            again = session.now() + random.uniform(0, longest)  # contenders that collided must part
+            longest = min(longest * 2, LONGEST_PAUSE)
+            while (left := min(again, until) - session.now()) > 0:
+                yield left
+            if session.now() >= until:
+                return False
+
+    def _try_all(self, calls: Calls, owner: int, until: float, levels: _Levels) -> Steps[bool]:
+        """Try all locks at once; keep what was acquired if it is a quorum, else give it back."""
+        quorum = _Quorum(self, owner)
+        tries = [_Try(lock, calls, quorum) for lock in self._locks]
+        try:
+            yield from together(tries, self._session.now, self._ending(tries, until))
+            for each in tries:
+                if not each.done:
+                    each.call.abandon()
+                    calls.calls.remove(each.call)
+            if quorum.alive >= self._quorum:
+                self._take(quorum)
+                return True
+            yield from self._give_back(calls, levels, tries)
+        except GeneratorExit:
+            raise
+        except BaseException:
+            yield from self._give_back(calls, levels, tries)
+            raise
+        errors: list[BaseException] = [each.error for each in tries if each.error is not None]
+        if len(errors) > len(tries) - self._quorum:
+            raise first_error(errors)
+        return False
+
+    def _ending(self, tries: Sequence[_Try], until: float) -> Callable[[], float]:
+        """Return the function that tells when to wait no longer for the tries that have not ended."""
+        began, enough = self._session.now(), [until]
+
+        def ends() -> float:
+            got = sum(each.done and each.result is True for each in tries)
+            failed = sum(each.done for each in tries) - got
+            if failed > len(tries) - self._quorum:
+                return -math.inf
+            if got >= self._quorum and len(enough) == 1:
+                now = self._session.now()
+                enough.append(now + max(GRACE, now - began))
+            return enough[-1]
+
+        return ends
+
+    def _give_back(self, calls: Calls, levels: _Levels, tries: Sequence[_Try]) -> Steps[None]:
+        """Undo all tries at once, and wait until the nodes are gone."""
+        _restore(levels)
+        mine = [each.call for each in tries if each.call in calls.calls]
+        yield from together([Branch(call.give_up()) for call in mine], self._session.now)
+        for call in mine:
+            calls.calls.remove(call)
+
+    def _take(self, quorum: _Quorum) -> None:
+        """Make the quorum a hold of its owner."""
+        with self._all.lock:
+            for others in list(self._held.values()):
+                for left in others:
+                    if ended(left.owner) and self._is_lost(left):
+                        self._forget(left)
+            quorum.loss, self._next = self._next, Loss(self._session.link.handler.event_object)
+            self._held[quorum.owner] = (*self._held.get(quorum.owner, ()), quorum)
+        quorum.listen(self)
+
+    def _forget(self, quorum: _Quorum) -> None:
+        quorum.end()
+        left = tuple(each for each in self._held.get(quorum.owner, ()) if each is not quorum)
+        if left:
+            self._held[quorum.owner] = left
+        else:
+            self._held.pop(quorum.owner, None)
+
+    def release(self) -> None:
+        """Release the locks that the last `acquire` of this thread has got, all at once.
+
+        A lock that was lost, while a quorum was left, raises nothing.
+
+        Raises:
+            LockLostError: no quorum was left, so others may have held it. The call releases what is left.
+            RuntimeError: this thread does not hold it.
+            RefusedError: a client may not delete its node; it goes on trying.
+            ClientError: the process was forked; the hold is its parent's.
+        """
+        calls = Calls(self._session)
+        return self._await(calls, self._released_all(calls, *self._begin_release()))
+
+    def _begin_release(self) -> tuple[list[_GivenUp], list[BaseException], int]:
+        """Release the locks, without waiting.
+
+        Returns:
+            The calls that wait for it, the errors, and how many of the locks may turn out to have been lost.
+        """
+        self._session.check_not_forked(self._locks[0].path)
+        quorum = self._mine()
+        if quorum is None:
+            raise RuntimeError("cannot release un-acquired lock")
+        errors: list[BaseException] = [quorum.error()] if self._is_lost(quorum) else []
+        spare = quorum.alive - self._quorum
+        left = [(lock, hold, hold.depth) for lock, hold in reversed(quorum.parts)]
+        calls: list[_GivenUp] = []
+        try:
+            quorum.left = left
+            _release_each(left, calls, errors)
+        finally:
+            _release_each(left, calls, errors)  # the locks that an interrupt has left unreleased
+            self._forget(quorum)
+        return calls, errors, spare
+
+    def _released_all(
+        self, calls: Calls, given_up: list[_GivenUp], errors: list[BaseException], spare: int
+    ) -> Steps[None]:
+        """Wait until all nodes are gone; raise the first error, with the others as its notes."""
+        waits = [Branch(lock._released(calls.add(call), hold)) for lock, hold, call in given_up]
+        yield from together(waits, self._session.now)
+        found = [each.error for each in waits if each.error is not None]
+        late = [error for error in found if isinstance(error, LockLostError)]
+        errors += [error for error in found if error not in late]
+        if len(late) > spare:
+            errors += late
+        if errors:
+            raise first_error(errors)
+
+    def cancel_waits(self) -> int:
+        """End the waits for this object of all its threads or tasks: each gives back what it has acquired.
+
+        That of one of its locks ends none of them. In all else as `Lock.cancel_waits`.
+
+        Returns:
+            How many waits it has ended.
+
+        Raises:
+            ClientError: the process was forked; the waits are its parent's.
+        """
+        self._session.check_not_forked(self._locks[0].path)
+        return cancel_all(self._waits)
+
+    def _holding_tasks(self) -> Iterable[tuple[str, Any]]:
+        holding = [list(lock._holding_tasks()) for lock in self._locks]
+        if sum(map(bool, holding)) > len(holding) - self._quorum:  # without these there is no quorum
+            for each in holding:
+                yield from each
+
+    def locked(self) -> bool:
+        """Return whether a quorum of the locks is held, by any processes; asks the leaders.
+
+        The call returns as soon as the services that have answered decide it. Cost: 2 reads for each lock, at once.
+        """
+        calls = Calls(self._session)
+
+        def ask() -> Steps[bool]:
+            asked = [Branch(calls.add(Call(lock._session, lock.path)).run(lock._is_held())) for lock in self._locks]
+            most = len(asked) - self._quorum
+
+            def count(result: object) -> int:
+                return sum(each.done and each.error is None and each.result is result for each in asked)
+
+            def ends() -> float:
+                errors = sum(each.error is not None for each in asked)
+                over = count(True) >= self._quorum or count(False) > most or errors > most
+                return -math.inf if over else math.inf
+
+            yield from together(asked, self._session.now, ends)
+            if count(True) < self._quorum and count(False) <= most:
+                raise first_error([each.error for each in asked if each.error is not None])
+            return count(True) >= self._quorum
+
+        return self._await(calls, ask())
+
+    # -- the extras ----------------------------------------------------------------------------------------------
+
+    def _mine(self) -> _Quorum | None:
+        """Return the caller's newest quorum."""
+        return next(iter(self._all_mine()[::-1]), None)
+
+    def _all_mine(self) -> list[_Quorum]:
+        # One of which nothing is left was released, by a call that was interrupted.
+        held = [] if self._session.forked else self._held.get(self._identity(), ())
+        return [each for each in held if each.left != []]
+
+    def _newest(self) -> _Quorum | None:
+        """Return the quorum of any thread of this process; one that lives before one that is lost."""
+        held = [each for those in list(self._held.values()) for each in those[-1:]]
+        return max(held, key=lambda each: each.alive, default=None) if not self._session.forked else None
+
+    def _is_lost(self, quorum: _Quorum) -> bool:
+        self._all.check_lease()
+        return quorum.alive < self._quorum
+
+    def _loss(self) -> Loss:
+        quorum = self._mine() or self._newest()
+        return self._next if quorum is None else quorum.loss
+
+    @property
+    def lost(self) -> threading.Event:
+        """A `threading.Event` that is set when no quorum of the current holds is left. Each quorum has its own.
+
+        The current quorum is the caller's, else one of this process. While there is none, this is the event of the next
+        one. Keep a reference to the QuorumLock while you use the event.
+        """
+        self._all.check_lease()
+        with self._all.lock:
+            return self._loss().event
+
+    @property
+    def suspect(self) -> bool:
+        """Whether it is held, while the services of so many of its locks are out of reach that no quorum is left."""
+        quorum = self._mine() or self._newest()
+        if quorum is None or quorum.alive < self._quorum:
+            return False
+        return sum(hold.alive and not lock._session.suspect for lock, hold in quorum.parts) < self._quorum
+
+    def hold_count(self) -> int:
+        """Return how often the caller has acquired it and not released it; 0 if it is lost. Sends nothing."""
+        quorum = self._mine()
+        return 0 if quorum is None or self._is_lost(quorum) else len(self._all_mine())
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            f"cannot pickle {type(self).__name__}: open clients in the other process and make the object there, with "
+            "the same paths"
+        )
+
+    def __repr__(self) -> str:
+        newest = self._newest()
+        state = "locked" if newest is not None and newest.alive >= self._quorum else "unlocked"
+        paths = [lock.path for lock in self._locks]
+        kind = f"zkconcurrent.{type(self).__name__}"
+        return f"<{state} {kind} object quorum={self._quorum} paths={paths} at {id(self):#x}>"
+
+
+class _All:
+    """What guards the losses of all quorums, as a session guards those of its own holds.
+
+    Attributes:
+        lock: taken inside the lock of any session; nothing that holds it takes one.
+    """
+
+    def __init__(self, locks: Sequence[LockBase]) -> None:
+        self._sessions = {id(lock._session): lock._session for lock in locks}
+        self.lock = locks[0]._session.link.handler.rlock_object()
+
+    def check_lease(self) -> None:
+        """End the holds whose lease ran out by the local clock."""
+        for session in self._sessions.values():
+            session.check_lease()
+
+
+class _Quorum:
+    """The holds of one acquire.
+
+    Attributes:
+        owner: the thread that acquired them.
+        parts: the locks, and the hold of each.
+        left: those that a release has begun to release, and has not yet.
+        loss: whether no quorum is left.
+    """
+
+    def __init__(self, lock: QuorumLock, owner: int) -> None:
+        self.owner = owner
+        self.parts: list[tuple[LockBase, Hold]] = []
+        self.left: list[_Level] | None = None
+        self.loss = lock._next
+        self._listener: _Listener | None = None
+
+    @property
+    def alive(self) -> int:
+        """How many of its locks are held."""
+        return sum(hold.alive for _, hold in self.parts)
+
+    def error(self) -> LockLostError:
+        """Return the error for the loss."""
+        return lost_error(next((hold for _, hold in self.parts if not hold.alive), self.parts[0][1]))
+
+    def listen(self, lock: QuorumLock) -> None:
+        """Have each loss told, also one that has come already."""
+        listener = self._listener = _Listener(lock, [hold.ticket for _, hold in self.parts], self.loss)
+        for part, hold in self.parts:
+            with part._session.lock:
+                told = hold.loss.add(listener)
+            if told:
+                listener.tell()
+
+    def end(self) -> None:
+        """Note that it was released."""
+        if self._listener is not None:
+            self._listener.over = True
+
+
+class _Listener:
+    """Is told of each loss of a quorum's locks. It refers to none of them: otherwise no dropped one would be garbage.
+
+    Attributes:
+        over: whether the quorum was released.
+    """
+
+    def __init__(self, lock: QuorumLock, tickets: list[Ticket], loss: Loss) -> None:
+        self.over = False
+        self.event = self
+        self._lock = ref(lock)
+        self._all = lock._all
+        self._least = lock.quorum
+        self._tickets = tickets
+        self._loss = loss
+        self._untold = [True]
+
+    def set(self) -> None:
+        """Do nothing: `tell` follows."""
+
+    def holder(self) -> None:
+        """Return None: it is no `MultiLock`'s."""
+
+    def tell(self) -> None:
+        """If no quorum is left, set the loss, once, and have `on_lost` called."""
+        if self.over or sum(ticket.state is State.HELD for ticket in self._tickets) >= self._least:
+            return
+        try:
+            self._untold.pop()  # two sessions may call at once
+        except IndexError:
+            return
+        with self._all.lock:
+            self._loss.tell()
+        if (lock := self._lock()) is not None:
+            lock._start_on_lost()
+
+
+class _Try(Branch[bool]):
+    """One try for one lock."""
+
+    def __init__(self, lock: LockBase, calls: Calls, quorum: _Quorum) -> None:
+        self.call = Call(lock._session, lock.path, lock._path_state)
+        calls.add(self.call)
+        super().__init__(self._run(lock, quorum))
+
+    def _run(self, lock: LockBase, quorum: _Quorum) -> Steps[bool]:
+        if not lock._acquire_again():
+            steps = lock._acquire_steps(self.call, False, lock._session.now(), lock._identity(), 1)
+            if not (yield from steps):
+                return False
+        hold = lock._mine()
+        assert hold is not None
+        quorum.parts.append((lock, hold))
+        return True
+
+
+def _restore(levels: _Levels) -> None:
+    """Undo re-entrant acquires."""
+    for hold, depth in levels:
+        hold.depth = depth
+
+
+def _release_each(left: list[_Level], calls: list[_GivenUp], errors: list[BaseException]) -> None:
+    """Release a level of each lock that is still at the recorded level."""
+    while left:
+        lock, hold, depth = left[0]
+        try:
+            there = hold.ticket.state is not State.DISCARDED and lock._path_state.has(hold)
+            if there and hold.depth == depth and (call := lock._begin_release(hold)) is not None:
+                calls.append((lock, hold, call))
+        except LockLostError:
+            pass  # `release` raises it, if no quorum is left
+        except Exception as error:
+            errors.append(error)
+        left.pop(0)
