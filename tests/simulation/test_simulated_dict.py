@@ -40,10 +40,6 @@ MUTANTS = [
         ),
     ),
     Mutant(
-        "tombstones are forgotten while the mirror reads",
-        (Edit(f"{MIRROR}:_read", "mirror.begin(mirror)", "pass"),),
-    ),
-    Mutant(
         "what was listed on an earlier connection is served",
         (
             Edit(
