@@ -81,6 +81,9 @@ LEFT_OUT: dict[ModuleType, dict[str, str]] = {
     test_latch: {"test_the_object_itself": ADDRESS},
     test_election: {
         "test_the_object_itself": ADDRESS,
+        "test_an_interrupt_while_the_thread_starts": SIGNALS,
+        "test_a_handler_that_stands": SIGNALS,
+        "test_a_finalizer_that_withdraws": "calls on the candidacy's thread, where no task runs",
         "test_the_leader_is_killed": OTHERS,
         "test_a_forked_child": OTHERS,
     },
