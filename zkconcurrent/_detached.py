@@ -39,7 +39,8 @@ class DetachedLock(Line, Acquirable):
 
     Cost:
         An uncontended `acquire` takes two writes and three reads, in three round trips; an `acquire` of what the owner
-        holds, three reads in two; a `release` one write, or also three reads if another object has acquired.
+        holds, three reads in two, or with one write more in three, if another object has acquired it. A `release` takes
+        one write, or also three reads if another object has acquired it.
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.
@@ -101,7 +102,8 @@ class DetachedLock(Line, Acquirable):
 
     def _acquire_steps(self, call: Call, wait: bool, deadline: float | None) -> Steps[bool]:
         data = b'%b, "owner": %b}' % (node_data(self._identity())[:-1], json.dumps(self._name).encode())
-        held = yield from call.run(acquire(self._path, self._name, str(uuid.uuid4()), data, wait), deadline)
+        mine = None if self._held is None else self._held.name
+        held = yield from call.run(acquire(self._path, self._name, str(uuid.uuid4()), data, wait, mine), deadline)
         if held is None:
             return False
         self._held = held

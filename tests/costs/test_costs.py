@@ -410,8 +410,14 @@ def test_a_detached_lock(counted: KazooClient, proxy: Proxy, zk_path: str) -> No
     assert count.requests == {"sync": 1, "getChildren": 1, "getData": 1}
     assert count.flights == 2
     with proxy.counting() as count:
-        lock.release()
+        again.acquire()
+    assert count.requests == {"sync": 1, "getChildren": 1, "getData": 1, "multi": 1}
+    assert count.flights == 3
+    with proxy.counting() as count:
+        again.release()
     assert count.requests == {"delete": 1}
+    with pytest.raises(LockLostError):
+        lock.release()
     for end in (again.release, lambda: again.force_release(lock.fencing_token)):
         lock.acquire()
         with proxy.counting() as count:

@@ -319,6 +319,28 @@ def test_a_deadline_while_the_multi_is_out(
         assert queue(zk, zk_path) == [0]
 
 
+def test_a_late_delete_of_what_was_given_up(
+    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
+) -> None:
+    """An owner that finds the node of a call that was given up keeps it when the delete comes: fault 117."""
+    lock = DetachedLock(connect(hosts=proxy.hosts, timeout=10, **FAST), zk_path, "job")
+    lock.acquire()
+    lock.release()
+    mine = DetachedLock(connect(), zk_path, "job")
+    with proxy.lose_answer("multi", where=lambda message: zk_path in message.path):
+        proxy.refuse()
+        assert not lock.acquire(timeout=0.2)  # its connection is cut, and it can't reconnect to delete the node
+    assert queue(zk, zk_path) == [0]
+    before = zk.get_children(zk_path)
+    assert mine.acquire(blocking=False)
+    with proxy.expect("delete", where=lambda message: before[0] in message.path) as fault:
+        proxy.resume()
+        fault.wait(20)
+    assert queue(zk, zk_path) == [0]
+    mine.release()
+    eventually(lambda: queue(zk, zk_path) == [])
+
+
 def test_foreign_nodes(zk: KazooClient, zk_path: str) -> None:
     """A persistent node of another program holds for no owner; it is shown, and can be broken. Others are refused."""
     lock = DetachedLock(zk, zk_path, "job")

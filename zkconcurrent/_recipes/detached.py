@@ -72,7 +72,36 @@ def held_by(path: str, names: Sequence[str], owner: str) -> Recipe[Detached | No
     return held if held is not None and held.owner == owner else None
 
 
-def acquire(path: str, owner: str, unique: str, data: bytes, wait: bool) -> Recipe[Detached | None]:
+def adopt(
+    path: str, names: Sequence[str], owner: str, unique: str, data: bytes, mine: str | None
+) -> Recipe[Detached | None]:
+    """Find the hold of an owner, and put a new node in the place of its node; None if the owner holds nothing.
+
+    The old node may be that of a call which was given up, and whose delete is still to come: see `detach`. That delete
+    then finds nothing. Both nodes have the same number and token. So a call that ends early leaves the hold as it was.
+    """
+    while True:
+        held = yield from held_by(path, names, owner)
+        if held is None or held.name == mine or unique in held.name:
+            return held
+        ticket: Ticket = yield NewTicket(path)
+        new = held._replace(name=f"_c_{unique}-{MUTEX.role}{MUTEX.key(held.name)}")
+        create = Create(f"{path}/{new.name}", said(data, held.token))
+        try:
+            yield Multi(ticket, (Delete(f"{path}/{held.name}"), create))
+            yield MarkDeleted(ticket)
+            return new
+        except (NoNode, NodeExists, ConnectionLost, Requeue):
+            yield MarkDeleted(ticket)
+        names = yield from list_queue(path, MUTEX)
+
+
+def said(data: bytes, token: int) -> bytes:
+    """Return the content of a holder's node: that of the node that queued, and the fencing token."""
+    return b'%b, "token": %d}' % (data[:-1], token)
+
+
+def acquire(path: str, owner: str, unique: str, data: bytes, wait: bool, mine: str | None) -> Recipe[Detached | None]:
     """Join the queue under `path`, wait for our turn, and leave a node that no session ends; or find the owner's.
 
     Args:
@@ -81,9 +110,10 @@ def acquire(path: str, owner: str, unique: str, data: bytes, wait: bool) -> Reci
         unique: a UUID of this call.
         data: the content of the node that queues, as JSON.
         wait: whether to wait. If not, the result is None if another contender is in the way.
+        mine: the name of the node whose hold the caller has, if any.
     """
     names = yield from list_queue(path, MUTEX)
-    if (held := (yield from held_by(path, names, owner))) is not None:
+    if (held := (yield from adopt(path, names, owner, unique, data, mine))) is not None:
         return held
     if names and not wait:
         return None
@@ -93,7 +123,7 @@ def acquire(path: str, owner: str, unique: str, data: bytes, wait: bool) -> Reci
         try:
             names = yield from join(ticket, MUTEX, data)
             while ahead := blockers(ticket.name, names, MUTEX):
-                held = yield from held_by(path, names, owner)
+                held = yield from adopt(path, names, owner, unique, data, mine)
                 if held is not None or not wait:
                     yield Discard(ticket)
                     return held
@@ -129,7 +159,7 @@ def detach(ticket: Ticket, owner: str, unique: str, data: bytes) -> Recipe[Detac
     left: Ticket = yield NewTicket(path)
     left.queued_as(held.name, held.token)
     left.sent = True
-    detached = Create(node, b'%b, "token": %d}' % (data[:-1], held.token))
+    detached = Create(node, said(data, held.token))
     while True:
         try:
             yield Multi(left, (Delete(ticket.node, ticket), detached), firm=True)
@@ -164,21 +194,34 @@ def release(path: str, owner: str, held: Detached | None) -> Recipe[bool]:
     if held is None:
         names = yield from list_queue(path, MUTEX)
         held = yield from held_by(path, names, owner)
-    if held is None:
-        return False
-    return (yield Delete(f"{path}/{held.name}")) is not False
+        if held is None:
+            return False
+    in_doubt = False
+    while (deleted := (yield Delete(f"{path}/{held.name}"))) is not True:
+        in_doubt = in_doubt or deleted is None
+        names = yield from list_queue(path, MUTEX)
+        there = yield from held_by(path, names, owner)
+        if there is None or there.token != held.token:
+            return in_doubt
+        held = there  # another acquire of the owner has made a new node
+    return True
 
 
 def force_release(path: str, token: int) -> Recipe[bool | None]:
     """End the hold with that fencing token; return whether it was there, or may have been; None if it has a session."""
-    names = yield from list_queue(path, MUTEX)
-    first = min(names, key=MUTEX.key, default=None)
-    node: Node | None = None if first is None else (yield Get(f"{path}/{first}"))
-    if first is None or node is None:
-        return False
-    held = read(first, node)
-    if held is None:
-        return None if node.czxid == token else False
-    if held.token != token:
-        return False
-    return (yield Delete(f"{path}/{first}")) is not False
+    in_doubt = False
+    while True:
+        names = yield from list_queue(path, MUTEX)
+        first = min(names, key=MUTEX.key, default=None)
+        node: Node | None = None if first is None else (yield Get(f"{path}/{first}"))
+        if first is None or node is None:
+            return in_doubt
+        held = read(first, node)
+        if held is None and node.czxid == token:
+            return None
+        if held is None or held.token != token:
+            return in_doubt
+        deleted = yield Delete(f"{path}/{first}")
+        if deleted:
+            return True
+        in_doubt = in_doubt or deleted is None  # gone meanwhile; or the owner has made a new node
