@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ._codec import BYTES, JSON, MSGPACK, TEXT, Codec
     from ._condition import Condition
     from ._connect import Client, connect
+    from ._detached import DetachedLock
     from ._dict import Dict, Set
     from ._double_barrier import DoubleBarrier
     from ._election import Candidate, Election, Term
@@ -65,6 +66,7 @@ __all__ = [
     "Contender",
     "CountDownLatch",
     "DelayQueue",
+    "DetachedLock",
     "Dict",
     "DoubleBarrier",
     "Election",
@@ -125,6 +127,7 @@ _HOMES = {
     "Contender": "_lock_base",
     "CountDownLatch": "_latch",
     "DelayQueue": "_queue",
+    "DetachedLock": "_detached",
     "Election": "_election",
     "Dict": "_dict",
     "DoubleBarrier": "_double_barrier",

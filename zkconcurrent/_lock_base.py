@@ -21,6 +21,7 @@ from ._engine.waiting import Steps
 from ._errors import LockLostError
 from ._kazoo.link import KazooClient
 from ._primitive import Primitive, Waiter, check_acquired, check_on_lost, node_data, reports_loss
+from ._recipes.detached import read
 from ._recipes.operations import Node, Recipe
 from ._recipes.queue import acquire, contenders, list_queue, try_acquire
 from ._recipes.rules import Rule, holders
@@ -34,11 +35,12 @@ class Contender(NamedTuple):
         host: the host's name; for a Curator client, the text that it left in the node, usually its address.
         pid: the process id.
         thread: the thread's name.
-        session: the ZooKeeper session id, as in the server's logs.
+        session: the ZooKeeper session id, as in the server's logs; 0 for the holder of a `DetachedLock`.
         since: when the contender queued, by the server's clock.
         node: the node's path.
-        token: the node's creation zxid, the fencing token of its hold.
+        token: the fencing token of its hold: the creation zxid of the node, or of the one in whose place it is.
         position: a waiter's place in the queue, by arrival: 1 for the next, 2 for the one behind it; 0 for a holder.
+        owner: the owner's name, if it holds or waits for a `DetachedLock`.
     """
 
     host: str | None
@@ -49,6 +51,7 @@ class Contender(NamedTuple):
     node: str
     token: int
     position: int = 0
+    owner: str | None = None
 
     @classmethod
     def of(cls, path: str, name: str, node: Node, position: int = 0) -> Contender:
@@ -56,10 +59,13 @@ class Contender(NamedTuple):
         try:
             said = json.loads(node.data)
             host, pid, thread = said["host"], said["pid"], said["thread"]
+            owner = said.get("owner")
         except (ValueError, TypeError, KeyError):
-            host, pid, thread = node.data.decode("utf-8", "replace") or None, None, None
+            host, pid, thread, owner = node.data.decode("utf-8", "replace") or None, None, None, None
+        held = read(name, node)
+        token = node.czxid if held is None else held.token
         since = datetime.fromtimestamp(node.ctime, timezone.utc)
-        return cls(host, pid, thread, node.session, since, f"{path}/{name}", node.czxid, position)
+        return cls(host, pid, thread, node.session, since, f"{path}/{name}", token, position, owner)
 
 
 class Acquirable(Waiter, ABC):
@@ -153,10 +159,44 @@ def not_acquired(lock: object, timeout: float | None) -> TimeoutError:
     return TimeoutError(f"not acquired {f'within {timeout} s' if timeout else 'in one attempt'}: {lock!r}")
 
 
-class LockBase(Primitive, Acquirable):
-    """The methods of all locks, over the holds that a `PathState` keeps."""
+class Line(Primitive):
+    """A primitive whose contenders queue at its path."""
 
     _rule: Rule
+
+    def __init__(self, client: KazooClient, path: str) -> None:
+        super().__init__(client, path)
+        with self._session.lock:
+            self._waits = self._path_state.waits[self._rule.role]
+
+    def locked(self) -> bool:
+        """Return whether any process holds the lock; asks the leader. Cost: 2 reads, pipelined."""
+        return self._run(self._is_held(), bool)
+
+    def _is_held(self) -> Recipe[bool]:
+        names = yield from list_queue(self._path, self._rule)
+        return any(self._rule.is_ours(name) for name in holders(names, self._rule))
+
+    def _contenders(self) -> Recipe[tuple[list[Contender], list[Contender]]]:
+        """Return the holders and the waiters."""
+        hold, found = yield from contenders(self._path, self._rule)
+        line = [
+            Contender.of(self._path, name, node, max(0, place)) for place, (name, node) in enumerate(found, 1 - hold)
+        ]
+        return line[:hold], line[hold:]
+
+    def owner(self) -> Contender | None:
+        """Return the holder, read from the server; None if there is none. Cost: 2 + n reads with n nodes queued."""
+        return self._run(self._contenders(), lambda line: next(iter(line[0]), None))
+
+    def waiters(self) -> list[Contender]:
+        """Return the waiters, the next one first, read from the server; each has its `position`. Cost: as `owner`."""
+        return self._run(self._contenders(), lambda line: line[1])
+
+
+class LockBase(Line, Acquirable):
+    """The methods of all locks, over the holds that a `PathState` keeps."""
+
     _not_held = "release unlocked lock"
 
     def __init__(
@@ -169,7 +209,6 @@ class LockBase(Primitive, Acquirable):
         self._on_lost = on_lost
         with self._session.lock:
             self._holds = self._path_state.holds[self._rule.role]
-            self._waits = self._path_state.waits[self._rule.role]
             if on_lost is not None:  # under the lock, as the report of a loss iterates over the set
                 self._path_state.observers[self._rule.role].add(self)
             if not fair and self._path_state.handoff is None:
@@ -342,14 +381,6 @@ class LockBase(Primitive, Acquirable):
     def _check_may_wait(self) -> None:
         """Refuse a condition's wait if the lock, once released, could not be acquired again."""
 
-    def locked(self) -> bool:
-        """Return whether any process holds the lock; asks the leader. Cost: 2 reads, pipelined."""
-        return self._run(self._is_held(), bool)
-
-    def _is_held(self) -> Recipe[bool]:
-        names = yield from list_queue(self._path, self._rule)
-        return any(self._rule.is_ours(name) for name in holders(names, self._rule))
-
     def _at_fork_reinit(self) -> None:
         """Reset the lock to unlocked, as `threading` resets its locks in a forked child."""
         for hold in self._path_state.all(self._rule.role):
@@ -417,22 +448,6 @@ class LockBase(Primitive, Acquirable):
         """Whether the lock is held while ZooKeeper is out of reach."""
         hold = self._own() or self._newest()
         return hold is not None and hold.alive and self._session.suspect
-
-    def _contenders(self) -> Recipe[tuple[list[Contender], list[Contender]]]:
-        """Return the holders and the waiters."""
-        hold, found = yield from contenders(self._path, self._rule)
-        line = [
-            Contender.of(self._path, name, node, max(0, place)) for place, (name, node) in enumerate(found, 1 - hold)
-        ]
-        return line[:hold], line[hold:]
-
-    def owner(self) -> Contender | None:
-        """Return the holder, read from the server; None if there is none. Cost: 2 + n reads with n nodes queued."""
-        return self._run(self._contenders(), lambda line: next(iter(line[0]), None))
-
-    def waiters(self) -> list[Contender]:
-        """Return the waiters, the next one first, read from the server; each has its `position`. Cost: as `owner`."""
-        return self._run(self._contenders(), lambda line: line[1])
 
     def guard(self, transaction: Any) -> Any:
         """Make a kazoo `TransactionRequest` commit only while this hold lives; return the transaction.

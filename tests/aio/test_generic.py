@@ -18,6 +18,7 @@ from tests.integration import (
     test_atomic,
     test_cancel_waits,
     test_condition,
+    test_detached,
     test_double_barrier,
     test_election,
     test_event,
@@ -133,6 +134,11 @@ LEFT_OUT: dict[ModuleType, dict[str, str]] = {
         "test_what_is_told_is_not_kept": IDENTITY,
         "test_all_or_none_with_errors": HALFWAY,
     },
+    test_detached: {
+        "test_a_killed_holder": PROCESSES,
+        "test_a_forked_child": "forks where the loop's thread is not",
+        "test_what_it_refuses": IDENTITY,
+    },
     test_quorum: {
         "test_what_it_is_made_of": IDENTITY,
         "test_no_trace": IDENTITY,
@@ -195,6 +201,7 @@ TestCondition = generic(test_condition)
 TestReadWriteLock = generic(test_rwlock)
 TestMultiLock = generic(test_multilock)
 TestQuorumLock = generic(test_quorum)
+TestDetachedLock = generic(test_detached)
 
 
 def test_what_is_left_out_is_there() -> None:

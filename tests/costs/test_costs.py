@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
+from contextlib import suppress
 
 import pytest
 from kazoo.client import KazooClient
@@ -23,9 +24,11 @@ from zkconcurrent import (
     BoundedSemaphore,
     Condition,
     CountDownLatch,
+    DetachedLock,
     Election,
     Event,
     Lock,
+    LockLostError,
     MultiLock,
     QuorumLock,
     ReadWriteLock,
@@ -391,6 +394,38 @@ def test_a_quorum_of_locks(counted: KazooClient, proxy: Proxy, zk_path: str) -> 
         assert not lock.acquire(blocking=False)
     assert trying.requests == {"sync": 3, "getChildren": 3}
     assert trying.flights == 1
+
+
+def test_a_detached_lock(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
+    """Acquire: a create and a multi; again, by the owner: reads alone; release: a delete."""
+    lock, again = (DetachedLock(counted, zk_path, "job") for _ in range(2))
+    with lock:
+        pass
+    with proxy.counting() as count:
+        lock.acquire()
+    assert count.requests == {"sync": 1, "getChildren": 2, "create2": 1, "multi": 1}
+    assert count.flights == 3
+    with proxy.counting() as count:
+        lock.acquire()
+    assert count.requests == {"sync": 1, "getChildren": 1, "getData": 1}
+    assert count.flights == 2
+    with proxy.counting() as count:
+        again.acquire()
+    assert count.requests == {"sync": 1, "getChildren": 1, "getData": 1, "multi": 1}
+    assert count.flights == 3
+    with proxy.counting() as count:
+        again.release()
+    assert count.requests == {"delete": 1}
+    with pytest.raises(LockLostError):
+        lock.release()
+    for end in (again.release, lambda: again.force_release(lock.fencing_token)):
+        lock.acquire()
+        with proxy.counting() as count:
+            end()
+        assert count.requests == {"sync": 1, "getChildren": 1, "getData": 1, "delete": 1}
+        assert count.flights == 3
+        with suppress(LockLostError):
+            lock.release()
 
 
 @pytest.mark.parametrize("kind", [Semaphore, BoundedSemaphore])

@@ -24,7 +24,7 @@ from tests.helpers.contenders import at_the_handoff, queued
 from tests.helpers.interrupts import PACKAGE, InterruptAt, at_every_line
 from tests.helpers.lock_types import AnyLock, Kind, against, every
 from tests.helpers.places import PLACES
-from zkconcurrent import Condition, Election, Lock, MultiLock, QuorumLock, ReadWriteLock, RLock, Semaphore
+from zkconcurrent import Condition, DetachedLock, Election, Lock, MultiLock, QuorumLock, ReadWriteLock, RLock, Semaphore
 
 pytestmark = pytest.mark.long
 
@@ -866,6 +866,22 @@ def quorum(client: KazooClient, path: str) -> QuorumLock:
     lock = QuorumLock([Lock(client, f"{path}/{name}") for name in "abc"])
     with lock:
         return lock
+
+
+def test_a_detached_lock_interrupted_at_every_line(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """An interrupted acquire leaves no waiter; what it may leave is the owner's hold, which a release ends."""
+    client, n = connect(timeout=SESSION), 0
+    for hook in at_every_line("detached.py"):
+        path = f"{zk_path}/{(n := n + 1)}"
+        lock = DetachedLock(client, path, "job")
+        try:
+            with hook:
+                assert lock.acquire(timeout=5)
+        except KeyboardInterrupt:
+            assert lock.acquire(timeout=20), hook.where
+        lock.release()
+        assert not zk.get_children(path), hook.where
+    assert hook.line > 30
 
 
 def test_a_quorum_lock_interrupted_at_every_line(

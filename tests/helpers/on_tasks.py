@@ -236,6 +236,12 @@ class QuorumLock(OnTasks):
     _twin = aio.QuorumLock
 
 
+class DetachedLock(OnTasks):
+    """`aio.DetachedLock`."""
+
+    _twin = aio.DetachedLock
+
+
 class Condition(OnTasks):
     """`aio.Condition`."""
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import Connect, Eventually
+from tests.conftest import Connect, Eventually, InThread
 from tests.helpers.contenders import children
 from tests.helpers.curator import CuratorClient, CuratorPeer
 from tests.helpers.curator_threads import CYCLES, LONG, SHORT, Contender, JavaThread, Thread
 from tests.helpers.processes import Spawn, line_from
 from tests.interop.conftest import SESSION, ConnectJava
-from zkconcurrent import Lock, LockLostError, RLock
+from zkconcurrent import DetachedLock, Lock, LockLostError, RLock
 from zkconcurrent.testing import Server
 
 both = pytest.mark.parametrize("kind", [Lock, RLock])
@@ -49,6 +49,27 @@ def test_we_hold(
         assert not waiting.done()
     assert waiting.result(LONG) == "true"
     assert not lock.acquire(blocking=False)
+
+
+def test_a_detached_lock(
+    java: CuratorClient, client: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Java and a detached lock keep each other out, in the order of arrival; Java waits for the persistent node."""
+    lock = DetachedLock(client, zk_path, "job")
+    java.call("mutex.acquire", zk_path).result(LONG)
+    assert not lock.acquire(timeout=SHORT)
+    getting = in_thread(lock.acquire, timeout=LONG)
+    eventually(lambda: len(children(client, zk_path)) == 2)
+    java.call("mutex.release", zk_path).result(LONG)
+    assert getting.result(LONG)
+    assert java.call("mutex.acquire", zk_path, round(SHORT * 1000)).result(LONG) == "false"
+    waiting = java.call("mutex.acquire", zk_path)
+    eventually(lambda: len(children(client, zk_path)) == 2)
+    assert not waiting.done()
+    lock.release()
+    assert waiting.result(LONG) == "true"
+    assert not lock.acquire(blocking=False)
+    java.call("mutex.release", zk_path).result(LONG)
 
 
 def test_every_level_of_ours_excludes_java(java: CuratorClient, client: KazooClient, zk_path: str) -> None:

@@ -36,6 +36,11 @@ def locks(zk: zkconcurrent.Client) -> None:
     semaphore: zkconcurrent.Semaphore = zkconcurrent.Semaphore(zk, "/app/api", 5, on_lost=told)
     bounded: zkconcurrent.BoundedSemaphore = zkconcurrent.BoundedSemaphore(zk, "/app/bounded")
     several: zkconcurrent.MultiLock = zkconcurrent.MultiLock([lock, rlock, read, write], on_lost=told)
+    detached: zkconcurrent.DetachedLock = zkconcurrent.DetachedLock(zk, "/app/detached", "job")
+    with detached, detached.hold(2.5):
+        number: tuple[int, int, str] = detached.fencing_token, detached.hold_count(), detached.name
+    holder: zkconcurrent.Contender | None = detached.owner()
+    forced: bool = holder is not None and detached.force_release(holder.token)
     most: zkconcurrent.QuorumLock = zkconcurrent.QuorumLock([lock, rlock, read], quorum=3, on_lost=told)
     with_any(most)
     lost_most: tuple[threading.Event, bool, int] = most.lost, most.suspect, most.quorum + len(most.locks)

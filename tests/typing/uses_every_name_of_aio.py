@@ -31,6 +31,13 @@ async def locks(zk: zkconcurrent.Client) -> None:
     semaphore: aio.Semaphore = aio.Semaphore(zk, "/app/api", 5, on_lost=told)
     bounded: aio.BoundedSemaphore = aio.BoundedSemaphore(zk, "/app/bounded")
     several: aio.MultiLock = aio.MultiLock([lock, rlock, read, write], on_lost=told)
+    detached: aio.DetachedLock = aio.DetachedLock(zk, "/app/detached", "job")
+    async with detached, detached.hold(2.5):
+        number: tuple[int, int, str] = detached.fencing_token, detached.hold_count(), detached.name
+    holder: zkconcurrent.Contender | None = await detached.owner()
+    forced: bool = holder is not None and await detached.force_release(holder.token)
+    freed: bool = not await detached.fetch_locked() and not await detached.waiters() and detached.cancel_waits() == 0
+    ended: aio.Completion = detached.release()
     most: aio.QuorumLock = aio.QuorumLock([lock, rlock, read], quorum=3, on_lost=told_later)
     async with most, most.hold(2.5):
         lost_most: tuple[aio.Lost, bool, int] = most.lost, most.suspect, most.quorum + len(most.locks)

@@ -23,6 +23,8 @@ zkconcurrent.Group(zk, "/app/group").join("text")  # wrong
 zkconcurrent.MultiLock(zkconcurrent.Lock(zk, "/app/lock"))  # wrong
 zkconcurrent.MultiLock([threading.Lock()])  # wrong
 zkconcurrent.QuorumLock([threading.Lock()])  # wrong
+zkconcurrent.DetachedLock(zk, "/app/detached")  # wrong
+zkconcurrent.DetachedLock(zk, "/app/detached", "job").lost  # wrong
 zkconcurrent.QuorumLock([zkconcurrent.Lock(zk, "/app/lock")]).fencing_token  # wrong
 zkconcurrent.MultiLock([zkconcurrent.Semaphore(zk, "/app/api")])  # wrong
 zkconcurrent.Condition(zk, "/app/condition", threading.RLock())  # wrong

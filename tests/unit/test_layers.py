@@ -22,7 +22,7 @@ LAYERS = [
     {"_engine.registry"}
     | {f"_recipes.{name}" for name in ("queue", "nodes", "destroy", "semaphore", "condition")}
     | {f"_recipes.{name}" for name in ("event", "latch", "barrier", "mirror", "double_barrier", "group")},
-    {"_recipes.receipts"},
+    {"_recipes.receipts", "_recipes.detached"},
     {"_recipes.desk", "_recipes.value", "_recipes.entries"},
     {"_recipes.putting", "_recipes.taking"},
     {"_recipes.claims", "_recipes.election"},
@@ -42,7 +42,7 @@ LAYERS = [
     {"_primitive", "_cancel", "_together"},
     {"_settling"},
     {"_lock_base"},
-    {"_lock", "_rlock", "_candidacy"},
+    {"_lock", "_rlock", "_detached", "_candidacy"},
     {"_rwlock"},
     {"_codec", "_value", "_local_group"},
     {"_semaphore", "_condition", "_event", "_barrier", "_latch", "_multilock", "_queue", "_dict"}
@@ -55,7 +55,16 @@ LAYERS = [
     # The same for tasks.
     {"aio._tasks"},
     {"aio._losses", "aio._locks"},
-    {"aio._sync", "aio._barrier", "aio._queue", "aio._election", "aio._value", "aio._dict", "aio._group"}
+    {
+        "aio._sync",
+        "aio._detached",
+        "aio._barrier",
+        "aio._queue",
+        "aio._election",
+        "aio._value",
+        "aio._dict",
+        "aio._group",
+    }
     | {"aio._connect", "aio._local"},
     {"aio._namespace"},
     {"aio._synchronized"},

@@ -37,6 +37,7 @@ MISSING: dict[str, dict[str, str]] = {
         "SimpleQueue": "asyncio has none",
     },
     "SharedNamespace": {"SimpleQueue": "asyncio has none"},
+    "DetachedLock": {"locked": "no hold of this process tells: `fetch_locked()`"},
     "Barrier.__init__": {"action": BY_THE_LOOP, "timeout": BY_THE_LOOP},
     "SharedNamespace.Barrier": {"action": BY_THE_LOOP, "timeout": BY_THE_LOOP},
     "LocalNamespace.Barrier": {"action": BY_THE_LOOP, "timeout": BY_THE_LOOP},
@@ -63,6 +64,7 @@ MAKE: dict[str, Callable[[Any, KazooClient], Any]] = {
     "AtomicReference": lambda package, client: package.AtomicReference(client, "/twin", b""),
     "CountDownLatch": lambda package, client: package.CountDownLatch(client, "/twin", 2),
     "SharedValue": lambda package, client: package.SharedValue(client, "/twin", b""),
+    "DetachedLock": lambda package, client: package.DetachedLock(client, "/twin", "job"),
     "DoubleBarrier": lambda package, client: package.DoubleBarrier(client, "/twin", 2),
     "LocalNamespace": lambda package, client: package.namespace("local", "/twin"),  # noqa: ARG005
     "MultiLock": lambda package, client: package.MultiLock([package.Lock(client, "/twin")]),

@@ -83,7 +83,18 @@ def test_locks_of_threading_are_like_ours(lock: object) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["Lock", "RLock", "ReadLock", "WriteLock", "MultiLock", "QuorumLock", "Semaphore", "BoundedSemaphore", "Condition"],
+    [
+        "Lock",
+        "RLock",
+        "ReadLock",
+        "WriteLock",
+        "MultiLock",
+        "QuorumLock",
+        "DetachedLock",
+        "Semaphore",
+        "BoundedSemaphore",
+        "Condition",
+    ],
 )
 def test_ours_are_like_them(name: str) -> None:
     """All that can be held has what `LockLike` asks; what can't, has not."""

@@ -5,6 +5,7 @@ Unlike those of `zkconcurrent`, the names are all loaded at once: an import whil
 
 from ._barrier import Barrier
 from ._connect import connect
+from ._detached import DetachedLock
 from ._dict import Dict, Set
 from ._election import Election, Term
 from ._group import DoubleBarrier, Group, Joining, Membership
@@ -29,6 +30,7 @@ __all__ = [
     "Condition",
     "CountDownLatch",
     "DelayQueue",
+    "DetachedLock",
     "Dict",
     "DoubleBarrier",
     "Election",

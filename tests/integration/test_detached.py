@@ -1,0 +1,417 @@
+"""Detached locks on a real ZooKeeper: held by a name, whatever becomes of the process; released, or broken."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.conftest import FAST, Connect, Eventually, InThread
+from tests.helpers.processes import Spawn, line_from, parties
+from tests.helpers.proxy import Proxy
+from zkconcurrent import (
+    ClientError,
+    DetachedLock,
+    ForeignNodeError,
+    Lock,
+    LockLostError,
+    RLock,
+    WaitCancelledError,
+)
+from zkconcurrent.testing import Server
+
+
+@pytest.fixture
+def spawn(zookeeper: Server, zk_path: str) -> Iterator[Spawn]:
+    """Start processes that use the path."""
+    with parties("tests.integration.detached_party", zookeeper.hosts, zk_path, 4) as start:
+        yield start
+
+
+def queue(zk: KazooClient, path: str) -> list[int]:
+    """Return the sessions of the nodes, in the order of their turns; 0 for a persistent one."""
+    names = sorted(zk.get_children(path), key=lambda name: name.rpartition("lock-")[2])
+    stats = [zk.exists(f"{path}/{name}") for name in names]
+    return [stat.ephemeralOwner for stat in stats if stat is not None]
+
+
+def test_what_it_leaves(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """One persistent node, which tells the owner, the process and the token; the release leaves none."""
+    lock = DetachedLock(zk, zk_path, "job")
+    assert not lock.locked()
+    assert lock.owner() is None
+    assert lock.acquire()
+    (name,) = zk.get_children(zk_path)
+    data, stat = zk.get(f"{zk_path}/{name}")
+    said = json.loads(data)
+    assert stat.ephemeralOwner == 0
+    assert (said["owner"], said["pid"], said["token"]) == ("job", os.getpid(), lock.fencing_token)
+    seen = DetachedLock(connect(), zk_path, "looker").owner()
+    assert seen is not None
+    assert (seen.owner, seen.session, seen.token, seen.position) == ("job", 0, lock.fencing_token, 0)
+    assert seen.node == f"{zk_path}/{name}"
+    assert (lock.locked(), lock.hold_count(), lock.name) == (True, 1, "job")
+    lock.release()
+    assert zk.get_children(zk_path) == []
+    assert lock.hold_count() == 0
+    with pytest.raises(RuntimeError, match=f"'job' does not hold {zk_path}"):
+        lock.release()
+    with pytest.raises(RuntimeError, match="not held"):
+        _ = lock.fencing_token
+
+
+def test_one_owner(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """The owner finds itself the holder, wherever it acquires, with the same token; one release ends the hold."""
+    mine, again, other = (DetachedLock(client, zk_path, "job") for client in (zk, zk, connect()))
+    stranger = DetachedLock(connect(), zk_path, "another")
+    mine.acquire()
+    assert again.acquire(blocking=False)
+    assert other.acquire(timeout=5)
+    assert mine.fencing_token == again.fencing_token == other.fencing_token
+    assert len(queue(zk, zk_path)) == 1
+    assert not stranger.acquire(blocking=False)
+    assert not stranger.acquire(timeout=0.1)
+    with pytest.raises(RuntimeError, match="'another' does not hold"):
+        stranger.release()
+    other.release()
+    assert stranger.acquire(blocking=False)
+    for late in (mine, again):
+        with pytest.raises(LockLostError, match="another process has released it"):
+            late.release()
+        assert late.hold_count() == 0
+    assert stranger.locked()
+    stranger.release()
+
+
+def test_two_of_one_owner_wait(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
+    """When the first of them gets in, so does the next in the queue, as it is the same owner; no node is left."""
+    before = Lock(connect(), zk_path)
+    before.acquire()
+    locks = [DetachedLock(connect(), zk_path, "job") for _ in range(3)]
+    waiting = [in_thread(lock.acquire) for lock in locks]
+    before.release()
+    assert all(each.result(20) for each in waiting)
+    assert queue(zk, zk_path) == [0]
+    assert len({lock.fencing_token for lock in locks}) == 1
+    DetachedLock(zk, zk_path, "job").release()
+    assert queue(zk, zk_path) == []
+
+
+@pytest.mark.parametrize("other", [Lock, RLock])
+def test_one_queue_with_locks(
+    other: type[Lock], zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """A Lock waits for the persistent node, in the order of arrival, and the tokens rise in that order."""
+    detached, lock = DetachedLock(connect(), zk_path, "job"), other(connect(), zk_path)
+    first = other(connect(), zk_path)
+    tokens = []
+    first.acquire()
+    waiting = in_thread(detached.acquire)
+    eventually(lambda: len(zk.get_children(zk_path)) == 2)
+
+    def use() -> None:
+        with lock:
+            tokens.append(lock.fencing_token)
+
+    using = in_thread(use)
+    eventually(lambda: len(zk.get_children(zk_path)) == 3)
+    seen = detached.waiters()
+    assert [(each.position, each.owner) for each in seen] == [(1, "job"), (2, None)]
+    tokens.append(first.fencing_token)
+    first.release()
+    assert waiting.result(20)
+    tokens.append(detached.fencing_token)
+    assert queue(zk, zk_path)[0] == 0
+    assert not using.done()
+    detached.release()
+    using.result(20)
+    assert tokens == sorted(tokens)
+    assert len(set(tokens)) == 3
+
+
+@pytest.mark.parametrize("end", ["kill", "stop", "exit"])
+def test_a_killed_holder(end: str, spawn: Spawn, zk: KazooClient, zk_path: str) -> None:
+    """The hold outlives its process and session; another process of the owner has it, and releases it: fault 114."""
+    holder = spawn("exit" if end == "exit" else "hold", "job")
+    assert line_from(holder) == "True"
+    token = zk_token(zk, zk_path)
+    if end == "kill":
+        holder.send_signal(signal.SIGKILL)
+    elif end == "stop":
+        assert holder.stdin is not None
+        holder.stdin.close()
+    holder.wait()
+    assert not DetachedLock(zk, zk_path, "another").acquire(timeout=0.2)
+    mine = DetachedLock(zk, zk_path, "job")
+    if end == "kill":
+        assert line_from(spawn("release", "job")) == "released"
+        assert not mine.locked()
+        return
+    assert mine.acquire(blocking=False)
+    assert mine.fencing_token == token
+    mine.release()
+    assert not mine.locked()
+
+
+def zk_token(zk: KazooClient, path: str) -> int:
+    """Return the token in the node."""
+    (name,) = zk.get_children(path)
+    return int(json.loads(zk.get(f"{path}/{name}")[0])["token"])
+
+
+def test_its_session_expires(
+    connect: Connect, zookeeper: Server, zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """The end of the session that acquired changes nothing; one that waits queues again: fault 114."""
+    client = connect(**FAST)
+    holding, waiting = DetachedLock(client, zk_path, "job"), DetachedLock(client, zk_path, "next")
+    holding.acquire()
+    token = holding.fencing_token
+    getting = in_thread(waiting.acquire)
+    eventually(lambda: len(zk.get_children(zk_path)) == 2)
+    session = client.client_id
+    zookeeper.expire(client)
+    eventually(lambda: client.connected and client.client_id != session)
+    eventually(lambda: queue(zk, zk_path)[1:] == [client.client_id[0]])
+    assert holding.acquire(blocking=False)
+    assert holding.fencing_token == token
+    holding.release()
+    assert getting.result(20)
+    waiting.release()
+
+
+def test_with_blocks(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """A block releases at its end, and on an exception, which is not changed; one that does not get in says so."""
+    lock, other = DetachedLock(zk, zk_path, "job"), DetachedLock(connect(), zk_path, "another")
+    with lock:
+        assert lock.locked()
+        with pytest.raises(TimeoutError, match="not acquired"), other.hold(timeout=0.1):
+            pass
+    assert not lock.locked()
+    with pytest.raises(ZeroDivisionError), lock.hold(timeout=5):
+        raise ZeroDivisionError
+    assert queue(zk, zk_path) == []
+    with pytest.raises(LockLostError) as lost, lock:
+        assert other.force_release(lock.fencing_token)
+        raise ZeroDivisionError
+    assert isinstance(lost.value.__context__, ZeroDivisionError)
+
+
+def test_force_release(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """An operator ends the hold that was looked at, and no other; the owner is told at its release: fault 115."""
+    lock, operator = DetachedLock(zk, zk_path, "job"), DetachedLock(connect(), zk_path, "operator")
+    assert not operator.force_release(1)
+    lock.acquire()
+    seen = operator.owner()
+    assert seen is not None
+    assert seen.owner == "job"
+    assert not operator.force_release(seen.token + 1)
+    lock.release()
+    lock.acquire()
+    assert not operator.force_release(seen.token)  # another hold of the same owner
+    assert operator.force_release(lock.fencing_token)
+    assert not operator.force_release(lock.fencing_token)
+    with operator:
+        with pytest.raises(LockLostError, match="operator"):
+            lock.release()
+        assert operator.locked()
+    with Lock(connect(), zk_path) as _:
+        holder = operator.owner()
+        assert holder is not None
+        with pytest.raises(ValueError, match="its session"):
+            operator.force_release(holder.token)
+        assert not operator.force_release(holder.token + 1)
+        assert operator.locked()
+
+
+@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
+@pytest.mark.parametrize(
+    ("name", "nth"), [("sync", 1), ("getChildren", 1), ("create2", 1), ("getChildren", 2), ("multi", 1)]
+)
+def test_a_lost_request_or_answer(
+    effect: str, name: str, nth: int, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str
+) -> None:
+    """The acquire leaves one node, which is the owner's: fault 116."""
+    client = connect(hosts=proxy.hosts, **FAST)
+    lock = DetachedLock(client, zk_path, "job")
+    lock.acquire()
+    lock.release()
+    with getattr(proxy, effect)(name, nth=nth, where=lambda message: zk_path in message.path) as fault:
+        assert lock.acquire()
+        fault.wait()
+    assert queue(zk, zk_path) == [0]
+    assert lock.fencing_token == zk_token(zk, zk_path)
+    with getattr(proxy, effect)("delete") as fault:
+        lock.release()
+        fault.wait()
+    assert queue(zk, zk_path) == []
+
+
+@pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
+def test_the_owner_is_looked_up_under_losses(
+    effect: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str
+) -> None:
+    """So do an acquire of what the owner holds, a release by another object, and a forced one: fault 116."""
+    client = connect(hosts=proxy.hosts, **FAST)
+    DetachedLock(zk, zk_path, "job").acquire()
+    lock = DetachedLock(client, zk_path, "job")
+    with getattr(proxy, effect)("getData") as fault:
+        assert lock.acquire(timeout=10)
+        fault.wait()
+    with getattr(proxy, effect)("delete") as fault:
+        assert lock.force_release(lock.fencing_token)
+        fault.wait()
+    DetachedLock(zk, zk_path, "job").acquire()
+    with getattr(proxy, effect)("getData") as fault:
+        DetachedLock(client, zk_path, "job").release()
+        fault.wait()
+    assert queue(zk, zk_path) == []
+
+
+def test_the_session_ends_with_the_answer(
+    zk: KazooClient, connect: Connect, proxy: Proxy, zookeeper: Server, zk_path: str, in_thread: InThread
+) -> None:
+    """The reply to the multi is lost, and the session ends before the reconnect: the node is found: fault 116."""
+    client = connect(hosts=proxy.hosts, **FAST)
+    lock = DetachedLock(client, zk_path, "job")
+    with proxy.hold("multi", where=lambda message: zk_path in message.path) as fault:
+        getting = in_thread(lock.acquire)
+        fault.wait()
+        session = client.client_id
+        zookeeper.expire(client)
+        proxy.cut()
+    assert getting.result(20)
+    assert client.client_id != session
+    assert queue(zk, zk_path) == [0]
+    lock.release()
+
+
+def test_given_up(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
+    """A wait that times out or is cancelled leaves nothing."""
+    holder, lock = DetachedLock(zk, zk_path, "job"), DetachedLock(connect(), zk_path, "next")
+    holder.acquire()
+    assert not lock.acquire(timeout=0.1)
+    waiting = in_thread(lock.acquire)
+    eventually(lambda: len(zk.get_children(zk_path)) == 2)
+    eventually(lock.cancel_waits)
+    with pytest.raises(WaitCancelledError, match=zk_path):
+        waiting.result(20)
+    eventually(lambda: queue(zk, zk_path) == [0])
+    holder.release()
+
+
+def test_a_deadline_while_the_multi_is_out(
+    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
+) -> None:
+    """If no reply tells in time whether it was acquired, it is not: what the multi made is deleted: fault 117."""
+    lock = DetachedLock(connect(hosts=proxy.hosts, timeout=4, **FAST), zk_path, "job")
+    lock.acquire()
+    lock.release()
+    with proxy.hold("multi", where=lambda message: zk_path in message.path) as fault:
+        assert not lock.acquire(timeout=0.2)
+        fault.wait()
+    eventually(lambda: queue(zk, zk_path) == [])
+    with lock:
+        assert queue(zk, zk_path) == [0]
+
+
+def test_a_late_delete_of_what_was_given_up(
+    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
+) -> None:
+    """An owner that finds the node of a call that was given up keeps it when the delete comes: fault 117."""
+    lock = DetachedLock(connect(hosts=proxy.hosts, timeout=10, **FAST), zk_path, "job")
+    lock.acquire()
+    lock.release()
+    mine = DetachedLock(connect(), zk_path, "job")
+    with proxy.lose_answer("multi", where=lambda message: zk_path in message.path):
+        proxy.refuse()
+        assert not lock.acquire(timeout=0.2)  # its connection is cut, and it can't reconnect to delete the node
+    assert queue(zk, zk_path) == [0]
+    before = zk.get_children(zk_path)
+    assert mine.acquire(blocking=False)
+    with proxy.expect("delete", where=lambda message: before[0] in message.path) as fault:
+        proxy.resume()
+        fault.wait(20)
+    assert queue(zk, zk_path) == [0]
+    mine.release()
+    eventually(lambda: queue(zk, zk_path) == [])
+
+
+def test_foreign_nodes(zk: KazooClient, zk_path: str) -> None:
+    """A persistent node of another program holds for no owner; it is shown, and can be broken. Others are refused."""
+    lock = DetachedLock(zk, zk_path, "job")
+    zk.ensure_path(zk_path)
+    for data in (b"", b"\xff", b"[" * 5000, b"[]", b'{"owner": "job"}', b'{"owner": 1, "token": 2}'):
+        node = zk.create(f"{zk_path}/x-lock-", data, sequence=True)
+        assert not lock.acquire(blocking=False)
+        assert not lock.acquire(timeout=0.05)
+        with pytest.raises(RuntimeError, match="does not hold"):
+            lock.release()
+        assert zk.exists(node)
+        assert lock.force_release(zk.exists(node).czxid)
+        assert not zk.exists(node)
+    zk.create(f"{zk_path}/strange")
+    for call in (lock.acquire, lock.release, lock.locked, lock.owner, lambda: lock.force_release(1)):
+        with pytest.raises(ForeignNodeError, match=zk_path):
+            call()
+    zk.delete(f"{zk_path}/strange")
+    with lock:
+        pass
+
+
+def test_what_it_refuses(zk: KazooClient, zk_path: str) -> None:
+    """Owners that are no strings, empty or too long; a path of another primitive; wrong timeouts and tokens."""
+    for owner in (None, 1, b"job"):
+        with pytest.raises(TypeError, match="owner must be a string"):
+            DetachedLock(zk, zk_path, owner)  # type: ignore[arg-type]
+    for owner in ("", "x" * 1001):
+        with pytest.raises(ValueError, match="1 to 1000 characters"):
+            DetachedLock(zk, zk_path, owner)
+    for owner in ("x" * 1000, "\0", "\ud800", '"}', "naïve/\n"):
+        lock = DetachedLock(zk, zk_path, owner)
+        with lock:
+            assert lock.owner().owner == owner  # type: ignore[union-attr]
+            assert DetachedLock(zk, zk_path, owner).acquire(blocking=False)
+    with pytest.raises(ValueError, match=zk_path):
+        Lock(zk, zk_path)
+    with pytest.raises(TypeError, match="token must be an int"):
+        lock.force_release("1")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="timeout"):
+        lock.acquire(False, 1)
+    assert repr(lock).startswith("<unlocked zkconcurrent.DetachedLock object owner='naïve/\\n' path=")
+
+
+def test_a_forked_child(zk: KazooClient, zk_path: str) -> None:
+    """A child may not release, and a block that it leaves releases nothing."""
+    lock = DetachedLock(zk, zk_path, "job")
+    read, write = os.pipe()
+    with lock:
+        if os.fork() == 0:
+            try:
+                lock.__exit__(None, None, None)
+                lock.release()
+            except ClientError:
+                os.write(write, b"refused")
+            finally:
+                os._exit(0)
+        assert os.read(read, 7) == b"refused"
+        os.wait()
+        assert lock.locked()
+    os.close(read)
+    os.close(write)
+
+
+def test_a_stopped_client(connect: Connect, zk: KazooClient, zk_path: str) -> None:
+    """Its calls are refused; the hold stays, for the owner to release elsewhere."""
+    client = connect()
+    lock = DetachedLock(client, zk_path, "job")
+    lock.acquire()
+    client.stop()
+    for call in (lock.acquire, lock.release, lock.locked):
+        with pytest.raises(ClientError, match=zk_path):
+            call()
+    DetachedLock(zk, zk_path, "job").release()

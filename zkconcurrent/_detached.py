@@ -1,0 +1,187 @@
+"""`DetachedLock`: a lock that belongs to a named owner, and survives the process that acquired it."""
+
+from __future__ import annotations
+
+import json
+import uuid
+
+from ._cancel import Wait, cancel_all
+from ._engine.driver import Call
+from ._engine.waiting import Steps
+from ._errors import LockLostError
+from ._kazoo.link import KazooClient
+from ._limits import check_int
+from ._lock_base import Acquirable, Line
+from ._primitive import node_data
+from ._recipes.detached import Detached, acquire, force_release, release
+from ._recipes.rules import MUTEX
+
+LONGEST_OWNER = 1000  # characters: the owner is in the data of each node
+
+
+class DetachedLock(Line, Acquirable):
+    """A lock that a named owner holds until it is released: also when the process dies, or loses its session.
+
+    The owner is a name that the program chooses, as of a job. All threads and processes with that name are one owner:
+    an `acquire` while the owner holds the lock returns True at once, and one `release` ends the hold, whoever calls it.
+    So a program that is started again goes on with what it holds. Two that must exclude each other need two names.
+
+    Nothing but a `release` by the owner, or a `force_release`, ends the hold. A process that is killed leaves the lock
+    held: until the owner comes back, every other contender waits.
+
+    Layout:
+        `<path>/_c_<uuid>-lock-<sequence>`, EPHEMERAL_SEQUENTIAL, one for each thread that waits: the znodes of a
+        `Lock`. The holder's is PERSISTENT, with the number of the node that queued for it, which the same `multi`
+        deletes. The path itself is a container.
+
+    Invariant:
+        As a `Lock`'s. On one path, it and a `Lock`, an `RLock` and Curator's InterProcessMutex exclude each other.
+
+    Cost:
+        An uncontended `acquire` takes two writes and three reads, in three round trips; an `acquire` of what the owner
+        holds, three reads in two, or with one write more in three, if another object has acquired it. A `release` takes
+        one write, or also three reads if another object has acquired it.
+
+    Args:
+        client: a `kazoo.client.KazooClient`; it may be started later.
+        path: the lock's path; missing nodes are created as containers.
+        owner: the owner's name, of 1 to 1,000 characters.
+
+    Raises:
+        TypeError: the path or the owner is not a string.
+        ValueError: the owner is empty or too long; the path is invalid; or this client already uses it for another
+            primitive.
+
+    Source:
+        The downgrade of Curator's `InterProcessReadWriteLock`, which puts a node in another's place.
+    """
+
+    _kind = "DetachedLock"
+    _rule = MUTEX
+
+    def __init__(self, client: KazooClient, path: str, owner: str) -> None:
+        if not isinstance(owner, str):
+            raise TypeError(f"owner must be a string, not {type(owner).__name__}")
+        if not 1 <= len(owner) <= LONGEST_OWNER:
+            raise ValueError(f"owner must have 1 to {LONGEST_OWNER} characters, not {len(owner)}")
+        self._name = owner
+        self._held: Detached | None = None
+        super().__init__(client, path)
+
+    @property
+    def name(self) -> str:
+        """The name of the owner for which this object acquires."""
+        return self._name
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Acquire the lock for the owner; wait for it in the order of arrival across all processes.
+
+        An owner that holds the lock already gets it at once: at the beginning of the call, or when its node is the
+        next in the queue. If the call is interrupted just as it returns, the lock may stay held, as after a kill.
+
+        Args:
+            blocking: whether to wait. If False, the call makes one attempt.
+            timeout: how long to wait, in seconds; -1 waits forever, 0 makes one attempt.
+
+        Returns:
+            Whether the owner holds the lock.
+
+        Raises:
+            ValueError: a timeout with `blocking=False`, or a negative one other than -1.
+            OverflowError: a timeout above `threading.TIMEOUT_MAX`.
+            ClientError: the client can't be used here.
+            ZkConcurrentError: the path can't be used as a lock.
+        """
+        limit = self._deadline(blocking, timeout)
+        call = Call(self._session, self._path, self._path_state)
+        wait = blocking and timeout != 0
+        steps = self._acquire_steps(call, wait, limit)
+        if wait:
+            steps = Wait(self._path, (call,)).run(steps, self._waits)
+        return self._await(call, steps)
+
+    def _acquire_steps(self, call: Call, wait: bool, deadline: float | None) -> Steps[bool]:
+        data = b'%b, "owner": %b}' % (node_data(self._identity())[:-1], json.dumps(self._name).encode())
+        mine = None if self._held is None else self._held.name
+        held = yield from call.run(acquire(self._path, self._name, str(uuid.uuid4()), data, wait, mine), deadline)
+        if held is None:
+            return False
+        self._held = held
+        return True
+
+    def release(self) -> None:
+        """Release the owner's hold, whichever object of the owner has acquired it; wait until it is gone.
+
+        If ZooKeeper is out of reach, the call waits for it: no session's end would release the lock. An interrupted
+        call may or may not have released it; call it again.
+
+        Raises:
+            LockLostError: the hold that this object has acquired was ended by another call.
+            RuntimeError: the owner does not hold the lock.
+            ClientError: the client can't be used here.
+        """
+        held = self._held
+
+        def released(was_there: bool) -> None:
+            if self._held is held:
+                self._held = None
+            if was_there:
+                return
+            if held is None:
+                raise RuntimeError(f"release unlocked lock: {self._name!r} does not hold {self._path}")
+            raise LockLostError(
+                self._path,
+                f"{self._name!r} did not hold it any more: another process has released it, or an operator has deleted "
+                f"the node {held.name}",
+            )
+
+        return self._run(release(self._path, self._name, held), released)
+
+    def force_release(self, token: int) -> bool:
+        """End the hold with that fencing token, whoever owns it; return whether it was there.
+
+        The token is that of an `owner()` that was looked at: so the call never ends a hold that began since. The owner
+        is not told until its `release`; its writes are stopped by the next holder's fencing token. If the connection
+        drops during the call, True may also mean that the owner has released it meanwhile.
+
+        Raises:
+            TypeError: the token is not an int.
+            ValueError: the holder is no owner's, and goes with its session.
+        """
+        token = check_int("token", token)
+
+        def forced(was_there: bool | None) -> bool:
+            if was_there is None:
+                raise ValueError(
+                    f"{self._path} is not held by a DetachedLock, but by a process in its session: it goes when that "
+                    "process releases it, or when its session ends"
+                )
+            return was_there
+
+        return self._run(force_release(self._path, token), forced)
+
+    @property
+    def fencing_token(self) -> int:
+        """A number that never decreases from holder to holder; the same for the owner's whole hold. Sends nothing.
+
+        Raises:
+            RuntimeError: this object has not acquired the lock, or has released it. After a restart, acquire it again.
+        """
+        held = self._held
+        if held is None:
+            raise RuntimeError(f"{self._path} is not held: acquire it first")
+        return held.token
+
+    def hold_count(self) -> int:
+        """Return 1 from an `acquire` of this object to its `release`, else 0. Sends nothing."""
+        return int(self._held is not None)
+
+    def cancel_waits(self) -> int:
+        """End the waits of all threads and tasks that use this client; see `Lock.cancel_waits`."""
+        self._session.check_not_forked(self._path)
+        return cancel_all(self._waits)
+
+    def __repr__(self) -> str:
+        state = "unlocked" if self._held is None else "locked"
+        name = f"zkconcurrent.{type(self).__name__}"
+        return f"<{state} {name} object owner={self._name!r} path={self._path!r} at {id(self):#x}>"

@@ -1,0 +1,227 @@
+"""The detached lock: the first in a lock's queue leaves a persistent node in its place, which names the owner."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from .operations import (
+    Children,
+    ConnectionLost,
+    Create,
+    Delete,
+    Discard,
+    Get,
+    MarkDeleted,
+    Multi,
+    NewTicket,
+    Node,
+    NodeExists,
+    NodeGone,
+    NoNode,
+    Recipe,
+    Requeue,
+    Sync,
+    WaitGone,
+)
+from .queue import check, join, list_queue
+from .rules import MUTEX, blockers
+from .ticket import Ticket
+
+
+class Detached(NamedTuple):
+    """A hold that belongs to an owner, and to no session.
+
+    Attributes:
+        name: its node's name.
+        token: its fencing token: the creation zxid of the node that queued for it. That of the persistent node would
+            be higher than the tokens of the contenders that queued meanwhile.
+        owner: the owner's name; None if another program made the node.
+    """
+
+    name: str
+    token: int
+    owner: str | None
+
+
+def read(name: str, node: Node) -> Detached | None:
+    """Return the hold that a node is; None if it belongs to a session."""
+    if node.session:
+        return None
+    try:
+        said = json.loads(node.data)
+        owner, token = said["owner"], said["token"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        owner = token = None
+    if not isinstance(owner, str) or type(token) is not int:
+        return Detached(name, node.czxid, None)
+    return Detached(name, token, owner)
+
+
+def holder(path: str, names: Sequence[str]) -> Recipe[Detached | None]:
+    """Return the hold of the first in the queue; None if there is none, or it belongs to a session."""
+    first = min(names, key=MUTEX.key, default=None)
+    node: Node | None = None if first is None else (yield Get(f"{path}/{first}"))
+    return None if first is None or node is None else read(first, node)
+
+
+def held_by(path: str, names: Sequence[str], owner: str) -> Recipe[Detached | None]:
+    """Return the hold of an owner, if it is the first in the queue."""
+    held = yield from holder(path, names)
+    return held if held is not None and held.owner == owner else None
+
+
+def adopt(
+    path: str, names: Sequence[str], owner: str, unique: str, data: bytes, mine: str | None
+) -> Recipe[Detached | None]:
+    """Find the hold of an owner, and put a new node in the place of its node; None if the owner holds nothing.
+
+    The old node may be that of a call which was given up, and whose delete is still to come: see `detach`. That delete
+    then finds nothing. Both nodes have the same number and token. So a call that ends early leaves the hold as it was.
+    """
+    while True:
+        held = yield from held_by(path, names, owner)
+        if held is None or held.name == mine or unique in held.name:
+            return held
+        ticket: Ticket = yield NewTicket(path)
+        new = held._replace(name=f"_c_{unique}-{MUTEX.role}{MUTEX.key(held.name)}")
+        create = Create(f"{path}/{new.name}", said(data, held.token))
+        try:
+            yield Multi(ticket, (Delete(f"{path}/{held.name}"), create))
+            yield MarkDeleted(ticket)
+            return new
+        except (NoNode, NodeExists, ConnectionLost, Requeue):
+            yield MarkDeleted(ticket)
+        names = yield from list_queue(path, MUTEX)
+
+
+def said(data: bytes, token: int) -> bytes:
+    """Return the content of a holder's node: that of the node that queued, and the fencing token."""
+    return b'%b, "token": %d}' % (data[:-1], token)
+
+
+def acquire(path: str, owner: str, unique: str, data: bytes, wait: bool, mine: str | None) -> Recipe[Detached | None]:
+    """Join the queue under `path`, wait for our turn, and leave a node that no session ends; or find the owner's.
+
+    Args:
+        path: the lock.
+        owner: the owner's name.
+        unique: a UUID of this call.
+        data: the content of the node that queues, as JSON.
+        wait: whether to wait. If not, the result is None if another contender is in the way.
+        mine: the name of the node whose hold the caller has, if any.
+    """
+    names = yield from list_queue(path, MUTEX)
+    if (held := (yield from adopt(path, names, owner, unique, data, mine))) is not None:
+        return held
+    if names and not wait:
+        return None
+    while True:
+        ticket: Ticket = yield NewTicket(path)
+        listing = Children(path, ticket)
+        try:
+            names = yield from join(ticket, MUTEX, data)
+            while ahead := blockers(ticket.name, names, MUTEX):
+                held = yield from adopt(path, names, owner, unique, data, mine)
+                if held is not None or not wait:
+                    yield Discard(ticket)
+                    return held
+                names = ()
+                found = yield WaitGone(ticket, ahead[0], (listing,))
+                (names,) = found or [(yield listing)]
+                del found
+                check(ticket, names, MUTEX)
+            return (yield from detach(ticket, owner, unique, data))
+        except Requeue:
+            yield Discard(ticket)
+            if not wait:
+                return None
+
+
+def detach(ticket: Ticket, owner: str, unique: str, data: bytes) -> Recipe[Detached]:
+    """Put a persistent node in the place of the ticket's, which is the first in the queue.
+
+    It has the ticket's number. So a waiter behind the ticket then finds it, and no other contender can have got in. It
+    is made together with the ticket's delete: so it can't be made in a later session, nor twice.
+
+    Until the hold is known to be the owner's, the node belongs to a second ticket: if the call ends before, by its
+    deadline or an interrupt, the node is deleted as a ticket's is.
+
+    Raises:
+        NodeGone: the ticket's node is gone.
+        SessionExpired: its session is over, and it has left no node.
+    """
+    assert ticket.name is not None
+    path = ticket.path
+    held = Detached(f"_c_{unique}-{MUTEX.role}{MUTEX.key(ticket.name)}", ticket.token, owner)
+    node = f"{path}/{held.name}"
+    left: Ticket = yield NewTicket(path)
+    left.queued_as(held.name, held.token)
+    left.sent = True
+    detached = Create(node, said(data, held.token))
+    while True:
+        try:
+            yield Multi(left, (Delete(ticket.node, ticket), detached), firm=True)
+            break
+        except NoNode:
+            yield Discard(left)
+            raise NodeGone from None
+        except NodeExists:
+            break
+        except (ConnectionLost, Requeue) as error:
+            _, found = yield Sync(path), Get(node)
+            if found is not None:
+                break
+            if isinstance(error, Requeue):
+                yield MarkDeleted(left)
+                raise
+    yield MarkDeleted(ticket)
+    yield MarkDeleted(left)
+    return held
+
+
+def release(path: str, owner: str, held: Detached | None) -> Recipe[bool]:
+    """End the owner's hold; return whether it was there, or may have been.
+
+    The delete is sent until it is answered, in any session: no other node ever has that name.
+
+    Args:
+        path: the lock.
+        owner: the owner's name.
+        held: the hold; None for the one that is there.
+    """
+    if held is None:
+        names = yield from list_queue(path, MUTEX)
+        held = yield from held_by(path, names, owner)
+        if held is None:
+            return False
+    in_doubt = False
+    while (deleted := (yield Delete(f"{path}/{held.name}"))) is not True:
+        in_doubt = in_doubt or deleted is None
+        names = yield from list_queue(path, MUTEX)
+        there = yield from held_by(path, names, owner)
+        if there is None or there.token != held.token:
+            return in_doubt
+        held = there  # another acquire of the owner has made a new node
+    return True
+
+
+def force_release(path: str, token: int) -> Recipe[bool | None]:
+    """End the hold with that fencing token; return whether it was there, or may have been; None if it has a session."""
+    in_doubt = False
+    while True:
+        names = yield from list_queue(path, MUTEX)
+        first = min(names, key=MUTEX.key, default=None)
+        node: Node | None = None if first is None else (yield Get(f"{path}/{first}"))
+        if first is None or node is None:
+            return in_doubt
+        held = read(first, node)
+        if held is None and node.czxid == token:
+            return None
+        if held is None or held.token != token:
+            return in_doubt
+        deleted = yield Delete(f"{path}/{first}")
+        if deleted:
+            return True
+        in_doubt = in_doubt or deleted is None  # gone meanwhile; or the owner has made a new node

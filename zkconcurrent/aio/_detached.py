@@ -1,0 +1,127 @@
+"""`DetachedLock` for tasks, over that of threads."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from types import TracebackType
+
+from .. import _detached
+from .._engine.identity import of_caller
+from .._errors import LockLostError
+from .._kazoo.link import KazooClient
+from .._lock_base import Contender, not_acquired
+from .._primitive import check_acquired, reports_loss
+from ._locks import PrimitiveTwin
+from ._tasks import Completion, Tasks
+
+
+class _DetachedLockCore(Tasks, _detached.DetachedLock):
+    """`zkconcurrent.DetachedLock`, for tasks."""
+
+    _caller = staticmethod(of_caller)
+
+
+class DetachedLock(PrimitiveTwin):
+    """A lock that a named owner holds until it is released; see `zkconcurrent.DetachedLock`.
+
+    All tasks, threads and processes with the owner's name are one owner: they do not exclude each other.
+
+    Args:
+        client: a `kazoo.client.KazooClient`; it may be started later.
+        path: the lock's path; missing nodes are created as containers.
+        owner: the owner's name, of 1 to 1,000 characters.
+    """
+
+    def __init__(self, client: KazooClient, path: str, owner: str) -> None:
+        super().__init__(_DetachedLockCore(client, path, owner))
+
+    @property
+    def name(self) -> str:
+        """The name of the owner for which this object acquires."""
+        return str(self._core.name)
+
+    async def acquire(self, *, blocking: bool = True, timeout: float | None = None) -> bool:
+        """Acquire the lock for the owner; wait for it in the order of arrival. Errors as `zkconcurrent.DetachedLock`'s.
+
+        A cancelled acquire deletes what it has made, by the session if need be. The cancellation waits for nothing.
+
+        Args:
+            blocking: whether to wait. If False, the call makes one attempt.
+            timeout: how long to wait, in seconds; None waits forever, 0 makes one attempt.
+        """
+        return bool(await self._core.acquire(blocking, -1 if timeout is None else timeout))
+
+    def release(self) -> Completion:
+        """Release the owner's hold, in the background: a task that awaits the result waits until it is gone.
+
+        Errors are those of `zkconcurrent.DetachedLock.release`; a task that awaits the result gets them.
+        """
+        return self._in_background(self._core.release())
+
+    async def force_release(self, token: int) -> bool:
+        """End the hold with that fencing token; see `zkconcurrent.DetachedLock.force_release`."""
+        return bool(await self._core.force_release(token))
+
+    @property
+    def fencing_token(self) -> int:
+        """A number that never decreases from holder to holder; see `zkconcurrent.DetachedLock.fencing_token`."""
+        return int(self._core.fencing_token)
+
+    def hold_count(self) -> int:
+        """Return 1 from an `acquire` of this object to its `release`, else 0."""
+        return int(self._core.hold_count())
+
+    def cancel_waits(self) -> int:
+        """End the waits of all tasks and threads; see `zkconcurrent.Lock.cancel_waits`."""
+        return int(self._core.cancel_waits())
+
+    async def fetch_locked(self) -> bool:
+        """Return whether any process holds the lock; asks the leader. Cost: 2 reads, pipelined."""
+        return bool(await self._core.locked())
+
+    async def owner(self) -> Contender | None:
+        """Return the holder, read from the server; None if there is none. Cost: 2 + n reads with n nodes queued."""
+        return await self._core.owner()  # type: ignore[no-any-return]
+
+    async def waiters(self) -> list[Contender]:
+        """Return the waiters, the next one first, read from the server; each has its `position`. Cost: as `owner`."""
+        return await self._core.waiters()  # type: ignore[no-any-return]
+
+    @asynccontextmanager
+    async def hold(self, timeout: float | None = None, *, blocking: bool = True) -> AsyncIterator[None]:
+        """Return an `async with` block that holds the lock, and runs only if that is acquired in time.
+
+        Args:
+            timeout: how long to wait for the lock, in seconds; None waits forever, 0 makes one attempt.
+            blocking: whether to wait. If False, the block makes one attempt.
+
+        Raises:
+            TimeoutError: the lock was not acquired; from the start of the block.
+        """
+        if not await self.acquire(blocking=blocking, timeout=timeout):
+            raise not_acquired(self, timeout if blocking else 0)
+        try:
+            yield
+        except BaseException as error:
+            await self.__aexit__(type(error), error, error.__traceback__)
+            raise
+        else:
+            await self.__aexit__(None, None, None)
+
+    async def __aenter__(self) -> None:
+        check_acquired(await self.acquire(), self)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._core._session.forked:
+            return  # the hold is the parent's
+        released = self.release()
+        if kind is GeneratorExit:
+            return  # nothing can be awaited any more
+        try:
+            await released
+        except LockLostError:
+            if reports_loss(kind):
+                raise
