@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, settings
 from kazoo.client import KazooClient
 
 from tests.helpers.proxy import Proxy
+from zkconcurrent import _quorum
 from zkconcurrent.testing import Server
 
 # A run in the background of a shell inherits that Ctrl-C is ignored, and so would what the tests start and interrupt.
@@ -153,6 +154,12 @@ def proxy(zookeeper: Server) -> Iterator[Proxy]:
     """A proxy before the server, which does no harm until it is told to."""
     with Proxy(zookeeper.hosts) as proxy:
         yield proxy
+
+
+@pytest.fixture
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a `QuorumLock` wait longer for the locks beyond its quorum: a busy machine's servers may be slow."""
+    monkeypatch.setattr(_quorum, "GRACE", 3.0)
 
 
 @pytest.fixture

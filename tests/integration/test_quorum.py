@@ -102,6 +102,7 @@ def test_bad_timeouts(zk: KazooClient, zk_path: str) -> None:
     assert zk.exists(zk_path) is None
 
 
+@pytest.mark.usefixtures("unhurried")
 def test_all_services_are_there(
     services: list[Server], connect: Connect, zk_path: str, eventually: Eventually, in_thread: InThread
 ) -> None:
@@ -152,6 +153,7 @@ def test_each_needs_more_than_half(zk: KazooClient, connect: Connect, zk_path: s
         pass
 
 
+@pytest.mark.usefixtures("unhurried")
 def test_reentrant_if_its_locks_are(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """Of RLocks it may be acquired again; of Locks, its own thread waits too."""
     lock = QuorumLock([RLock(zk, f"{zk_path}/{name}") for name in "abc"])
@@ -170,6 +172,7 @@ def test_reentrant_if_its_locks_are(zk: KazooClient, connect: Connect, zk_path: 
         assert plain.hold_count() == 1
 
 
+@pytest.mark.usefixtures("unhurried")
 def test_what_the_thread_holds_besides(zk: KazooClient, zk_path: str) -> None:
     """A release leaves a lock alone that the thread holds by itself; a Lock that it holds counts as taken."""
     a, b, c = (RLock(zk, f"{zk_path}/{name}") for name in "abc")
@@ -197,6 +200,7 @@ def test_what_the_thread_holds_besides(zk: KazooClient, zk_path: str) -> None:
     plain.release()
 
 
+@pytest.mark.usefixtures("unhurried")
 def test_one_service_is_dead(
     services: list[Server], connect: Connect, zk_path: str, eventually: Eventually, in_thread: InThread
 ) -> None:
@@ -266,6 +270,7 @@ def test_most_services_are_dead(services: list[Server], connect: Connect, zk_pat
 
 
 @pytest.mark.parametrize("silent", [1, 2])
+@pytest.mark.usefixtures("unhurried")
 def test_services_that_do_not_answer(
     silent: int, zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
 ) -> None:
