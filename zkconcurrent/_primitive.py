@@ -79,7 +79,7 @@ class ByName:
         arguments = {}
         for each in list(signature(type(found).__init__).parameters)[1:]:
             arguments[each] = getattr(found, f"_{each}", getattr(found, each, _UNKNOWN))
-            if arguments[each] is _UNKNOWN:
+            if arguments[each] is _UNKNOWN or getattr(arguments[each], "__self__", None) is self:  # a method
                 raise self._not_pickled(f"its argument {each!r} is not kept as self._{each}; ")
         if arguments.get("on_lost") is not None:
             raise self._not_pickled("it has on_lost, which is called in this process; ")
