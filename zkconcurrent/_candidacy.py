@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ._engine.driver import POLL_INTERVAL, UNANSWERED, Call
 from ._engine.holds import Hold, PathState
@@ -212,6 +212,9 @@ class Seat(LockBase):
             self._kind = "Election(layout='latch')"
         super().__init__(client, path)
         self._data = data
+
+    def __reduce__(self) -> Any:
+        raise TypeError(f"cannot pickle a term of the election {self._path!r}: pickle the election, and lead there")
 
     def _new_state(self) -> ElectionState:
         return ElectionState(self._session, self._path, self._kind)

@@ -17,7 +17,14 @@ class Codec(Protocol):
         """Return the item of bytes."""
 
 
-class _Bytes:
+class _Named:
+    """A codec of the package, pickled by its name."""
+
+    def __reduce__(self) -> str:
+        return repr(self).removeprefix("zkconcurrent.")
+
+
+class _Bytes(_Named):
     def encode(self, item: Any, /) -> bytes:
         if not isinstance(item, bytes | bytearray | memoryview):
             raise TypeError(f"an item must be bytes, not {type(item).__name__}; or pass a codec, such as JSON")
@@ -30,7 +37,7 @@ class _Bytes:
         return "zkconcurrent.BYTES"
 
 
-class _Text:
+class _Text(_Named):
     def encode(self, item: Any, /) -> bytes:
         if not isinstance(item, str):
             raise TypeError(f"an item must be a str, not {type(item).__name__}; or pass another codec, such as JSON")
@@ -43,7 +50,7 @@ class _Text:
         return "zkconcurrent.TEXT"
 
 
-class _Json:
+class _Json(_Named):
     def encode(self, item: Any, /) -> bytes:
         return json.dumps(item, separators=(",", ":"), ensure_ascii=False).encode()
 
@@ -54,7 +61,7 @@ class _Json:
         return "zkconcurrent.JSON"
 
 
-class _MessagePack:
+class _MessagePack(_Named):
     def encode(self, item: Any, /) -> bytes:
         return _msgpack().packb(item)  # type: ignore[no-any-return]
 

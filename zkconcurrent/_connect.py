@@ -10,12 +10,13 @@ import difflib
 import logging
 import os
 import re
+import threading
 import time
 import weakref
 from collections.abc import Callable, MutableMapping, Sequence
 from importlib.util import find_spec
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote, unquote_plus
 
 from ._engine.interpreter import check_interpreter
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 PATIENCE = 15.0
 TIMEOUT = 20.0  # an election takes up to some seconds, and a lease survives an outage of at least 0.42 of this
 _POLL = 0.05
+_CREDENTIALS = "its client has credentials, which a pickle would show"
 # kazoo doubles its pauses up to an hour: after an outage of 20 s a client may sleep for 20 s more.
 _RETRY = {"max_tries": -1, "delay": 0.1, "max_delay": 1.0}
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)([^?#]*)(\?[^#]*)?(#.*)?", re.DOTALL)
@@ -42,6 +44,10 @@ _MECHANISMS = ("DIGEST-MD5", "GSSAPI")
 _ACLS = ("creator", "open")
 # For a directory: any client may add nodes, and only a node's creator may delete it.
 _DIRECTORY_ACL = [*CREATOR_ALL_ACL, make_acl("world", "anyone", read=True, create=True)]
+
+
+# The arguments of `process_client`: a URL, and the options of `connect`, in order.
+_Name: TypeAlias = tuple[str, tuple[tuple[str, Any], ...]]
 
 
 class Secret(str):
@@ -112,11 +118,35 @@ class Client(KazooClient):  # type: ignore[misc]
         self.directory_acl = directory_acl
         self.tick, self.margin, self.max_request = tick, margin, max_request
         self._pid = os.getpid()
+        self._name: _Name | str = "its client was not opened by connect()"
+        self._opens_at_use = False
+        self._opening = threading.RLock()
         _clients.add(self)
 
     def add_auth_async(self, scheme: str, credential: str) -> Any:
         """Send credentials; as `KazooClient.add_auth_async`."""
         return super().add_auth_async(scheme, Secret(credential) if isinstance(credential, str) else credential)
+
+    def by_name(self) -> tuple[Callable[..., Client], _Name]:
+        """Return `process_client` and its arguments, for an object of this client that is pickled by name.
+
+        Raises:
+            ValueError: another process could not, or should not, open the same client; the error says why.
+        """
+        if self.auth_data:  # also what was added since
+            raise ValueError(_CREDENTIALS)
+        if isinstance(self._name, str):
+            raise ValueError(self._name)
+        return process_client, self._name
+
+    def open_at_use(self) -> None:
+        """Start the client if `process_client` made it and it was not started yet; wait for no server."""
+        if not self._opens_at_use or self._opening._is_owned():  # type: ignore[attr-defined]
+            return  # owned: a signal handler interrupted the start, and can't wait for it
+        with self._opening:
+            if self._opens_at_use:
+                self.start_async()
+                self._opens_at_use = False
 
     def __enter__(self) -> Self:
         return self
@@ -209,6 +239,7 @@ def prepare(
         raise RuntimeError("SASL needs the package pure-sasl: pip install pure-sasl")
     _take_acl(settings)
     client = Client(**settings)
+    client._name = _name(url, options, settings)
 
     def start(given_up: Callable[[], bool] = lambda: False) -> None:
         try:
@@ -219,6 +250,36 @@ def prepare(
             raise
 
     return client, start
+
+
+def process_client(url: str, options: Sequence[tuple[str, Any]]) -> Client:
+    """Return this process's client for the objects that were pickled with that URL; it is opened at its first use.
+
+    Nothing waits until a server has replied: a call of the object does, up to its own deadline. The client is closed
+    when the process exits. If the program has stopped it, the next object that is unpickled gets another.
+    """
+    name = url, tuple(options)
+    client = _by_name.get(name)
+    if client is not None and not client._opens_at_use and Session.of(client).link.stopped:
+        _by_name.pop(name, None)
+        client = None
+    if client is None:
+        client, _ = prepare(url, **dict(options))
+        client.chroot = _parse(url)["chroot"]  # the client that pickled the object has made it
+        client._opens_at_use = True
+        client = _by_name.setdefault(name, client)  # another thread may have been faster
+    return client
+
+
+def _name(url: str, options: dict[str, Any], settings: dict[str, Any]) -> _Name | str:
+    """Return the arguments of `process_client`; or why there are none."""
+    sasl = settings.get("sasl_options") or {"mechanism": "GSSAPI"}  # that takes the user's ticket
+    if settings.get("auth_data") or settings.get("keyfile_password") or sasl.get("mechanism") != "GSSAPI":
+        return _CREDENTIALS
+    for option, value in options.items():
+        if not isinstance(value, str | int | float | None):
+            return f"its client was opened with {option}=, which only this process has"
+    return url, tuple(sorted((option, value) for option, value in options.items() if option != "start_timeout"))
 
 
 def _check_lease(timeout: float, tick: float | None, margin: float) -> None:
@@ -468,5 +529,14 @@ def _close_all(until: float) -> None:
         stopped.wait(max(0.0, until - time.monotonic()))
 
 
+def _leave_to_parent() -> None:
+    _inherited.extend(_by_name.values())
+    _by_name.clear()
+
+
 _clients: weakref.WeakSet[Client] = weakref.WeakSet()
+_by_name: dict[_Name, Client] = {}  # those of unpickled objects
+_inherited: list[Client] = []  # the parent's, in a forked child: kept, as their collection would close and warn
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_to_parent)
 at_exit.append(_close_all)

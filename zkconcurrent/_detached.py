@@ -64,14 +64,14 @@ class DetachedLock(Line, Acquirable):
             raise TypeError(f"owner must be a string, not {type(owner).__name__}")
         if not 1 <= len(owner) <= LONGEST_OWNER:
             raise ValueError(f"owner must have 1 to {LONGEST_OWNER} characters, not {len(owner)}")
-        self._name = owner
+        self._owner = owner
         self._held: Detached | None = None
         super().__init__(client, path)
 
     @property
     def name(self) -> str:
         """The name of the owner for which this object acquires."""
-        return self._name
+        return self._owner
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Acquire the lock for the owner; wait for it in the order of arrival across all processes.
@@ -101,9 +101,9 @@ class DetachedLock(Line, Acquirable):
         return self._await(call, steps)
 
     def _acquire_steps(self, call: Call, wait: bool, deadline: float | None) -> Steps[bool]:
-        data = b'%b, "owner": %b}' % (node_data(self._identity())[:-1], json.dumps(self._name).encode())
+        data = b'%b, "owner": %b}' % (node_data(self._identity())[:-1], json.dumps(self._owner).encode())
         mine = None if self._held is None else self._held.name
-        held = yield from call.run(acquire(self._path, self._name, str(uuid.uuid4()), data, wait, mine), deadline)
+        held = yield from call.run(acquire(self._path, self._owner, str(uuid.uuid4()), data, wait, mine), deadline)
         if held is None:
             return False
         self._held = held
@@ -128,14 +128,14 @@ class DetachedLock(Line, Acquirable):
             if was_there:
                 return
             if held is None:
-                raise RuntimeError(f"release unlocked lock: {self._name!r} does not hold {self._path}")
+                raise RuntimeError(f"release unlocked lock: {self._owner!r} does not hold {self._path}")
             raise LockLostError(
                 self._path,
-                f"{self._name!r} did not hold it any more: another process has released it, or an operator has deleted "
-                f"the node {held.name}",
+                f"{self._owner!r} did not hold it any more: another process has released it, or an operator has "
+                f"deleted the node {held.name}",
             )
 
-        return self._run(release(self._path, self._name, held), released)
+        return self._run(release(self._path, self._owner, held), released)
 
     def force_release(self, token: int) -> bool:
         """End the hold with that fencing token, whoever owns it; return whether it was there.
@@ -184,4 +184,4 @@ class DetachedLock(Line, Acquirable):
     def __repr__(self) -> str:
         state = "unlocked" if self._held is None else "locked"
         name = f"zkconcurrent.{type(self).__name__}"
-        return f"<{state} {name} object owner={self._name!r} path={self._path!r} at {id(self):#x}>"
+        return f"<{state} {name} object owner={self._owner!r} path={self._path!r} at {id(self):#x}>"

@@ -140,7 +140,8 @@ class Mirrored(Primitive):
     _path_state: MirrorState
 
     def __init__(self, client: KazooClient, path: str, *, ephemeral: bool = False) -> None:
-        self._layout = Layout(path, self._kind, bool(ephemeral))
+        self._ephemeral = bool(ephemeral)
+        self._layout = Layout(path, self._kind, self._ephemeral)
         super().__init__(client, path)
         self._mirror = mirror = self._path_state.mirror
         self._link = self._session.link

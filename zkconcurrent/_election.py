@@ -13,7 +13,7 @@ from ._candidacy import Seat
 from ._engine.holds import Hold
 from ._errors import LockLostError
 from ._kazoo.link import KazooClient
-from ._primitive import HOST, reports_loss
+from ._primitive import HOST, ByName, reports_loss
 from ._recipes.election import Leader
 from ._recipes.operations import Node
 from ._recipes.ticket import State
@@ -146,7 +146,7 @@ class Leading:
                 raise
 
 
-class Election:
+class Election(ByName):
     """An election: of the candidates of all processes that open the same path, one leads, in the order of arrival.
 
     A thread leads in a block `with election.lead() as term`, or for the length of a function: `run`. Or the client
@@ -190,8 +190,9 @@ class Election:
         id: str | None = None,  # noqa: A002 - as Curator has it
         layout: str = "selector",
     ) -> None:
-        self._id = candidate_id(id)
-        self._seat = Seat(client, path, layout, self._id.encode())
+        self._id, self._layout = id, layout  # None is another candidate in each process
+        self._name = candidate_id(id)
+        self._seat = Seat(client, path, layout, self._name.encode())
 
     @property
     def client(self) -> KazooClient:
@@ -206,7 +207,7 @@ class Election:
     @property
     def id(self) -> str:
         """The candidate's name."""
-        return self._id
+        return self._name
 
     # -- to lead -------------------------------------------------------------------------------------------------
 
@@ -319,14 +320,8 @@ class Election:
     def _candidate(self, leader: Leader) -> Candidate | None:
         return None if leader is None else Candidate.of(self.path, *leader)
 
-    def __reduce__(self) -> Any:
-        raise TypeError(
-            f"cannot pickle {type(self).__name__} {self.path!r}: open a client in the other process and make the "
-            "object there, with the same path"
-        )
-
     def __repr__(self) -> str:
-        return f"<zkconcurrent.{type(self).__name__} at {id(self):#x}: id={self._id!r} {self._seat._standing()}>"
+        return f"<zkconcurrent.{type(self).__name__} at {id(self):#x}: id={self._name!r} {self._seat._standing()}>"
 
 
 def candidate_id(id: object) -> str:  # noqa: A002

@@ -206,7 +206,7 @@ class LockBase(Line, Acquirable):
         if not fair:
             self._kind = f"{self._kind}(fair=False)"
         super().__init__(client, path)
-        self._on_lost = on_lost
+        self._fair, self._on_lost = fair, on_lost
         with self._session.lock:
             self._holds = self._path_state.holds[self._rule.role]
             if on_lost is not None:  # under the lock, as the report of a loss iterates over the set

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 from weakref import WeakValueDictionary
@@ -289,16 +289,33 @@ class MultiLock(Acquirable):
         return self._await(calls, ask())
 
     def __reduce__(self) -> Any:
-        raise TypeError(
-            f"cannot pickle {type(self).__name__}: open clients in the other process and make the object there, with "
-            "the same paths"
-        )
+        return reduce_several(self, self._locks, self._on_lost)
+
+    def __deepcopy__(self, memo: object = None) -> Any:
+        raise TypeError(f"cannot copy {self!r}: make another object, of the same locks")
+
+    __copy__ = __deepcopy__
 
     def __repr__(self) -> str:
         newest = [lock._newest() for lock in self._locks]
         state = "locked" if all(hold is not None and hold.alive for hold in newest) else "unlocked"
         paths = [lock.path for lock in self._locks]
         return f"<{state} zkconcurrent.{type(self).__name__} object paths={paths} at {id(self):#x}>"
+
+
+def reduce_several(several: Acquirable, locks: Sequence[LockBase], on_lost: object, **options: Any) -> Any:
+    """Return what pickles an object of several locks: its class, and the locks, by name.
+
+    Raises:
+        TypeError: it has `on_lost`. A lock raises it if it can't be pickled.
+    """
+    if on_lost is not None:
+        raise TypeError(
+            f"cannot pickle {several!r}: it has on_lost, which is called in this process; make the object in the other "
+            "process, of its locks"
+        )
+    kind: Any = type(several)
+    return partial(kind, locks, **options), ()
 
 
 def _order(lock: LockBase) -> tuple[Any, ...]:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from functools import lru_cache
+from inspect import signature
 from typing import Any, TypeVar
 
 from ._engine.driver import Call
@@ -27,6 +28,7 @@ from ._recipes.operations import Recipe
 T = TypeVar("T")
 R = TypeVar("R")
 HOST = socket.gethostname()
+_UNKNOWN = object()
 
 
 class Waiter:
@@ -58,7 +60,55 @@ class Waiter:
     _session: Session
 
 
-class Primitive(Waiter):
+class ByName:
+    """Pickled by name: its class, its arguments and the URL of its client.
+
+    Unpickled, it is a new object that holds nothing, on a client of the process: see `_connect.process_client`. Each
+    argument of the constructor is kept in the attribute of its name with an underscore, or without one.
+    """
+
+    def __reduce__(self) -> Any:
+        found: Any = self
+        opens = getattr(found.client, "by_name", None)
+        if opens is None:
+            raise self._not_pickled("")
+        try:
+            client, name = opens()
+        except ValueError as why:
+            raise self._not_pickled(f"{why}; ") from None
+        arguments = {}
+        for each in list(signature(type(found).__init__).parameters)[1:]:
+            arguments[each] = getattr(found, f"_{each}", getattr(found, each, _UNKNOWN))
+            if arguments[each] is _UNKNOWN or getattr(arguments[each], "__self__", None) is self:  # a method
+                raise self._not_pickled(f"its argument {each!r} is not kept as self._{each}; ")
+        if arguments.get("on_lost") is not None:
+            raise self._not_pickled("it has on_lost, which is called in this process; ")
+        takes = [each for each, value in arguments.items() if value is found.client]
+        given = {each: value for each, value in arguments.items() if each not in takes}
+        return _made_again, (type(found), client, name, takes, given)
+
+    def _not_pickled(self, why: str) -> TypeError:
+        found: Any = self
+        return TypeError(
+            f"cannot pickle {type(found).__name__} {found.path!r}: {why}open a client in the other process and make "
+            "the object there, with the same path"
+        )
+
+    def __deepcopy__(self, memo: object = None) -> Any:
+        # A copy would be on another client, and so would wait for this one in one thread.
+        raise TypeError(f"cannot copy {self!r}: make another object, with the same client and path")
+
+    __copy__ = __deepcopy__
+
+
+def _made_again(
+    kind: Any, opens: Callable[..., KazooClient], name: Iterable[Any], takes: Iterable[str], given: dict[str, Any]
+) -> Any:
+    """Return the object that was pickled by name: of a class, with a client for some arguments, and with others."""
+    return kind(**dict.fromkeys(takes, opens(*name)), **given)
+
+
+class Primitive(ByName, Waiter):
     """An object for one path of one client; all objects of the same client and path share one `PathState`.
 
     Attributes:
@@ -112,12 +162,6 @@ class Primitive(Waiter):
     def _note(self, seen: object) -> None:
         """Note, for the repr, the last known value of state that other clients change too."""
         self._path_state.last_seen = seen
-
-    def __reduce__(self) -> Any:
-        raise TypeError(
-            f"cannot pickle {type(self).__name__} {self._path!r}: open a client in the other process and make the "
-            "object there, with the same path"
-        )
 
 
 def discard_result(_: object) -> None:

@@ -130,6 +130,7 @@ class BaseQueue(Primitive, Generic[T]):
         self._layout = Layout(path, self._order, max(0, check_int("maxsize", maxsize)))
         self._codec = check_codec(codec)
         self._most = check_max_attempts(max_attempts)
+        self._maxsize, self._max_attempts = self._layout.maxsize, max_attempts
         super().__init__(client, path)
         self._desk = desk = self._path_state.desk
         if desk.at != self._layout:
@@ -401,6 +402,11 @@ class Claim(Generic[T]):
                 ) from None
 
         return of._do(errand, steps)
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            f"cannot pickle the claim of {self._queue.path!r}: pickle the queue, and claim in the other process"
+        )
 
     def __repr__(self) -> str:
         state = "no item" if self._taken is None else f"{self._taken.name} token={self._taken.token}"

@@ -19,7 +19,7 @@ from ._engine.waiting import Steps
 from ._errors import ClientError, LockLostError
 from ._lock import Lock
 from ._lock_base import Acquirable, LockBase
-from ._multilock import first_error
+from ._multilock import first_error, reduce_several
 from ._primitive import check_on_lost
 from ._recipes.ticket import State, Ticket
 from ._rlock import RLock
@@ -410,10 +410,12 @@ class QuorumLock(Acquirable):
         return 0 if quorum is None or self._is_lost(quorum) else len(self._all_mine())
 
     def __reduce__(self) -> Any:
-        raise TypeError(
-            f"cannot pickle {type(self).__name__}: open clients in the other process and make the object there, with "
-            "the same paths"
-        )
+        return reduce_several(self, self._locks, self._on_lost, quorum=self._quorum)
+
+    def __deepcopy__(self, memo: object = None) -> Any:
+        raise TypeError(f"cannot copy {self!r}: make another object, of the same locks")
+
+    __copy__ = __deepcopy__
 
     def __repr__(self) -> str:
         newest = self._newest()

@@ -9,6 +9,7 @@ from ._engine.driver import Call
 from ._engine.identity import ident
 from ._engine.waiting import Steps
 from ._kazoo.link import KazooClient
+from ._primitive import ByName
 from ._recipes.operations import Recipe
 from ._recipes.queue import downgrade
 from ._recipes.rules import READ, WRITE
@@ -16,7 +17,7 @@ from ._recipes.ticket import Ticket
 from ._rlock import RLock
 
 
-class ReadWriteLock:
+class ReadWriteLock(ByName):
     """A pair of locks: any number of threads hold `read_lock` together; one thread holds `write_lock` alone.
 
     Both locks are granted in the order of arrival, so writers never starve: a reader waits for the writers that arrived
@@ -54,6 +55,7 @@ class ReadWriteLock:
     """
 
     def __init__(self, client: KazooClient, path: str, *, on_lost: Callable[[Any], object] | None = None) -> None:
+        self._on_lost = on_lost
         self._read_lock = ReadLock(client, path, on_lost=on_lost)
         self._write_lock = WriteLock(client, path, on_lost=on_lost)
 
@@ -76,9 +78,6 @@ class ReadWriteLock:
     def path(self) -> str:
         """The path of the pair."""
         return self._read_lock.path
-
-    def __reduce__(self) -> Any:
-        return self._read_lock.__reduce__()
 
     def __repr__(self) -> str:
         readers = sum(hold.alive for hold in self._read_lock._path_state.all(READ.role))

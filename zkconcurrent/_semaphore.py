@@ -68,6 +68,7 @@ class Semaphore(LockBase):
         if value is not None and (value := check_int("value", value)) < 0:
             raise ValueError("semaphore initial value must be >= 0")
         super().__init__(client, path, on_lost=on_lost)
+        self._value = value
         self._layout = Layout(path, value)
 
     def acquire(self, blocking: bool = True, timeout: float | None = None, *, permits: int = 1) -> bool:

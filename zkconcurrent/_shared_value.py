@@ -69,7 +69,7 @@ class SharedValue(BaseValue, Generic[T]):
     _kind = "SharedValue"
 
     def __init__(self, client: KazooClient, path: str, value: T, *, codec: Codec = BYTES) -> None:
-        self._codec = check_codec(codec)
+        self._value, self._codec = value, check_codec(codec)
         self._at = Layout(path, self._kind, _checked(codec.encode(value), codec, path))
         super().__init__(client, path)
         self._check_size(self._at.initial)

@@ -159,6 +159,8 @@ class Session(ClientState):
         self.check_not_forked(path)
         self.check_not_exiting(path)
         if self.link.stopped:
+            self.link.open_at_use()
+        if self.link.stopped:
             raise ClientError(
                 path,
                 "the client is not started, is stopped, or has given up; call client.start() first (one opened "

@@ -153,6 +153,11 @@ class Link:
             return True
         return not routine.is_alive() if hasattr(routine, "is_alive") else bool(routine.dead)
 
+    def open_at_use(self) -> None:
+        """Open the client of unpickled objects, which opens at its first use; any other is its owner's to start."""
+        if (opens := getattr(self.client, "open_at_use", None)) is not None:
+            opens()
+
     @property
     def connected(self) -> bool:
         """Whether a server is connected at the moment."""

@@ -1,0 +1,383 @@
+"""Primitives are pickled by name: their class, path and arguments, and the URL of a client that `connect` opened."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+import zkconcurrent
+from tests.helpers.interrupts import at_every_line
+from tests.helpers.proxy import Proxy
+from zkconcurrent import (
+    BYTES,
+    JSON,
+    MSGPACK,
+    TEXT,
+    AtomicInteger,
+    AtomicLong,
+    Barrier,
+    BoundedSemaphore,
+    Client,
+    Condition,
+    CountDownLatch,
+    DelayQueue,
+    DetachedLock,
+    Dict,
+    DoubleBarrier,
+    Election,
+    Event,
+    Group,
+    LifoQueue,
+    Lock,
+    MultiLock,
+    PriorityQueue,
+    Queue,
+    QuorumLock,
+    ReadWriteLock,
+    RLock,
+    Semaphore,
+    Set,
+    SharedValue,
+    SimpleQueue,
+)
+from zkconcurrent._connect import _by_name
+from zkconcurrent.testing import Server
+
+ROOT = Path(__file__).parents[2]
+
+
+class Own(Lock):
+    """A lock with an argument that it does not keep."""
+
+    def __init__(self, client: KazooClient, path: str, why: str) -> None:
+        super().__init__(client, path)
+        self.reason = why
+
+
+class Named(Lock):
+    """A lock with an argument that it keeps."""
+
+    def __init__(self, client: KazooClient, path: str, why: str) -> None:
+        super().__init__(client, path)
+        self.why = why
+
+
+MAKE: dict[str, Callable[[Client, str], Any]] = {
+    "AtomicInteger": AtomicInteger,
+    "AtomicLong": AtomicLong,
+    "Barrier": lambda zk, path: Barrier(zk, path, 3, print, 5),
+    "BoundedSemaphore": lambda zk, path: BoundedSemaphore(zk, path, 4),
+    "Condition": Condition,
+    "Condition of a lock": lambda zk, path: Condition(zk, f"{path}/c", Lock(zk, f"{path}/lock", fair=False)),
+    "CountDownLatch": lambda zk, path: CountDownLatch(zk, path, 3),
+    "DelayQueue": lambda zk, path: DelayQueue(zk, path, 7),
+    "DetachedLock": lambda zk, path: DetachedLock(zk, path, "me"),
+    "Dict": lambda zk, path: Dict(zk, path, codec=JSON, ephemeral=True),
+    "DoubleBarrier": lambda zk, path: DoubleBarrier(zk, path, 2),
+    "Election": lambda zk, path: Election(zk, path, id="me", layout="latch"),
+    "Event": Event,
+    "Group": Group,
+    "LifoQueue": lambda zk, path: LifoQueue(zk, path, 7, max_attempts=3),
+    "Lock": lambda zk, path: Lock(zk, path, fair=False),
+    "Named": lambda zk, path: Named(zk, path, "so"),
+    "PriorityQueue": lambda zk, path: PriorityQueue(zk, path, 7, codec=JSON, priority=len, floats=True),
+    "Queue": lambda zk, path: Queue(zk, path, 7, codec=JSON, max_attempts=3),
+    "RLock": RLock,
+    "ReadLock": lambda zk, path: ReadWriteLock(zk, path).read_lock,
+    "ReadWriteLock": ReadWriteLock,
+    "Semaphore": lambda zk, path: Semaphore(zk, path, None),
+    "Set": lambda zk, path: Set(zk, path, ephemeral=True),
+    "SharedValue": lambda zk, path: SharedValue(zk, path, [1], codec=JSON),
+    "SimpleQueue": lambda zk, path: SimpleQueue(zk, path, codec=JSON),
+    "WriteLock": lambda zk, path: ReadWriteLock(zk, path).write_lock,
+}
+
+
+@pytest.fixture
+def opened(zookeeper: Server, zk_path: str) -> Iterator[Client]:
+    """A client that `connect` opened; those of unpickled objects are closed after the test."""
+    with zkconcurrent.connect(f"zk://{zookeeper.hosts}{zk_path}?timeout=6") as client:
+        yield client
+    forget()
+
+
+def forget() -> None:
+    """Close the clients of unpickled objects."""
+    while _by_name:
+        _, client = _by_name.popitem()
+        client.stop()
+        client.close()
+
+
+def again(what: Any) -> Any:
+    """Return an object as another process would have it."""
+    return pickle.loads(pickle.dumps(what))
+
+
+@pytest.mark.parametrize("kind", MAKE)
+def test_every_kind(opened: Client, kind: str) -> None:
+    """The class and the arguments are the same; the client is the process's, and nothing is sent for it."""
+    one = MAKE[kind](opened, "/one")
+    other = again(one)
+    assert type(other) is type(one)
+    assert other.path == one.path
+    assert other.client is not opened
+    assert other.client is again(one).client
+    assert not other.client.connected
+    assert other.client.client_id is None
+    assert pickle.dumps(other) == pickle.dumps(one)
+    assert repr(other.client).startswith(f"<zkconcurrent.Client zk://{opened.hosts[0][0]}:")
+
+
+def test_every_kind_is_tried() -> None:
+    """No class with a client of its own is left out."""
+    named = {getattr(zkconcurrent, name) for name in zkconcurrent.__all__}
+    kinds = {kind for kind in named if isinstance(kind, type) and hasattr(kind, "client") and hasattr(kind, "path")}
+    tried = {getattr(zkconcurrent, name, None) for name in MAKE}
+    assert kinds - tried == {zkconcurrent.SharedNamespace, *(kinds & {zkconcurrent.Membership})}
+
+
+def test_it_is_not_held(opened: Client) -> None:
+    """Fault 118. A lock that is pickled while it is held is not held by what comes out, which waits for it."""
+    lock = RLock(opened, "/lock")
+    with lock:
+        other = again(lock)
+        assert other.hold_count() == 0
+        assert not other.acquire(blocking=False)
+        assert other.client.chroot == opened.chroot
+        assert other.owner() == lock.owner()
+    assert other.acquire(timeout=20)
+    assert not lock.acquire(blocking=False)
+    other.release()
+
+
+def test_several_as_one(opened: Client) -> None:
+    """A MultiLock and a QuorumLock are pickled with their locks; one with `on_lost` is refused."""
+    both = again(MultiLock([Lock(opened, "/a"), RLock(opened, "/b")]))
+    assert [type(lock) for lock in both.locks] == [Lock, RLock]
+    with both:
+        assert not Lock(opened, "/a").acquire(blocking=False)
+    quorum = again(QuorumLock([Lock(opened, "/c"), Lock(opened, "/d"), Lock(opened, "/e")], quorum=3))
+    assert quorum.quorum == 3
+    with quorum:
+        assert not Lock(opened, "/c").acquire(blocking=False)
+    for several in (MultiLock, QuorumLock):
+        lock: Any = several([Lock(opened, "/a")], on_lost=print)
+        with pytest.raises(TypeError, match=r"cannot pickle .*/a.* on_lost"):
+            pickle.dumps(lock)
+        with pytest.raises(TypeError, match="cannot copy"):
+            copy.copy(lock)
+
+
+def test_the_lock_of_a_condition(opened: Client) -> None:
+    """A condition and its lock that are pickled together are of one client, and notify across processes."""
+    lock = Lock(opened, "/lock")
+    condition = Condition(opened, "/condition", lock)
+    other, its = again((condition, lock))
+    told = []
+
+    def wait() -> None:
+        with other:
+            ready.set()
+            told.append(other.wait(20))
+
+    ready = threading.Event()
+    thread = threading.Thread(target=wait)
+    thread.start()
+    assert ready.wait(20)
+    with condition:
+        condition.notify()
+    thread.join(20)
+    assert told == [True]
+    assert its.client is other.client
+
+
+def refused(what: Any, why: str) -> None:
+    """It can't be pickled, and the error names the path."""
+    with pytest.raises(TypeError, match=rf"cannot pickle .*{what.path}.*{why}.*open a client in the other process"):
+        pickle.dumps(what)
+
+
+def test_what_is_refused(opened: Client, zk: KazooClient, zookeeper: Server, zk_path: str) -> None:
+    """An object that another process could not make again, or whose pickle would show a password."""
+    refused(Lock(zk, f"{zk_path}/lock"), "")
+    refused(Client(hosts=zookeeper.hosts) and Lock(Client(hosts=zookeeper.hosts), "/lock"), r"connect\(\)")
+    for kind in (Lock, ReadWriteLock, Semaphore):
+        refused(kind(opened, f"/{kind.__name__}", on_lost=print), "on_lost")
+    refused(Own(opened, "/own", "so"), "'why'")
+    with zkconcurrent.connect(f"zk://me:secret@{zookeeper.hosts}") as client:
+        refused(Lock(client, f"{zk_path}/lock"), "credentials")
+        with pytest.raises(TypeError) as error:
+            pickle.dumps(Lock(client, f"{zk_path}/lock"))
+        assert "secret" not in str(error.value)
+    with zkconcurrent.connect(f"zk://{zookeeper.hosts}", auth_data=[("digest", "me:secret")]) as client:
+        refused(Event(client, f"{zk_path}/event"), "credentials")
+    with zkconcurrent.connect(f"zk://{zookeeper.hosts}", connection_retry={"max_tries": 3}) as client:
+        refused(Event(client, f"{zk_path}/event"), "connection_retry=")
+    opened.add_auth("digest", "me:secret")
+    refused(Election(opened, "/election"), "credentials")
+
+
+def test_options_go_along(zookeeper: Server, zk_path: str) -> None:
+    """The arguments of `connect` beside the URL are the other client's too, if they are text or numbers."""
+    with zkconcurrent.connect(f"zk://{zookeeper.hosts}", timeout=7.0, tick=0.5, start_timeout=30) as client:
+        other = again(Lock(client, f"{zk_path}/lock")).client
+        assert (other.tick, other._session_timeout) == (client.tick, client._session_timeout)
+    forget()
+
+
+def test_what_is_held_is_refused(opened: Client) -> None:
+    """A claim, a term and a membership belong to their process."""
+    queue: Queue[bytes] = Queue(opened, "/queue")
+    queue.put(b"one")
+    election = Election(opened, "/election")
+    with queue.claim() as claim, election.lead() as term, Group(opened, "/group").join() as member:
+        for what in (claim, term, member):
+            with pytest.raises(TypeError, match="cannot pickle"):
+                pickle.dumps(what)
+
+
+@pytest.mark.parametrize("make", [copy.copy, copy.deepcopy])
+@pytest.mark.parametrize("kind", ["RLock", "ReadWriteLock", "Election", "Dict"])
+def test_copies_are_refused(opened: Client, kind: str, make: Callable[[Any], Any]) -> None:
+    """A copy in the same process would be on another client, so that a thread would wait for itself."""
+    with pytest.raises(TypeError, match=r"cannot copy .*/one"):
+        make(MAKE[kind](opened, "/one"))
+
+
+@pytest.mark.parametrize("codec", [BYTES, TEXT, JSON, MSGPACK])
+def test_codecs(codec: Any) -> None:
+    """A codec of the package is pickled by its name."""
+    assert again(codec) is codec
+
+
+def test_a_candidate_without_an_id(opened: Client) -> None:
+    """Each process has the name that it would have given to itself."""
+    text = pickle.dumps(Election(opened, "/election"))
+    assert str(pickle.loads(text).id).encode() not in text
+
+
+def test_a_first_use_that_is_out_of_reach(zookeeper: Server, zk_path: str) -> None:
+    """Fault 119. The first call returns in time if no server is in reach, and a later one gets in."""
+    with Proxy(zookeeper.hosts) as proxy:
+        with zkconcurrent.connect(f"zk://{proxy.hosts}{zk_path}?timeout=6") as client:
+            text = pickle.dumps(Lock(client, "/lock"))
+        proxy.refuse()
+        lock = pickle.loads(text)
+        assert not lock.acquire(timeout=0.2)
+        proxy.resume()
+        assert lock.acquire(timeout=20)
+        lock.release()
+    forget()
+
+
+def test_threads_that_use_it_first_together(opened: Client) -> None:
+    """Fault 119. Of many threads, one opens the client, and all go on."""
+    lock, number = again((Lock(opened, "/lock"), AtomicLong(opened, "/number")))
+    begin = threading.Barrier(8)
+
+    def work() -> None:
+        begin.wait()
+        with lock:
+            number.set(number.get() + 1)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert number.get() == 8
+
+
+@pytest.mark.long
+def test_an_interrupt_of_the_first_use(opened: Client) -> None:
+    """Fault 119. An interrupt at any line of the first use leaves a client that the next call opens."""
+    text = pickle.dumps(Lock(opened, "/lock"))
+    for interrupt in at_every_line("_connect.py", "_primitive.py"):
+        with suppress(KeyboardInterrupt), interrupt:
+            lock = pickle.loads(text)
+            lock.acquire()
+            lock.release()
+        lock = pickle.loads(text)
+        assert lock.acquire(timeout=20), interrupt.where
+        lock.release()
+        forget()
+
+
+def test_a_handler_that_interrupts_the_first_use(opened: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault 119. A signal handler that comes while its thread opens the client gets an error; the thread goes on."""
+    lock = again(Lock(opened, "/lock"))
+    start = lock.client.start_async
+    seen: list[bool] = []
+
+    def interrupted() -> Any:
+        with pytest.raises(zkconcurrent.ClientError):
+            lock.acquire()
+        seen.append(True)
+        return start()
+
+    monkeypatch.setattr(lock.client, "start_async", interrupted)
+    with lock:
+        assert seen == [True]
+
+
+def test_a_killed_process(opened: Client, tmp_path: Path) -> None:
+    """Fault 118. A hold of an unpickled lock ends with its process's session when that is killed."""
+    lock = Lock(opened, "/lock")
+    file = tmp_path / "lock"
+    file.write_bytes(pickle.dumps(lock))
+    text = f"import pickle; lock = pickle.load(open({str(file)!r}, 'rb')); print(lock.acquire(), flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", text], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "True\n"
+        assert not lock.acquire(blocking=False)
+        process.kill()
+        assert lock.acquire(timeout=30)
+        lock.release()
+
+
+def test_after_the_client_was_stopped(opened: Client) -> None:
+    """A client that the program has stopped stays stopped; what is unpickled then gets another."""
+    lock = Lock(opened, "/lock")
+    other = again(lock)
+    with other:
+        pass
+    other.client.stop()
+    with pytest.raises(zkconcurrent.ClientError):
+        other.acquire()
+    other.client.close()
+    third = again(lock)
+    with third:
+        assert third.client is not other.client
+
+
+@pytest.mark.parametrize(
+    ("job", "method"),
+    [("pool", "fork"), ("pool", "spawn"), ("executor", "fork"), ("executor", "spawn"), ("fork", "fork")],
+)
+def test_processes(zookeeper: Server, zk_path: str, job: str, method: str) -> None:
+    """Fault 118. Pools and executors take the objects as arguments; a process's end gives back what it holds."""
+    url = f"zk://{zookeeper.hosts}?timeout=20"
+    program = "tests.integration.pickling_party"
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-m", program, url, zk_path, job, method],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.stdout.endswith("done\n"), done.stdout + done.stderr
+    assert "Traceback" not in done.stderr, done.stderr
