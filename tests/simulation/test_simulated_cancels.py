@@ -13,7 +13,7 @@ def test_whatever_strikes() -> None:
     """What was ended holds nothing, leaves nothing and does not go on; all others get their turns."""
     injected: set[str] = set()
     told = 0
-    for run in runs(CancelRun, random_cancels, 150):
+    for run in runs(CancelRun, random_cancels, 100):
         injected.update(run.injected)
         told += run.told
     assert injected >= COMMON_FAULTS | {"cancel", "shut", "end_waits"}

@@ -11,7 +11,7 @@ from tests.simulation.run import COMMON_FAULTS, runs
 
 def test_whatever_strikes() -> None:
     """No two hold together; who is notified wakes and says so; who waited has all its levels; nothing is left."""
-    injected = {kind for run in runs(CondRun, random_turns, 150) for kind in run.injected}
+    injected = {kind for run in runs(CondRun, random_turns, 100) for kind in run.injected}
     assert injected >= COMMON_FAULTS | {"lose"}
 
 

@@ -11,7 +11,7 @@ from tests.simulation.run import COMMON_FAULTS, runs
 
 def test_whatever_strikes() -> None:
     """No item is taken before its consumer's clock says that it is due, lost or taken twice; no consumer oversleeps."""
-    injected = {kind for run in runs(QueueRun, random_delays, 150) for kind in run.injected}
+    injected = {kind for run in runs(QueueRun, random_delays, 100) for kind in run.injected}
     assert injected >= COMMON_FAULTS | {"lose", "strike", "set_clock"}
 
 

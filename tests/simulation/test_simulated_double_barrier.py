@@ -11,7 +11,7 @@ from tests.simulation.run import COMMON_FAULTS, runs
 
 def test_whatever_strikes() -> None:
     """Parties enter and leave together, nobody who is entitled to go on sleeps, and nothing is left."""
-    injected = {kind for run in runs(DoubleBarrierRun, random_steps, 150) for kind in run.injected}
+    injected = {kind for run in runs(DoubleBarrierRun, random_steps, 100) for kind in run.injected}
     assert injected >= COMMON_FAULTS
 
 

@@ -11,7 +11,7 @@ from tests.simulation.run import COMMON_FAULTS, runs
 
 def test_whatever_strikes() -> None:
     """No two lead, terms that are lost are told, nobody waits in vain, and nothing is left."""
-    injected = {kind for run in runs(ElectionRun, random_acts, 150) for kind in run.injected}
+    injected = {kind for run in runs(ElectionRun, random_acts, 100) for kind in run.injected}
     assert injected >= COMMON_FAULTS
 
 

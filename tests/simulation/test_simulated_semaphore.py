@@ -12,7 +12,7 @@ from tests.simulation.semaphore import SemaphoreRun, random_uses
 
 def test_whatever_strikes() -> None:
     """No more permits are out than there are; nobody is forgotten; nothing is left, and nothing added twice."""
-    injected = {kind for run in runs(SemaphoreRun, random_uses, 150) for kind in run.injected}
+    injected = {kind for run in runs(SemaphoreRun, random_uses, 100) for kind in run.injected}
     assert injected >= COMMON_FAULTS | {"remove", "reap", "lose"}
 
 
@@ -155,7 +155,7 @@ def test_seeded_bugs_are_found(mutant: Mutant) -> None:
 
 def test_whatever_strikes_a_resize() -> None:
     """No permit is granted that was not free; nobody waits for one that is; the last number that was set stays."""
-    injected = {kind for run in runs(ResizeRun, random_resizes, 150) for kind in run.injected}
+    injected = {kind for run in runs(ResizeRun, random_resizes, 100) for kind in run.injected}
     assert injected >= COMMON_FAULTS | {"remove", "reap", "lose"}
 
 

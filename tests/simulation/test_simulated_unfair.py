@@ -13,7 +13,7 @@ def test_whatever_strikes() -> None:
     """No two hold together, by one ticket or two; nobody waits at an open gate; nothing is left, there or in it."""
     injected: set[str] = set()
     handed_over = []
-    for run in runs(UnfairRun, random_unfair, 150):
+    for run in runs(UnfairRun, random_unfair, 100):
         injected.update(run.injected)
         handed_over.append(run.checks.handed_over)
     assert injected >= COMMON_FAULTS | {"remove", "close"}

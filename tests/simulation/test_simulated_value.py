@@ -11,7 +11,7 @@ from tests.simulation.values import ValueRun, random_steps
 
 def test_whatever_strikes() -> None:
     """What is answered was applied once, what is refused never; no turn is left, and no waiter misses its value."""
-    injected = {kind for run in runs(ValueRun, random_steps, 150) for kind in run.injected}
+    injected = {kind for run in runs(ValueRun, random_steps, 100) for kind in run.injected}
     assert injected >= COMMON_FAULTS | {"lose", "strike"}
 
 
