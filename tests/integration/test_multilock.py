@@ -456,7 +456,7 @@ def test_all_or_none_with_errors(data: st.DataObject) -> None:
 
 def test_it_cannot_be_pickled(zk: KazooClient, zk_path: str) -> None:
     """The error says what to do instead."""
-    with pytest.raises(TypeError, match="open (a client|clients) in the other process"):
+    with pytest.raises(TypeError, match=r"open (a client|clients) in the other process"):
         pickle.dumps(MultiLock([Lock(zk, zk_path)]))
 
 
