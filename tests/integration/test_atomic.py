@@ -176,7 +176,7 @@ def test_many_processes(zk: KazooClient, spawn: Spawn, zk_path: str) -> None:
 
 
 def test_a_process_that_is_killed(zk: KazooClient, spawn: Spawn, zk_path: str) -> None:
-    """What was answered is counted; the add that was under way is counted once at most; others go on."""
+    """Every answered add is counted; the add that was under way is counted once at most; others go on."""
     process = spawn("count")
     number = AtomicLong(zk, zk_path)
     assert [line_from(process) for _ in range(40)] == ["added"] * 40
@@ -294,7 +294,7 @@ def test_a_change_waits_for_the_service(
 def test_the_client_is_stopped(
     connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """Whoever changes or waits for its turn gets an error; nobody hangs."""
+    """Each change, and each wait for a turn, gets an error; no thread hangs."""
     mine = connect(hosts=proxy.hosts, **FAST)
     number = AtomicLong(mine, zk_path)
     number.add()

@@ -175,7 +175,7 @@ def test_a_timeout(zk: KazooClient, connect: Connect, zk_path: str, in_thread: I
 
 
 def test_misuse(zk: KazooClient, zk_path: str) -> None:
-    """Who is inside can't enter, who is not can't leave; numbers and paths are checked; the errors name the path."""
+    """A party inside can't enter, one outside can't leave; numbers and paths are checked; errors name the path."""
     barrier = DoubleBarrier(zk, zk_path, 1)
     with pytest.raises(RuntimeError, match=zk_path):
         barrier.leave()

@@ -31,7 +31,7 @@ def spawn(zookeeper: Server, zk_path: str) -> Iterator[Spawn]:
 
 
 def test_members_see_each_other(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Who joins is seen by all, with its data, the longest member first; who leaves is seen no more."""
+    """All see a member that joins, with its data, the longest member first, and see no more one that has left."""
     mine, theirs = Group(zk, zk_path), Group(connect(), zk_path)
     assert mine.members() == {}
     with mine.join(b"one", "z") as member:
@@ -122,7 +122,7 @@ def test_a_persistent_node(zk: KazooClient, zk_path: str) -> None:
 
 
 def test_observe(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """Who observes is given the members at once, and again each time that they have changed, until its time is up."""
+    """An observer is given the members at once, and again after each change of them, until its time is up."""
     group, other = Group(zk, zk_path), Group(connect(), zk_path)
     seen: Inbox[dict[str, bytes]] = Inbox()
     observing = in_thread(lambda: [seen.put(members) for members in group.observe(timeout=3)])

@@ -136,7 +136,7 @@ def test_it_changes_in_the_gap(
     in_thread: InThread,
     eventually: Eventually,
 ) -> None:
-    """What is set while the waiter has no connection, or no session, is not missed."""
+    """A waiter misses no value that is set while it has no connection, or no session."""
     mine, theirs = (SharedValue(each, zk_path, "", codec=TEXT) for each in (connect(hosts=proxy.hosts, **FAST), zk))
     waiting = in_thread(mine.wait_for, lambda text: text == "go")
     eventually(lambda: waits(mine))

@@ -41,7 +41,7 @@ class Candidate:
         return self.ask("leads") == "true"
 
     def participants(self) -> list[str]:
-        """What it sees."""
+        """The leader and candidates as this side sees them."""
         return self.ask("participants").split("\t")
 
 

@@ -10,7 +10,7 @@ from tests.simulation.run import COMMON_FAULTS, runs
 
 
 def test_whatever_strikes() -> None:
-    """What was ended holds nothing, leaves nothing and does not go on; all others get their turns."""
+    """A wait that was ended holds nothing, leaves nothing and does not go on; all others get their turns."""
     injected: set[str] = set()
     told = 0
     for run in runs(CancelRun, random_cancels, 100):
