@@ -89,26 +89,29 @@ class ValueState(SettlingState):
             del change  # otherwise the traceback and this frame keep each other alive
 
     def _lead(self, turn: Turn, change: Change, who: bytes) -> Batch | None:
-        """Begin the next batch, if this change is the first of it; else return None."""
+        """Begin the next batch, if this change is the first of it; else return None.
+
+        Another thread may have made the change just now: so `done` counts only under the lock.
+        """
         with self.session.lock:
             if (led := turn.batch) is not None:
                 if led.leader.gone:  # a second interrupt kept the first from leaving it
                     self.leave(turn, led.leader)
                 return None
             waiting = [each for each in list(turn.pending) if not each.gone]
-            if change is not waiting[0]:
+            if change.done or change is not waiting[0]:
                 return None
             changes = [change] if change.alone else list(takewhile(lambda each: not each.alone, waiting))
             change.batch = turn.batch = Batch(self.register, who, changes)
             return change.batch
 
     def _lead_alone(self, turn: Turn, change: Change, who: bytes) -> Batch | None:
-        """Begin a batch of this change without a turn or a place in the queue, unless it is under way.
+        """Begin a batch of this change without a turn or a place in the queue, unless it is made or under way.
 
         The call that this one interrupts may have both, and continues only when this one returns.
         """
         with self.session.lock:
-            if turn.batch is not None and change in turn.batch.changes:
+            if change.done or (turn.batch is not None and change in turn.batch.changes):
                 return None
             _remove(turn, change)
             change.batch = Batch(self.register, who, [change], queues=False)

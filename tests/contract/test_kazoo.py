@@ -477,6 +477,7 @@ def test_an_answer_after_the_client_was_turned_away(zookeeper: Server, zk_path: 
             with proxy.hold("getData") as held:
                 answer = client.get_async(zk_path)
                 held.wait()
+                eventually(lambda: not client._queue)  # kazoo takes a request out only after it has sent it
                 client._session_callback(KeeperState.AUTH_FAILED)
                 client.add_listener(states.append)
                 with pytest.raises(AuthFailedError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
 import signal
 import struct
@@ -18,7 +19,16 @@ from kazoo.client import KazooClient
 from tests.conftest import FAST, Connect, Eventually, InThread
 from tests.helpers.processes import Spawn, line_from, parties
 from tests.helpers.proxy import Proxy
-from zkconcurrent import AtomicInteger, AtomicLong, ClientError, ForeignNodeError, Lock, OutcomeUnknownError, Queue
+from zkconcurrent import (
+    AtomicInteger,
+    AtomicLong,
+    ClientError,
+    ForeignNodeError,
+    Lock,
+    OutcomeUnknownError,
+    Queue,
+    _value,
+)
 from zkconcurrent._recipes import receipts, value
 from zkconcurrent.testing import Server
 
@@ -436,6 +446,69 @@ def test_changes_that_come_at_any_time(zk: KazooClient, zk_path: str, in_thread:
     finally:
         sys.setswitchinterval(interval)
     assert sorted(told) == list(range(1, 48 * 400 + 1))
+
+
+@pytest.mark.parametrize("alone", [False, True], ids=["in turn", "alone"])
+def test_a_change_made_by_another_thread_meanwhile(
+    zk: KazooClient,
+    zk_path: str,
+    in_thread: InThread,
+    eventually: Eventually,
+    monkeypatch: pytest.MonkeyPatch,
+    alone: bool,
+) -> None:
+    """Another thread may apply a call's change at any line of the call: the change is made once, and told."""
+    number = AtomicLong(zk, zk_path)
+    state = number._path_state
+    if alone:  # as in a signal handler
+        monkeypatch.setattr(state, "_interrupts", lambda _: threading.current_thread().name == "stops")
+    lines, first = inspect.getsourcelines(_value.ValueState.changing)
+    sleeps = first + next(at for at, line in enumerate(lines) if "yield None" in line)
+    expected = 0
+    for stop in count(1):
+        began, gate, there, go, left = (*(threading.Event() for _ in range(4)), stop)
+
+        def update(seen: int, began: threading.Event = began, gate: threading.Event = gate) -> int:
+            began.set()
+            assert gate.wait(20)
+            return seen + 1
+
+        def trace(frame: Any, event: str, _: Any, there: threading.Event = there, go: threading.Event = go) -> Any:
+            nonlocal left
+            code = frame.f_code
+            calls = event == "call" and code.co_name in ("_lead", "_lead_alone")
+            if calls or (event == "line" and code.co_name == "changing"):
+                left -= 1
+                if not left or frame.f_lineno == sleeps:
+                    there.set()
+                if not left:
+                    assert go.wait(20)
+            return trace if code.co_name == "changing" or "zkconcurrent" not in code.co_filename else None
+
+        def add(trace: Any = trace, there: threading.Event = there) -> int:
+            threading.current_thread().name = "stops"
+            sys.settrace(trace)
+            try:
+                return number.add()
+            finally:
+                sys.settrace(None)
+                there.set()
+
+        updating = in_thread(number.update, update)
+        assert began.wait(20)
+        adding = in_thread(number.add)
+        eventually(lambda: len(state.turn.pending) == 2)
+        stopped = in_thread(add)
+        assert there.wait(20)
+        gate.set()
+        told = [updating.result(20), adding.result(20)]
+        go.set()
+        assert sorted([*told, stopped.result(20)]) == [expected + 1, expected + 2, expected + 3], stop
+        expected += 3
+        if left > 0:
+            break
+    assert stop > 5
+    assert number.get() == expected
 
 
 def test_a_signal_handler_at_every_line(zk: KazooClient, zk_path: str) -> None:

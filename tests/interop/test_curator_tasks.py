@@ -119,9 +119,8 @@ def test_a_counter(connect_java: ConnectJava, client: KazooClient, zk_path: str,
         lock = aio.Lock(client, zk_path)
         for _ in range(cycles):
             async with lock:
-                seen = int(counter.read_text())
-                await asyncio.sleep(0)
-                counter.write_text(str(seen + 1))
+                seen = int(await asyncio.to_thread(counter.read_text))
+                await asyncio.to_thread(counter.write_text, str(seen + 1))
 
     sessions = [connect_java() for _ in range(2)]
 
