@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections.abc import Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
@@ -141,9 +142,8 @@ class DoubleBarrier(Primitive):
             return False
         ticket, inside = arrived
         if not inside:
-            session = self._session
-            patience = (session.timeout or UNANSWERED) / 3 if ticket.sent else 0.0
-            inside = bool((yield from call.run(withdraw(ticket), session.now() + patience)))
+            until = self._session.now() if not ticket.sent else self._grace()
+            inside = bool((yield from call.run(withdraw(ticket), until)))
         if inside:
             self._path_state.inside[owner] = ticket
         return inside
@@ -154,7 +154,8 @@ class DoubleBarrier(Primitive):
         The caller is outside in any case when the call returns or raises.
 
         Args:
-            timeout: how long to wait for them, in seconds; None waits forever, zero or less does not wait.
+            timeout: how long to wait for them, in seconds; None waits forever, zero or less does not wait. A party
+                whose time is up waits for a third of the session timeout more for the reply to its own leave.
 
         Returns:
             Whether all have left; False at the deadline.
@@ -176,6 +177,10 @@ class DoubleBarrier(Primitive):
         wait = timeout is None or timeout > 0
         return self._await(call, self._leaving(call, ticket, wait, deadline, owner))
 
+    def _grace(self) -> float:
+        """Return until when a party whose time is up waits for a reply."""
+        return self._session.now() + (self._session.timeout or UNANSWERED) / 3
+
     def _party(self, owner: int) -> Ticket | None:
         """Return the ticket of the caller's party, if it is inside."""
         ticket = self._path_state.inside.get(owner)
@@ -186,7 +191,11 @@ class DoubleBarrier(Primitive):
 
     def _leaving(self, call: Call, ticket: Ticket, wait: bool, deadline: float | None, owner: int) -> Steps[bool]:
         try:
-            return bool((yield from call.run(leave(ticket, wait=wait), deadline)))
+            left = yield from call.run(leave(ticket, wait=wait), deadline)
+            if left is None and ticket.state is State.QUEUED:
+                with suppress(Requeue):  # it has left, and had no reply in time
+                    left = yield from call.run(leave(ticket, wait=False), self._grace())
+            return bool(left)
         except Requeue:
             raise LockLostError(
                 self._path,

@@ -231,7 +231,7 @@ def test_a_lost_request_or_answer(
 @pytest.mark.parametrize("effect", ["lose_answer", "lose_request"])
 @pytest.mark.parametrize(
     ("name", "is_first"),
-    [("sync", True), ("multi", True), ("getData", True), ("getChildren", False), ("getData", False), ("delete", False)],
+    [("sync", True), ("multi", True), ("getData", True), ("getChildren", False), ("getData", False), ("multi", False)],
 )
 def test_a_lost_request_or_answer_of_leave(
     effect: str,
@@ -261,6 +261,33 @@ def test_a_lost_request_or_answer_of_leave(
         assert mine.leave(20)
         fault.wait()
     assert other.result(20)
+    assert zk.get_children(zk_path) == []
+
+
+def test_two_that_leave_at_the_same_moment(
+    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """The first party does not wait, and decides by what it saw before the other left: `ready` goes with it still."""
+    mine = DoubleBarrier(connect(hosts=proxy.hosts), zk_path, 2)
+    theirs = DoubleBarrier(zk, zk_path, 2)
+    mine._session.registry.seed = "00000000-0000-4000-8000"
+    inside, first, second = Inbox[str](), threading.Event(), threading.Event()
+
+    def take_part(barrier: DoubleBarrier, go: threading.Event, timeout: float) -> None:
+        assert barrier.enter(20)
+        inside.put("inside")
+        assert go.wait(20)
+        barrier.leave(timeout)
+
+    parties = [in_thread(take_part, mine, first, 0), in_thread(take_part, theirs, second, 20)]
+    assert [inside.get(timeout=20) for _ in parties] == ["inside"] * 2
+    with proxy.hold("getChildren") as held:
+        first.set()
+        held.wait()
+        second.set()
+        eventually(lambda: len(zk.get_children(zk_path)) == 2)  # its own node, and `ready`
+    for party in parties:
+        party.result(20)
     assert zk.get_children(zk_path) == []
 
 

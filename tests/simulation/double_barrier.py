@@ -52,7 +52,10 @@ class DoubleBarrierChecks(CallChecks):
     Attributes:
         moments: what there was after each change.
         rescues: how many times `ready` was made by the run itself.
+        ended_early: a party's call was interrupted, or had no reply in time: so the keeper deleted the node.
     """
+
+    ended_early = False
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -158,6 +161,13 @@ class DoubleBarrierChecks(CallChecks):
         if waiting["enter"] >= PARTIES and len(parties) >= PARTIES and waiting["enter"] == len(parties):
             raise Violation(f"{sorted(parties)} wait to enter, and enough have come; ready: {ready}")
 
+    def end(self) -> None:
+        """Nothing is left; `ready` may be, if a party has died, or ended before its time."""
+        super().end()
+        died = any(change[0] == "close" and any(ROLE in path for path in change[2]) for change in self.ensemble.log)
+        if f"{self.path}/{READY}" in self.ensemble.leader.nodes and not (died or self.removed or self.ended_early):
+            raise Violation("all have left, and the barrier is open")
+
     def _own(self, worker: Any) -> set[str]:
         ticket: Ticket | None = worker.inside
         return set() if ticket is None or ticket.name is None else {ticket.name}
@@ -197,6 +207,9 @@ class DoubleBarrierWorker(CallWorker):
         with self.calling("enter", None if seconds is None else max(seconds, third) + third) as call:
             try:
                 got = barrier.enter(seconds)
+            except KeyboardInterrupt:
+                self.checks.ended_early = True
+                raise
             finally:
                 self.inside = state.inside.get(self.actor.ident)
         self.checks.step()
@@ -216,6 +229,7 @@ class DoubleBarrierWorker(CallWorker):
             raise Violation(f"{self.name} gave up waiting after {took:g} s")
         third = min(third, (self.process.session.timeout or UNANSWERED) / 3)  # it may have connected meanwhile
         knew = took < seconds + third - SLACK and self._ran_since(call.began)
+        self.checks.ended_early |= not knew
         if knew and mine and self.checks.counted(mine[-1]) and not self._died(mine[-1]):
             raise Violation(f"{self.name} was let in, and is told that it was not")
         return False
@@ -231,9 +245,13 @@ class DoubleBarrierWorker(CallWorker):
         ticket = self.inside
         assert ticket is not None
         assert ticket.name is not None
+        third = (self.process.session.timeout or UNANSWERED) / 3
         try:
-            with self.calling("leave", seconds) as call:
+            with self.calling("leave", None if seconds is None else max(seconds, third) + third) as call:
                 left = barrier.leave(seconds)
+        except KeyboardInterrupt:
+            self.checks.ended_early = True
+            raise
         except LockLostError:
             self.inside = None
             self.checks.step()
@@ -248,8 +266,12 @@ class DoubleBarrierWorker(CallWorker):
             still = self.checks.there(call) & set(self.checks.moments[-1].parties) - {ticket.name}
             if still:
                 raise Violation(f"{self.name} has left with all others, and {sorted(still)} are inside")
-        elif seconds is None or self.world.now < call.began + seconds - 1e-6:
-            raise Violation(f"{self.name} gave up waiting after {self.world.now - call.began:g} s")
+            return
+        took = self.world.now - call.began
+        if seconds is None or took < seconds - 1e-6:
+            raise Violation(f"{self.name} gave up waiting after {took:g} s")
+        third = min(third, (self.process.session.timeout or UNANSWERED) / 3)  # it may have connected meanwhile
+        self.checks.ended_early |= took >= third - SLACK or not self._ran_since(call.began)
 
 
 class DoubleBarrierRun(CallRun):

@@ -62,7 +62,7 @@ MUTANTS = [
     Mutant(
         "the last party leaves it open",
         (
-            Edit(LEAVE, 'Delete(f"{path}/{READY}"), ', ""),
+            Edit(LEAVE, ', Delete(f"{path}/{READY}")]', "]"),
             Edit(
                 ENTER,
                 "yield from _close_if_left_open(ticket, (yield from _arrive(ticket, data)))",
@@ -70,7 +70,21 @@ MUTANTS = [
             ),
         ),
     ),
-    Mutant("the first party does not wait for the others", (Edit(LEAVE, "if not others:", "if True:"),)),
+    Mutant(
+        "the first party closes the barrier whoever is inside",
+        (
+            Edit(LEAVE, "if wait and others and sight.open", "if False and others and sight.open"),
+            Edit(LEAVE, "if others:  # the first", "if False:  # the first"),
+        ),
+    ),
+    Mutant(
+        "two that leave at once leave the barrier's end to each other",
+        (Edit(LEAVE, 'duty = [Check(f"{path}/{min(others)}")]', "duty = []"),),
+    ),
+    Mutant(
+        "at its deadline, the first party leaves the barrier's end to nobody",
+        (Edit("_double_barrier:DoubleBarrier._leaving", "ticket.state is State.QUEUED", "False"),),
+    ),
     Mutant(
         "the others do not wait for the first",
         (Edit(LEAVE, "return (yield from _outlast(path, others, wait=wait))", "return True"),),

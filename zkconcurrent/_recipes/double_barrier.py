@@ -6,7 +6,8 @@ the version that it has read, in the same `multi`.
 
 The party whose name sorts first, as text, keeps its node until it is the last, and then removes `ready` with it; the
 others delete theirs at once, and wait for the first. So `ready` is there as long as a party is inside. Curator's
-parties go by the same order.
+parties go by the same order. A `multi` that deletes a node and not `ready` checks that another party is there, to which
+it leaves that: so two that leave at the same moment do not both leave it to the other.
 
 Source: the double barrier of ZooKeeper's documentation; Curator's `DistributedDoubleBarrier`, whose nodes these are.
 """
@@ -199,22 +200,26 @@ def leave(ticket: Ticket, *, wait: bool) -> Recipe[bool]:
     path = ticket.path
     _, node, names = yield Sync(path, ticket), Get(path, ticket), Children(path, ticket)
     sight = Sight.of(ticket, node, names)
-    others = set(sight.parties) - {ticket.name}
     try:
-        # While our node and `ready` are there, all others are inside, too: parties for the next time can't be let in.
-        while sight.open and min(sight.parties) == ticket.name and (wait or not others):
-            if not others:
-                decide = Set(path, sight.data, sight.version)
+        while True:
+            others = set(sight.parties) - {ticket.name}
+            # While our node and `ready` are there, all others are inside, too: parties for the next time can't be let in.
+            if wait and others and sight.open and min(sight.parties) == ticket.name:
+                yield from _outwait(ticket, max(others))
+            elif others or sight.open:
+                if others:  # the first of them is there to remove `ready`
+                    duty = [Check(f"{path}/{min(others)}")]
+                else:
+                    duty = [Set(path, sight.data, sight.version), Delete(f"{path}/{READY}")]
                 try:
-                    yield Multi(ticket, (decide, Delete(f"{path}/{READY}"), Delete(ticket.node, ticket)))
-                    return True
+                    yield Multi(ticket, (*duty, Delete(ticket.node, ticket)))
+                    break
                 except (NoNode, BadVersion, ConnectionLost):
                     pass  # changed meanwhile, or unknown
             else:
-                yield from _outwait(ticket, max(others))
+                yield Delete(ticket.node, ticket)
+                break
             sight = yield from _look(ticket)
-            others = set(sight.parties) - {ticket.name}
-        yield Delete(ticket.node, ticket)
     except Requeue:
         yield Discard(ticket)  # our node is gone, as it was to be
     return (yield from _outlast(path, others, wait=wait))
