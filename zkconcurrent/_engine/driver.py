@@ -570,7 +570,9 @@ class Call:
         calls_out, settled = True, False
         while frame is not None:
             known = frame.f_locals if _is_library(frame.f_globals.get("__name__")) else {}
-            if known.get("call") is self:  # a wrapper stands between the call's own frames
+            call, primitive = known.get("call"), known.get("self")
+            parts = getattr(call, "calls", (call,))  # several locks may be acquired as one
+            if self in parts:  # a wrapper stands between the call's own frames
                 frame = _caller_of_library(frame)
                 continue
             if not known:
@@ -579,12 +581,9 @@ class Call:
                 pass  # not interrupted: it has called a subclass's method, which made this call
             else:
                 calls_out = False
-                call, primitive = known.get("call"), known.get("self")
                 settled = settled or getattr(call, "settled", False)
-                if not settled and self.path_state in (
-                    getattr(call, "path_state", None),
-                    getattr(primitive, "_path_state", None),
-                ):
+                under_way = [getattr(part, "path_state", None) for part in parts if not getattr(part, "settled", False)]
+                if not settled and self.path_state in (*under_way, getattr(primitive, "_path_state", None)):
                     raise ClientError(
                         self.path,
                         "this thread was interrupted in a call here, and continues only when the calling signal "
