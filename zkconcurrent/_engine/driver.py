@@ -545,7 +545,12 @@ class Call:
 
     def _await_change(self, ticket: Ticket, left: Callable[[], float] | None = None) -> Steps[None]:
         """Wait until the nodes that the ticket awaits may be gone, or changed; with `left`, while any time is left."""
-        self.check_not_interrupted()
+        try:
+            self.check_not_interrupted()
+        except ClientError:
+            if self._cutoff is None or self.session.now() < self._cutoff:
+                raise
+            raise DeadlinePassed from None  # a single attempt: it has no time to wait
         while not ticket.changed:
             pause = math.inf if left is None else left()
             if pause <= 0:
