@@ -30,11 +30,12 @@ class Wait:
         self._cancelled = False
         self._told = False
 
-    def cancel(self) -> None:
-        """End the wait; on any thread, also in a signal handler. Never waits."""
-        self._cancelled = True  # first: it is looked at after each sleep
+    def cancel(self) -> bool:
+        """End the wait; on any thread, also in a signal handler. Never waits. Return False if it was ended before."""
+        before, self._cancelled = self._cancelled, True  # first: it is looked at after each sleep
         for sleeper in self._calls[-1:]:
             sleeper.wake()
+        return not before
 
     def _why(self) -> WaitCancelledError | None:
         if not self._cancelled:
@@ -75,6 +76,4 @@ Waits: TypeAlias = "WeakValueDictionary[int, Wait]"
 def cancel_all(waits: Waits) -> int:
     """End all of them; return how many there were."""
     there = [wait for ref in waits.valuerefs() if (wait := ref()) is not None and not wait.over]
-    for wait in there:
-        wait.cancel()
-    return len(there)
+    return sum([wait.cancel() for wait in there])

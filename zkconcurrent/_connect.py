@@ -120,6 +120,7 @@ class Client(KazooClient):  # type: ignore[misc]
         self._pid = os.getpid()
         self._name: _Name | str = "its client was not opened by connect()"
         self._opens_at_use = False
+        self._followers: dict[_Name, Client] = {}  # for unpickled objects, once it is stopped
         self._opening = threading.RLock()
         _clients.add(self)
 
@@ -260,14 +261,12 @@ def process_client(url: str, options: Sequence[tuple[str, Any]]) -> Client:
     """
     name = url, tuple(options)
     client = _by_name.get(name)
-    if client is not None and not client._opens_at_use and Session.of(client).link.stopped:
-        _by_name.pop(name, None)
-        client = None
-    if client is None:
-        client, _ = prepare(url, **dict(options))
-        client.chroot = _parse(url)["chroot"]  # the client that pickled the object has made it
-        client._opens_at_use = True
-        client = _by_name.setdefault(name, client)  # another thread may have been faster
+    while client is None or (not client._opens_at_use and Session.of(client).link.stopped):
+        new, _ = prepare(url, **dict(options))
+        new.chroot = _parse(url)["chroot"]  # the client that pickled the object has made it
+        new._opens_at_use = True
+        # In one step, as another thread may be faster: there is one client, and one that follows a stopped one.
+        client = _by_name[name] = (_by_name if client is None else client._followers).setdefault(name, new)
     return client
 
 

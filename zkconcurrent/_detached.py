@@ -167,14 +167,18 @@ class DetachedLock(Line, Acquirable):
         Raises:
             RuntimeError: this object has not acquired the lock, or has released it. After a restart, acquire it again.
         """
-        held = self._held
+        held = self._mine()
         if held is None:
             raise RuntimeError(f"{self._path} is not held: acquire it first")
         return held.token
 
     def hold_count(self) -> int:
         """Return 1 from an `acquire` of this object to its `release`, else 0. Sends nothing."""
-        return int(self._held is not None)
+        return int(self._mine() is not None)
+
+    def _mine(self) -> Detached | None:
+        """Return the hold that this object has acquired; it stays with the parent of a forked process."""
+        return None if self._session.forked else self._held
 
     def cancel_waits(self) -> int:
         """End the waits of all threads and tasks that use this client; see `Lock.cancel_waits`."""
@@ -182,6 +186,6 @@ class DetachedLock(Line, Acquirable):
         return cancel_all(self._waits)
 
     def __repr__(self) -> str:
-        state = "unlocked" if self._held is None else "locked"
+        state = "unlocked" if self._mine() is None else "locked"
         name = f"zkconcurrent.{type(self).__name__}"
         return f"<{state} {name} object owner={self._owner!r} path={self._path!r} at {id(self):#x}>"

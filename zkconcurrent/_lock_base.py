@@ -22,7 +22,7 @@ from ._errors import LockLostError
 from ._kazoo.link import KazooClient
 from ._primitive import Primitive, Waiter, check_acquired, check_on_lost, node_data, reports_loss
 from ._recipes.detached import read
-from ._recipes.operations import Node, Recipe
+from ._recipes.operations import MALFORMED, Node, Recipe
 from ._recipes.queue import acquire, contenders, list_queue, try_acquire
 from ._recipes.rules import Rule, holders
 from ._recipes.ticket import State, Ticket
@@ -60,7 +60,7 @@ class Contender(NamedTuple):
             said = json.loads(node.data)
             host, pid, thread = said["host"], said["pid"], said["thread"]
             owner = said.get("owner")
-        except (ValueError, TypeError, KeyError):
+        except MALFORMED:
             host, pid, thread, owner = node.data.decode("utf-8", "replace") or None, None, None, None
         held = read(name, node)
         token = node.czxid if held is None else held.token

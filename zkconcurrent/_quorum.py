@@ -28,6 +28,7 @@ from ._together import Branch, together
 GRACE = 0.05  # seconds that the other locks have, at least, once a quorum is acquired
 FIRST_PAUSE = 0.05  # seconds; the longest pause after the first failed try, doubled with each
 LONGEST_PAUSE = 1.0
+SLOW_TRIES = 2  # the longest pause, in times of the slowest try, where that is more: else most tries would collide
 
 _Level: TypeAlias = "tuple[LockBase, Hold, int]"
 _Levels: TypeAlias = "list[tuple[Hold, int]]"
@@ -55,8 +56,8 @@ class QuorumLock(Acquirable):
     Cost:
         A try takes 2 round trips of the slowest of the `quorum` fastest services: a listing and a `sync`, and, if the
         lock is free, one write and one listing. While it waits, it tries again every 0.5 s on average: first after at
-        most 50 ms, then up to twice as long each time, up to 1 s. To release: one write for each lock, in one round
-        trip.
+        most 50 ms, then up to twice as long each time, up to 1 s, or to twice as long as a try takes where that is
+        more. To release: one write for each lock, in one round trip.
 
     Args:
         locks: each a `Lock`, an `RLock`, or a read or write lock. All contenders must name the same locks.
@@ -184,19 +185,38 @@ class QuorumLock(Acquirable):
                 self._forget(quorum)
 
     def _acquire(self, calls: Calls, owner: int, wait: bool, deadline: float | None, levels: _Levels) -> Steps[bool]:
-        session, longest, until = self._session, FIRST_PAUSE, math.inf
+        session, longest, until, slowest = self._session, FIRST_PAUSE, math.inf, 0.0
         while True:
+            began = session.now()
             if (yield from self._try_all(calls, owner, until, levels)):
                 return True
+            slowest = max(slowest, session.now() - began)
             until = math.inf if deadline is None else deadline
             if not wait:
                 return False
+            if calls.deserted is None:
+                self._check_not_interrupted()
             again = session.now() + random.uniform(0, longest)  # contenders that collided must part
-            longest = min(longest * 2, LONGEST_PAUSE)
+            longest = min(longest * 2, max(LONGEST_PAUSE, SLOW_TRIES * slowest))
             while (left := min(again, until) - session.now()) > 0:
                 yield left
             if session.now() >= until:
                 return False
+
+    def _check_not_interrupted(self) -> None:
+        """Refuse to wait, in a signal handler, for so many calls that it has interrupted that no quorum is left.
+
+        Raises:
+            ClientError: the thread was interrupted in these calls.
+        """
+        left = len(self._locks)
+        for lock in self._locks:
+            try:
+                Call(lock._session, lock.path, lock._path_state).check_not_interrupted()
+            except ClientError:
+                left -= 1
+                if left < self._quorum:
+                    raise
 
     def _try_all(self, calls: Calls, owner: int, until: float, levels: _Levels) -> Steps[bool]:
         """Try all locks at once; keep what was acquired if it is a quorum, else give it back."""
@@ -248,11 +268,11 @@ class QuorumLock(Acquirable):
 
     def _take(self, quorum: _Quorum) -> None:
         """Make the quorum a hold of its owner."""
+        left = [each for those in list(self._held.values()) for each in those if ended(each.owner)]
+        lost = [each for each in left if self._is_lost(each)]
         with self._all.lock:
-            for others in list(self._held.values()):
-                for left in others:
-                    if ended(left.owner) and self._is_lost(left):
-                        self._forget(left)
+            for each in lost:
+                self._forget(each)
             quorum.loss, self._next = self._next, Loss(self._session.link.handler.event_object)
             self._held[quorum.owner] = (*self._held.get(quorum.owner, ()), quorum)
         quorum.listen(self)

@@ -143,10 +143,13 @@ LEFT_OUT: dict[ModuleType, dict[str, str]] = {
         "test_what_it_is_made_of": IDENTITY,
         "test_no_trace": IDENTITY,
         "test_in_a_signal_handler": "interrupts the thread that waits for its task, not the task",
+        "test_in_a_handler_on_top_of_another_acquire": "so does this",
+        "test_a_thread_that_ended_while_it_held": "a task that ends is made to release",
         "test_a_forked_child": "forks where the loop's thread is not",
     },
     test_semaphore: {
-        "test_more_permits_than_there_are": "looks for the line of the caller, which here is of the helper"
+        "test_more_permits_than_there_are": "looks for the line of the caller, which here is of the helper",
+        "test_a_try_in_a_signal_handler": "interrupts the thread that waits for its task, not the task",
     },
 }
 

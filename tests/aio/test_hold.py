@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
+import time
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from kazoo.client import KazooClient
 
 from tests.aio.calls import AGAINST, LOCKS
 from tests.aio.loops import idle, nodes, run, soon, until
+from tests.conftest import PATIENCE
 from zkconcurrent import LockLostError, aio
 
 every = pytest.mark.parametrize("make", [make for make in LOCKS if make != "three permits"])
@@ -263,3 +266,34 @@ def test_after_a_wait_of_a_condition(cancelled: bool, zk: KazooClient, far: Kazo
         await until(lambda: not nodes(far, zk_path))
 
     run(main())
+
+
+@every
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+def test_a_closed_loop(make: str, waits: bool, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+    """The hold ends with the task, which nothing keeps, whether or not another one waits for the loss: fault 125."""
+
+    async def wait(lock: Any) -> None:
+        await lock.lost.wait()
+
+    async def hold() -> None:
+        lock = LOCKS[make](zk, zk_path)
+        async with lock.hold(cancel_on_loss=not waits):
+            waiter = asyncio.ensure_future(wait(lock)) if waits else None
+            await asyncio.sleep(0)
+            held.set()
+            await asyncio.Event().wait()
+            del waiter
+
+    loop, held = asyncio.new_event_loop(), asyncio.Event()
+    task = loop.create_task(hold())
+    loop.run_until_complete(held.wait())
+    assert nodes(far, zk_path)
+    loop.close()
+    del task
+    gc.collect()
+    begun = time.monotonic()
+    while nodes(far, zk_path):
+        assert time.monotonic() < begun + PATIENCE
+        time.sleep(0.01)

@@ -14,8 +14,9 @@ from kazoo.client import KazooClient
 import zkconcurrent
 from tests.aio.calls import AGAINST, LOCKS, Permits
 from tests.aio.loops import idle, nodes, run, soon, until
-from tests.conftest import Connect
-from zkconcurrent import LockLostError, aio
+from tests.conftest import FAST, Connect
+from tests.helpers.proxy import Proxy
+from zkconcurrent import LockLostError, WaitCancelledError, aio
 from zkconcurrent.testing import Server
 
 every = pytest.mark.parametrize("make", LOCKS)
@@ -613,5 +614,64 @@ def test_the_twin_of_threads_in_the_loop(make: str, zk: KazooClient, zk_path: st
                 pass
 
         await asyncio.to_thread(use)
+
+    run(main())
+
+
+@pytest.mark.parametrize("looked_up", [False, True])
+def test_a_detached_lock_that_is_released_and_acquired_again(
+    looked_up: bool, connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str
+) -> None:
+    """An acquire does not take for the owner's the hold that a release in the background is about to end: fault 120."""
+    client = connect(hosts=proxy.hosts, timeout=20, **FAST)
+    busy, lock, again = (aio.DetachedLock(client, f"{zk_path}/{name}", "job") for name in ("busy", "lock", "lock"))
+
+    async def acquire() -> bool:
+        return await lock.acquire(timeout=20)
+
+    async def main() -> None:
+        await busy.acquire()
+        await lock.acquire()
+        with proxy.hold("delete") as fault:
+            busy.release()  # the next release waits for this
+            await until(fault.injected.is_set)
+            (again if looked_up else lock).release()
+            assert again.hold_count() == 0
+            acquiring = asyncio.ensure_future(acquire())
+            await asyncio.sleep(0.05)
+            assert not acquiring.done()
+        assert await acquiring
+        assert zk.get_children(lock.path)
+        assert lock.hold_count() == 1
+        await lock.release()
+        assert not zk.get_children(lock.path)
+
+    run(main())
+
+
+def test_a_detached_lock_whose_release_takes_long(connect: Connect, proxy: Proxy, zk_path: str) -> None:
+    """An acquire waits for it up to its deadline, or until it is told to end: fault 120."""
+    lock = aio.DetachedLock(connect(hosts=proxy.hosts, timeout=20, **FAST), zk_path, "job")
+
+    async def main() -> None:
+        await lock.acquire()
+        proxy.refuse()
+        proxy.cut()
+        await until(lambda: not lock.client.connected)
+        released = lock.release()
+        assert lock.hold_count() == 0
+        assert not await lock.acquire(timeout=0.05)
+        assert not await lock.acquire(blocking=False)
+        acquiring = asyncio.ensure_future(lock.acquire())
+        await until(lambda: lock._core._waits)
+        assert lock.cancel_waits() == 1
+        with pytest.raises(WaitCancelledError):
+            await acquiring
+        acquiring = asyncio.ensure_future(lock.acquire())
+        await asyncio.sleep(0.05)
+        proxy.resume()
+        assert await acquiring
+        assert released.done()
+        await lock.release()
 
     run(main())

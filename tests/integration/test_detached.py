@@ -386,13 +386,16 @@ def test_what_it_refuses(zk: KazooClient, zk_path: str) -> None:
 
 
 def test_a_forked_child(zk: KazooClient, zk_path: str) -> None:
-    """A child may not release, and a block that it leaves releases nothing."""
+    """A child holds nothing and may not release, and a block that it leaves releases nothing."""
     lock = DetachedLock(zk, zk_path, "job")
     read, write = os.pipe()
     with lock:
         if os.fork() == 0:
             try:
                 lock.__exit__(None, None, None)
+                assert (lock.hold_count(), repr(lock)[:9]) == (0, "<unlocked")
+                with pytest.raises(RuntimeError, match="not held"):
+                    _ = lock.fencing_token
                 lock.release()
             except ClientError:
                 os.write(write, b"refused")

@@ -49,8 +49,10 @@ from zkconcurrent import (
     Set,
     SharedValue,
     SimpleQueue,
+    _connect,
 )
 from zkconcurrent._connect import _by_name
+from zkconcurrent._engine.session import Session
 from zkconcurrent.testing import Server
 
 ROOT = Path(__file__).parents[2]
@@ -361,6 +363,31 @@ def test_after_the_client_was_stopped(opened: Client) -> None:
     third = again(lock)
     with third:
         assert third.client is not other.client
+
+
+def test_threads_that_replace_a_stopped_client(opened: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault 124. Two threads, or a handler and its thread, that find the client stopped get one and the same."""
+    lock = again(Lock(opened, "/lock"))
+    with lock:
+        pass
+    lock.client.stop()
+    lock.client.close()
+    others: list[Any] = []
+
+    class Slow:
+        @staticmethod
+        def of(client: Any) -> Any:
+            if not others:
+                others.append(None)
+                others[0] = again(Lock(opened, "/lock"))
+            return Session.of(client)
+
+    monkeypatch.setattr(_connect, "Session", Slow)
+    mine = again(Lock(opened, "/lock"))
+    assert mine.client is others[0].client
+    assert mine.client is again(mine).client
+    with mine:
+        pass
 
 
 @pytest.mark.parametrize(

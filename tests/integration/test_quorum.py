@@ -29,6 +29,7 @@ from zkconcurrent import (
     RLock,
     Semaphore,
     WaitCancelledError,
+    _quorum,
 )
 from zkconcurrent.testing import Server
 
@@ -474,6 +475,56 @@ def test_in_a_signal_handler(zk: KazooClient, connect: Connect, zk_path: str, ev
         pass
 
 
+@pytest.mark.parametrize(
+    ("below", "on_top", "gets_in"),
+    [
+        (MultiLock, lambda locks: locks[1], False),
+        (MultiLock, lambda locks: MultiLock(locks[1:]), False),
+        (MultiLock, QuorumLock, False),
+        (lambda locks: locks[1], QuorumLock, True),
+    ],
+)
+def test_in_a_handler_on_top_of_another_acquire(
+    below: Any,
+    on_top: Any,
+    gets_in: bool,
+    zk: KazooClient,
+    connect: Connect,
+    zk_path: str,
+    in_thread: InThread,
+    eventually: Eventually,
+) -> None:
+    """Fault 123. If it would wait for the acquire below it, it is an error; a quorum of others does without that."""
+    locks = [Lock(zk, f"{zk_path}/{name}") for name in "abc"]
+    results: list[Any] = []
+
+    def handle(*_: object) -> None:
+        try:
+            with on_top(locks):
+                results.append(True)
+        except ClientError as error:
+            results.append(error)
+        raise KeyboardInterrupt
+
+    def interrupt() -> None:
+        eventually(queued(zk, locks[1].path, 2))
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, handle)
+    try:
+        with Lock(connect(), locks[1].path):
+            interrupting = in_thread(interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                below(locks).acquire()
+            interrupting.result(20)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    (result,) = results
+    assert result is True if gets_in else "signal handler" in str(result)
+    for each in locks:
+        eventually(queued(zk, each.path, 0))
+
+
 def test_a_forked_child(zk: KazooClient, zk_path: str) -> None:
     """It holds nothing, and can not release; the parent is undisturbed."""
     lock = QuorumLock([Lock(zk, f"{zk_path}/{name}") for name in "abc"])
@@ -510,3 +561,38 @@ def test_no_trace(zk: KazooClient, zk_path: str) -> None:
 def zk_calls(lock: QuorumLock) -> list[Callable[..., Any]]:
     """Return the calls that its sessions still know."""
     return [each for member in lock.locks for each in member._session.calls.values()]  # type: ignore[misc]
+
+
+def test_pauses_over_slow_links(
+    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 121. Where a try takes longer than the pauses, these grow with it: otherwise most tries would collide."""
+    lock = QuorumLock([Lock(connect(hosts=proxy.hosts), zk_path)])
+    longest: list[float] = []
+    monkeypatch.setattr(_quorum, "LONGEST_PAUSE", _quorum.FIRST_PAUSE)
+    monkeypatch.setattr(_quorum.random, "uniform", lambda _, most: longest.append(most) or 0.0)
+    proxy.delay(0.03)
+    with Lock(zk, zk_path):
+        assert not lock.acquire(timeout=1.0)
+    assert longest[0] == _quorum.FIRST_PAUSE
+    assert max(longest) >= 4 * 0.03  # twice a round trip
+
+
+def test_a_thread_that_ended_while_it_held(
+    zk: KazooClient, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 122. No thread that guards the losses waits for a session's, whose keeper may wait for it in turn."""
+    lock = QuorumLock([ReadWriteLock(zk, zk_path).read_lock])
+    assert in_thread(lock.acquire).result(20)
+    check, guarded = lock._all.check_lease, []
+
+    def check_lease() -> None:
+        guarded.append(lock._all.lock._is_owned())
+        check()
+
+    monkeypatch.setattr(lock._all, "check_lease", check_lease)
+    with lock:
+        pass
+    assert guarded
+    assert not any(guarded)
+    lock.locks[0]._at_fork_reinit()  # no thread is left that could release it

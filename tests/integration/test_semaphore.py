@@ -5,7 +5,9 @@ from __future__ import annotations
 import gc
 import itertools
 import json
+import os
 import pickle
+import signal
 import threading
 from collections.abc import Callable, Iterator
 
@@ -683,3 +685,34 @@ def test_a_lease_that_runs_out_among_several() -> None:
                 for lease, state in zip(leases, (State.LOST, State.HELD), strict=True):
                     lease.become(state)
             recipe.send(answer)
+
+
+def test_a_try_in_a_signal_handler(
+    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
+) -> None:
+    """Fault 126. Behind the acquire that it has interrupted, a try is refused: it does not wait, nor is it an error."""
+    semaphore = Semaphore(connect(hosts=proxy.hosts, timeout=20), zk_path, 2)
+    with semaphore:
+        pass
+    results: list[bool] = []
+
+    def handle(*_: object) -> None:
+        releasing = threading.Timer(0.1, fault.release)
+        releasing.start()
+        results.append(semaphore.acquire(blocking=False))
+        releasing.join()
+
+    def interrupt() -> None:
+        fault.wait()
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, handle)
+    try:
+        with proxy.hold("create2") as fault:
+            interrupting = in_thread(interrupt)
+            with semaphore:
+                interrupting.result(20)
+                assert results == [False]
+                assert queued(zk, f"{zk_path}/leases", 1)()
+    finally:
+        signal.signal(signal.SIGUSR1, before)

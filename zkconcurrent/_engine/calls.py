@@ -15,24 +15,28 @@ class Calls:
     Args:
         session: that of the client whose events the loop sleeps on.
         undo: called before the calls are abandoned; it never waits, and is idempotent.
+
+    Attributes:
+        calls: those that have begun.
+        deserted: see `Call`.
     """
 
     def __init__(self, session: Session, undo: Callable[[], None] | None = None) -> None:
         self.session = session
         self._undo = undo
         self._wake: WakeUp | None = None
-        self._deserted: Callable[[], bool] | None = None
+        self.deserted: Callable[[], bool] | None = None
         self.calls: list[Call] = []
 
     def begin(self, wake: WakeUp, deserted: Callable[[], bool] | None = None) -> None:
         """Begin; `wake` ends the sleep of each call."""
-        self._wake, self._deserted = wake, deserted
+        self._wake, self.deserted = wake, deserted
 
     def add(self, call: Call) -> Call:
         """Begin one more call."""
         assert self._wake is not None
         self.calls.append(call)
-        call.begin(self._wake, self._deserted)
+        call.begin(self._wake, self.deserted)
         return call
 
     def end(self) -> None:

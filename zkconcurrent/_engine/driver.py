@@ -545,7 +545,12 @@ class Call:
 
     def _await_change(self, ticket: Ticket, left: Callable[[], float] | None = None) -> Steps[None]:
         """Wait until the nodes that the ticket awaits may be gone, or changed; with `left`, while any time is left."""
-        self.check_not_interrupted()
+        try:
+            self.check_not_interrupted()
+        except ClientError:
+            if self._cutoff is None or self.session.now() < self._cutoff:
+                raise
+            raise DeadlinePassed from None  # a single attempt: it has no time to wait
         while not ticket.changed:
             pause = math.inf if left is None else left()
             if pause <= 0:
@@ -570,7 +575,9 @@ class Call:
         calls_out, settled = True, False
         while frame is not None:
             known = frame.f_locals if _is_library(frame.f_globals.get("__name__")) else {}
-            if known.get("call") is self:  # a wrapper stands between the call's own frames
+            call, primitive = known.get("call"), known.get("self")
+            parts = getattr(call, "calls", (call,))  # several locks may be acquired as one
+            if self in parts:  # a wrapper stands between the call's own frames
                 frame = _caller_of_library(frame)
                 continue
             if not known:
@@ -579,12 +586,9 @@ class Call:
                 pass  # not interrupted: it has called a subclass's method, which made this call
             else:
                 calls_out = False
-                call, primitive = known.get("call"), known.get("self")
                 settled = settled or getattr(call, "settled", False)
-                if not settled and self.path_state in (
-                    getattr(call, "path_state", None),
-                    getattr(primitive, "_path_state", None),
-                ):
+                under_way = [getattr(part, "path_state", None) for part in parts if not getattr(part, "settled", False)]
+                if not settled and self.path_state in (*under_way, getattr(primitive, "_path_state", None)):
                     raise ClientError(
                         self.path,
                         "this thread was interrupted in a call here, and continues only when the calling signal "

@@ -22,6 +22,7 @@ from typing import NamedTuple
 from .._errors import ForeignNodeError
 from .._paths import ancestors
 from .operations import (
+    MALFORMED,
     BadVersion,
     Check,
     Children,
@@ -95,7 +96,7 @@ class State(NamedTuple):
             numbers = (state.parties, state.generation, *state.failed)
             if said.keys() != _FIELDS or {type(each) for each in numbers} != {int} or type(state.acting) is not bool:
                 raise ValueError
-        except (ValueError, TypeError, KeyError, AttributeError):
+        except MALFORMED:
             raise ForeignNodeError(path, f"the data is not a barrier's: {node.data!r}; use another path") from None
         return state
 
@@ -173,7 +174,7 @@ class Seats:
                 raise ValueError
             passed = {int(seat): int(number) for seat, number in said["seats"].items()}
             return cls(parties, passed, [int(number) for number in said["gone"]], node.version)
-        except (ValueError, TypeError, AttributeError):
+        except MALFORMED:
             raise ForeignNodeError(path, f"the data is not a barrier's: {node.data!r}; use another path") from None
 
     @property

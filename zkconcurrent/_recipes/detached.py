@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from .operations import (
+    MALFORMED,
     Children,
     ConnectionLost,
     Create,
@@ -52,7 +53,7 @@ def read(name: str, node: Node) -> Detached | None:
     try:
         said = json.loads(node.data)
         owner, token = said["owner"], said["token"]
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except MALFORMED:
         owner = token = None
     if not isinstance(owner, str) or type(token) is not int:
         return Detached(name, node.czxid, None)

@@ -76,6 +76,10 @@ class Node(NamedTuple):
     mzxid: int = 0
 
 
+MALFORMED = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
+"""What the parsing of a node's data may raise: any program may have written them."""
+
+
 class NewTicket(NamedTuple):
     """Wait for a connection; return a new `Ticket` of the current session."""
 

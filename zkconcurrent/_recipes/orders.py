@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from .._errors import ForeignNodeError
 from .._limits import check_int
-from .operations import Node
+from .operations import MALFORMED, Node
 from .rules import LAST_SEQUENCE
 
 ITEM = "queue-"
@@ -263,7 +263,7 @@ def member_count(node: Node) -> int:
     """Return the count in one consumer's node; 0 if it has none."""
     try:
         return int(json.loads(node.data)["unfinished"])
-    except (ValueError, TypeError, KeyError):
+    except MALFORMED:
         return 0
 
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from .._errors import ForeignNodeError
 from .nodes import lay_out
 from .operations import (
+    MALFORMED,
     Children,
     ConnectionLost,
     CreateEphemeral,
@@ -281,7 +282,7 @@ def wanted(data: bytes, curators: int) -> tuple[int, bool]:
     try:
         said = json.loads(data)
         return int(said["permits"]), bool(said["try"])
-    except (ValueError, TypeError, KeyError):
+    except MALFORMED:
         return curators, False
 
 

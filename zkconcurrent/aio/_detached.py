@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from types import TracebackType
+from weakref import WeakKeyDictionary, WeakSet
 
 from .. import _detached
+from .._engine.driver import UNANSWERED, Call
+from .._engine.holds import PathState
 from .._engine.identity import of_caller
+from .._engine.waiting import Steps
 from .._errors import LockLostError
 from .._kazoo.link import KazooClient
 from .._lock_base import Contender, not_acquired
@@ -17,9 +21,40 @@ from ._tasks import Completion, Tasks
 
 
 class _DetachedLockCore(Tasks, _detached.DetachedLock):
-    """`zkconcurrent.DetachedLock`, for tasks."""
+    """`zkconcurrent.DetachedLock`, for tasks.
+
+    Attributes:
+        releases: those of this client and path that run in the background.
+    """
 
     _caller = staticmethod(of_caller)
+
+    def __init__(self, client: KazooClient, path: str, owner: str) -> None:
+        super().__init__(client, path, owner)
+        self.releases = _releases.setdefault(self._path_state, WeakSet())
+
+    def _acquire_steps(self, call: Call, wait: bool, deadline: float | None) -> Steps[bool]:
+        # A release under way would end the very hold that the acquire finds to be the owner's.
+        for release in list(self.releases):
+            if not (yield from self._after(release, call, deadline)):
+                return False
+        return (yield from super()._acquire_steps(call, wait, deadline))
+
+    def _after(self, release: Completion, call: Call, deadline: float | None) -> Steps[bool]:
+        """Wait for a release, as for the first replies also past the deadline; return whether it has ended."""
+        session = self._session
+        patience = (session.timeout or UNANSWERED) / 3 if session.link.connected else 0.0
+        until = None if deadline is None else max(deadline, session.now() + patience)
+        release.wake_at_end(call.wake)
+        while not release.done():
+            left = None if until is None else until - session.now()
+            if left is not None and left <= 0:
+                return False
+            yield left
+        return True
+
+
+_releases: WeakKeyDictionary[PathState, WeakSet[Completion]] = WeakKeyDictionary()
 
 
 class DetachedLock(PrimitiveTwin):
@@ -55,9 +90,14 @@ class DetachedLock(PrimitiveTwin):
     def release(self) -> Completion:
         """Release the owner's hold, in the background: a task that awaits the result waits until it is gone.
 
+        An `acquire` that follows waits for that, too, and then queues.
+
         Errors are those of `zkconcurrent.DetachedLock.release`; a task that awaits the result gets them.
         """
-        return self._in_background(self._core.release())
+        released = self._in_background(self._core.release())
+        self._core.releases.add(released)
+        self._core._held = None
+        return released
 
     async def force_release(self, token: int) -> bool:
         """End the hold with that fencing token; see `zkconcurrent.DetachedLock.force_release`."""

@@ -41,7 +41,7 @@ class Lost:
         return True
 
     def _listen(self, call: Callable[[], object], *, follows: bool = False) -> _Listener:
-        """Have the running loop call a function on the loss, at once if it has come."""
+        """Have the running loop call a method on the loss, at once if it has come."""
         listener = _Listener(asyncio.get_running_loop(), call, follows=follows)
         for session, loss in self._parts:
             with session.lock:
@@ -52,16 +52,17 @@ class Lost:
 
 
 class _Listener:
-    """A function of a loop that is called on a loss. The loss notifies it like a `JointLoss`.
+    """A method that a loop calls on a loss, while its object lives. The loss notifies it like a `JointLoss`.
 
     Attributes:
-        over: whether the function is called no more.
+        over: whether the method is called no more.
         follows: whether it is called on the loss of the hold, too, with which a `Condition.wait` replaces this one.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, call: Callable[[], object], *, follows: bool = False) -> None:
         self._loop = loop
-        self._call = call
+        # Weakly: a loss lives as long as its hold, and would keep a task that was thrown away, and with it the hold.
+        self._call = weakref.WeakMethod(call)
         self.event = self
         self.over = False
         self.follows = follows
@@ -74,7 +75,8 @@ class _Listener:
     def _tell(self) -> None:
         if not self.over:
             self.over = True
-            self._call()
+            if (call := self._call()) is not None:
+                call()
 
     def holder(self) -> None:
         """Return None: it belongs to no object."""

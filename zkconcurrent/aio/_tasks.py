@@ -86,10 +86,15 @@ class Completion:
         self._done = False
         self._error: BaseException | None = None
         self._wakers: list[Callable[[], None]] = []
+        self._calls: list[Callable[[], None]] = []
 
     def done(self) -> bool:
         """Return whether the call has ended, with success or an error."""
         return self._done
+
+    def wake_at_end(self, wake: Callable[[], None]) -> None:
+        """Have another call woken when this one ends, on any thread; look after that whether it has ended already."""
+        self._calls.append(wake)
 
     def _finish(self, error: BaseException | None = None) -> None:
         """Record the end of the call; on any thread."""
@@ -98,7 +103,7 @@ class Completion:
         wakers = list(self._wakers)
         if error is not None and not wakers:
             log.error("a call has failed, and no task awaits it: %s", error)
-        for wake in wakers:
+        for wake in (*wakers, *self._calls):
             wake()
 
     def __await__(self) -> Generator[Any, Any, None]:

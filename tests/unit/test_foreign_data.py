@@ -1,0 +1,44 @@
+"""The data of nodes that other programs have written: no data cause a crash."""
+
+from __future__ import annotations
+
+import pytest
+
+from zkconcurrent import ForeignNodeError
+from zkconcurrent._lock_base import Contender
+from zkconcurrent._recipes.barrier import Seats, State
+from zkconcurrent._recipes.detached import read
+from zkconcurrent._recipes.operations import Node
+from zkconcurrent._recipes.orders import member_count
+from zkconcurrent._recipes.semaphore import wanted
+
+DATA = [
+    b"",
+    b"\xff",
+    b"null",
+    b'"text"',
+    b"[" * 100_000,  # of these, some versions of Python raise a RecursionError
+    b'{"owner":' * 100_000,
+    b'{"permits": Infinity, "try": false, "unfinished": Infinity, "parties": Infinity}',
+    b'{"permits": 1e999, "try": false, "unfinished": -1e999, "seats": {"1": 1e999}, "gone": []}',
+    b'{"permits": NaN, "try": false, "unfinished": NaN, "seats": [], "gone": []}',
+    b'{"permits": ' + b"9" * 5000 + b', "unfinished": ' + b"9" * 5000 + b"}",
+    b'{"owner": "job", "token": 1e999}',
+    b'{"owner": {}, "token": 1}',
+]
+
+
+@pytest.mark.parametrize("data", DATA)
+def test_none_is_a_crash(data: bytes) -> None:
+    """Fault 21: they count as those of a node that says nothing."""
+    node = Node(data, 7, 0.0, 0)
+    said = Contender.of("/path", "x-lock-0000000000", node)
+    assert (said.pid, said.thread, said.owner, said.token) == (None, None, None, 7)
+    assert read("x-lock-0000000000", node) == ("x-lock-0000000000", 7, None)
+    assert wanted(data, 1) == (1, False)
+    assert member_count(node) == 0
+    with pytest.raises(ForeignNodeError, match="not a barrier's"):
+        State.read("/path", node)
+    if data:  # nothing is what a generation's node has at first
+        with pytest.raises(ForeignNodeError, match="not a barrier's"):
+            Seats.read("/path", 2, node)
