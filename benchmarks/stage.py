@@ -447,7 +447,8 @@ def take_over(stage: Stage, contestant: str, timeout: float) -> tuple[float, flo
 
     Returns:
         When the next one led: in seconds from the kill; and in milliseconds from the end of the session, which is when
-        another client, in this process, has the event that the leader's node is gone.
+        another client, in this process, has the event that the leader's node is gone. It may have it later than the
+        follower, and the figure is negative then.
     """
     path, (follower,) = stage.path(), stage.team(contestant, 1)
     gone: queue.SimpleQueue[int] = queue.SimpleQueue()
