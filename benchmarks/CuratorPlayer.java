@@ -13,6 +13,9 @@ import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
 import org.apache.curator.framework.recipes.atomic.DistributedAtomicLong;
 import org.apache.curator.framework.recipes.atomic.PromotedToLock;
+import org.apache.curator.framework.recipes.cache.CuratorCache;
+import org.apache.curator.framework.recipes.cache.CuratorCacheListener;
+import org.apache.curator.framework.recipes.leader.LeaderLatch;
 import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
 import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreV2;
@@ -31,10 +34,10 @@ import org.apache.curator.retry.RetryNTimes;
  * <p>The commands are those of {@code player.py}, and are described there; the work in each is the same.
  */
 public final class CuratorPlayer {
-    private static final int SESSION_TIMEOUT = 60_000;
     private static final PrintStream OUT = System.out;
 
     private String hosts;
+    private int sessionTimeout; // milliseconds
     private final List<CuratorFramework> clients = new ArrayList<>();
     private final Map<String, Lock> locks = new ConcurrentHashMap<>();
     private final List<Thread> threads = new ArrayList<>();
@@ -65,6 +68,7 @@ public final class CuratorPlayer {
                 return String.valueOf(System.nanoTime());
             case "open":
                 hosts = words[1];
+                sessionTimeout = (int) (Double.parseDouble(words[2]) * 1000);
                 closing = false;
                 connect();
                 return "";
@@ -77,7 +81,7 @@ public final class CuratorPlayer {
                 return again(lock(words[1], words[2]), Integer.parseInt(words[3]));
             case "hold":
                 lock(words[1], words[2]).acquire();
-                return "";
+                return String.valueOf(System.nanoTime());
             case "try":
                 return tries(lock(words[1], words[2]), Integer.parseInt(words[3]));
             case "join":
@@ -106,8 +110,9 @@ public final class CuratorPlayer {
     }
 
     private CuratorFramework connect() throws Exception {
+        int patience = Math.min(sessionTimeout, 15_000);
         CuratorFramework client =
-                CuratorFrameworkFactory.newClient(hosts, SESSION_TIMEOUT, 15_000, new ExponentialBackoffRetry(50, 5));
+                CuratorFrameworkFactory.newClient(hosts, sessionTimeout, patience, new ExponentialBackoffRetry(50, 5));
         client.start();
         clients.add(client);
         if (!client.blockUntilConnected(30, TimeUnit.SECONDS)) {
@@ -214,6 +219,10 @@ public final class CuratorPlayer {
                 return new Taker(client, path, true);
             case "add":
                 return new Adder(client, path);
+            case "entry":
+                return new Entry(client, path);
+            case "lead":
+                return new Leader(client, path);
             case "semaphore":
                 return new Permit(new InterProcessSemaphoreV2(client, path, 1));
             default:
@@ -270,6 +279,62 @@ public final class CuratorPlayer {
         }
 
         public void release() {}
+    }
+
+    /** Reads one of a hundred entries from a cache. */
+    private static final class Entry implements Lock {
+        private final CuratorCache cache;
+        private final String node;
+        private byte[] last; // read, so that the compiler can't leave the read out
+
+        Entry(CuratorFramework client, String path) throws Exception {
+            for (int number = 0; number < 100; number++) {
+                client.create().creatingParentsIfNeeded().forPath(path + "/key-" + number, new byte[100]);
+            }
+            node = path + "/key-99";
+            CountDownLatch ready = new CountDownLatch(1);
+            cache = CuratorCache.build(client, path);
+            cache.listenable().addListener(
+                    CuratorCacheListener.builder().forInitialized(ready::countDown).build());
+            cache.start();
+            ready.await();
+        }
+
+        public void acquire() {
+            last = cache.get(node).get().getData();
+        }
+
+        public boolean tryAcquire() {
+            throw new UnsupportedOperationException();
+        }
+
+        public void release() {}
+    }
+
+    /** Stands until it leads; gives that up. */
+    private static final class Leader implements Lock {
+        private final CuratorFramework client;
+        private final String path;
+        private LeaderLatch latch;
+
+        Leader(CuratorFramework client, String path) {
+            this.client = client;
+            this.path = path;
+        }
+
+        public void acquire() throws Exception {
+            latch = new LeaderLatch(client, path);
+            latch.start();
+            latch.await();
+        }
+
+        public boolean tryAcquire() {
+            throw new UnsupportedOperationException();
+        }
+
+        public void release() throws Exception {
+            latch.close();
+        }
     }
 
     private static final QueueSerializer<byte[]> BYTES = new QueueSerializer<byte[]>() {

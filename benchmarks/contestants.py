@@ -6,6 +6,7 @@ time (of two threads that share one, the second polls), so each thread has its o
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -121,8 +122,58 @@ def kazoo_add(client: KazooClient, path: str) -> Calls:
     return Calls(add)
 
 
+KEYS = [f"key-{number}" for number in range(100)]  # of the entries that are read
+
+
+def kazoo_entry(client: KazooClient, path: str) -> Calls:
+    """A `get` of kazoo, which asks the server."""
+    client.ensure_path(path)
+    for key in KEYS:
+        client.create(f"{path}/{key}", PAYLOAD)
+    return Calls(partial(client.get, f"{path}/{KEYS[-1]}"))
+
+
+def our_entry(client: KazooClient, path: str) -> Calls:
+    """A read of our `Dict`, from its copy."""
+    entries = zkconcurrent.Dict[bytes](client, path)
+    entries.update(dict.fromkeys(KEYS, PAYLOAD))
+    return Calls(partial(entries.get, KEYS[-1]))
+
+
+class RawLead:
+    """A node, and a watch on the first one: the floor of a leader's follower, which lists when the event has come."""
+
+    def __init__(self, client: KazooClient, path: str) -> None:
+        client.ensure_path(path)
+        self._client, self._path, self._node = client, path, ""
+
+    def acquire(self, blocking: bool = True) -> bool:  # noqa: ARG002
+        """Wait until no other node is there."""
+        self._node = self._client.create(f"{self._path}/n-", ephemeral=True, sequence=True)
+        while len(names := sorted(self._client.get_children(self._path))) > 1:
+            gone = threading.Event()
+            if self._client.exists(f"{self._path}/{names[0]}", lambda _, gone=gone: gone.set()):
+                gone.wait()
+        return True
+
+    def release(self) -> None:
+        """Delete it."""
+        self._client.delete(self._node)
+
+
+def our_lead(client: KazooClient, path: str) -> Calls:
+    """Our election: stand and wait; withdraw."""
+    election = zkconcurrent.Election(client, path)
+
+    def lead() -> None:
+        election.stand()
+        election.wait()
+
+    return Calls(lead, election.withdraw)
+
+
 CONTESTANTS: dict[str, dict[str, Maker]] = {
-    "raw": {"lock": RawNode, "put": raw_put, "get": raw_get, "claim": RawNode},
+    "raw": {"lock": RawNode, "put": raw_put, "get": raw_get, "claim": RawNode, "lead": RawLead},
     "kazoo": {
         "lock": lambda client, path: client.Lock(path),
         "read": lambda client, path: client.ReadLock(path),
@@ -133,6 +184,8 @@ CONTESTANTS: dict[str, dict[str, Maker]] = {
         "locking put": lambda client, path: Calls(partial(client.LockingQueue(path).put, PAYLOAD)),
         "locking claim": kazoo_locking,
         "add": kazoo_add,
+        "entry": kazoo_entry,
+        "lead": lambda client, path: client.Election(path).lock,  # which its `run` takes
     },
     "ours": {
         "lock": zkconcurrent.Lock,
@@ -144,6 +197,8 @@ CONTESTANTS: dict[str, dict[str, Maker]] = {
         "get": lambda client, path: Calls(zkconcurrent.Queue[bytes](client, path).get),
         "claim": our_claim,
         "add": lambda client, path: Calls(zkconcurrent.AtomicLong(client, path).add),
+        "entry": our_entry,
+        "lead": our_lead,
     },
     "unfair": {"lock": lambda client, path: zkconcurrent.Lock(client, path, fair=False)},
     "one node": {"lock": OneNode},

@@ -30,6 +30,7 @@ from benchmarks.stage import (
     resident,
     sessions,
     share,
+    take_over,
 )
 
 PEERS = ("kazoo", "curator", OURS)
@@ -49,6 +50,7 @@ FLOWS = {
 }
 CLAIMING = ("locking", "curator", OURS)
 ITEMS, OF_ITEM, ADDS = "items/s", "watch events per item", "adds/s"
+SINCE_KILL, SINCE_END = "s after the kill", "ms after the session's end"
 BATCH = 10  # waiters that queue at once: each lists all before it, and these lists are to be few at a time
 PROCESSES = 4  # of a crowd or herd
 BEHIND = 3.0  # milliseconds after which a waiter is surely in the queue
@@ -126,25 +128,25 @@ def reentrant(stage: Stage, quick: bool) -> Groups:
     pairs = 5_000 if quick else 50_000
     ours, standard, curator = (stage.team(name, 1)[0] for name in (OURS, "standard", "curator"))
     path = stage.path()
-
-    def again(player: Player, kind: str) -> dict[str, float]:
-        return {"µs": int(player.ask("again", kind, path, pairs)) / pairs / 1000}
-
-    def counted() -> dict[str, float]:
-        at = [stage.counters().requests]
-        found = again(ours, "rlock")
-        at.append(stage.counters().requests)
-        ours.ask("again", "rlock", path, 0)
-        at.append(stage.counters().requests)
-        return {**found, "requests": (at[1] - at[0]) - (at[2] - at[1])}
-
     with sessions([ours, curator], stage.hosts):
         yield [
-            Lane("RLock", "threading.RLock", partial(again, standard, "rlock")),
-            Lane("RLock", "threading._PyRLock", partial(again, standard, "python rlock")),
-            Lane("RLock", "curator", partial(again, curator, "rlock")),
-            Lane("RLock", OURS, counted),
+            Lane("RLock", "threading.RLock", partial(_again, standard, "rlock", path, pairs)),
+            Lane("RLock", "threading._PyRLock", partial(_again, standard, "python rlock", path, pairs)),
+            Lane("RLock", "curator", partial(_again, curator, "rlock", path, pairs)),
+            Lane("RLock", OURS, partial(_again, ours, "rlock", path, pairs, stage)),
         ]
+
+
+def _again(player: Player, kind: str, path: str, pairs: int, counting: Stage | None = None) -> dict[str, float]:
+    """Measure pairs of calls as one; with a stage to count on, also the requests that they send."""
+    if counting is None:
+        return {"µs": int(player.ask("again", kind, path, pairs)) / pairs / 1000}
+    at = [counting.counters().requests]
+    found = _again(player, kind, path, pairs)
+    at.append(counting.counters().requests)
+    player.ask("again", kind, path, 0)
+    at.append(counting.counters().requests)
+    return {**found, "requests": (at[1] - at[0]) - (at[2] - at[1])}
 
 
 def tries(stage: Stage, quick: bool) -> Groups:
@@ -406,6 +408,35 @@ def atomics(stage: Stage, quick: bool) -> Groups:
     ]
 
 
+def reads(stage: Stage, quick: bool) -> Groups:
+    """An entry of a hundred is read: from the server, or from a copy that is kept current."""
+    players = {name: stage.team(name, 1)[0] for name in PEERS}
+    calls = {"kazoo": 20 if quick else 500, "curator": (copied := 5_000 if quick else 50_000), OURS: copied}
+    with sessions(list(players.values()), stage.hosts):
+        paths = {name: stage.path() for name in PEERS}
+        for name in PEERS:
+            players[name].ask("again", "entry", paths[name], 0)  # makes the entries
+        yield [
+            Lane("get", name, partial(_again, players[name], "entry", paths[name], calls[name], counting))
+            for name, counting in (("kazoo", None), ("curator", stage), (OURS, stage))
+        ]
+
+
+def leaders(stage: Stage, _quick: bool) -> Groups:
+    """A leader is killed: when does the next one lead?"""
+    timeout = 4.0  # of all sessions; the server grants no less
+
+    def next_leads(who: str) -> dict[str, float]:
+        since_kill, since_end = take_over(stage, who, timeout)
+        return {SINCE_KILL: since_kill, SINCE_END: since_end}
+
+    for player in stage.team("curator", 1):  # a JVM is slow until it has compiled what it runs
+        with sessions([player], stage.hosts):
+            player.ask("time", "lead", stage.path(), 50)
+    whose = {"watch": "raw", **{name: name for name in PEERS}}  # the processes they run in
+    yield [Lane("kill -9 of the leader", name, partial(next_leads, who)) for name, who in whose.items()]
+
+
 PARTS = {
     "uncontended": Part("acquire + release, nobody else there", uncontended, 1, (15, 3), 55),
     "network": Part("the same, with a network between", network, 2, (7, 2), 60),
@@ -416,6 +447,8 @@ PARTS = {
     "crowd": Part("a crowd waits, in four processes", crowd, 1, (3, 1), 200, False),
     "queues": Part("items of 100 bytes", queues, 3, (5, 2), 240),
     "atomics": Part("a number that all increment", atomics, 2, (5, 2), 60),
+    "reads": Part("an entry is read, from the server or from a copy", reads, 1, (15, 3), 20),
+    "leaders": Part("from the end of a killed leader's session to the next leader", leaders, 1, (7, 1), 190, False),
     "readers": Part("readers share", readers, 1, (9, 2), 45),
     "import": Part("import zkconcurrent beyond importing kazoo", imports, 1, (15, 3), 10),
     "memory": Part("memory of a thread that waits", memory, 1, (3, 1), 10, False),

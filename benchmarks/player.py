@@ -3,10 +3,11 @@
 `CuratorPlayer.java` speaks the same lines, so Python and Java can take turns. Words have tabs between; the answer is
 `ok` or `error`, and a text. The commands:
 
-- `open hosts`, `close`: begin and end; everything of a session goes with it.
+- `open hosts timeout`, `close`: begin and end; everything of a session, whose timeout is in seconds, goes with it.
 - `time kind path n`: acquire and release n times; how long each took, in nanoseconds.
 - `again kind path n`: the same while it is held (`kind` is re-entrant), as one figure for all.
-- `hold kind path`, `try kind path n`: acquire for good; fail n times to do so, how long each took.
+- `hold kind path`: acquire for good, and say when that was.
+- `try kind path n`: fail n times to acquire; how long each took.
 - `join kind path hold n own`: n more threads that acquire, wait `hold` microseconds, and release, again and again, each
   on a session of its own (1) or all on one (0). While paused, as it is at first, who has it keeps it.
 - `go`, `pause`, `log`: let them run, stop them, and tell of each release since: when it was asked for, when it was
@@ -27,7 +28,6 @@ from kazoo.client import KazooClient
 
 from benchmarks.contestants import CONTESTANTS, Acquirable, Maker
 
-SESSION_TIMEOUT = 60.0  # so long that pings and heartbeats hardly count
 clock = time.monotonic_ns
 
 
@@ -42,7 +42,7 @@ class Player:
 
     def __init__(self, contestant: str) -> None:
         self._makers = STANDARD if contestant == "standard" else CONTESTANTS[contestant]
-        self._hosts = ""
+        self._hosts, self._timeout = "", 0.0
         self._clients: list[KazooClient] = []
         self._objects: dict[tuple[str, str], Acquirable] = {}
         self._go = threading.Event()
@@ -53,13 +53,13 @@ class Player:
         """Tell the time."""
         return clock()
 
-    def open(self, hosts: str) -> None:
+    def open(self, hosts: str, timeout: str) -> None:
         """Begin, with one session."""
-        self._hosts, self._closing = hosts, False
+        self._hosts, self._timeout, self._closing = hosts, float(timeout), False
         self._connect()
 
     def _connect(self) -> KazooClient:
-        client = KazooClient(self._hosts, timeout=SESSION_TIMEOUT)
+        client = KazooClient(self._hosts, timeout=self._timeout)
         client.start(timeout=30)
         self._clients.append(client)
         return client
@@ -105,9 +105,10 @@ class Player:
         release()
         return taken
 
-    def hold(self, kind: str, path: str) -> None:
+    def hold(self, kind: str, path: str) -> int:
         """Acquire for good."""
         self._make(kind, path).acquire()
+        return clock()
 
     def tries(self, kind: str, path: str, count: str) -> str:
         """Fail to acquire, again and again."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from benchmarks.figures import OURS, Figure, find
-from benchmarks.parts import EVENTS, PARTS, REQUESTS, TIME
+from benchmarks.parts import EVENTS, PARTS, REQUESTS, SINCE_END, SINCE_KILL, TIME
 from benchmarks.targets import TARGETS
 
 NAMES = {
@@ -15,6 +15,7 @@ NAMES = {
     "curator": "Curator (Java)",
     OURS: "zkconcurrent",
     "locking": "kazoo, LockingQueue",
+    "watch": "kazoo, raw watch + list",
     "getting": "zkconcurrent, get",
     "unfair": "zkconcurrent, fair=False",
     "one node": "1. one node, everyone tries",
@@ -66,7 +67,9 @@ def _spread(figure: Figure) -> str:
 
 def _ratio(figures: Sequence[Figure], figure: Figure) -> str:
     ours = find(figures, figure.part, figure.case, figure.quantity, PARTS[figure.part].ours)
-    return "" if ours is None or ours is figure else number(ours.ratio(figure))
+    if ours is None or ours is figure or not figure.median or figure.quantity in (SINCE_END, SINCE_KILL):
+        return ""  # the one may be negative, and most of the other is the server's
+    return number(ours.ratio(figure))
 
 
 def targets(figures: Sequence[Figure]) -> Iterator[str]:

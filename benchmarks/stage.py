@@ -19,11 +19,14 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, NamedTuple, final
 
+from kazoo.client import KazooClient
+
 from zkconcurrent.testing import Server, find_installation
 from zkconcurrent.testing._java import find_java
 
 ROOT = Path(__file__).parents[1]
 PATIENCE = 180.0  # seconds that anything may take
+SESSION_TIMEOUT = 60.0  # so long that pings and heartbeats hardly count
 JAVA = "CuratorPlayer"
 KINDS = ("lock", "read", "write", "semaphore")
 OF_TASKS = ("aio", "pool", "aiozk")  # the contestants whose contenders are tasks of one event loop
@@ -183,11 +186,16 @@ class Stage:
     @contextmanager
     def guest(self, contestant: str) -> Iterator[Player]:
         """Have a process of a contestant that has done nothing yet, with a session, for a while."""
-        player = self._start(contestant)
-        player.ask("open", self.hosts)
+        player = self.newcomer(contestant)
         yield player
         player.ask("close")
         player.end()
+
+    def newcomer(self, contestant: str, timeout: float = SESSION_TIMEOUT) -> Player:
+        """Return a process of a contestant that has done nothing yet, with a session."""
+        player = self._start(contestant)
+        player.ask("open", self.hosts, timeout)
+        return player
 
     def _start(self, contestant: str) -> Player:
         if contestant == "curator":
@@ -212,7 +220,8 @@ class Stage:
         path = os.pathsep.join(map(str, jars))
         if not self._is_compiled:
             source = Path(__file__).with_name(f"{JAVA}.java")
-            compiler = [str(find_java()), "-m", "jdk.compiler/com.sun.tools.javac.Main"]
+            brief = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+            compiler = [str(find_java()), *brief, "-m", "jdk.compiler/com.sun.tools.javac.Main"]
             compiled = subprocess.run(
                 [*compiler, "-cp", path, "-d", str(self.folder), str(source)], capture_output=True, text=True
             )
@@ -296,9 +305,9 @@ def everyone(team: Sequence[Player], *words: object) -> list[str]:
 
 
 @contextmanager
-def sessions(team: Sequence[Player], hosts: str) -> Iterator[None]:
+def sessions(team: Sequence[Player], hosts: str, timeout: float = SESSION_TIMEOUT) -> Iterator[None]:
     """Have everyone open a session, and close it; after an error nobody is asked, as the stage ends with it."""
-    everyone(team, "open", hosts)
+    everyone(team, "open", hosts, timeout)
     yield
     everyone(team, "close")
 
@@ -431,6 +440,36 @@ def events_of_items(stage: Stage, team: Sequence[Player], put: str, take: str, c
     if taken != consumers + items:
         raise BenchmarkError(f"{taken} of {consumers + items} items were taken")
     return (after.events - before.events) / items
+
+
+def take_over(stage: Stage, contestant: str, timeout: float) -> tuple[float, float]:
+    """Kill a leader whose session has that timeout.
+
+    Returns:
+        When the next one led: in seconds from the kill; and in milliseconds from the end of the session, which is when
+        another client, in this process, has the event that the leader's node is gone. It may have it later than the
+        follower, and the figure is negative then.
+    """
+    path, (follower,) = stage.path(), stage.team(contestant, 1)
+    gone: queue.SimpleQueue[int] = queue.SimpleQueue()
+    onlooker = KazooClient(stage.hosts, timeout=SESSION_TIMEOUT)
+    onlooker.start(30)
+    try:
+        with sessions([follower], stage.hosts, timeout):
+            leader = stage.newcomer(contestant, timeout)
+            leader.ask("hold", "lead", path)
+            (node,) = onlooker.get_children(path)
+            waiting = stage.watched_nodes()
+            follower.tell("hold", "lead", path)
+            stage.wait_for_waiters(waiting + 1)
+            onlooker.exists(f"{path}/{node}", lambda _: gone.put(time.monotonic_ns()))
+            killed = time.monotonic_ns()
+            leader.end()
+            leads = int(follower.answer())
+            return (leads - killed) / 1e9, (leads - gone.get(timeout=PATIENCE)) / 1e6
+    finally:
+        onlooker.stop()
+        onlooker.close()
 
 
 def resident(player: Player) -> float:

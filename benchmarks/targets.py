@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from benchmarks.figures import OURS, Figure, find
-from benchmarks.parts import ADDS, CROWDS, EVENTS, OF_ITEM, REQUESTS, TIME
+from benchmarks.parts import ADDS, CROWDS, EVENTS, OF_ITEM, REQUESTS, SINCE_END, TIME
 
 BUDGET = (
     5  # requests of a hand-over and of queueing again: delete; list; create with list, get: docs/reference/costs.md
@@ -122,6 +122,11 @@ TARGETS = [
     *(
         Target(f"AtomicLong.add, against {peer}", "atomics", "8 threads, 2 processes", ADDS, peer, 2, True)
         for peer in ("kazoo", "curator")
+    ),
+    Target("Dict.get, µs", "reads", "get", "µs", None, 5),
+    Target("requests of that", "reads", "get", "requests", None, 0),
+    Target(
+        "leader killed: the next, ms after the session's end", "leaders", "kill -9 of the leader", SINCE_END, None, 2
     ),
     Target("import with a lock, beyond importing kazoo, ms", "import", "with RLock", "ms", None, 30),
 ]

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from kazoo.client import KazooClient
 
-from benchmarks.player import SESSION_TIMEOUT, clock
+from benchmarks.player import clock
 from zkconcurrent import aio
 
 POOL = 2_000  # threads at most; the executor starts one only when all are busy
@@ -36,7 +36,7 @@ class AsyncLock(Protocol):
 class Library(Protocol):
     """A contestant: one session, and its locks."""
 
-    async def open(self, hosts: str) -> None:
+    async def open(self, hosts: str, timeout: float) -> None:
         """Open the session."""
 
     async def close(self) -> None:
@@ -52,9 +52,9 @@ class Ours:
     def __init__(self) -> None:
         self._locks: dict[tuple[str, str], AsyncLock] = {}
 
-    async def open(self, hosts: str) -> None:
+    async def open(self, hosts: str, timeout: float) -> None:
         """Open the session."""
-        self._client = KazooClient(hosts, timeout=SESSION_TIMEOUT)
+        self._client = KazooClient(hosts, timeout=timeout)
         await asyncio.to_thread(self._client.start, 30)
 
     async def close(self) -> None:
@@ -114,11 +114,11 @@ class _InThreads:
 class Aiozk:
     """aiozk's Lock, which serves one task at a time: each task has its own."""
 
-    async def open(self, hosts: str) -> None:
+    async def open(self, hosts: str, timeout: float) -> None:
         """Open the session."""
         import aiozk
 
-        self._client = aiozk.ZKClient(hosts, session_timeout=SESSION_TIMEOUT)
+        self._client = aiozk.ZKClient(hosts, session_timeout=timeout)
         await self._client.start()
 
     async def close(self) -> None:
@@ -148,9 +148,9 @@ class TaskPlayer:
         """Tell the time."""
         return clock()
 
-    async def open(self, hosts: str) -> None:
+    async def open(self, hosts: str, timeout: str) -> None:
         """Begin, with one session."""
-        await self._library.open(hosts)
+        await self._library.open(hosts, float(timeout))
         self._is_open = True
 
     async def close(self) -> None:

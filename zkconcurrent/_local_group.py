@@ -273,6 +273,7 @@ class AsyncWaits:
                 future.set_result(None)
 
     async def _wait(self, is_true: Callable[[], bool], timeout: float | None) -> bool:
+        check_timeout(True, -1 if timeout is None else max(timeout, 0.0))
         loop = asyncio.get_running_loop()
         until = None if timeout is None else loop.time() + timeout
         while not is_true():

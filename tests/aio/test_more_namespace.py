@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import math
 import sys
 import warnings
 from collections.abc import Callable
@@ -100,6 +101,7 @@ MAKE: list[Callable[[Any, str], object]] = [
     lambda tasks, name: tasks.SharedValue(name, b""),
     lambda tasks, name: tasks.DoubleBarrier(name, 2),
     lambda tasks, name: tasks.Group(name),
+    lambda tasks, name: tasks.Election(name),
 ]
 every = pytest.mark.parametrize("make", MAKE)
 
@@ -320,5 +322,32 @@ def test_a_latch(local: aio.LocalNamespace) -> None:
         assert await waiting
         assert await latch.wait(0)
         assert await local.CountDownLatch("open", 0).wait()
+
+    asyncio.run(main())
+
+
+def test_a_candidate_that_gives_up(local: aio.LocalNamespace) -> None:
+    """A task that is cancelled while it waits to lead, or gives a bad timeout, leaves no candidate."""
+
+    async def main() -> None:
+        election = local.Election("leader")
+
+        async def lead(timeout: float | None = None) -> None:
+            async with election.lead(timeout):
+                pytest.fail("two lead")
+
+        async with election.lead():
+            waiting = asyncio.create_task(lead())
+            while len(await election.candidates()) < 2:
+                await asyncio.sleep(0)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            with pytest.raises(ValueError, match="NaN"):
+                await asyncio.create_task(lead(math.nan))
+            with pytest.raises(TimeoutError, match="not elected"):
+                await asyncio.create_task(lead(0))
+            assert len(await election.candidates()) == 1
+        assert await election.candidates() == []
 
     asyncio.run(main())

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any
 
-from zkconcurrent import aio
+from zkconcurrent import _local_election, aio
 
 # What a task must await, by what a thread reads or calls.
 ASKS = {"locked": "fetch_locked", "is_set": "fetch"}
@@ -341,7 +341,16 @@ class Election(OnTasks):
             yield call(leaders.__anext__)
 
 
-KINDS = {aio.Term: Term, aio.Lock: Lock, aio.RLock: RLock, aio.ReadLock: ReadLock, aio.WriteLock: WriteLock}
+KINDS = {
+    aio.Term: Term,
+    aio.Lock: Lock,
+    aio.RLock: RLock,
+    aio.ReadLock: ReadLock,
+    aio.WriteLock: WriteLock,
+    aio.Election: Election,
+    _local_election.AsyncTerm: Term,
+    _local_election.AsyncElection: Election,
+}
 
 
 def unfair_lock(*args: Any, **options: Any) -> Lock:

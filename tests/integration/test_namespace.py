@@ -15,7 +15,8 @@ from kazoo.client import KazooClient
 
 import zkconcurrent
 from tests.conftest import Connect, Eventually, InThread
-from zkconcurrent import LockLike, Namespace
+from tests.helpers.on_tasks import wrapped
+from zkconcurrent import LockLike, Namespace, aio
 from zkconcurrent.testing import Server
 
 PARTIES, ROUNDS = 6, 5
@@ -184,16 +185,21 @@ def test_a_name_is_one_kind(threads: Namespace, make: Any) -> None:
     assert kept
 
 
-def test_elections(threads: Namespace, in_thread: InThread) -> None:
-    """A thread leads at a time, in a block or in the background; all see who."""
-    election = threads.Election("leader", id="me")
+@pytest.mark.parametrize("package", [zkconcurrent, aio])
+@pytest.mark.parametrize("kind", ["zookeeper", "local"])
+def test_elections(request: pytest.FixtureRequest, in_thread: InThread, kind: str, package: Any) -> None:
+    """A thread, or a task, leads at a time, in a block or in the background; all see who."""
+    on_server = kind == "zookeeper"
+    client, path = (request.getfixturevalue(name) for name in ("zk", "zk_path")) if on_server else ("local", "/app")
+    space = package.namespace(client, path)
+    election = wrapped(space.Election("leader", id="me"))
     leaders = election.observe()
     assert next(leaders) is None
     with election.lead() as term:
         assert election.is_leader()
-        assert next(leaders).id == "me"  # type: ignore[union-attr]
+        assert next(leaders).id == "me"
         term.publish(b"here")
-        assert next(leaders).data == b"here"  # type: ignore[union-attr]
+        assert next(leaders).data == b"here"
         with pytest.raises(RuntimeError, match="leads at"), election.lead():
             pytest.fail("it leads twice")
         waiting = in_thread(election.run, lambda: election.candidates()[0].token)
@@ -226,7 +232,7 @@ def test_elections(threads: Namespace, in_thread: InThread) -> None:
     with election.lead():
         assert in_thread(attempt).result(60) is False
     with pytest.raises(ValueError, match="layout"):
-        threads.Election("leader", id="me", layout="none")
+        space.Election("leader", id="me", layout="none")
 
 
 def test_queues(threads: Namespace) -> None:

@@ -33,7 +33,6 @@ MISSING: dict[str, dict[str, str]] = {
     "CountDownLatch": {"count": "a property would have to wait for the reply: `fetch_count()`"},
     "LocalNamespace": {
         "ReadWriteLock": "neither asyncio nor threading has one to stand for it",
-        "Election": "neither asyncio nor threading has one to stand for it",
         "SimpleQueue": "asyncio has none",
     },
     "SharedNamespace": {"SimpleQueue": "asyncio has none"},

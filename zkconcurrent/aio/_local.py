@@ -13,9 +13,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from .. import _local, _local_dict
+from .._candidacy import check_layout
 from .._codec import BYTES, JSON, Codec, check_codec
+from .._election import candidate_id
 from .._limits import check_int
 from .._local import NamedObjects, check_names, warn_dropped
+from .._local_election import AsyncElection
 from .._local_group import AsyncDoubleBarrier, AsyncGroup
 from .._local_queue import AsyncDelayQueue, AsyncPriorityQueue
 from .._local_value import AsyncAtomicInteger, AsyncAtomicLong, AsyncSharedValue
@@ -28,12 +31,12 @@ class LocalNamespace(NamedObjects):
     """The names of `asyncio` for the tasks of one loop: see `namespace`.
 
     The same name gives the same object while the program keeps a reference to it. Objects with a lasting state
-    (semaphores, events, barriers, latches, groups, queues) live as long as the namespace. A lock that is dropped while
-    it is held gives a ResourceWarning; the next lock with its name is a new one, and free.
+    (semaphores, events, barriers, latches, elections, groups, queues) live as long as the namespace. A lock that is
+    dropped while it is held gives a ResourceWarning; the next lock with its name is a new one, and free.
 
     Every object has `asyncio`'s interface alone: `acquire()` takes no `timeout`, and `release()`, `Event.set()` and
-    their like return None. No hold is ever lost here, so `on_lost` is never called. There is no `ReadWriteLock` and no
-    `Election`. A program that is to run on both kinds of namespace keeps to that.
+    their like return None. No hold is ever lost here, so `on_lost` is never called. There is no `ReadWriteLock`. A
+    program that is to run on both kinds of namespace keeps to that.
     """
 
     _package = "zkconcurrent.aio"
@@ -91,6 +94,20 @@ class LocalNamespace(NamedObjects):
     def CountDownLatch(self, name: str, count: int) -> CountDownLatch:  # noqa: N802
         """Return the `CountDownLatch` of that name."""
         return self._one("CountDownLatch", name, lambda: CountDownLatch(count), keep=True, count=count)
+
+    def Election(  # noqa: N802
+        self,
+        name: str,
+        *,
+        id: str | None = None,  # noqa: A002
+        layout: str = "selector",
+    ) -> AsyncElection:
+        """Return the `Election` of that name, whose candidates are tasks of one loop."""
+        check_layout(layout)
+        named = candidate_id(id)
+        return self._one(
+            "Election", name, lambda: AsyncElection(self._at(name), named), keep=True, id=named, layout=layout
+        )
 
     def DoubleBarrier(self, name: str, parties: int) -> AsyncDoubleBarrier:  # noqa: N802
         """Return the `DoubleBarrier` of that name."""

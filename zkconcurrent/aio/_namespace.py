@@ -184,9 +184,9 @@ def namespace(client: KazooClient | Literal["local"], path: str = "/") -> Namesp
 
     `tasks = aio.namespace("local")` has the names on the standard library alone: `asyncio`'s own `Lock`, `Condition`,
     `Semaphore`, `BoundedSemaphore`, `Event`, `Queue`, `LifoQueue` and, from Python 3.11 on, `Barrier`; and small ones
-    of its own for `RLock`, `MultiLock`, `CountDownLatch`, `DoubleBarrier`, `Group`, `PriorityQueue`, `DelayQueue`,
-    `AtomicLong`, `AtomicInteger`, `SharedValue`, `Dict` and `Set`. It has no `ReadWriteLock` and no `Election`. The
-    same name gives the same object. Each such namespace is a world of its own. `Namespace` is the type of either.
+    of its own for `RLock`, `MultiLock`, `CountDownLatch`, `DoubleBarrier`, `Group`, `Election`, `PriorityQueue`,
+    `DelayQueue`, `AtomicLong`, `AtomicInteger`, `SharedValue`, `Dict` and `Set`. It has no `ReadWriteLock`. The same
+    name gives the same object. Each such namespace is a world of its own. `Namespace` is the type of either.
 
     Args:
         client: a `kazoo.client.KazooClient`, which may be started later; or "local".
