@@ -39,6 +39,7 @@ from .operations import (
     NodeGone,
     NoNode,
     NotEmpty,
+    Part,
     Recipe,
     Requeue,
     Set,
@@ -203,10 +204,11 @@ def leave(ticket: Ticket, *, wait: bool) -> Recipe[bool]:
     try:
         while True:
             others = set(sight.parties) - {ticket.name}
-            # While our node and `ready` are there, all others are inside, too: parties for the next time can't be let in.
+            # While our node and `ready` are there, all others are inside, too: those of the next time can't be let in.
             if wait and others and sight.open and min(sight.parties) == ticket.name:
                 yield from _outwait(ticket, max(others))
             elif others or sight.open:
+                duty: list[Part]
                 if others:  # the first of them is there to remove `ready`
                     duty = [Check(f"{path}/{min(others)}")]
                 else:
