@@ -398,7 +398,7 @@ def test_the_owner_acquires_meanwhile(
 
 
 def test_an_interrupted_release(zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
-    """A release that has ended the hold, and was interrupted before the reply, is no loss when called again: fault 122."""
+    """A release that has ended the hold is interrupted before the reply: the next one raises nothing: fault 122."""
     lock = DetachedLock(connect(hosts=proxy.hosts), zk_path, "job")
     lock.acquire()
     before = signal.signal(signal.SIGUSR1, signal.default_int_handler)
