@@ -66,6 +66,7 @@ class DetachedLock(Line, Acquirable):
             raise ValueError(f"owner must have 1 to {LONGEST_OWNER} characters, not {len(owner)}")
         self._owner = owner
         self._held: Detached | None = None
+        self._releasing: Detached | None = None
         super().__init__(client, path)
 
     @property
@@ -113,7 +114,7 @@ class DetachedLock(Line, Acquirable):
         """Release the owner's hold, whichever object of the owner has acquired it; wait until it is gone.
 
         If ZooKeeper is out of reach, the call waits for it: no session's end would release the lock. An interrupted
-        call may or may not have released it; call it again.
+        call may or may not have released it. Call it again: if it did, the next call of this object raises nothing.
 
         Raises:
             LockLostError: the hold that this object has acquired was ended by another call.
@@ -121,6 +122,8 @@ class DetachedLock(Line, Acquirable):
             ClientError: the client can't be used here.
         """
         held = self._held
+        in_doubt = held is not None and held is self._releasing
+        self._releasing = held
 
         def released(was_there: bool) -> None:
             if self._held is held:
@@ -135,7 +138,7 @@ class DetachedLock(Line, Acquirable):
                 f"deleted the node {held.name}",
             )
 
-        return self._run(release(self._path, self._owner, held), released)
+        return self._run(release(self._path, self._owner, held, in_doubt), released)
 
     def force_release(self, token: int) -> bool:
         """End the hold with that fencing token, whoever owns it; return whether it was there.

@@ -159,6 +159,63 @@ class Release(Acquire):
         return False
 
 
+class Detach(Scene):
+    """To acquire a detached lock, or to release it.
+
+    Args:
+        rival: who holds at first: "another", another object of the "owner", or nobody.
+        stays: the rival releases only when the call has come to its end.
+        releases: whether the call acquires before, and only its release is cancelled.
+        options: of `acquire`.
+    """
+
+    def __init__(
+        self, *place: Any, rival: str = "", stays: bool = False, releases: bool = False, **options: Any
+    ) -> None:
+        super().__init__(*place)
+        self.lock = aio.DetachedLock(self.near, self.path, "owner")
+        self.elsewhere = aio.DetachedLock(self.far, self.path, "elsewhere")
+        self.rival = aio.DetachedLock(self.far, self.path, rival) if rival else None
+        self.stays, self.releases, self.options = stays, releases, options
+
+    async def begin(self) -> None:
+        """Have the rival hold."""
+        if self.rival is not None:
+            assert await soon(self.rival.acquire())
+        elif self.releases:
+            assert await soon(self.lock.acquire())
+
+    async def call(self) -> object:
+        """Acquire, or release."""
+        if self.releases:
+            await self.lock.release()
+            return False
+        return await self.lock.acquire(**self.options)
+
+    async def let_in(self) -> None:
+        """Have another rival release."""
+        if self.rival is not None and self.rival.name == "another" and not self.stays:
+            await idle(self.near)
+            await self.rival.release()
+
+    async def undo(self) -> None:
+        """Release."""
+        self.releases = True
+        await self.lock.release()
+
+    def held(self) -> list[Any]:
+        """Return what is held, as the object has it; a release goes on in the background."""
+        return [] if self.releases or self.lock._core._held is None else [self.lock._core._held]
+
+    async def prove(self, *, cancelled: bool) -> None:
+        """Have others get in; a cancelled acquire of what the owner holds leaves that as it was."""
+        if self.rival is not None and (self.stays or (self.rival.name == "owner" and cancelled and not self.releases)):
+            await self.rival.release()
+        for lock in (self.elsewhere, aio.DetachedLock(self.near, self.path, "other")):
+            assert await soon(lock.acquire())
+            await lock.release()
+
+
 class Downgrade(Scene):
     """To read while writing, and to give up the one and then the other."""
 
@@ -640,6 +697,12 @@ SCENES: dict[str, Callable[..., Scene]] = {
     },
     **{f"{make}, a try": partial(Acquire, make=make, blocking=False) for make in LOCKS},
     **{f"{make}, released": partial(Release, make=make) for make in LOCKS},
+    "detached lock": Detach,
+    "detached lock, held elsewhere": partial(Detach, rival="another"),
+    "detached lock, held by its owner": partial(Detach, rival="owner"),
+    "detached lock, until a deadline": partial(Detach, rival="another", stays=True, timeout=0.05),
+    "detached lock, a try": partial(Detach, blocking=False),
+    "detached lock, to release it": partial(Detach, releases=True),
     "downgrade": Downgrade,
     "resize": Resize,
     "condition": ConditionWait,

@@ -137,6 +137,7 @@ LEFT_OUT: dict[ModuleType, dict[str, str]] = {
     test_detached: {
         "test_a_killed_holder": PROCESSES,
         "test_a_forked_child": "forks where the loop's thread is not",
+        "test_an_interrupted_release": "interrupts the thread that waits for its task, not the task",
         "test_what_it_refuses": IDENTITY,
     },
     test_quorum: {

@@ -884,6 +884,57 @@ def test_a_detached_lock_interrupted_at_every_line(zk: KazooClient, connect: Con
     assert hook.line > 30
 
 
+@pytest.mark.parametrize("what", ["release", "release by another", "force_release", "with"])
+def test_a_detached_locks_end_interrupted_at_every_line(
+    what: str, zk: KazooClient, connect: Connect, zk_path: str
+) -> None:
+    """The hold has ended or goes on; called again, the release ends it, and blames no other for having ended it."""
+    client, n = connect(timeout=SESSION), 0
+    for hook in at_every_line("detached.py"):
+        path = f"{zk_path}/{(n := n + 1)}"
+        lock, other = DetachedLock(client, path, "job"), DetachedLock(client, path, "job")
+        assert lock.acquire(timeout=5)
+        token = lock.fencing_token
+        try:
+            with hook:
+                if what == "release":
+                    lock.release()
+                elif what == "release by another":
+                    other.release()
+                elif what == "with":
+                    lock.__exit__(None, None, None)
+                else:
+                    assert other.force_release(token)
+        except KeyboardInterrupt:
+            if what == "release by another":
+                with contextlib.suppress(RuntimeError):
+                    other.release()
+            elif what == "force_release":
+                other.force_release(token)
+            elif lock.hold_count():
+                lock.release()
+        assert not zk.get_children(path), hook.where
+    assert hook.line > 10
+
+
+def test_a_waiting_detached_lock_interrupted_at_every_line(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """An acquire that would wait is interrupted, or out of time: it leaves no node, and the hold as it was."""
+    client, n = connect(timeout=SESSION), 0
+    for hook in at_every_line("detached.py"):
+        path = f"{zk_path}/{(n := n + 1)}"
+        holder, lock = DetachedLock(zk, path, "holder"), DetachedLock(client, path, "job")
+        assert holder.acquire(timeout=5)
+        try:
+            with hook:
+                assert not lock.acquire(timeout=0.02)
+        except KeyboardInterrupt:
+            pass
+        holder.release()
+        with lock:  # behind what the interrupted call may have left
+            assert len(zk.get_children(path)) == 1, hook.where
+    assert hook.line > 20
+
+
 def test_a_quorum_lock_interrupted_at_every_line(
     zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -339,6 +340,80 @@ def test_a_late_delete_of_what_was_given_up(
     assert queue(zk, zk_path) == [0]
     mine.release()
     eventually(lambda: queue(zk, zk_path) == [])
+
+
+def test_given_up_and_the_session_ends(
+    zk: KazooClient,
+    connect: Connect,
+    proxy: Proxy,
+    zookeeper: Server,
+    zk_path: str,
+    in_thread: InThread,
+    eventually: Eventually,
+) -> None:
+    """What a `multi` made whose call was given up is deleted in the next session, if its own ends first: fault 121."""
+    client = connect(hosts=proxy.hosts, timeout=4, **FAST)
+    lock = DetachedLock(client, zk_path, "job")
+    lock.acquire()
+    lock.release()
+    with proxy.hold("multi", where=lambda message: zk_path in message.path) as fault:
+        getting = in_thread(lock.acquire, timeout=0.2)
+        fault.wait()
+        session = client.client_id
+        proxy.refuse()
+        zookeeper.expire(client)
+        assert not getting.result(20)
+    assert queue(zk, zk_path) == [0]
+    proxy.resume()
+    eventually(lambda: client.connected and client.client_id != session)
+    eventually(lambda: queue(zk, zk_path) == [])
+    with DetachedLock(zk, zk_path, "next"):
+        assert lock.hold_count() == 0
+
+
+@pytest.mark.parametrize("what", ["release", "release by another", "force", "try"])
+def test_the_owner_acquires_meanwhile(
+    what: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
+) -> None:
+    """A call that looks for the hold, while the owner's acquire elsewhere replaces its node, finds it: fault 120."""
+    mine = DetachedLock(connect(hosts=proxy.hosts), zk_path, "job")
+    again = DetachedLock(zk, zk_path, "job")
+    assert (mine if what == "release" else again).acquire()
+    calls = {
+        "release": mine.release,
+        "release by another": mine.release,
+        "force": lambda: mine.force_release(again.fencing_token),
+        "try": lambda: mine.acquire(blocking=False),
+    }
+    if what == "release":
+        assert again.acquire()
+    with proxy.hold("getChildren", where=lambda message: zk_path in message.path) as fault:
+        calling = in_thread(calls[what])
+        fault.wait()
+        assert DetachedLock(zk, zk_path, "job").acquire()
+    assert calling.result(20) in ((None,) if "release" in what else (True,))
+    assert queue(zk, zk_path) == ([0] if what == "try" else [])
+    if what == "try":
+        mine.release()
+
+
+def test_an_interrupted_release(zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
+    """A release that has ended the hold is interrupted before the reply: the next one raises nothing: fault 122."""
+    lock = DetachedLock(connect(hosts=proxy.hosts), zk_path, "job")
+    lock.acquire()
+    before = signal.signal(signal.SIGUSR1, signal.default_int_handler)
+    try:
+        with proxy.hold("delete") as fault, pytest.raises(KeyboardInterrupt):
+            interrupting = threading.Timer(0, lambda: (fault.wait(), os.kill(os.getpid(), signal.SIGUSR1)))
+            interrupting.start()
+            lock.release()
+    finally:
+        interrupting.join()
+        signal.signal(signal.SIGUSR1, before)
+    lock.release()
+    assert queue(zk, zk_path) == []
+    with pytest.raises(RuntimeError, match="does not hold"):
+        lock.release()
 
 
 def test_foreign_nodes(zk: KazooClient, zk_path: str) -> None:

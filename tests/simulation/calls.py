@@ -112,6 +112,16 @@ class CallChecks(Checks):
         """Whether the thread, which waits, should not."""
         raise NotImplementedError
 
+    def healthy(self, worker: CallWorker, since: float) -> bool:
+        """Whether nothing has kept the worker's process from asking the service since then."""
+        process = worker.process
+        wire = process.connection.wire
+        if wire is None or not wire.open or not process.client.connected:
+            return False
+        ends = (process.starved_until, self.world.late, self.ensemble.amiss_until, wire.heard_since())
+        ends = (*ends, wire.silent_until, wire.stalled_until, process.connection.pipe.full_until)
+        return max(*ends, *(actor.held_until for actor in self.world.actors)) < since
+
     def quiet(self) -> None:
         """Who waits does so rightly, and will hear of what it waits for."""
         super().quiet()
@@ -190,9 +200,11 @@ class LossyRun(CallRun):
 
     Attributes:
         spared: the calls that are not struck so.
+        losable: the requests that are lost.
     """
 
     spared: tuple[str, ...] = ()
+    losable: tuple[type, ...] = (Transaction, SetData)
 
     def __init__(self, schedule: Schedule, *, trace: bool = False) -> None:
         super().__init__(schedule, trace=trace)
@@ -232,7 +244,7 @@ class LossyRun(CallRun):
                     self.world.say(f"{worker.name} is interrupted as its multi is answered, or lost")
                     self.world.throw(worker.actor, KeyboardInterrupt())
             return
-        if it is None or type(request) not in (Transaction, SetData) or only_checks(request):
+        if it is None or type(request) not in self.losable or only_checks(request):
             self._serve(wire)
             return
         self._losing = None

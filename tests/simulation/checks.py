@@ -221,7 +221,10 @@ class Checks:
             registry = session.registry
             left = {
                 "tickets": registry.tickets,
-                "deletes": registry.deletes,
+                # A client that is stopped keeps those for when it is started again.
+                "deletes": [
+                    each for each in registry.deletes.values() if not (each.lasting and client._stopped.is_set())
+                ],
                 "losses untold": registry.lost,
                 "waiting": registry._awaiting,
                 "parked": session.calls,

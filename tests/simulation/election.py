@@ -116,16 +116,6 @@ class ElectionChecks(CallChecks):
                     raise Violation(f"{worker.name} observes {worker.seen}, and the leader has changed")
                 self._watched(worker, wire)
 
-    def healthy(self, worker: ElectionWorker, since: float) -> bool:
-        """Whether nothing has kept the worker's process from asking the service since then."""
-        process = worker.process
-        wire = process.connection.wire
-        if wire is None or not wire.open or not process.client.connected:
-            return False
-        ends = (process.starved_until, self.world.late, self.ensemble.amiss_until, wire.heard_since())
-        ends = (*ends, wire.silent_until, wire.stalled_until, process.connection.pipe.full_until)
-        return max(*ends, *(actor.held_until for actor in self.world.actors)) < since
-
     def _watched(self, worker: ElectionWorker, wire: Transport) -> None:
         leader = leader_of(self.states(len(self.ensemble.log))[-1])
         if leader is None:

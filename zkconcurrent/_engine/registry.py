@@ -53,9 +53,11 @@ class Registry:
         self.note_change(None)
 
     def ended(self) -> None:
-        """End the session: the server removes its nodes, and its holds are lost."""
+        """End the session: the server removes its nodes, but for lasting ones, and its holds are lost."""
         self.session = None
-        self.deletes.clear()
+        for prefix, ticket in list(self.deletes.items()):
+            if not ticket.lasting:
+                del self.deletes[prefix]
         for ticket in list(self.tickets.values()):
             if ticket.state is State.HELD:
                 self._lose(ticket)
@@ -101,7 +103,7 @@ class Registry:
         self.stop_waiting(ticket)  # an interrupt may have kept its call from that
         if ticket.prefix not in self.tickets:
             return ticket.prefix in self.deletes
-        there = ticket.sent and ticket.session == self.session
+        there = ticket.sent and (ticket.session == self.session or ticket.lasting)
         # In this order: wherever an interrupt strikes, the node is accounted for.
         if there:
             self.deletes[ticket.prefix] = ticket

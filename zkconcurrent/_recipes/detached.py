@@ -60,38 +60,51 @@ def read(name: str, node: Node) -> Detached | None:
     return Detached(name, token, owner)
 
 
-def holder(path: str, names: Sequence[str]) -> Recipe[Detached | None]:
-    """Return the hold of the first in the queue; None if there is none, or it belongs to a session."""
-    first = min(names, key=MUTEX.key, default=None)
-    node: Node | None = None if first is None else (yield Get(f"{path}/{first}"))
-    return None if first is None or node is None else read(first, node)
+def first(path: str, names: Sequence[str]) -> Recipe[tuple[str | None, Node | None, Sequence[str]]]:
+    """Return the first in the queue with its content, and the listing that shows it; of an empty queue, neither.
+
+    A node that is gone as it is read may have been replaced, by one of the same number. Then the hold goes on, so the
+    queue is listed again. If no node has that number, its contender has left the queue: the content is None.
+    """
+    while True:
+        name = min(names, key=MUTEX.key, default=None)
+        node: Node | None = None if name is None else (yield Get(f"{path}/{name}"))
+        if name is None or node is not None:
+            return name, node, names
+        names = yield from list_queue(path, MUTEX)
+        if all(MUTEX.key(other) != MUTEX.key(name) for other in names):
+            return name, None, names
 
 
-def held_by(path: str, names: Sequence[str], owner: str) -> Recipe[Detached | None]:
-    """Return the hold of an owner, if it is the first in the queue."""
-    held = yield from holder(path, names)
-    return held if held is not None and held.owner == owner else None
+def held_by(path: str, names: Sequence[str], owner: str) -> Recipe[tuple[Detached | None, Sequence[str]]]:
+    """Return the hold of an owner, if it is the first in the queue, and the listing that shows that."""
+    name, node, names = yield from first(path, names)
+    held = None if name is None or node is None else read(name, node)
+    return (held if held is not None and held.owner == owner else None), names
 
 
 def adopt(
     path: str, names: Sequence[str], owner: str, unique: str, data: bytes, mine: str | None
-) -> Recipe[Detached | None]:
+) -> Recipe[tuple[Detached | None, Sequence[str]]]:
     """Find the hold of an owner, and put a new node in the place of its node; None if the owner holds nothing.
 
     The old node may be that of a call which was given up, and whose delete is still to come: see `detach`. That delete
     then finds nothing. Both nodes have the same number and token. So a call that ends early leaves the hold as it was.
+
+    Returns:
+        The hold, and the last listing of the queue.
     """
     while True:
-        held = yield from held_by(path, names, owner)
+        held, names = yield from held_by(path, names, owner)
         if held is None or held.name == mine or unique in held.name:
-            return held
+            return held, names
         ticket: Ticket = yield NewTicket(path)
         new = held._replace(name=f"_c_{unique}-{MUTEX.role}{MUTEX.key(held.name)}")
         create = Create(f"{path}/{new.name}", said(data, held.token))
         try:
             yield Multi(ticket, (Delete(f"{path}/{held.name}"), create))
             yield MarkDeleted(ticket)
-            return new
+            return new, names
         except (NoNode, NodeExists, ConnectionLost, Requeue):
             yield MarkDeleted(ticket)
         names = yield from list_queue(path, MUTEX)
@@ -114,7 +127,8 @@ def acquire(path: str, owner: str, unique: str, data: bytes, wait: bool, mine: s
         mine: the name of the node whose hold the caller has, if any.
     """
     names = yield from list_queue(path, MUTEX)
-    if (held := (yield from adopt(path, names, owner, unique, data, mine))) is not None:
+    held, names = yield from adopt(path, names, owner, unique, data, mine)
+    if held is not None:
         return held
     if names and not wait:
         return None
@@ -124,7 +138,7 @@ def acquire(path: str, owner: str, unique: str, data: bytes, wait: bool, mine: s
         try:
             names = yield from join(ticket, MUTEX, data)
             while ahead := blockers(ticket.name, names, MUTEX):
-                held = yield from adopt(path, names, owner, unique, data, mine)
+                held, _ = yield from adopt(path, names, owner, unique, data, mine)
                 if held is not None or not wait:
                     yield Discard(ticket)
                     return held
@@ -159,7 +173,7 @@ def detach(ticket: Ticket, owner: str, unique: str, data: bytes) -> Recipe[Detac
     node = f"{path}/{held.name}"
     left: Ticket = yield NewTicket(path)
     left.queued_as(held.name, held.token)
-    left.sent = True
+    left.sent = left.lasting = True
     detached = Create(node, said(data, held.token))
     while True:
         try:
@@ -182,7 +196,7 @@ def detach(ticket: Ticket, owner: str, unique: str, data: bytes) -> Recipe[Detac
     return held
 
 
-def release(path: str, owner: str, held: Detached | None) -> Recipe[bool]:
+def release(path: str, owner: str, held: Detached | None, in_doubt: bool) -> Recipe[bool]:
     """End the owner's hold; return whether it was there, or may have been.
 
     The delete is sent until it is answered, in any session: no other node ever has that name.
@@ -191,17 +205,17 @@ def release(path: str, owner: str, held: Detached | None) -> Recipe[bool]:
         path: the lock.
         owner: the owner's name.
         held: the hold; None for the one that is there.
+        in_doubt: whether an earlier call may have ended it.
     """
     if held is None:
         names = yield from list_queue(path, MUTEX)
-        held = yield from held_by(path, names, owner)
+        held, _ = yield from held_by(path, names, owner)
         if held is None:
             return False
-    in_doubt = False
     while (deleted := (yield Delete(f"{path}/{held.name}"))) is not True:
         in_doubt = in_doubt or deleted is None
         names = yield from list_queue(path, MUTEX)
-        there = yield from held_by(path, names, owner)
+        there, _ = yield from held_by(path, names, owner)
         if there is None or there.token != held.token:
             return in_doubt
         held = there  # another acquire of the owner has made a new node
@@ -213,16 +227,15 @@ def force_release(path: str, token: int) -> Recipe[bool | None]:
     in_doubt = False
     while True:
         names = yield from list_queue(path, MUTEX)
-        first = min(names, key=MUTEX.key, default=None)
-        node: Node | None = None if first is None else (yield Get(f"{path}/{first}"))
-        if first is None or node is None:
+        name, node, _ = yield from first(path, names)
+        if name is None or node is None:
             return in_doubt
-        held = read(first, node)
+        held = read(name, node)
         if held is None and node.czxid == token:
             return None
         if held is None or held.token != token:
             return in_doubt
-        deleted = yield Delete(f"{path}/{first}")
+        deleted = yield Delete(f"{path}/{name}")
         if deleted:
             return True
         in_doubt = in_doubt or deleted is None  # gone meanwhile; or the owner has made a new node

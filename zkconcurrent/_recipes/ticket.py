@@ -50,6 +50,7 @@ class Ticket:
         name: the node's name, once known.
         token: the node's creation zxid, once known; the fencing token.
         sent: a request that creates its node was sent, and may have been applied.
+        lasting: no session ends its node, so its delete outlives the session.
         awaits: the watched paths, while it waits.
         shown: the nodes whose end it waits for, as the present server shows them.
         changed: a watched node may be gone, or changed: look again.
@@ -68,6 +69,7 @@ class Ticket:
         "changed",
         "deletes",
         "handed_over",
+        "lasting",
         "late",
         "lease",
         "live",
@@ -95,6 +97,7 @@ class Ticket:
         self.token = 0
         self.become(State.QUEUED)
         self.sent = False
+        self.lasting = False
         self.awaits: tuple[str, ...] = ()
         self.shown: tuple[str, ...] = ()
         self.changed = False
