@@ -351,7 +351,7 @@ def test_given_up_and_the_session_ends(
     in_thread: InThread,
     eventually: Eventually,
 ) -> None:
-    """What a `multi` made whose call was given up is deleted in the next session, if its own ends first: fault 121."""
+    """What a `multi` made whose call was given up is deleted in the next session, if its own ends first: fault 130."""
     client = connect(hosts=proxy.hosts, timeout=4, **FAST)
     lock = DetachedLock(client, zk_path, "job")
     lock.acquire()
@@ -375,7 +375,7 @@ def test_given_up_and_the_session_ends(
 def test_the_owner_acquires_meanwhile(
     what: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
-    """A call that looks for the hold, while the owner's acquire elsewhere replaces its node, finds it: fault 120."""
+    """A call that looks for the hold, while the owner's acquire elsewhere replaces its node, finds it: fault 129."""
     mine = DetachedLock(connect(hosts=proxy.hosts), zk_path, "job")
     again = DetachedLock(zk, zk_path, "job")
     assert (mine if what == "release" else again).acquire()
@@ -398,7 +398,7 @@ def test_the_owner_acquires_meanwhile(
 
 
 def test_an_interrupted_release(zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str) -> None:
-    """A release that has ended the hold is interrupted before the reply: the next one raises nothing: fault 122."""
+    """A release that has ended the hold is interrupted before the reply: the next one raises nothing: fault 131."""
     lock = DetachedLock(connect(hosts=proxy.hosts), zk_path, "job")
     lock.acquire()
     before = signal.signal(signal.SIGUSR1, signal.default_int_handler)
