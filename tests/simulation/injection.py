@@ -18,6 +18,7 @@ from tests.simulation.ensemble import Transport
 from tests.simulation.run import CHROOT, Run
 from tests.simulation.schedule import Schedule
 from tests.simulation.workload import Worker
+from tests.simulation.world import Actor
 
 Way: TypeAlias = "Callable[[InjectedRun], bool | None]"
 Thread: TypeAlias = tuple[float, list[Any]]
@@ -121,7 +122,7 @@ class InjectedRun(Run):
     # -- moments -------------------------------------------------------------------------------------------------
 
     def _hear(self, operation: str) -> None:
-        if self.world.current is not self.target.actor:
+        if not self._acting:
             return
         armed, self._armed = self._armed, []
         if not operation:
@@ -148,7 +149,7 @@ class InjectedRun(Run):
 
     def _note_request(self, answer: object) -> None:
         self._hooks[0](answer)
-        if self.world.current is self.target.actor:
+        if self._acting:
             self._answers.append(answer)
 
     def _inject_at_request(self, answer: object) -> bool:
@@ -194,7 +195,12 @@ class InjectedRun(Run):
 
     @property
     def _acting(self) -> bool:
-        return self.world.current is self.target.actor
+        actor = self.world.current
+        return actor is not None and self.acts(actor)
+
+    def acts(self, actor: Actor) -> bool:
+        """Whether a thread's operations are those at which faults are injected: the target's."""
+        return actor is self.target.actor
 
     def deadline(self) -> float:
         """Return when the target's time is up."""
@@ -233,14 +239,16 @@ class InjectedRun(Run):
 
     def starve(self, length: float) -> None:
         """Give the target no turn for a while."""
-        self.target.process.starve(self.target.actor, self.world.now + length)
+        actor = self.world.current if self._acting and self.world.current is not None else self.target.actor
+        self.target.process.starve(actor, self.world.now + length)
         self.end_turn()
 
     def end_turn(self) -> None:
         """Let others go on."""
-        if self._acting:
-            self.target.actor.ready = True
-            self.world._release_level(self.target.actor)
+        actor = self.world.current
+        if self._acting and actor is not None:
+            actor.ready = True
+            self.world._release_level(actor)
 
     def interrupt(self) -> None:
         """Interrupt the target."""

@@ -7,7 +7,9 @@ calls that recipe. The column 37 of faults.md, never too many permits, is no fau
 
 from __future__ import annotations
 
+import inspect
 import math
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -20,7 +22,7 @@ from tests.simulation.condition import OF_AN_RLOCK, CondChecks, CondRun, Turn
 from tests.simulation.election import Act, ElectionRun
 from tests.simulation.event import EventRun
 from tests.simulation.event import Step as EventStep
-from tests.simulation.injection import InjectedRun, Situation, Thread, at, situation
+from tests.simulation.injection import InjectedRun, Injection, Situation, Thread, at, situation
 from tests.simulation.latch import COUNT, LatchChecks, LatchRun, LatchWorker
 from tests.simulation.latch import PATH as LATCH_PATH
 from tests.simulation.latch import Step as LatchStep
@@ -50,7 +52,7 @@ from tests.simulation.table import (
     lose_by_clock,
     predecessor_gives_up,
 )
-from tests.simulation.world import Violation
+from tests.simulation.world import Actor, Violation
 from zkconcurrent._barrier import Barrier
 from zkconcurrent._engine.driver import Call
 from zkconcurrent._errors import SequenceExhaustedError, ZkConcurrentError
@@ -68,12 +70,29 @@ class RecipeRun(InjectedRun):
     The situation's `then` names the recipe that it calls `recipe`.
 
     Attributes:
-        driver: the one that runs the target's present recipe.
-        present: that recipe's name.
+        recipes: the present recipe, of each of the target's threads, and its name.
+        deadlines: when its time is up.
     """
 
-    driver: Call | None = None
-    present = ""
+    recipes: dict[Actor | None, tuple[weakref.ref[Recipe[Any]], str]]
+    deadlines: dict[Actor | None, float]
+
+    def __init__(self, situation: Situation, *injections: Injection, trace: bool = False) -> None:
+        super().__init__(situation, *injections, trace=trace)
+        self.recipes, self.deadlines = {}, {}
+
+    @property
+    def present(self) -> str:
+        """The name of the recipe of the thread whose turn it is."""
+        return self.recipes[self.world.current][1] if self.world.current in self.recipes else ""
+
+    @property
+    def innermost(self) -> str:
+        """The name of the recipe within that one which yields the present operation."""
+        recipe: Any = self.recipes[self.world.current][0]() if self.world.current in self.recipes else None
+        while recipe is not None and inspect.isgenerator(recipe.gi_yieldfrom):
+            recipe = recipe.gi_yieldfrom
+        return self.present if recipe is None else str(recipe.__name__)
 
     def to_the_end(self) -> int:
         """Run until everybody has finished and all is at rest; return the steps it took."""
@@ -88,7 +107,7 @@ class RecipeRun(InjectedRun):
 
     def deadline(self) -> float:
         """Return when the target's time is up."""
-        return 0.0 if self.driver is None else self.driver._deadline or 0.0
+        return self.deadlines.get(self.target.actor, 0.0)
 
 
 @contextmanager
@@ -96,8 +115,9 @@ def _told(run: RecipeRun) -> Iterator[None]:
     perform = Call.run
 
     def performed(driver: Call, recipe: Recipe[Any], *deadlines: float | None) -> Any:
-        if run.world.current is run.target.actor:
-            run.driver, run.present = driver, recipe.__name__
+        if run._acting:
+            run.recipes[run.world.current] = weakref.ref(recipe), recipe.__name__
+            run.deadlines[run.world.current] = (deadlines[0] if deadlines else None) or 0.0
         return perform(driver, recipe, *deadlines)
 
     with patch.object(Call, "run", performed):
@@ -166,7 +186,8 @@ COLUMNS = (
 )
 
 
-def _columns(*numbers: int) -> tuple[Fault, ...]:
+def columns(*numbers: int) -> tuple[Fault, ...]:
+    """Return the columns of some faults."""
     return tuple(fault for fault in COLUMNS if fault.number in numbers)
 
 
@@ -180,12 +201,13 @@ SILENT = {
     "AcquireAgain",
     "ReleaseOneLevel",
     "Forget",
+    "Keep",
 }
 WRITES = {"CreateEphemeral", "Multi", "CreatePersistent", "Set", "EnsureContainer"}
-WAITS = {"WaitGone", "Watch", "Wait"}
+WAITS = {"WaitGone", "Watch", "Wait", "WaitTree"}
 
 
-def _impossible(recipe: str, operation: str, fault: int) -> str | None:
+def impossible(recipe: str, operation: str, fault: int) -> str | None:
     """Return why the fault can't befall the operation, whatever the primitive; None if it may."""
     parts = set(operation.split("+"))
     if fault in (1, 2) and not parts & WRITES:
@@ -237,7 +259,7 @@ def _of_pair(recipe: str, operation: str, fault: int) -> str | None:
         return "its node is gone, or was not made"
     if fault == 20 and not holds and (operation == "NewTicket" or operation.startswith("EnsureContainer") or looks):
         return "has no node yet"
-    return _impossible(recipe, operation, fault)
+    return impossible(recipe, operation, fault)
 
 
 PAIRS = (
@@ -303,7 +325,7 @@ RW = Table(
     "ReadWriteLock",
     InjectedPair,
     PAIRS,
-    _columns(1, 2, 3, 4, 5, 6, 7, 13, 16, 17, 18, 20, 22, 32, 39, 40, 42),
+    columns(1, 2, 3, 4, 5, 6, 7, 13, 16, 17, 18, 20, 22, 32, 39, 40, 42),
     _of_pair,
     MOST,
 )
@@ -373,10 +395,10 @@ def _of_semaphore(recipe: str, operation: str, fault: int) -> str | None:
     if fault == 18 and not (recipe.startswith("timed") and operation == "WaitGone"):
         return "has no deadline, or no predecessor"
     if recipe in ("destroy", "resize") and fault != 20:
-        return _of_calls(recipe, operation, fault)
+        return of_calls(recipe, operation, fault)
     if fault == 20 and (recipe in ("add", "destroy", "resize") or parts & {"Sync", "EnsureContainer"}):
         return "has no node"
-    return _impossible(recipe, operation, fault)
+    return impossible(recipe, operation, fault)
 
 
 HOG = at(0, _use(3, stay=1))
@@ -426,7 +448,7 @@ SEMAPHORE = Table(
     "Semaphore",
     InjectedSemaphore,
     SEMAPHORES,
-    _columns(1, 2, 3, 4, 5, 6, 8, 13, 16, 17, 18, 20, 22, 32, 39, 40),
+    columns(1, 2, 3, 4, 5, 6, 8, 13, 16, 17, 18, 20, 22, 32, 39, 40),
     _of_semaphore,
     MOST,
 )
@@ -490,7 +512,7 @@ def _of_condition(recipe: str, operation: str, fault: int) -> str | None:
         return None
     if fault == 20 and back and operation == "NewTicket":
         return "has no node yet"
-    return _impossible(recipe, operation, fault)
+    return impossible(recipe, operation, fault)
 
 
 NOTIFIER = at(1, _turn(notifies=1))
@@ -534,7 +556,7 @@ CONDITION = Table(
     "Condition",
     InjectedCondition,
     CONDITIONS,
-    _columns(1, 2, 3, 4, 6, 8, 13, 16, 17, 20, 32, 35, 39, 40),
+    columns(1, 2, 3, 4, 6, 8, 13, 16, 17, 20, 32, 35, 39, 40),
     _of_condition,
     MOST,
 )
@@ -551,14 +573,15 @@ class InjectedEvent(RecipeRun, EventRun):
         return self._remove(None) is not False
 
 
-def _of_calls(recipe: str, operation: str, fault: int) -> str | None:
+def of_calls(recipe: str, operation: str, fault: int) -> str | None:
+    """Return why a fault can't befall an operation of what is not held."""
     if fault in (3, 4) and operation == "Discard":
         return "has no node of its own"
     if fault in (6, 18, 39, 40):
         return "holds nothing"
     if fault == 20 and (operation == "EnsureContainer" or (recipe, operation) == ("destroy", "Discard")):
         return "there is no node"
-    return _impossible(recipe, operation, fault)
+    return impossible(recipe, operation, fault)
 
 
 def _does(start: float, *steps: str | tuple[Any, ...]) -> Thread:
@@ -583,7 +606,7 @@ EVENTS: tuple[Situation, ...] = (
     situation("destroy", "destroy", _does(0.5, "destroy"), [_does(0, "set"), _does(0.5, "clear")]),
     situation("destroy", "destroy", _does(0.5, "destroy"), _does(0, "set", "clear", ("wait", 1.0))),
 )
-EVENT = Table("Event", InjectedEvent, EVENTS, _columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 20, 32), _of_calls, MOST)
+EVENT = Table("Event", InjectedEvent, EVENTS, columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 20, 32), of_calls, MOST)
 
 
 # -- latches ---------------------------------------------------------------------------------------------------------
@@ -619,7 +642,7 @@ class InjectedLatch(RecipeRun, LatchRun):
 
 
 def _of_latch(recipe: str, operation: str, fault: int) -> str | None:
-    return _of_calls(recipe, operation, fault)
+    return of_calls(recipe, operation, fault)
 
 
 def _counts(start: float, *steps: str | tuple[Any, ...]) -> Thread:
@@ -644,7 +667,7 @@ LATCHES: tuple[Situation, ...] = (
     situation("destroy", "destroy", _counts(0.5, "destroy"), _counts(0, ("count_down", 2))),
     situation("destroy", "destroy", _counts(0.5, "destroy"), _counts(0, ("wait", 1, 3.0), ("count_down", 2))),
 )
-LATCH = Table("CountDownLatch", InjectedLatch, LATCHES, _columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 32), _of_latch, MOST)
+LATCH = Table("CountDownLatch", InjectedLatch, LATCHES, columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 32), _of_latch, MOST)
 
 
 # -- elections -------------------------------------------------------------------------------------------------------
@@ -660,8 +683,8 @@ def _of_election(recipe: str, operation: str, fault: int) -> str | None:
     if recipe == "publish":
         if fault in (3, 4) and operation == "Discard":
             return "its node is the term's"
-        return _impossible(recipe, operation, fault)
-    return _of_calls(recipe, operation, fault)
+        return impossible(recipe, operation, fault)
+    return of_calls(recipe, operation, fault)
 
 
 def _acts(start: float, *acts: Act) -> Thread:
@@ -683,9 +706,7 @@ ELECTIONS: tuple[Situation, ...] = (
         _acts(0, Act("observe", times=2), LEADS),
     ),
 )
-ELECTION = Table(
-    "Election", InjectedElection, ELECTIONS, _columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 32), _of_election, MOST
-)
+ELECTION = Table("Election", InjectedElection, ELECTIONS, columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 32), _of_election, MOST)
 
 
 # -- barriers --------------------------------------------------------------------------------------------------------
@@ -737,7 +758,7 @@ def _of_barrier(recipe: str, operation: str, fault: int) -> str | None:
     early = {"Sync", "CreatePersistent", "EnsureContainer", "NewTicket", "MarkDeleted"}
     if fault == 20 and (not comes or parts & early):
         return "has no node yet"
-    return _impossible(recipe, operation, fault)
+    return impossible(recipe, operation, fault)
 
 
 def _comes(*starts: float, **what: Any) -> list[Thread]:
@@ -770,7 +791,7 @@ BARRIERS: tuple[Situation, ...] = (
     situation("destroy", "destroy", _comes(0.5, do="destroy"), _comes(0)),
 )
 BARRIER = Table(
-    "Barrier", InjectedBarrier, BARRIERS, _columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 20, 32, 36), _of_barrier, MOST
+    "Barrier", InjectedBarrier, BARRIERS, columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 20, 32, 36), _of_barrier, MOST
 )
 
 TABLES = (RW, SEMAPHORE, CONDITION, EVENT, LATCH, ELECTION, BARRIER)

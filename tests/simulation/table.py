@@ -309,6 +309,7 @@ class Table(NamedTuple):
         faults: the columns.
         impossible: returns why a fault can't befall an operation of a recipe; None if it can.
         most: at how many of the places with such an operation a fault is injected.
+        once: one injection of each fault at each operation is enough where not everything is tried.
     """
 
     name: str
@@ -317,6 +318,7 @@ class Table(NamedTuple):
     faults: tuple[Fault, ...]
     impossible: Callable[[str, str, int], str | None]
     most: int = PLACES
+    once: bool = False
 
     def injections(self) -> Iterator[tuple[Situation, Injection, Cell]]:
         """Yield every injection of every situation."""

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from random import Random
 
 import pytest
 
-from tests.simulation.explore import injected, tell
+from tests.helpers.places import PLACES
+from tests.simulation import data_recipes, recipes
+from tests.simulation.explore import ORDER, injected, tell
 from tests.simulation.injection import InjectedRun
-from tests.simulation.recipes import TABLES
+from tests.simulation.run import TIMES
 from tests.simulation.table import Cell, Table
 
 pytestmark = pytest.mark.long
+TABLES = (*recipes.TABLES, *data_recipes.TABLES)
+EVERYTHING = PLACES > 2 or TIMES > 1
 
 
 @pytest.mark.filterwarnings("ignore:acquire.. waits for 4 permits:RuntimeWarning")  # they are being added
@@ -22,10 +27,14 @@ def test_whatever_strikes_wherever(table: Table, simulated: list[str]) -> None:
     cells: Counter[Cell] = Counter()
     runs = steps = 0
     began = time.perf_counter()
-    for case in injected(table):
+    cases = list(injected(table))
+    Random(ORDER).shuffle(cases)  # so that a table of one injection each has all ways and moments
+    for case in cases:
+        assert case.cell is not None
+        if table.once and cells[case.cell] and not EVERYTHING:
+            continue
         run = case.make()
         assert isinstance(run, InjectedRun)
-        assert case.cell is not None
         try:
             run.to_the_end()
         except Exception as error:
@@ -36,3 +45,17 @@ def test_whatever_strikes_wherever(table: Table, simulated: list[str]) -> None:
     simulated.append(f"{table.name}: {runs:,} injected runs, {steps:,} steps, {seconds:.0f} s; operations x faults:")
     simulated.append(table.render(cells))
     assert not table.holes(cells)
+
+
+@pytest.mark.parametrize(
+    "table", [data_recipes.VALUE, data_recipes.MAP, data_recipes.QUEUE], ids=lambda table: table.name
+)
+def test_an_interrupt_as_a_ticket_outlives_its_call(table: Table) -> None:
+    """Fault 120: whatever a client keeps beyond a call is known to it before the call lets go of it."""
+    cases = [each for each in injected(table) if each.cell and (each.cell.operation, each.cell.fault) == ("Keep", 16)]
+    assert cases
+    for case in cases:
+        try:
+            case.make().to_the_end()
+        except Exception as error:
+            pytest.fail(tell(case, error))

@@ -314,8 +314,8 @@ def ready(errand: Undertaking) -> Recipe[Receipt]:
         except Requeue:
             yield Discard(ticket)
         else:
+            receipt.member = ticket  # first: an interrupt in between discards the ticket, as the call's
             yield Keep(ticket)
-            receipt.member = ticket
     return receipt
 
 

@@ -1,0 +1,382 @@
+"""The tables of operations x faults of what keeps data, and of groups and double barriers.
+
+Each promise is that of the random runs: a value is changed exactly once, or the outcome is said to be unknown; an item
+is neither lost nor taken twice; no node is left behind; nobody waits in vain. The threads of the library that follow a
+map, keep a membership, or settle an interrupted call have rows of their own.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tests.simulation.dicts import KEYS, DictRun, DictWorker
+from tests.simulation.dicts import Step as DictStep
+from tests.simulation.dicts import Steps as DictSteps
+from tests.simulation.double_barrier import PARTIES, DoubleBarrierRun, DoubleBarrierWorker
+from tests.simulation.double_barrier import PATH as DOUBLE_PATH
+from tests.simulation.double_barrier import Step as DoubleStep
+from tests.simulation.group import GroupRun
+from tests.simulation.group import Step as GroupStep
+from tests.simulation.injection import InjectedRun, Injection, Situation, Thread, at, situation
+from tests.simulation.queues import QueueRun
+from tests.simulation.queues import Step as QueueStep
+from tests.simulation.queues import Steps as QueueSteps
+from tests.simulation.recipes import RecipeRun, columns, of_calls
+from tests.simulation.run import CHROOT
+from tests.simulation.schedule import Deviation
+from tests.simulation.table import BEFORE, Table
+from tests.simulation.values import PATH as VALUE_PATH
+from tests.simulation.values import Step as ValueStep
+from tests.simulation.values import ValueRun
+from tests.simulation.world import Actor, Violation
+from zkconcurrent._double_barrier import DoubleBarrier
+from zkconcurrent._errors import OutcomeUnknownError, ZkConcurrentError
+from zkconcurrent._queue import Queue
+
+LIBRARY = ("settle", "follow", "stay")  # recipes of its own threads
+NOT_INTERRUPTED = "a thread of the library is not interrupted"
+FAULTS = (1, 2, 3, 4, 5, 8, 13, 16, 17, 20, 32)
+
+
+class InjectedCalls(RecipeRun):
+    """An injected run of calls; in some situations the faults strike at a thread of the library.
+
+    An operation is told by the innermost recipe that it belongs to, and by whether its call has a deadline.
+    """
+
+    def acts(self, actor: Actor) -> bool:
+        """Whether a thread's operations are those at which faults are injected."""
+        if self.situation.then not in LIBRARY:
+            return super().acts(actor)
+        return actor.process is self.target.process and all(actor is not worker.actor for worker in self.workers)
+
+    def doing(self, operation: str) -> str:  # noqa: ARG002
+        """Return the recipe that the target's operation belongs to."""
+        outer, inner = self.present, self.innermost.strip("_")
+        if outer == "settle":
+            return f"settle, {inner}" if inner != "settle" else inner
+        if inner in ("write", "attempt"):
+            inner = self.situation.recipe if outer == self.situation.then else outer
+        return f"{inner}, timed" if self.deadlines.get(self.world.current) else inner
+
+    def delete_node(self) -> bool:
+        """Have an operator delete the newest ephemeral node of the target's process."""
+        wire, nodes = self.target.process.connection.wire, self.ensemble.leader.nodes
+        ours = [] if wire is None else list(self.ensemble.leader.ephemerals.get(wire.session.number, ()))
+        if ours:
+            node = max(ours, key=lambda path: nodes[path].czxid)
+            self.ensemble.delete(node)
+            self.checks.remove(node)
+        return bool(ours)
+
+
+class Settling(InjectedCalls):
+    """A run in which a call may be interrupted as the reply to its write is under way, or as the request is lost."""
+
+    _striking: Deviation | None
+
+    def __init__(self, situation: Situation, *injections: Injection, trace: bool = False) -> None:
+        super().__init__(situation, *injections, trace=trace)
+        if situation.then == "settle":
+            self.spared = () if "put" in situation.recipe else ("put",)
+            self._striking = Deviation(
+                0, "strike", int("lost" in situation.recipe), int("acknowledge" in situation.recipe)
+            )
+
+
+def _of_data(recipe: str, operation: str, fault: int) -> str | None:
+    parts = set(operation.split("+"))
+    if fault == 16 and recipe.startswith("settle"):
+        return NOT_INTERRUPTED
+    if fault == 20 and recipe == "destroy":
+        return "has no node"
+    if fault == 20:
+        return None if parts & {"Wait", "WaitGone", "Multi"} else "is deleted at another operation"
+    return of_calls(recipe, operation, fault)
+
+
+# -- values ----------------------------------------------------------------------------------------------------------
+
+
+class InjectedValue(Settling, ValueRun):
+    """An injected run of a value."""
+
+
+QUEUED = "/lock/_c_ffffffff-0000-4000-8000-000000000001-lock-"
+
+
+def queue_ahead(run: InjectedRun) -> bool:
+    """Another client waits in the queue of those that have met conflicts, and soon leaves it."""
+    above = run.ensemble.leader.nodes.get(f"{CHROOT}{VALUE_PATH}/lock")
+    wire = run.processes[1].connection.wire
+    if above is None or wire is None:
+        return False
+    path = f"{CHROOT}{VALUE_PATH}{QUEUED}{above.created:010d}"
+    run.ensemble._commit(("create", path, b"{}", run.world.now, wire.session.number, False, None))
+
+    def leave() -> None:
+        if path in run.ensemble.leader.nodes:
+            run.ensemble._commit(("delete", path))
+
+    run.world.at(run.world.now + 0.7, leave)
+    return True
+
+
+def _values(start: float, *steps: str | tuple[Any, ...], shared: bool = False) -> Thread:
+    made = [ValueStep(*((step,) if isinstance(step, str) else step)) for step in steps]
+    return at(start, *(step._replace(shared=shared) for step in made))
+
+
+def _of_value(recipe: str, operation: str, fault: int) -> str | None:
+    if fault == 20 and recipe != "change in turn":
+        return "makes no node of the session"
+    return _of_data(recipe, operation, fault)
+
+
+VALUES: tuple[Situation, ...] = (
+    situation("change", "apply", _values(0, "add"), _values(0.2, "add")),
+    situation("change", "apply", [_values(0.5, "add", "compare"), _values(0.5, "add")], _values(0, "add", "add")),
+    situation("change", "apply", _values(0.5, "update", "add"), _values(0, "add", "add")),
+    situation("change in turn", "apply", _values(0.5, "add"), _values(0, "add"), first=(7, queue_ahead, BEFORE)),
+    situation("get", "look", _values(0.5, "get"), _values(0, "add", "add")),
+    situation(
+        "wait", "wait_until", _values(0, ("wait", None, 2), shared=True), _values(0.5, "add", "add", shared=True)
+    ),
+    situation("wait", "wait_until", _values(0.5, ("wait", 0.5, 9), shared=True), _values(0, "add", "add", shared=True)),
+    situation("settle", "settle", _values(0, "add", "add"), _values(2, "add", "add")),
+    situation("settle what is lost", "settle", _values(0, "add", "add"), _values(2, "add", "add")),
+)
+VALUE = Table("AtomicLong, SharedValue", InjectedValue, VALUES, columns(*FAULTS), _of_value, once=True)
+
+# -- maps ------------------------------------------------------------------------------------------------------------
+
+
+class MapOwner(DictWorker):
+    """A thread that uses a map, and clears it."""
+
+    def _do(self, step: DictStep) -> None:
+        if step.what != "clear":
+            super()._do(step)
+            return
+        assert self.map is not None
+        session = self.process.session.registry.session
+        with self.calling("clear") as call:
+            try:
+                self.map.clear()
+            except OutcomeUnknownError:
+                self._must(call, self._is_over(session) or bool(self.checks.removed), "its outcome can be found out")
+                return
+            for key in KEYS:
+                self._must(call, self.checks.ever(call, key, lambda value: value is None), f"{key} was there always")
+
+
+class InjectedMap(InjectedCalls, DictRun):
+    """An injected run of a map."""
+
+    worker = MapOwner
+
+
+def _maps(start: float, *steps: str, ephemeral: bool = False) -> Thread:
+    made = [DictStep(*step.split()) if step != "nap" else DictStep("sleep", seconds=0.3) for step in steps]
+    return at(start, DictSteps(ephemeral, made))
+
+
+def _of_map(recipe: str, operation: str, fault: int) -> str | None:
+    if fault == 16 and recipe in ("follow", "list", "catch_up", "read"):
+        return NOT_INTERRUPTED
+    return _of_data(recipe, operation, fault)
+
+
+MAPS: tuple[Situation, ...] = (
+    situation("put", "put", _maps(0, "put x", "put x"), _maps(0.2, "put x", "read x")),
+    situation("put ephemeral", "put", _maps(0, "put x", "put x", ephemeral=True), _maps(0.2, "put x", ephemeral=True)),
+    situation(
+        "setdefault", "put_if_absent", _maps(0.5, "setdefault x", "setdefault y"), _maps(0, "put x", "nap", "put y")
+    ),
+    situation("replace", "replace", _maps(0.5, "replace x", "replace x"), _maps(0, "put x", "nap", "put x", "del x")),
+    situation(
+        "replace ephemeral",
+        "replace",
+        _maps(0.5, "replace x", "replace x", ephemeral=True),
+        _maps(0, "put x", ephemeral=True),
+    ),
+    situation("pop", "take", _maps(0.5, "pop x", "remove y", "pop x"), _maps(0, "put x", "put y", "nap", "put x")),
+    situation("del", "delete", _maps(0.5, "del x", "del x", "del y"), _maps(0, "put x", "put y", "nap")),
+    situation("clear", "clear", _maps(0.5, "clear"), _maps(0, "put x", "put y", "nap", "put x", "del y")),
+    situation(
+        "follow", "follow", _maps(0, "put x", "nap", "nap", "read x", "all"), _maps(0.2, "put x", "del x", "put y")
+    ),
+    situation(
+        "follow", "follow", _maps(0.5, "read x", "nap", "nap", "read x"), _maps(0, "put x", "nap", "nap", "put x")
+    ),
+)
+MAP = Table("Dict, Set", InjectedMap, MAPS, columns(*FAULTS), _of_map, once=True)
+
+# -- groups ----------------------------------------------------------------------------------------------------------
+
+
+class InjectedGroup(InjectedCalls, GroupRun):
+    """An injected run of a group."""
+
+
+def _joins(start: float, *steps: GroupStep) -> Thread:
+    return at(start, *steps)
+
+
+def _join(name: str = "x", stay: float = 1.0, wait: float = 0.0) -> GroupStep:
+    return GroupStep("join", name, wait, stay)
+
+
+LOOK, OBSERVE = GroupStep("members"), GroupStep("observe", seconds=1.0)
+
+
+def _of_group(recipe: str, operation: str, fault: int) -> str | None:
+    if fault == 16 and recipe in ("stay", "join", "create", "outlast", "leave"):
+        return NOT_INTERRUPTED
+    if fault == 20 and operation == "Wait" and recipe != "outlast":
+        return "has no node"
+    return _of_data(recipe, operation, fault)
+
+
+GROUPS: tuple[Situation, ...] = (
+    situation("member", "stay", _joins(0, _join(stay=1.0)), _joins(0.5, LOOK, OBSERVE)),
+    situation("member", "stay", _joins(0.5, _join(stay=3.0)), _joins(0, _join("y", 2.0), LOOK)),
+    situation("wait for an id", "stay", _joins(0.5, _join(wait=9.0)), _joins(0, _join(stay=1.0), LOOK)),
+    situation("members", "members", _joins(0.5, LOOK), _joins(0, _join(stay=1.0))),
+    situation("observe", "next_members", _joins(0, OBSERVE), _joins(0.5, _join(stay=0.5))),
+    situation("observe", "next_members", _joins(0.5, OBSERVE), [_joins(0, _join("y", 1.0)), _joins(0.7, _join())]),
+)
+GROUP = Table("Group", InjectedGroup, GROUPS, columns(*FAULTS), _of_group, once=True)
+
+# -- double barriers -------------------------------------------------------------------------------------------------
+
+
+class DoubleBarrierOwner(DoubleBarrierWorker):
+    """A party that may destroy the double barrier."""
+
+    def _visit(self, step: DoubleStep) -> None:  # type: ignore[override]
+        if step.what != "destroy":
+            super()._visit(step)
+            return
+        begun = len(self.checks.ensemble.log)
+        try:
+            DoubleBarrier(self.process.client, DOUBLE_PATH, PARTIES).destroy()
+        except RuntimeError as error:
+            if isinstance(error, ZkConcurrentError):
+                raise
+            self.checks.step()
+            if not any(moment.parties for moment in self.checks.moments[begun:]):
+                raise Violation("the double barrier is said to be in use, and is not") from None
+        else:
+            self.checks.step()
+            if all(moment.ready is not None for moment in self.checks.moments[begun:]):
+                raise Violation("destroy() has returned, and `ready` was there all the time")
+
+
+class InjectedDoubleBarrier(InjectedCalls, DoubleBarrierRun):
+    """An injected run of a double barrier of two."""
+
+    worker = DoubleBarrierOwner
+
+
+def abandon(run: InjectedRun) -> None:
+    """The others, which are inside, are killed, so that none removes `ready`; their sessions end at once."""
+    for process in run.processes[1:]:
+        wire = process.connection.wire
+        process.stop_until(math.inf)
+        if wire is not None:
+            run.ensemble.end_session(wire.session)
+
+
+def _rounds(start: float, *steps: DoubleStep) -> Thread:
+    return at(start, *steps)
+
+
+def _round(seconds: float | None = None, stay: float = 0.3, leaving: float | None = None) -> DoubleStep:
+    return DoubleStep("round", seconds, stay, leaving)
+
+
+DOUBLE_BARRIERS: tuple[Situation, ...] = (
+    situation("enter first", "enter", _rounds(0, _round()), _rounds(0.5, _round())),
+    situation("enter last", "enter", _rounds(0.5, _round()), _rounds(0, _round(stay=1.0))),
+    situation(
+        "enter late", "enter", _rounds(1.0, _round()), [_rounds(0, _round(stay=2.0)), _rounds(0, _round(stay=3.0))]
+    ),
+    situation("leave first", "leave", _rounds(0, _round(stay=0.3)), _rounds(0.2, _round(stay=1.0))),
+    situation("leave last", "leave", _rounds(0, _round(stay=2.0)), _rounds(0.2, _round(stay=0.3))),
+    situation("leave", "leave", _rounds(0.5, _round(stay=0.3)), _rounds(0, _round(stay=1.0))),
+    situation("give up", "withdraw", _rounds(0, _round(0.5)), _rounds(2, _round(1.0))),
+    situation("give up", "withdraw", _rounds(0, _round(0.5)), _rounds(0.5, _round(3.0))),
+    situation(
+        "destroy", "destroy", _rounds(0.5, DoubleStep("destroy")), _rounds(0, _round(stay=1.0)), _rounds(0, _round())
+    ),
+    situation(
+        "destroy",
+        "destroy",
+        _rounds(0.5, DoubleStep("destroy")),
+        [_rounds(0, _round(stay=9.0)), _rounds(0.1, _round(stay=9.0))],
+        first=(0, abandon, BEFORE),
+    ),
+)
+DOUBLE_BARRIER = Table("DoubleBarrier", InjectedDoubleBarrier, DOUBLE_BARRIERS, columns(*FAULTS), _of_data, once=True)
+
+# -- queues ----------------------------------------------------------------------------------------------------------
+
+
+class InjectedQueue(Settling, QueueRun):
+    """An injected run of a queue."""
+
+    def stop(self, length: float) -> None:
+        """Stop the target's process; if that is for good, what its calls were about to return is lost."""
+        if length == math.inf:
+            process = self.target.process
+            for worker in self.workers:
+                if worker.process is process and worker.call is not None:
+                    self._excuse(worker)
+            if any(state._left for state in list(process.session.directory.values())):
+                self.checks.excused |= set(self.checks.created)
+        super().stop(length)
+
+
+def _queues(start: float, *steps: QueueStep, size: int = 0, most: int | None = None) -> Thread:
+    return at(start, QueueSteps(Queue, size, most, list(steps)))
+
+
+PUT, GET, CLAIM, FAIL = (QueueStep(what) for what in ("put", "get", "claim", "fail"))
+
+
+QUEUES: tuple[Situation, ...] = (
+    situation("put", "put", _queues(0, PUT, PUT), _queues(0.2, GET, GET)),
+    situation("put", "put", _queues(0.5, PUT, size=1), _queues(0, PUT, QueueStep("sleep", 1.0), GET, size=1)),
+    situation(
+        "put",
+        "put",
+        [_queues(0.5, PUT, size=1), _queues(0.4, PUT, size=1)],
+        _queues(0, PUT, QueueStep("sleep", 1.0), GET, GET, size=1),
+    ),
+    situation(
+        "put", "put", _queues(0.5, QueueStep("put", 0.5), size=1), _queues(0, PUT, QueueStep("sleep", 3.0), GET, size=1)
+    ),
+    situation("get", "take", _queues(0.5, GET, GET), _queues(0, PUT, PUT)),
+    situation("get", "take", _queues(0, GET), _queues(0.5, PUT)),
+    situation("get", "take", [_queues(0.2, GET), _queues(0, GET)], _queues(0.5, PUT, PUT)),
+    situation("get", "take", [_queues(0.5, QueueStep("get", 0.5)), _queues(0, PUT, GET)], _queues(1.0, PUT)),
+    situation("claim", "take", _queues(0.5, CLAIM, CLAIM), _queues(0, PUT, PUT)),
+    situation(
+        "claim, counted", "take", _queues(0.5, FAIL, QueueStep("claim", 0.0), most=1), _queues(0, PUT, PUT, most=1)
+    ),
+    situation("acknowledge", "acknowledge", _queues(0.5, CLAIM), _queues(0, PUT, QueueStep("get", 9.0))),
+    situation("give_back", "give_back", _queues(0.5, FAIL), _queues(0, PUT, QueueStep("sleep", 1.0), GET)),
+    situation("look", "look", _queues(0.5, QueueStep("qsize")), _queues(0, PUT, PUT)),
+    situation("settle a put", "settle", _queues(0, PUT, PUT), _queues(2, PUT, PUT)),
+    situation("settle a lost put", "settle", _queues(0, PUT, PUT), _queues(2, PUT, PUT)),
+    situation("settle a get", "settle", _queues(0.5, GET, GET), _queues(0, PUT, PUT)),
+    situation("settle a lost get", "settle", _queues(0.5, GET, GET), _queues(0, PUT, PUT)),
+    situation("settle a claim", "settle", _queues(0.5, CLAIM, GET), _queues(0, PUT, PUT)),
+    situation("settle an acknowledge", "settle", _queues(0.5, CLAIM, GET), _queues(0, PUT, PUT)),
+    situation("settle a lost acknowledge", "settle", _queues(0.5, CLAIM, GET), _queues(0, PUT, PUT)),
+)
+QUEUE = Table("Queue", InjectedQueue, QUEUES, columns(*FAULTS), _of_data, once=True)
+
+TABLES = (VALUE, MAP, GROUP, DOUBLE_BARRIER, QUEUE)
