@@ -7,6 +7,7 @@ of their own, so that Ctrl-C in a terminal reaches this process alone, which end
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import queue
 import subprocess
@@ -28,6 +29,13 @@ ROOT = Path(__file__).parents[1]
 PATIENCE = 180.0  # seconds that anything may take
 SESSION_TIMEOUT = 60.0  # so long that pings and heartbeats hardly count
 JAVA = "CuratorPlayer"
+CORES = os.cpu_count() or 1
+# The threads that ZooKeeper takes if it is told nothing; a `Server` for tests has fewer.
+OWN_THREADS = {
+    "zookeeper.nio.numSelectorThreads": max(1, math.isqrt(CORES // 2)),
+    "zookeeper.nio.numWorkerThreads": 2 * CORES,
+    "zookeeper.commitProcessor.numWorkerThreads": CORES,
+}
 KINDS = ("lock", "read", "write", "semaphore")
 OF_TASKS = ("aio", "pool", "aiozk")  # the contestants whose contenders are tasks of one event loop
 
@@ -147,7 +155,7 @@ class Stage:
         self._paths = itertools.count(1)
         self._words = 0  # that were asked of the server: it counts them as requests
         self.installation = find_installation()
-        self.server = Server(tick_time=2.0, installation=self.installation)
+        self.server = Server(tick_time=2.0, installation=self.installation, properties=OWN_THREADS)
         self._is_compiled = False
 
     def __enter__(self) -> Stage:

@@ -9,6 +9,7 @@ import os
 import signal
 import threading
 import time
+import traceback
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack
@@ -26,9 +27,11 @@ from zkconcurrent.testing import Server
 # A run in the background of a shell inherits that Ctrl-C is ignored, and so would what the tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# For each future and callback, asyncio's debug mode looks whether the source files of ten frames have changed. That is
-# half of what the tests of `aio` compute; two frames tell where it was made.
+# For each callback, asyncio's debug mode notes ten frames, and for each future the whole stack, pytest's too; for each
+# frame it looks whether the source file has changed. That is half of what the tests of `aio` compute; two frames tell
+# where it was made.
 asyncio.constants.DEBUG_STACK_DEPTH = 2
+traceback.extract_stack.__defaults__ = (None, asyncio.constants.DEBUG_STACK_DEPTH)
 
 # How long anything takes says more of the machine than of the code.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])

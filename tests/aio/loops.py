@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import linecache
 import logging
 import sys
 import threading
@@ -127,7 +128,11 @@ def watching(*, errors: bool = False) -> Iterator[Watcher]:
     looking.start()
     gc.freeze()  # a collection looks at what this test has made, and not at all of pytest
     try:
-        with patch.object(asyncio.Handle, "_run", lambda handle: watcher.run(handle, handle_run)):
+        with (
+            patch.object(asyncio.Handle, "_run", lambda handle: watcher.run(handle, handle_run)),
+            # In debug mode, each future and callback asks whether the source files have changed.
+            patch.object(linecache, "checkcache", lambda _=None: None),
+        ):
             yield watcher
     finally:
         gc.unfreeze()
@@ -151,10 +156,11 @@ def run(main: Coroutine[Any, Any, T], *, errors: bool = False) -> T:
 
 async def until(condition: Callable[[], object], what: str = "", patience: float = PATIENCE) -> None:
     """Wait until a condition is true; it is asked on a thread, as it may ask a server."""
-    end = time.monotonic() + patience
+    began = time.monotonic()
     while not await asyncio.to_thread(condition):
-        assert time.monotonic() < end, f"not within {patience} s: {what or condition}"
-        await asyncio.sleep(0.002)
+        waited = time.monotonic() - began
+        assert waited < patience, f"not within {patience} s: {what or condition}"
+        await asyncio.sleep(min(max(0.002, waited / 20), 0.1))  # seldom after a while: to ask is dear
 
 
 async def soon(awaitable: Any, patience: float = PATIENCE) -> Any:

@@ -108,8 +108,10 @@ def test_at_each_sleep(scene: str, waking: bool, again: bool, zk: KazooClient, f
             make: Callable[..., Scene] = SCENES[scene]
             try:
                 cancelled = await ended(make(zk, far, zk_path), trap)
+                await until(
+                    lambda: not left(zk, far), "nothing is left"
+                )  # first: it sweeps, which the keeper does later
                 await until(lambda: not nodes(far, zk_path), "no node is left")
-                await until(lambda: not left(zk, far), "nothing is left")
             except BaseException as error:
                 raise AssertionError(f"cancelled at sleep {k}: {nodes(far, zk_path)}, {left(zk, far)}") from error
             if trap.sprung:
