@@ -73,9 +73,9 @@ class Handler:
 class Client(KazooClient):  # type: ignore[misc]
     """kazoo's client, on a simulated connection."""
 
-    def __init__(self, process: Process, timeout: float) -> None:
+    def __init__(self, process: Process, timeout: float, host: str) -> None:
         self._world = process.world
-        super().__init__(hosts="simulated:1/root", timeout=timeout, handler=Handler(process))
+        super().__init__(hosts=f"{host}:1/root", timeout=timeout, handler=Handler(process))
         self._connection = Connection(self, process)
 
     def _reset(self) -> None:
@@ -300,7 +300,9 @@ class Process:
         read: the latest time that was read off that clock.
     """
 
-    def __init__(self, world: World, ensemble: Ensemble, name: str, number: int, timeout: float) -> None:
+    def __init__(
+        self, world: World, ensemble: Ensemble, name: str, number: int, timeout: float, host: str = "simulated"
+    ) -> None:
         self.world = world
         self.ensemble = ensemble
         self.name = name
@@ -310,7 +312,7 @@ class Process:
         self.starved_until = 0.0
         self.ahead = self.set_at = self.read = 0.0
         begun = len(world.actors)
-        self.client = Client(self, timeout)
+        self.client = Client(self, timeout, host)
         link = Link(self.client)
         link.identity = world.whoami
         self.client._stopped.clear()

@@ -81,7 +81,7 @@ def _changed(where: str, edits: list[Edit]) -> Iterator[tuple[Any, str, Any]]:
     for each in classes:
         owner = getattr(owner, each)
     original = inspect.getattr_static(owner, name)
-    source = textwrap.dedent(inspect.getsource(original))
+    source = textwrap.dedent(inspect.getsource(getattr(original, "fget", original)))  # a property's is its getter's
     for edit in edits:
         if source.count(edit.old) != 1:
             raise LookupError(f"{where} must have this once, to be changed:\n{edit.old}\nIt reads:\n{source}")

@@ -1,0 +1,100 @@
+"""Quorums of locks under random faults of several services: one holds, losses are told; seeded bugs are found."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.mutants import Mutant, find, one
+from tests.simulation.quorum import QuorumRun, random_takes
+from tests.simulation.run import COMMON_FAULTS, runs
+
+
+def test_whatever_strikes() -> None:
+    """No two threads hold a quorum, each loss is told once, nothing is left, and nobody waits while one is free."""
+    injected: set[str] = set()
+    held = partial = lost = 0
+    for run in runs(QuorumRun, random_takes, 20):
+        injected.update(run.injected)
+        held += len(run.checks.past)
+        partial += sum(len(section.parts) < run.services for section in run.checks.past)
+        lost += sum(section.lost for section in run.checks.past)
+    assert injected >= (COMMON_FAULTS | {"black_out"}) - {"kill", "expire", "lag"}
+    assert held > 60
+    assert partial > 10
+    assert lost
+
+
+LOCK = "_quorum:QuorumLock"
+# The lines that act between two of the schedule's turns are not told here: an interrupt as a quorum is noted, or a lock
+# that is lost before the others have answered. `faults/test_interrupts.py` interrupts each line.
+MUTANTS = [
+    # What a quorum is.
+    one(
+        "half of the locks are enough",
+        f"{LOCK}._try_all",
+        "if quorum.alive >= self._quorum:",
+        "if quorum.alive >= self._quorum - 1:",
+    ),
+    one(
+        "a lost lock counts as held",
+        "_quorum:_Quorum.alive",
+        "sum(hold.alive for _, hold in self.parts)",
+        "len(self.parts)",
+    ),
+    # Tries.
+    one(
+        "too few locks are kept",
+        f"{LOCK}._give_back",
+        "yield from together([Branch(call.give_up()) for call in mine], self._session.now)",
+        "yield from ()",
+    ),
+    one("a try that is not waited for goes on", f"{LOCK}._try_all", "each.call.abandon()", "pass"),
+    one("levels are not undone", "_quorum:_restore", "hold.depth = depth", "pass"),
+    one(
+        "all services are waited for",
+        f"{LOCK}._ending",
+        "enough.append(now + max(GRACE, now - began))",
+        "pass",
+    ),
+    one(
+        "the pauses grow for ever",
+        f"{LOCK}._acquire",
+        "longest = min(longest * 2, LONGEST_PAUSE)",
+        "longest *= 4",
+    ),
+    # Losses.
+    one("no loss is told", f"{LOCK}._take", "quorum.listen(self)", "pass"),
+    one(
+        "the loss of one lock is told as that of all",
+        "_quorum:_Listener.tell",
+        ">= self._least",
+        ">= len(self._tickets)",
+    ),
+    one("a loss is told again and again", "_quorum:_Listener.tell", "self._untold.pop()", "pass"),
+    one(
+        "a release does not tell a loss",
+        f"{LOCK}._begin_release",
+        "[quorum.error()] if self._is_lost(quorum) else []",
+        "[]",
+    ),
+    # Releases.
+    one("one lock is not released", f"{LOCK}._begin_release", "reversed(quorum.parts)", "quorum.parts[1:]"),
+    one(
+        "what an interrupt has left is not released",
+        f"{LOCK}._begin_release",
+        "_release_each(left, calls, errors)  # the locks",
+        "pass  # the locks",
+    ),
+    one(
+        "a release ends what the thread holds besides",
+        "_quorum:_release_each",
+        "if there and hold.depth == depth and",
+        "hold.depth = 1\n            if there and",
+    ),
+]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_seeded_bugs_are_found(mutant: Mutant) -> None:
+    """The same runs find each bug."""
+    find(mutant, lambda seed: QuorumRun(random_takes(seed)))
