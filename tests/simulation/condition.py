@@ -136,7 +136,7 @@ class CondChecks(Checks):
         elif isinstance(request, Transaction) and not any(isinstance(each, Exception) for each in value):
             made = [node for node, each in zip(value, request.operations, strict=True) if isinstance(each, Create)]
             for each in request.operations:
-                if isinstance(each, Delete):
+                if isinstance(each, Delete) and made:
                     self._queued(each.path, made[0])
         self._springs(wire, request, applied=True)
 

@@ -570,10 +570,12 @@ class TaskRun(CondRun):
     """A run of tasks and threads.
 
     Attributes:
+        player: the type of its tasks and threads.
         cancels: how many cancellations have struck a task.
     """
 
     invariants = TaskChecks
+    player = Player
     checks: TaskChecks
     workers: list[Player]  # type: ignore[assignment]
 
@@ -594,12 +596,12 @@ class TaskRun(CondRun):
         """Make a task, or a thread."""
         number = visits[0].loop
         if not number:
-            return Player(process, checks, name, visits, start, None)
+            return self.player(process, checks, name, visits, start, None)
         if (process, number) not in self.loops:
             loop = self.loops[process, number] = LoopThread(process, f"{process.name}.loop{number}")
             loop.loop.on_sleep = partial(self._spring, loop)
             loop.before_collection, loop.on_close = checks.forget, checks.leave_out
-        return Player(process, checks, name, visits, start, self.loops[process, number])
+        return self.player(process, checks, name, visits, start, self.loops[process, number])
 
     def to_the_end(self) -> int:
         """Run until all is done; see `Run`."""
@@ -757,10 +759,11 @@ def random_tasks(seed: int) -> Schedule:
                 for loop in loops
             ]
         )
-    return Schedule(threads, [_deviation(random, each, shuts=shuts) for each in deviations], round_trip)  # type: ignore[arg-type]
+    return Schedule(threads, [deviation(random, each, shuts=shuts) for each in deviations], round_trip)  # type: ignore[arg-type]
 
 
-def _deviation(random: Random, it: Deviation, *, shuts: bool) -> Deviation:
+def deviation(random: Random, it: Deviation, *, shuts: bool) -> Deviation:
+    """Return a deviation, or a cancel, a lost reply, or the end of a loop instead of it."""
     drawn = random.random()
     kind = NOT_HERE.get(it.kind, it.kind)
     if drawn < 0.4:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.simulation.data_tasks import DataTaskRun, random_data_tasks
 from tests.simulation.mutants import Mutant, find, one, seeded
 from tests.simulation.run import COMMON_FAULTS, runs
 from tests.simulation.schedule import Deviation, Schedule
@@ -25,6 +26,12 @@ def test_whatever_strikes() -> None:
         cancels += run.cancels
     assert injected >= COMMON_FAULTS | {"cancel", "shut", "lose"}
     assert cancels > 600
+
+
+def test_whatever_strikes_what_they_share() -> None:
+    """Changes, items, members and parties of tasks: once or not at all, whatever is cancelled; nothing is left."""
+    cancels = sum(run.cancels for run in runs(DataTaskRun, random_data_tasks, 84))
+    assert cancels > 150
 
 
 def closed_as_it_waits(seed: int) -> TaskRun:
@@ -169,6 +176,47 @@ MUTANTS = [
 def test_seeded_bugs_are_found(mutant: Mutant) -> None:
     """Runs that the library passes find each bug."""
     find(mutant, lambda seed: TaskRun(random_tasks(seed)))
+
+
+DATA_MUTANTS = [
+    one(
+        "a cancelled get does not put the item back",
+        "_queue:QueueState.settling",
+        "self.leave(errand)",
+        "errand.finish()",
+    ),
+    one(
+        "a cancelled change is not settled",
+        "_value:ValueState.leave",
+        "self._settle_later(batch)",
+        "self._end(turn, batch)",
+    ),
+    one(
+        "a cancelled change keeps its turn",
+        "_value:ValueState.leave",
+        "change.gone = True",
+        "return",
+    ),
+    one(
+        "a closed loop keeps its memberships",
+        "aio._group:Joining.__aexit__",
+        "self._core._give_up()",
+        "pass",
+    ),
+    one(
+        "a cancelled join goes on",
+        "_group:Membership._joining",
+        "except BaseException:\n        self._give_up()",
+        "except BaseException:\n        pass",
+        ("_group:Membership.drop_tickets", "self._give_up()", "pass"),
+    ),
+]
+
+
+@pytest.mark.parametrize("mutant", DATA_MUTANTS, ids=lambda mutant: mutant.name)
+def test_seeded_bugs_of_what_they_share_are_found(mutant: Mutant) -> None:
+    """Runs that the library passes find each bug."""
+    find(mutant, lambda seed: DataTaskRun(random_data_tasks(seed)))
 
 
 @pytest.mark.parametrize(
