@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary, ref
 
 from ._cancel import Wait, Waits, cancel_all
 from ._engine.calls import Calls
-from ._engine.driver import Call
+from ._engine.driver import UNANSWERED, Call
 from ._engine.holds import Hold, Loss, lost_error
 from ._engine.identity import ended
 from ._engine.waiting import Steps
@@ -190,7 +190,8 @@ class QuorumLock(Acquirable):
             began = session.now()
             if (yield from self._try_all(calls, owner, until, levels)):
                 return True
-            slowest = max(slowest, session.now() - began)
+            patience = (session.timeout or UNANSWERED) / 3  # what takes longer was an outage, and no slow link
+            slowest = max(slowest, min(session.now() - began, patience))
             until = math.inf if deadline is None else deadline
             if not wait:
                 return False

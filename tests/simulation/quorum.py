@@ -28,12 +28,13 @@ from zkconcurrent._engine.lease import GAP, NEVER
 from zkconcurrent._errors import LockLostError, WaitCancelledError
 from zkconcurrent._lock import Lock
 from zkconcurrent._lock_base import LockBase
-from zkconcurrent._quorum import FIRST_PAUSE, GRACE, LONGEST_PAUSE, QuorumLock
+from zkconcurrent._quorum import FIRST_PAUSE, GRACE, LONGEST_PAUSE, SLOW_TRIES, QuorumLock
 from zkconcurrent._recipes.operations import Children, NoNode
 from zkconcurrent._recipes.ticket import State, Ticket
 from zkconcurrent._rlock import RLock
 
 LOCK, RLOCK = "/app/l", "/app/r"
+PAUSE = max(LONGEST_PAUSE, SLOW_TRIES * (TIMEOUT / 3 + GRACE))  # the longest, after a try that took so long
 NOT_HERE = {"number": "turn", "quit": "cut", "usurp": "cut_off"}
 
 
@@ -178,7 +179,7 @@ class QuorumChecks:
                 worker.free_since = None
             elif worker.free_since is None:
                 worker.free_since = now
-            elif now > worker.free_since + LONGEST_PAUSE + TIMEOUT / 3 + GRACE + 12 * self.here.ensemble.trip + 1e-6:
+            elif now > worker.free_since + PAUSE + TIMEOUT / 3 + GRACE + 12 * self.here.ensemble.trip + 1e-6:
                 raise Violation(f"{worker.name} waits, and a quorum was free for {now - worker.free_since:g} s")
 
     def _is_free(self, worker: QuorumWorker) -> bool:

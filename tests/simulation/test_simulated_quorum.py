@@ -59,7 +59,7 @@ MUTANTS = [
     one(
         "the pauses grow for ever",
         f"{LOCK}._acquire",
-        "longest = min(longest * 2, LONGEST_PAUSE)",
+        "longest = min(longest * 2, max(LONGEST_PAUSE, SLOW_TRIES * slowest))",
         "longest *= 4",
     ),
     # Losses.
