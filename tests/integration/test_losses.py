@@ -362,8 +362,9 @@ def test_callbacks_may_use_the_lock(zookeeper: Server, connect: Connect, zk_path
     got: list[bool] = []
 
     def again(lock: Lock) -> None:
-        got.append(lock.acquire(timeout=10))
+        acquired = lock.acquire(timeout=10)
         lock.release()
+        got.append(acquired)  # last: then the test ends, and with it the client
 
     lock = Lock(connect(timeout=4), zk_path, on_lost=again)
     lock.acquire()
