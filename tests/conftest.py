@@ -85,12 +85,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=when.__getitem__)
 
 
-def pytest_collection_finish() -> None:
-    """Have no collection of garbage look at pytest's own objects and all modules: hundreds of tests collect."""
-    gc.collect()
-    gc.freeze()
-
-
 def needs_server(item: pytest.Item) -> bool:
     """Return whether a test may need a ZooKeeper, or Java."""
     if item.path.relative_to(TESTS).as_posix().startswith(SERVERLESS):
