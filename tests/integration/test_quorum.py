@@ -190,9 +190,12 @@ def test_what_the_thread_holds_besides(zk: KazooClient, zk_path: str) -> None:
         assert [each.hold_count() for each in (x, y, z)] == [1, 0, 0]
         with y:
             assert not plain.acquire(False)
-    with plain:
-        x.release()  # by itself: a quorum is left
-        assert plain.hold_count() == 1
+    while True:  # where a service is slow for a moment, the third is left out
+        with plain:
+            if alive(plain) == 3:
+                x.release()  # by itself: a quorum is left
+                assert plain.hold_count() == 1
+                break
     with pytest.raises(LockLostError), plain:
         x.release()
         y.release()
