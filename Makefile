@@ -10,10 +10,12 @@ export PYTHON
 export PYTHONDONTWRITEBYTECODE :=
 
 BIN := .venv/bin
-# Most tests wait for a server, or for a timeout, most of the time: eight at once, each in a process and on a server of
+# Most tests wait for a server, or for a timeout, most of the time: twelve at once, each in a process and on a server of
 # its own.
 PYTEST := $(BIN)/python -m pytest
-SHARED := --numprocesses 8 --dist loadgroup --max-worker-restart 0
+SHARED := --numprocesses 12 --dist loadgroup --max-worker-restart 0
+# In a fresh checkout, one process compiles the tests before twelve import them, each of which would compile them all.
+COMPILED := [ -d tests/__pycache__ ] || $(PYTEST) --collect-only --quiet $(PYTEST_ARGS) >/dev/null 2>&1
 
 .PHONY: help demo test test-fast test-servers coverage seeds newest-kazoo soak bench docs package lint clean
 .NOTPARALLEL:
@@ -36,7 +38,7 @@ demo: ## threads of several processes share a lock while some of them die: is th
 test: ## lint and the whole suite; what it needs is installed (by apt-get, where there is one)
 	@tools/venv test lint
 	@tools/packages
-	@$(MAKE) --no-print-directory lint
+	@$(COMPILED) & $(MAKE) --no-print-directory lint; status=$$?; wait; exit $$status
 	$(PYTEST) $(SHARED) $(PYTEST_ARGS)
 
 test-fast: ## what needs no server and no Java, but the longest of the simulation: a minute
@@ -63,8 +65,9 @@ soak: ## random use under random faults, the history checked; then all of the si
 	@tools/packages
 	$(BIN)/python -m tests.soak --duration $(DURATION) $(if $(SEED),--seed $(SEED))
 	SIM_STEPS=1000000 SIM_PLACES=1000 SIM_TIMES=10 $(BIN)/python -m pytest tests/simulation -k 'library or strikes'
-	SIM_PLACES=1000 TASK_CYCLES=10000 $(PYTEST) --numprocesses auto tests/faults/test_interrupts.py tests/faults/test_barrier.py \
-	  tests/faults/test_hangs.py tests/aio/test_cancellation.py tests/aio/test_costs.py
+	SIM_PLACES=1000 TASK_CYCLES=10000 LEAK_USES=1000 $(PYTEST) --numprocesses auto tests/faults/test_interrupts.py \
+	  tests/faults/test_barrier.py tests/faults/test_hangs.py tests/faults/test_leaks.py tests/aio/test_cancellation.py \
+	  tests/aio/test_costs.py
 
 seeds: ## search anew for the random run that finds each seeded bug, as a change of the code may move it: minutes
 	@tools/venv test

@@ -1,4 +1,4 @@
-"""What is measured. Each part sets a stage for its contestants, and gives the lanes that take turns there.
+"""The parts that are measured. Each sets a stage for its contestants, and gives the lanes that take turns there.
 
 A lane is one contestant at one case: every call of its `measure` is one round, and returns quantities by name. A part
 yields its lanes in groups; those of a group are on the stage together, and alternate.

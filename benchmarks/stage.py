@@ -374,7 +374,7 @@ def compete(
                 turns.append(Turn(asked, acquired, released, number))
     turns.sort(key=lambda turn: turn.acquired)
     count = max(len(turns), 1)
-    # Whoever keeps it when all are told to pause ends the stretch; a turn takes longer than the order with a herd.
+    # The one that has it when all are told to pause ends the stretch; a turn takes longer than the order with a herd.
     last = max([end, *(turn.released for turn in turns)])
     requests, events = after.requests - before.requests, after.events - before.events
     return Queue(turns, requests / count, events / count, (last - start) / 1e9)

@@ -1,4 +1,4 @@
-"""Services of which one leads, a leader that is killed, and clients that find the present one.
+"""Services elect a leader; the parent kills it, and clients find the next one.
 
     python examples/leader.py HOSTS        # such as 127.0.0.1:2181
 

@@ -39,10 +39,11 @@ settings.load_profile("untimed")
 
 T = TypeVar("T")
 PATIENCE = 20.0
-# A test that hangs ends its whole process after so long, with the stack of each thread. The longest one takes a minute,
-# and one that computes all the time several, where many share the processors.
+# A test that hangs ends its whole process after so long, or half a minute less, with the stack of each thread. The
+# longest one takes a minute, and one that computes all the time several, where many share the processors.
 HANGS = 600.0
 STDERR = pytest.StashKey[int]()
+ARMED = pytest.StashKey[float]()
 TESTS = Path(__file__).parent
 SERVERLESS = ("unit", "simulation", "soak/test_history.py")
 FAST = {"connection_retry": {"max_tries": -1, "delay": 0.05, "max_delay": 0.2}}
@@ -61,7 +62,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what needs a server; where several processes share the tests, begin with the long ones, the soak first.
 
     Those that compute are spread among those that wait. Of these, the long ones are for one of the processes; so are
-    those that share a Java process.
+    those that share a Java process, or three servers.
     """
     for item in items:
         waits, is_long = needs_server(item), item.get_closest_marker("long") is not None
@@ -69,6 +70,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.server)
         if "peer" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("java"))
+        elif "services" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("services"))
         elif is_long and not waits:
             item.add_marker(pytest.mark.xdist_group("computing"))
     if "PYTEST_XDIST_WORKER" not in os.environ:
@@ -85,6 +88,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=when.__getitem__)
 
 
+def pytest_collection_finish() -> None:
+    """Have no collection of garbage look at pytest's own objects and all modules: hundreds of tests collect."""
+    gc.collect()
+    gc.freeze()
+
+
 def needs_server(item: pytest.Item) -> bool:
     """Return whether a test may need a ZooKeeper, or Java."""
     if item.path.relative_to(TESTS).as_posix().startswith(SERVERLESS):
@@ -95,30 +104,19 @@ def needs_server(item: pytest.Item) -> bool:
 
 # Not pytest's own faulthandler_timeout, which looks away once a test has failed: its threads may make its end hang.
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
-    """What a test needs is had in time."""
-    return (yield from ends(item))
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
-    """A test ends in time."""
-    return (yield from ends(item))
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
-    """What a test leaves is gone in time."""
-    return (yield from ends(item))
-
-
-def ends(item: pytest.Item) -> Generator[None]:
-    """Let a phase of a test run, and end the process if it does not end."""
-    faulthandler.dump_traceback_later(HANGS, exit=True, file=item.config.stash[STDERR])
+def pytest_runtest_protocol(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, bool | None, bool | None]:
+    """End the process if a test does not end, with all that it needs and leaves."""
+    config, now = item.config, time.monotonic()
+    if now - config.stash.get(ARMED, -HANGS) > 0.05 * HANGS:  # not for each test, as that starts a thread
+        config.stash[ARMED] = now
+        faulthandler.dump_traceback_later(HANGS, exit=True, file=config.stash[STDERR])
     try:
         return (yield)
     finally:
-        faulthandler.cancel_dump_traceback_later()
+        if nextitem is None:
+            faulthandler.cancel_dump_traceback_later()
 
 
 @pytest.fixture(scope="session")

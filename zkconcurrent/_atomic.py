@@ -14,7 +14,7 @@ class AtomicLong(BaseValue):
     """A number of 64 bits that all processes share. Every change is applied exactly once, whatever replies are lost.
 
     A number that was never set is 0. It outlives the processes that changed it. If a process dies during a change, the
-    change is applied or not.
+    change may or may not be applied.
 
     Layout:
         `<path>`, PERSISTENT, with the number in eight bytes, as Curator's DistributedAtomicLong has it;
@@ -64,8 +64,8 @@ class AtomicLong(BaseValue):
         Raises:
             TypeError: the value is not an int.
             OverflowError: it has more bits than the number.
-            OutcomeUnknownError: the reply was lost, and an operator has removed what would tell whether the change was
-                applied.
+            OutcomeUnknownError: the reply was lost, and so was the receipt that tells whether the change was applied;
+                or the client was stopped before it could be read.
             ClientError: the client can't be used here.
             ForeignNodeError: the node at the path has other data, or other children.
         """
@@ -93,7 +93,7 @@ class AtomicLong(BaseValue):
         return self._change(decide)  # type: ignore[no-any-return]
 
     def compare_and_set(self, expected: int, value: int) -> bool:
-        """Set the number if it is the expected one; return whether it was. Errors as `set`."""
+        """Set the number if it is the expected one; return whether it was set. Errors as `set`."""
         expected, new = operator.index(expected), self._bytes(value)
 
         def decide(data: bytes, _: int) -> tuple[bytes | None, bool]:
@@ -102,11 +102,11 @@ class AtomicLong(BaseValue):
         return self._change(decide)  # type: ignore[no-any-return]
 
     def update(self, func: Callable[[int], int]) -> int:
-        """Set the number to what a function makes of it; return the new one. Errors as `set`, and the function's own.
+        """Replace the number by a function's result; return the new number. Errors as `set`, and the function's own.
 
         Args:
-            func: returns the new number for the present one. It is called again after a conflict, and must not change
-                the number itself.
+            func: takes the present number, returns the new one. It is called again after a conflict. It must not change
+                this number by other calls.
         """
 
         def decide(data: bytes, _: int) -> tuple[bytes, int]:

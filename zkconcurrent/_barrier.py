@@ -34,9 +34,9 @@ class Barrier(Primitive):
     """A point that a fixed number of parties, threads of any processes, reach and leave together, again and again.
 
     A party breaks the barrier for all that wait with it if its timeout passes, its wait is interrupted, or its session
-    ends during the wait, as in `threading`. A task of `zkconcurrent.aio` that is cancelled only leaves. A party
-    that arrives while a generation is complete waits for the next. Every party that reaches ZooKeeper within a third of
-    the session timeout is told the same outcome.
+    ends during the wait, as in `threading`. A task of `zkconcurrent.aio` that is cancelled only leaves. A party that
+    arrives while a generation is complete waits for the next. All parties that reach ZooKeeper within a third of the
+    session timeout learn the same outcome.
 
     A broken barrier stays broken until `reset()`, and outlives its processes: if a killed party broke it, it is still
     broken for the next run of a job. So give each run its own path (`f"/app/start/{job_id}"`) and `destroy()` it at the

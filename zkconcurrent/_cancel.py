@@ -1,32 +1,33 @@
-"""Acquires that wait, and that another thread may end: the work of `cancel_waits()`.
+"""Waiting acquires that another thread may end: the work of `cancel_waits()`.
 
-A cancelled wait ends as an interrupted one does. The error is raised in its steps, at their sleep, on the thread or
-loop that waits; so they clean up after themselves, and no node is left.
+A cancelled wait ends as an interrupted one does: the error is raised in its steps, at their sleep, on the thread or
+loop that waits. So the steps clean up after themselves, and no node is left.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeAlias
+from collections.abc import Generator, Sequence
+from typing import Any, TypeAlias
 from weakref import WeakValueDictionary
 
 from ._engine.driver import Call
-from ._engine.waiting import Steps, stopping
+from ._engine.waiting import Steps
 from ._errors import WaitCancelledError
 
 
-class Wait:
-    """One acquire that waits.
+class CancellableWait(Generator["float | None", bool, bool]):
+    """One acquire that waits: its steps. An object, as a generator around them would take more memory.
 
     Attributes:
         path: of the lock that it waits for.
     """
 
-    __slots__ = ("__weakref__", "_calls", "_cancelled", "_told", "path")
+    __slots__ = ("__weakref__", "_begun", "_calls", "_cancelled", "_steps", "_told", "_waits", "path")
 
     def __init__(self, path: str, calls: Sequence[Call]) -> None:
         self.path = path
         self._calls = calls  # the last one sleeps; a MultiLock's acquire adds more
+        self._begun = False
         self._cancelled = False
         self._told = False
 
@@ -37,31 +38,55 @@ class Wait:
             sleeper.wake()
         return not before
 
-    def _why(self) -> WaitCancelledError | None:
-        if not self._cancelled:
-            return None
-        self._told = True
-        return WaitCancelledError(self.path, "cancel_waits() has ended this wait: nothing is held, and no node is left")
-
     @property
     def over(self) -> bool:
         """Whether it was told to end, or was abandoned, as when its event loop was closed."""
         return self._told or any(sleeper.finished for sleeper in self._calls[-1:])
 
     def run(self, steps: Steps[bool], waits: Waits) -> Steps[bool]:
-        """Run the steps of the acquire; raise in them what ends the wait.
-
-        Args:
-            steps: the steps.
-            waits: has this wait while they run.
+        """Return the steps of the acquire, which raise what ends the wait; `waits` has this wait while they run.
 
         Raises:
             WaitCancelledError: the wait was cancelled.
         """
-        return (yield from self.enlist(stopping(steps, self._why), waits))
+        self._steps, self._waits = steps, waits
+        return self
+
+    def __next__(self) -> float | None:
+        return self.send(None)  # type: ignore[arg-type]  # not the base class: a warning would point to its frame
+
+    def send(self, woken: bool, /) -> float | None:
+        """Go on with the steps; once the wait is cancelled, raise that in them, as an interrupt would be, once."""
+        if self._begun and self._cancelled and not self._told:
+            self._told = True
+            why = "cancel_waits() has ended this wait: nothing is held, and no node is left"
+            return self.throw(WaitCancelledError(self.path, why))
+        try:
+            if not self._begun:
+                self._begun = True
+                self._waits[id(self)] = self
+            return self._steps.send(woken)
+        except BaseException:  # they have ended
+            self._waits.pop(id(self), None)
+            raise
+
+    def throw(self, *error: Any) -> float | None:
+        """Raise an interrupt in the steps, which clean up after themselves."""
+        try:
+            return self._steps.throw(*error)
+        except BaseException:
+            self._waits.pop(id(self), None)
+            raise
+        finally:
+            del error  # or its traceback and this frame keep each other, and the call, alive
+
+    def close(self) -> None:
+        """End the steps where they are."""
+        self._waits.pop(id(self), None)
+        self._steps.close()
 
     def enlist(self, steps: Steps[bool], waits: Waits) -> Steps[bool]:
-        """Run steps that are a part of those that `run` runs; `waits` has this wait meanwhile, too."""
+        """Run steps that are a part of the acquire; `waits` has this wait meanwhile, too."""
         waits[id(self)] = self
         try:
             return (yield from steps)
@@ -69,7 +94,7 @@ class Wait:
             waits.pop(id(self), None)
 
 
-Waits: TypeAlias = "WeakValueDictionary[int, Wait]"
+Waits: TypeAlias = "WeakValueDictionary[int, CancellableWait]"
 """The waits for one thing, by their ids; weakly, as a wait refers to its task, which a closed loop throws away."""
 
 

@@ -1,12 +1,13 @@
 """The seat of an election, which the leader holds, and the candidacy by which a client stands for it.
 
-A seat is a lock whose nodes have the candidates' ids for data. A block `with election.lead()` has the calling thread
-hold it; a candidacy has a thread of the library hold it, and queue again after each loss.
+A seat is a lock whose nodes have the candidates' ids for data. In a block `with election.lead()` the calling thread
+holds the seat. For a candidacy a thread of the library holds it, and queues again after each loss.
 """
 
 from __future__ import annotations
 
 import copy
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -96,7 +97,8 @@ class Candidacy:
         thread: that thread's number.
         over: that thread has ended.
         error: why, if it was not withdrawn.
-        waiters: the calls that its changes wake.
+        waiters: the calls that its changes wake, by id. Weak, as it outlives them: a task of a closed loop never ends
+            its call.
     """
 
     def __init__(self, seat: Seat) -> None:
@@ -108,7 +110,7 @@ class Candidacy:
         self.thread: int | None = None
         self.over = False
         self.error: Exception | None = None
-        self.waiters: set[Call] = set()
+        self.waiters: weakref.WeakValueDictionary[int, Call] = weakref.WeakValueDictionary()
 
     @property
     def goes_on(self) -> bool:
@@ -194,8 +196,9 @@ class Candidacy:
         """Return None: it belongs to no lock of several."""
 
     def _tell(self) -> None:
-        for call in list(self.waiters):
-            call.wake()
+        for ref in self.waiters.valuerefs():
+            if (call := ref()) is not None:
+                call.wake()
 
 
 class Seat(LockBase):
@@ -236,7 +239,8 @@ class Seat(LockBase):
                 f"the client stands at {self._path} already, and the caller would wait for that candidacy: call wait() "
                 "for its term, or withdraw() first"
             )
-        return self._await(*self._begin_acquire(blocking, timeout))
+        call, steps = self._begin_acquire(blocking, timeout)
+        return self._await(call, steps)
 
     def release(self) -> None:
         """End the term of the calling thread; errors as `RLock.release`."""
@@ -344,7 +348,7 @@ class Seat(LockBase):
         self, call: Call, candidacy: Candidacy, deadline: float | None, then: Callable[[Hold], T]
     ) -> Steps[T | None]:
         session = self._session
-        candidacy.waiters.add(call)
+        candidacy.waiters[id(call)] = call
         try:
             self._path_state.start()
             while candidacy.goes_on:
@@ -368,7 +372,7 @@ class Seat(LockBase):
                 raise copy.copy(candidacy.error)
             return None
         finally:
-            candidacy.waiters.discard(call)
+            candidacy.waiters.pop(id(call), None)
 
     def withdraw(self) -> None:
         """End the candidacy; see `Election.withdraw`."""
@@ -380,7 +384,7 @@ class Seat(LockBase):
         session, candidacy = self._session, self._path_state.candidacy
         if candidacy is None:
             return
-        candidacy.waiters.add(call)
+        candidacy.waiters[id(call)] = call
         try:
             candidacy.withdraw()
             if session.link.on_own_thread() or session.identity() == candidacy.thread or session.has_lock():
@@ -389,4 +393,4 @@ class Seat(LockBase):
             while candidacy.begun and not candidacy.over and (left := until - session.now()) > 0:
                 yield left
         finally:
-            candidacy.waiters.discard(call)
+            candidacy.waiters.pop(id(call), None)

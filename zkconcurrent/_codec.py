@@ -8,13 +8,13 @@ from typing import Any, Protocol
 
 
 class Codec(Protocol):
-    """Turns items into bytes and back; any object with these two methods will do."""
+    """Turns items into bytes and back; any object with these two methods is a codec."""
 
     def encode(self, item: Any, /) -> bytes:
-        """Return the bytes of an item."""
+        """Return an item as bytes."""
 
     def decode(self, data: bytes, /) -> Any:
-        """Return the item of bytes."""
+        """Return the item that was encoded as these bytes."""
 
 
 class _Named:
@@ -90,6 +90,18 @@ JSON: Codec = _Json()
 
 MSGPACK: Codec = _MessagePack()
 """Items are what MessagePack has; needs the package `msgpack`, which `zkconcurrent[msgpack]` installs."""
+
+
+def encoded(codec: Codec, value: Any, path: str) -> bytes:
+    """Return what a codec makes of a value, as bytes of our own: the caller may change it.
+
+    Raises:
+        TypeError: it does not make bytes.
+    """
+    data: Any = codec.encode(value)
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise TypeError(f"{path!r}: the codec {codec!r} must encode to bytes, not {type(data).__name__}")
+    return bytes(data)
 
 
 def check_codec(codec: Codec) -> Codec:

@@ -63,7 +63,10 @@ class Condition(Primitive):
         if lock is not None and not isinstance(lock, Lock | RLock):
             raise TypeError(f"lock must be a zkconcurrent Lock, RLock or write lock, not {type(lock).__name__}")
         if lock is not None and lock.client is not client:
-            raise ValueError(f"the lock {lock.path!r} belongs to another client than the condition {path!r}")
+            raise ValueError(
+                f"the lock {lock.path!r} belongs to another client than the condition {path!r}: make both with one "
+                "client"
+            )
         super().__init__(client, path)
         self._waiters = f"{path}/waiters"
         mine = lock.path if lock is not None else f"{path}/{self._part}"
@@ -240,9 +243,9 @@ class Condition(Primitive):
     # -- notifying -----------------------------------------------------------------------------------------------
 
     def notify(self, n: int = 1) -> None:
-        """Wake the `n` waiters, of all processes, that have waited longest; fewer if there are fewer.
+        """Wake the `n` waiters of all processes that have waited longest, or all if there are fewer.
 
-        The call returns when the server has answered each delete. If an outcome stays unknown, it may wake one waiter
+        The call returns when the server has replied to each delete. If an outcome stays unknown, it may wake one waiter
         more, never one fewer.
 
         Raises:

@@ -60,7 +60,7 @@ class Secret(str):
 
 
 class RedactedLog(logging.LoggerAdapter):  # type: ignore[type-arg]
-    """A client's log without passwords: neither the user's nor the session's, with which others could take it over."""
+    """A client's log without the user's password, and without the session's, which would let others take it over."""
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
         """Log a message with its secrets hidden."""
@@ -129,7 +129,7 @@ class Client(KazooClient):  # type: ignore[misc]
         return super().add_auth_async(scheme, Secret(credential) if isinstance(credential, str) else credential)
 
     def by_name(self) -> tuple[Callable[..., Client], _Name]:
-        """Return `process_client` and its arguments, for an object of this client that is pickled by name.
+        """Return `process_client` and its arguments, to pickle an object of this client by name.
 
         Raises:
             ValueError: another process could not, or should not, open the same client; the error says why.
@@ -141,7 +141,7 @@ class Client(KazooClient):  # type: ignore[misc]
         return process_client, self._name
 
     def open_at_use(self) -> None:
-        """Start the client if `process_client` made it and it was not started yet; wait for no server."""
+        """Start the client if `process_client` made it and it was not started yet. Does not wait for a server."""
         if not self._opens_at_use or self._opening._is_owned():  # type: ignore[attr-defined]
             return  # owned: a signal handler interrupted the start, and can't wait for it
         with self._opening:
@@ -167,7 +167,7 @@ class Client(KazooClient):  # type: ignore[misc]
 def connect(
     url: str, *, start_timeout: float | None = None, acl: str | Sequence[Any] | None = None, **options: Any
 ) -> Client:
-    """Open a client and start it: `with zkconcurrent.connect("zk://host1,host2:2182/app?timeout=10") as zk:`.
+    """Open and start a client: `with zkconcurrent.connect("zk://host1,host2:2182/app?timeout=10") as zk:`.
 
     The URL is `zk://[user:password@]host[:port],.../[chroot][?option=value&...]`; `zks://` is the same over TLS. The
     default port is 2181. All paths of the client lie below the chroot, which is created if it is missing. User and
@@ -179,10 +179,10 @@ def connect(
     `false`). By default the host name is checked against the certificate; kazoo on its own does not check it.
 
     With credentials, only the creator has access to the nodes that the client makes (`acl=creator`). A client with
-    other credentials, or none, can't read a lock's queue, join it, or delete its holder's node. The nodes above (the
-    chroot, and those between it and a lock) let any client list them and add nodes of its own, but not delete others'.
-    Services that share locks use the same credentials; or all use `acl=open`, which opens everything to all, as without
-    credentials; or a list of ACLs names them. Existing nodes keep their ACLs.
+    other credentials, or none, can't read a lock's queue, join it, or delete its holder's node. On the nodes above (the
+    chroot, and those between it and a lock), any client may list and add nodes, but not delete those of other clients.
+    Services that share locks use the same credentials; or `acl=open`, which lets every client do everything, as without
+    credentials; or a list of ACLs that names them all. Existing nodes keep their ACLs.
 
     Args:
         url: the address of ZooKeeper.
@@ -256,8 +256,8 @@ def prepare(
 def process_client(url: str, options: Sequence[tuple[str, Any]]) -> Client:
     """Return this process's client for the objects that were pickled with that URL; it is opened at its first use.
 
-    Nothing waits until a server has replied: a call of the object does, up to its own deadline. The client is closed
-    when the process exits. If the program has stopped it, the next object that is unpickled gets another.
+    This does not wait for a server. The first call of the object does, up to its own deadline. The client is closed
+    when the process exits. If the program has stopped it, the next unpickled object gets another client.
     """
     name = url, tuple(options)
     client = _by_name.get(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 
-from ._cancel import Wait, cancel_all
+from ._cancel import CancellableWait, cancel_all
 from ._engine.driver import Call
 from ._engine.waiting import Steps
 from ._errors import LockLostError
@@ -20,14 +20,14 @@ LONGEST_OWNER = 1000  # characters: the owner is in the data of each node
 
 
 class DetachedLock(Line, Acquirable):
-    """A lock that a named owner holds until it is released: also when the process dies, or loses its session.
+    """A lock that a named owner holds until it is released, even if the process dies or loses its session.
 
-    The owner is a name that the program chooses, as of a job. All threads and processes with that name are one owner:
-    an `acquire` while the owner holds the lock returns True at once, and one `release` ends the hold, whoever calls it.
-    So a program that is started again goes on with what it holds. Two that must exclude each other need two names.
+    The program chooses the owner's name, such as that of a job. All threads and processes with that name are one owner:
+    an `acquire` while the owner holds the lock returns True at once, and one `release` by any of them ends the hold. So
+    a program that is started again goes on with its hold. Two programs that must exclude each other need two names.
 
-    Nothing but a `release` by the owner, or a `force_release`, ends the hold. A process that is killed leaves the lock
-    held: until the owner comes back, every other contender waits.
+    Only a `release` by the owner, or a `force_release`, ends the hold. A process that is killed leaves the lock held:
+    every other contender waits until the owner comes back.
 
     Layout:
         `<path>/_c_<uuid>-lock-<sequence>`, EPHEMERAL_SEQUENTIAL, one for each thread that waits: the znodes of a
@@ -35,12 +35,13 @@ class DetachedLock(Line, Acquirable):
         deletes. The path itself is a container.
 
     Invariant:
-        As a `Lock`'s. On one path, it and a `Lock`, an `RLock` and Curator's InterProcessMutex exclude each other.
+        As `Lock`. On one path, a `DetachedLock`, a `Lock`, an `RLock` and Curator's InterProcessMutex exclude each
+        other.
 
     Cost:
-        An uncontended `acquire` takes two writes and three reads, in three round trips; an `acquire` of what the owner
-        holds, three reads in two, or with one write more in three, if another object has acquired it. A `release` takes
-        one write, or also three reads if another object has acquired it.
+        An uncontended `acquire` takes two writes and three reads, in three round trips. If the owner holds the lock, an
+        `acquire` takes three reads in two round trips, or a write more in three if another object has acquired it. A
+        `release` takes one write, and three reads more if another object has acquired the lock.
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.
@@ -77,8 +78,9 @@ class DetachedLock(Line, Acquirable):
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Acquire the lock for the owner; wait for it in the order of arrival across all processes.
 
-        An owner that holds the lock already gets it at once: at the beginning of the call, or when its node is the
-        next in the queue. If the call is interrupted just as it returns, the lock may stay held, as after a kill.
+        If the owner holds the lock already, the call returns True at once; it looks when it begins, and again when its
+        node is the next in the queue. If the call is interrupted just as it returns, the lock may stay held, as after a
+        kill.
 
         Args:
             blocking: whether to wait. If False, the call makes one attempt.
@@ -98,7 +100,7 @@ class DetachedLock(Line, Acquirable):
         wait = blocking and timeout != 0
         steps = self._acquire_steps(call, wait, limit)
         if wait:
-            steps = Wait(self._path, (call,)).run(steps, self._waits)
+            steps = CancellableWait(self._path, (call,)).run(steps, self._waits)
         return self._await(call, steps)
 
     def _acquire_steps(self, call: Call, wait: bool, deadline: float | None) -> Steps[bool]:
@@ -111,13 +113,14 @@ class DetachedLock(Line, Acquirable):
         return True
 
     def release(self) -> None:
-        """Release the owner's hold, whichever object of the owner has acquired it; wait until it is gone.
+        """Release the owner's hold, whichever object of the owner has acquired it; wait until its node is gone.
 
-        If ZooKeeper is out of reach, the call waits for it: no session's end would release the lock. An interrupted
-        call may or may not have released it. Call it again: if it did, the next call of this object raises nothing.
+        If ZooKeeper is out of reach, the call waits for it, as the end of a session would not release the lock. An
+        interrupted call may or may not have released the lock. Call it again: if the first call has released the lock,
+        the second one raises no error.
 
         Raises:
-            LockLostError: the hold that this object has acquired was ended by another call.
+            LockLostError: another call has ended the hold that this object had acquired.
             RuntimeError: the owner does not hold the lock.
             ClientError: the client can't be used here.
         """
@@ -141,15 +144,15 @@ class DetachedLock(Line, Acquirable):
         return self._run(release(self._path, self._owner, held, in_doubt), released)
 
     def force_release(self, token: int) -> bool:
-        """End the hold with that fencing token, whoever owns it; return whether it was there.
+        """End the hold with that fencing token, for any owner; return whether there was one.
 
-        The token is that of an `owner()` that was looked at: so the call never ends a hold that began since. The owner
-        is not told until its `release`; its writes are stopped by the next holder's fencing token. If the connection
-        drops during the call, True may also mean that the owner has released it meanwhile.
+        Take the token from the result of `owner()`: then the call never ends a hold that has begun since. The owner
+        does not learn of it until its `release`; the next holder's fencing token stops its writes. If the connection
+        drops during the call, True may also mean that the owner has released the lock meanwhile.
 
         Raises:
             TypeError: the token is not an int.
-            ValueError: the holder is no owner's, and goes with its session.
+            ValueError: the lock is held without an owner, by a session, whose end releases it.
         """
         token = check_int("token", token)
 

@@ -17,7 +17,7 @@ from collections.abc import (
 )
 from typing import Any, TypeVar, overload
 
-from ._codec import BYTES, Codec, check_codec
+from ._codec import BYTES, Codec, check_codec, encoded
 from ._engine.driver import Call
 from ._engine.holds import PathState
 from ._engine.session import Dropped, Session, log
@@ -161,7 +161,7 @@ class Mirrored(Primitive):
         return self._session.suspect or mirror.listed_on is not self._link.connection
 
     def ready(self) -> None:
-        """Wait until the copy is listed on the present connection, which the first read does otherwise.
+        """Wait until the copy is listed on the present connection. Otherwise the first read waits for that.
 
         Raises:
             ClientError: the client can't be used here.
@@ -171,21 +171,23 @@ class Mirrored(Primitive):
         return self._catch_up(False)
 
     def clear(self) -> None:
-        """Remove all entries that are there as the call begins."""
+        """Remove all entries that exist when the call begins."""
         return self._write(entries.clear, discard_result)
 
     def destroy(self) -> None:
         """Remove all nodes, entries included.
 
         Raises:
-            RuntimeError: another client writes here, or has in its present session; nothing was deleted.
+            RuntimeError: another client has written here in its present session; nothing was deleted.
             ClientError: the client can't be used here.
             ForeignNodeError: the path is something else's; nothing was deleted.
         """
 
         def destroyed(others: list[str]) -> None:
             if others:
-                raise RuntimeError(f"the {self._kind} at {self._path!r} is in use: {others[:5]}")
+                raise RuntimeError(
+                    f"the {self._kind} at {self._path!r} is in use; destroy it when these have stopped: {others[:5]}"
+                )
 
         return self._run(entries.destroy(self._mirror), destroyed)
 
@@ -238,7 +240,9 @@ class Mirrored(Primitive):
                 result: Any = yield from call.run(make(flight))
             except Unknown:
                 raise OutcomeUnknownError(
-                    self._path, "the session ended before it could be found out whether the write was applied: read it"
+                    self._path,
+                    "the session ended, so it is unknown whether the write was applied; read it, and decide whether to "
+                    "repeat it",
                 ) from None
             finally:
                 landing.drop_tickets([])
@@ -272,18 +276,18 @@ _MISSING: Any = object()
 class Dict(Mirrored, MutableMapping[str, V]):
     """A dictionary of strings to values that all processes share. Reads come from a local copy, and send nothing.
 
-    A watch keeps the copy current: another client's write is seen as soon as its event has come. Two promises hold in
+    A watch keeps the copy current: another client's write shows as soon as its event has come. Two promises hold in
     this client: after `d[k] = v`, `d[k]` is `v` or a later value; and no read returns an older value than one before.
     While no server is in reach, reads return the last known values, and `stale` is True. Once a server is in reach
     again, reads wait until the copy has been listed anew.
 
-    Iteration is weakly consistent, as `ConcurrentHashMap`'s: it shows the keys that are there when it begins, never
-    raises because of a change, and may or may not show what changes meanwhile.
+    Iteration is weakly consistent, like that of `ConcurrentHashMap`: it shows the keys that exist when it begins, never
+    raises because of a change, and may or may not show later changes.
 
     Layout:
         `<path>`, PERSISTENT, whose version counts the entries made and deleted; `<path>/entries/<key>`, PERSISTENT, or
-        EPHEMERAL with `ephemeral`, with the encoded value; `<path>/writers/_c_<uuid>-writer-<number>`, EPHEMERAL, one
-        for each write that a client makes at the same time. The nodes above are containers.
+        EPHEMERAL with `ephemeral`, with the encoded value; `<path>/writers/_c_<uuid>-writer-<number>`, EPHEMERAL, of
+        which a client has as many as it had writes at the same time. The nodes above are containers.
 
     Invariant:
         Each write is applied once, even if its reply is lost: it is one request that also writes the client's own
@@ -299,7 +303,7 @@ class Dict(Mirrored, MutableMapping[str, V]):
         client: a `kazoo.client.KazooClient`; it may be started later.
         path: the map's path; the first write makes the missing nodes.
         codec: turns values into bytes and back: `BYTES`, `TEXT`, `JSON`, `MSGPACK`, or any object with `encode` and
-            `decode`. Each read decodes anew, so a change of a value that was returned changes no other.
+            `decode`. Each read decodes anew, so a change to a returned value changes nothing else.
         ephemeral: whether an entry goes with the session of the client that wrote it. All processes must give the same.
 
     Raises:
@@ -355,7 +359,7 @@ class Dict(Mirrored, MutableMapping[str, V]):
         return _Values(self)
 
     def copy(self) -> dict[str, V]:
-        """Return the entries as a `dict` of its own."""
+        """Return a `dict` with all entries."""
         return dict(self._decoded())
 
     def _decoded(self) -> Iterator[tuple[str, V]]:
@@ -381,11 +385,11 @@ class Dict(Mirrored, MutableMapping[str, V]):
 
         if not isinstance(key, str) or not key:
             raise KeyError(key)
-        self._check_key(key)
-        return self._write(lambda flight: entries.delete(flight, key), deleted)
+        checked = self._check_key(key)
+        return self._write(lambda flight: entries.delete(flight, checked), deleted)
 
     def setdefault(self, key: str, default: Any = None, /) -> Any:
-        """Return the value of a key; if there is none, make it the default. Atomic, and asks ZooKeeper."""
+        """Return the value of a key; if the key is missing, set it to the default first. Atomic; asks ZooKeeper."""
         key, data = self._check_key(key), self._encode(default)
 
         def done(there: bytes | None) -> Any:
@@ -398,7 +402,7 @@ class Dict(Mirrored, MutableMapping[str, V]):
     @overload
     def replace(self, key: str, old: V, new: V, /) -> bool: ...
     def replace(self, key: str, old: Any, new: Any = _MISSING, /) -> bool:
-        """Give a key another value, if it has one: `replace(key, value)`; or if it has `old`: `replace(key, old, new)`.
+        """Replace a key's value, if it has one: `replace(key, value)`; or if that is `old`: `replace(key, old, new)`.
 
         Atomic: of several clients that replace the same value, one succeeds.
 
@@ -410,7 +414,7 @@ class Dict(Mirrored, MutableMapping[str, V]):
         return self._write(lambda flight: entries.replace(flight, key, data, matches), bool)
 
     def remove(self, key: str, value: V, /) -> bool:
-        """Remove a key if it has that value; return whether it had. Atomic."""
+        """Remove a key if it has that value; return whether it was removed. Atomic."""
         key, matches = self._check_key(key), self._equals(value)
         return self._write(lambda flight: entries.take(flight, key, matches), lambda found: found is not None)
 
@@ -449,10 +453,7 @@ class Dict(Mirrored, MutableMapping[str, V]):
         raise KeyError(f"{self._path!r} has no entries")
 
     def _encode(self, value: V) -> bytes:
-        data: Any = self._codec.encode(value)
-        if not isinstance(data, bytes | bytearray | memoryview):
-            raise TypeError(f"the codec of {self._path!r} must make bytes of a value, not {type(data).__name__}")
-        return bytes(data)
+        return encoded(self._codec, value, self._path)
 
     def _equals(self, value: V) -> Callable[[bytes], bool]:
         decode = self._codec.decode

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections.abc import Sequence
-from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
@@ -18,7 +17,7 @@ from ._kazoo.link import KazooClient
 from ._limits import check_positive
 from ._primitive import Primitive, node_data, reports_loss
 from ._recipes.double_barrier import destroy, enter, leave, withdraw
-from ._recipes.operations import Requeue
+from ._recipes.operations import Requeue, SessionExpired
 from ._recipes.ticket import State, Ticket
 
 
@@ -66,17 +65,17 @@ class DoubleBarrier(Primitive):
             compute()  # begins when three have come; the block ends when all have finished
 
     A party that dies counts as having left, as its node goes with its session. The number of parties is a threshold: a
-    party that comes while others are inside enters at once. Once all have left, the barrier can be used again.
+    party that arrives while others are inside enters at once. Once all have left, the barrier can be used again.
 
     Layout:
         `<path>/_c_<uuid>-party-<number>`, EPHEMERAL_SEQUENTIAL, one for each party that waits or is inside;
-        `<path>/ready`, PERSISTENT, while parties are inside: the znodes of Curator's DistributedDoubleBarrier, for
-        which the name of a party is free. The path itself is a container, whose version counts the decisions.
+        `<path>/ready`, PERSISTENT, while parties are inside: the znodes of Curator's DistributedDoubleBarrier, which
+        allows a party any name. The path itself is a container, whose version counts the decisions.
 
     Invariant:
-        A party creates `ready` only while `parties` nodes are there, and removes it only with the last of them, or when
-        it finds that all parties that it let in are gone. A party that comes late makes it anew, which checks that one
-        of them is inside. A party that gives up waiting does so only while there is no `ready`.
+        A party creates `ready` only while there are `parties` nodes. It removes `ready` only with the last of them, or
+        when it finds that all parties which `ready` let in are gone. A late party makes `ready` anew, with a check that
+        one of the others is inside. A party that gives up waiting does so only while there is no `ready`.
 
     Cost:
         `enter`: 1 write and 2 reads in one round trip; then 2 reads to wait, or 1 write by the party that opens the
@@ -88,7 +87,7 @@ class DoubleBarrier(Primitive):
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.
         path: the barrier's path; missing nodes are created as containers.
-        parties: how many let each other in; all processes must give the same.
+        parties: how many must arrive before they enter; all processes must give the same.
 
     Raises:
         TypeError: `parties` is not an int, or the path is not a string.
@@ -110,19 +109,19 @@ class DoubleBarrier(Primitive):
         return DoubleBarrierState(self._session, self._path, self._kind)
 
     def enter(self, timeout: float | None = None) -> bool:
-        """Enter, and wait until as many parties have come.
+        """Enter; wait until enough parties have arrived.
 
         Args:
-            timeout: how long to wait for them, in seconds; None waits forever, zero or less makes one attempt. A party
-                whose time is up waits for a third of the session timeout more for a reply that shows whether the others
-                have entered with it.
+            timeout: how long to wait for them, in seconds; None waits forever, zero or less makes one attempt. If
+                replies are late, the call waits up to a third of the session timeout for its first look at the
+                barrier, and then as long for a reply that shows whether the others have entered with the caller.
 
         Returns:
             Whether the caller is inside. If False, the attempt leaves no node behind.
 
         Raises:
-            RuntimeError: this thread is inside already; or it waits to enter, and this is a signal handler or a
-                finalizer.
+            RuntimeError: this thread is inside already; or it waits to enter, and the caller is a signal handler or
+                finalizer that has interrupted it.
             OverflowError: a timeout above `threading.TIMEOUT_MAX`.
             ClientError: the client can't be used here.
         """
@@ -132,7 +131,7 @@ class DoubleBarrier(Primitive):
 
     def _entering(self, call: Call, deadline: float | None, owner: int) -> Steps[bool]:
         if self._party(owner) is not None:
-            raise RuntimeError(f"the caller is inside of the double barrier {self._path!r} already: leave() it first")
+            raise RuntimeError(f"the caller is inside the double barrier {self._path!r} already: leave() it first")
         entering = self._path_state.entering
         if (interrupted := entering.get(owner)) is not None and id(interrupted) in self._session.calls:
             raise RuntimeError(f"the caller has interrupted its own enter() of the double barrier {self._path!r}")
@@ -151,11 +150,11 @@ class DoubleBarrier(Primitive):
     def leave(self, timeout: float | None = None) -> bool:
         """Leave, and wait until all other parties have left.
 
-        The caller is outside in any case when the call returns or raises.
+        When the call returns or raises, the caller is outside in any case.
 
         Args:
-            timeout: how long to wait for them, in seconds; None waits forever, zero or less does not wait. A party
-                whose time is up waits for a third of the session timeout more for the reply to its own leave.
+            timeout: how long to wait for them, in seconds; None waits forever, zero or less does not wait. After that,
+                the call waits at most a third of the session timeout more for the reply to its own leave.
 
         Returns:
             Whether all have left; False at the deadline.
@@ -172,7 +171,7 @@ class DoubleBarrier(Primitive):
         deadline, owner = self._until(timeout), self._identity()
         ticket = self._party(owner)
         if ticket is None:
-            raise RuntimeError(f"the caller is not inside of the double barrier {self._path!r}: enter() it first")
+            raise RuntimeError(f"the caller is not inside the double barrier {self._path!r}: enter() it first")
         call = Call(self._session, self._path, self._path_state)
         wait = timeout is None or timeout > 0
         return self._await(call, self._leaving(call, ticket, wait, deadline, owner))
@@ -193,13 +192,17 @@ class DoubleBarrier(Primitive):
         try:
             left = yield from call.run(leave(ticket, wait=wait), deadline)
             if left is None and ticket.state is State.QUEUED:
-                with suppress(Requeue):  # it has left, and had no reply in time
+                try:
                     left = yield from call.run(leave(ticket, wait=False), self._grace())
+                except SessionExpired:
+                    raise
+                except Requeue:
+                    pass  # it has left, and had no reply in time
             return bool(left)
         except Requeue:
             raise LockLostError(
                 self._path,
-                "the party was lost inside of the double barrier (its session expired, or its node was deleted), and "
+                "the party was lost inside the double barrier (its session expired, or its node was deleted), and "
                 "others counted it as having left; enter() again",
             ) from None
         finally:
@@ -220,21 +223,23 @@ class DoubleBarrier(Primitive):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Leave; after an exception, without waiting for the others."""
-        if self._session.forked:
-            return  # the party is the parent's
         try:
-            self.leave(None if kind is None else 0.0)
+            if not self._session.forked:  # the party is the parent's
+                self.leave(None if kind is None else 0.0)
         except LockLostError:
             if reports_loss(kind):
                 raise
+        except BaseException:
+            self._forsake_party()  # nothing is left to do, unless an interrupt struck before the leave
+            raise
 
     @property
     def parties(self) -> int:
-        """How many parties let each other in."""
+        """How many parties must arrive before they enter."""
         return self._parties
 
     def destroy(self) -> None:
-        """Remove the node that parties which all died have left behind; the next use would remove it, too.
+        """Remove the node that is left behind if all parties died inside; the next use would remove it, too.
 
         Raises:
             RuntimeError: a party waits, or is inside.
@@ -244,7 +249,9 @@ class DoubleBarrier(Primitive):
 
         def done(there: list[str]) -> None:
             if there:
-                raise RuntimeError(f"the double barrier {self._path!r} is in use: {there[:5]}")
+                raise RuntimeError(
+                    f"the double barrier {self._path!r} is in use; destroy it when these have stopped: {there[:5]}"
+                )
 
         return self._run(destroy(self._path), done)
 

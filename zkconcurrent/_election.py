@@ -1,4 +1,4 @@
-"""`Election`: of the candidates of all processes that open the same path, one leads."""
+"""`Election`: one of the candidates of all processes that open the same path leads."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Candidate(NamedTuple):
 
 
 class Term:
-    """The time for which a candidate leads, as `Election.lead` and `Election.wait` return it."""
+    """One candidate's time as the leader, as `Election.lead` and `Election.wait` return it."""
 
     def __init__(self, seat: Seat, hold: Hold) -> None:
         self._seat = seat
@@ -80,15 +80,15 @@ class Term:
             return self._hold.loss.event
 
     def publish(self, data: bytes) -> None:
-        """Replace the data of the leader's node, which is the candidate's id until then. Waits for ZooKeeper.
+        """Replace the data of the leader's node, which are the candidate's id until then. Waits for ZooKeeper.
 
-        All candidates and observers read it. The next term of this candidate begins with its id again.
+        All candidates and observers see the data. This candidate's next term begins with its id again.
 
         Raises:
             TypeError: the data are not bytes.
             LockLostError: the term was lost, at the latest during the call; observers may have seen the data.
-            RuntimeError: the term has ended; or the layout is `latch`, as a LeaderLatch of Curator that waits behind
-                would miss the end of a node that was written.
+            RuntimeError: the term has ended; or the layout is `latch`: behind a node that was written, a LeaderLatch of
+                Curator would not see the node go.
             RefusedError: the data are larger than the client's `max_request` allows.
             ClientError: the client can't be used here.
         """
@@ -136,22 +136,25 @@ class Leading:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        assert self._hold is not None
-        if self._seat._session.forked:
-            return  # the term is the parent's
         try:
-            self._seat._release_level(self._hold)
+            assert self._hold is not None
+            if not self._seat._session.forked:  # the term is the parent's
+                self._seat._release_level(self._hold)
         except LockLostError:
             if reports_loss(kind):
                 raise
+        except BaseException:
+            if (hold := self._hold) is not None and self._seat._path_state.has(hold):
+                self._seat._drop(hold)  # an interrupt struck before the release
+            raise
 
 
 class Election(ByName):
-    """An election: of the candidates of all processes that open the same path, one leads, in the order of arrival.
+    """An election: one of the candidates of all processes that open the same path leads, in the order of arrival.
 
-    A thread leads in a block `with election.lead() as term`, or for the length of a function: `run`. Or the client
-    stands: `stand` begins a candidacy that a thread of the library keeps up, through losses and new sessions, until
-    `withdraw`; `is_leader` tells at any moment whether it leads, and `wait` returns its next term.
+    A thread leads in a block `with election.lead() as term`, or while it runs a function: `run`. Or the client stands
+    in the background: `stand` begins a candidacy, which a thread of the library keeps up through losses and new
+    sessions, until `withdraw`. `is_leader` tells at any moment whether it leads, and `wait` returns its term.
 
     Layout:
         `selector`: `<path>/_c_<uuid>-lock-<sequence>`, EPHEMERAL_SEQUENTIAL, one for each candidate: the znodes of
@@ -171,7 +174,8 @@ class Election(ByName):
         path: the election's path; missing nodes are created as containers.
         id: the candidate's name, which all candidates and Java see; None makes one of the process and the host,
             `<pid>@<host>`.
-        layout: `"selector"` or `"latch"`; all processes must give the same, as the two do not exclude each other.
+        layout: `"selector"` or `"latch"`; all processes must give the same, as the two layouts do not exclude each
+            other.
 
     Raises:
         TypeError: the id or the path is not a string.
@@ -218,7 +222,8 @@ class Election(ByName):
             timeout: how long to wait for the term, in seconds; None waits forever, zero or less makes one attempt.
 
         Raises:
-            TimeoutError: another candidate led for so long; raised as the block is entered, as are all but the next.
+            TimeoutError: another candidate still led at the deadline; raised at the start of the block, as are all but
+                the next.
             LockLostError: the term was lost; raised at the end of the block, unless an interrupt leaves it.
             RuntimeError: the thread leads, or its client stands, so it would wait for itself.
             ValueError, OverflowError: as `Lock.acquire`.
@@ -230,7 +235,7 @@ class Election(ByName):
     def run(self, func: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Wait until this candidate leads, and call a function; return its result. The term ends with the call.
 
-        An error of the function ends the term, too, and is raised here. Other errors are those of `lead`.
+        An error of the function also ends the term, and is raised here. Other errors are those of `lead`.
 
         Raises:
             ValueError: the function is not callable.
@@ -240,8 +245,9 @@ class Election(ByName):
             return func(*args, **kwargs)
 
     def stand(self) -> None:
-        """Be a candidate, in the background, until `withdraw()`; if this client stands already, change nothing.
+        """Stand as a candidate, in the background, until `withdraw()`; if this client stands already, change nothing.
 
+        The call waits until ZooKeeper has shown whether the path can be an election's, and not until the client leads.
         The candidacy belongs to the client and the path, not to this object. Its node has this object's id.
 
         Raises:
@@ -251,10 +257,11 @@ class Election(ByName):
         return self._seat.stand()
 
     def withdraw(self) -> None:
-        """End the candidacy that `stand` has begun, and its term if there is one; without any, change nothing.
+        """End the candidacy that `stand` has begun, and its term if there is one; otherwise do nothing.
 
-        First the term's `lost` is set, so that no work for it goes on unnoticed. Then the call waits until the node is
-        gone, for a third of the session timeout at most; if ZooKeeper is out of reach, it goes after the reconnect.
+        First the term's `lost` is set, so that threads that work for it notice. Then the call waits until the node is
+        gone, for a third of the session timeout at most. If ZooKeeper is out of reach, the node goes after the
+        reconnect.
 
         Raises:
             ClientError: the process was forked; the candidacy is its parent's.
@@ -264,7 +271,7 @@ class Election(ByName):
     def is_leader(self) -> bool:
         """Return whether this client leads: by `stand`, or in a block of any of its threads. Sends nothing.
 
-        False while ZooKeeper is out of reach, also if the term may come through that.
+        False while ZooKeeper is out of reach, even if the term may survive that.
         """
         return self._seat.leads()
 
@@ -279,8 +286,8 @@ class Election(ByName):
 
         Raises:
             OverflowError: a timeout above `threading.TIMEOUT_MAX`.
-            RuntimeError: the client has never stood at this path; or the calling thread leads in a block, so the wait,
-                without a timeout, would be for itself.
+            RuntimeError: the client has never stood at this path; or the calling thread leads in a block, and would
+                wait for itself, as there is no timeout.
             ClientError: the client can't be used here; the candidacy has ended; or the caller is a signal handler or
                 finalizer that would wait, without a timeout, for what it has interrupted.
             ZkConcurrentError: the candidacy has ended with this error, as the path can't be used.
@@ -307,10 +314,10 @@ class Election(ByName):
         return self._seat._line(lambda line: [Candidate.of(path, *each) for each in line])
 
     def observe(self) -> Iterator[Candidate | None]:
-        """Yield the leader, at once and then after each change of it or of its data; None while there is none.
+        """Yield the leader, at once and then after each change of the leader or of its data; None while there is none.
 
-        The iteration never ends by itself. A leader that has come and gone while the caller did not ask for the next
-        is not yielded. Errors are those of `leader`.
+        The iteration never ends by itself. It skips a leader that comes and goes before the caller asks for the next
+        one. Errors are those of `leader`.
         """
         seen: tuple[Leader] | None = None
         while True:

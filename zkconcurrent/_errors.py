@@ -28,8 +28,9 @@ class LockLostError(ZkConcurrentError, RuntimeError):
 class ClientError(ZkConcurrentError, RuntimeError):
     """The client can't be used here, and waiting will not help.
 
-    The client was never started, or is stopped; it has given up connecting, as a client with a finite
-    `connection_retry` does; the process inherited it through `fork()`; or one of its own threads made the call.
+    The client was never started, is stopped, or has given up connecting, as a client with a finite `connection_retry`
+    does; the process inherited it through `fork()`; one of kazoo's own threads made the call; or a signal handler or
+    finalizer would wait for the call that it has interrupted.
     """
 
 
@@ -38,7 +39,7 @@ class WaitCancelledError(ZkConcurrentError):
 
 
 class ForeignNodeError(ZkConcurrentError):
-    """The path has foreign nodes or data: a lock's child that is no contender or does not exclude ours, or other data.
+    """The path has foreign data or nodes, such as a lock's child that is no contender or does not exclude ours.
 
     Examples are the nodes of kazoo's own recipes, and those of another primitive whose path lies below this one.
     """
@@ -49,7 +50,7 @@ class SequenceExhaustedError(ZkConcurrentError):
 
 
 class OutcomeUnknownError(ZkConcurrentError):
-    """The reply to a write was lost, and the time was up before it could be found out whether it was applied."""
+    """The reply to a write was lost, and the library could not find out whether the write was applied."""
 
 
 class RefusedError(ZkConcurrentError):

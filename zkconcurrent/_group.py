@@ -1,4 +1,4 @@
-"""`Group`: processes that join a group, and see who else is a member."""
+"""`Group`: processes that join a group, and see its other members."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class GroupState(PathState):
 class Membership:
     """What `Group.join` returns: a context manager that leaves the group at its end.
 
-    It belongs to the client, not to a thread, and lasts until `leave()` or the client's end, also if the program keeps
+    It belongs to the client, not to a thread. It lasts until `leave()` or the client's end, even if the program keeps
     no reference to it.
 
     Attributes:
@@ -69,7 +69,7 @@ class Membership:
     def lost(self) -> threading.Event:
         """A `threading.Event` that is set when the membership has ended without `leave()`, for good.
 
-        That is so if another client took the id while the session had expired, or deleted the node and took the id; if
+        It is set if another client took the id while the session was expired, or deleted the node and took the id; if
         the client is stopped; or if ZooKeeper refuses to create the node again. A warning is logged, too, unless the
         client was stopped.
         """
@@ -187,8 +187,12 @@ class Membership:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if not self._session.forked:  # the membership is the parent's
-            self.leave()
+        try:
+            if not self._session.forked:  # the membership is the parent's
+                self.leave()
+        except BaseException:
+            self._give_up()  # nothing is left to do, unless an interrupt struck before the leave
+            raise
 
     def __reduce__(self) -> Any:
         raise TypeError(f"cannot pickle the membership {self.path!r}: join in the other process")
@@ -199,7 +203,7 @@ class Membership:
 
 
 class Group(Primitive):
-    """The processes that are there: each member has an id and data, which all others see.
+    """The processes that are present: each member has an id and data, which all clients can see.
 
     ::
 
@@ -215,14 +219,14 @@ class Group(Primitive):
         `<path>/<id>`, EPHEMERAL, with the data: the znodes of Curator's GroupMember. The path itself is a container.
 
     Invariant:
-        An id has one member at a time, of all programs of this library. All requests of a membership come from one
-        thread, one after the other.
+        An id has one member at a time, among all programs that use this library. One thread sends all requests of a
+        membership, one after the other.
 
     Cost:
         `join`: 1 write, and 1 read with a watch that `join` does not wait for; after a reconnect, that read again.
         `leave`: 1 write. `members`: 2 reads, and 1 for each member, in 2 round trips. `observe`: a change wakes each
-        observer, which reads the list and all members once, and once more as it goes on; a new member, once more. A
-        membership has a thread of the library, which sleeps.
+        observer, which reads the list and all members once, and once more when it waits again; for a new member, once
+        more. A membership has a thread of the library, which sleeps.
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.
@@ -253,18 +257,19 @@ class Group(Primitive):
 
         Args:
             data: what the others see, in bytes. None: the host, process and thread, and the time, as JSON.
-            id: a name that no other member has; None draws one.
+            id: a name that no other member has; None makes a new one.
             wait: how long to wait, in seconds, for an id that another member has. A process that was killed is a member
-                until its session is over; so a program that is started again with the same id waits for as long.
+                until its session is over. So a program that is started again with the same id may have to wait that
+                long.
 
         Returns:
             The membership, a context manager that leaves the group at its end.
 
         Raises:
             TypeError: the data is not bytes, or the id is not a string.
-            ValueError: another member has the id; or the id is no valid name of a node; or `wait` is negative.
+            ValueError: another member has the id; the id is not a valid node name; or `wait` is negative.
             OverflowError: `wait` is above `threading.TIMEOUT_MAX`.
-            ForeignNodeError: a persistent node has the id for a name.
+            ForeignNodeError: a persistent node has the id as its name.
             RefusedError: ZooKeeper does not let this client create the node, or the data is too large.
             ClientError: the client can't be used here.
         """
@@ -281,7 +286,7 @@ class Group(Primitive):
         return Membership(self, name, said, wait)
 
     def members(self) -> dict[str, bytes]:
-        """Return the data of all members by their ids, the longest member first; asks the leader."""
+        """Return the data of all members by their ids, in the order of joining; asks the leader."""
         return self._run(members(self._path), dict)
 
     def observe(self, timeout: float | None = None) -> Iterator[dict[str, bytes]]:
@@ -290,7 +295,7 @@ class Group(Primitive):
         Changes that follow each other quickly may be seen as one.
 
         Args:
-            timeout: how long to wait for a change, in seconds: the iteration ends then. None waits forever.
+            timeout: how long to wait for each change, in seconds; then the iteration ends. None waits forever.
 
         Raises:
             OverflowError: a timeout above `threading.TIMEOUT_MAX`.

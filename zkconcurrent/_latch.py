@@ -22,8 +22,8 @@ class CountDownLatch(Primitive):
         `count_down(n)`. The nodes above are containers.
 
     Invariant:
-        Each `count_down` keeps one unique name for all its attempts, so it counts once, even if replies are lost. It
-        counts on after its process has ended.
+        Each `count_down` keeps one unique name for all its attempts, so it counts once, even if replies are lost. The
+        count stays after its process has ended.
 
     Cost:
         `count`: 3 reads in one round trip. `count_down`: the same, then a write. `wait`: 3 reads if the latch is open,
@@ -90,8 +90,8 @@ class CountDownLatch(Primitive):
         """Remove the latch's node and all counts; the next use begins anew.
 
         The call does not see waiters, which have no node. A waiter creates the latch anew and waits on. So destroy a
-        latch when all waits have returned. One step removes it all, unless there are more than 1,000 counts (fewer if
-        the path has more than 400 bytes): the others are removed in batches before.
+        latch when all waits have returned. One request removes everything, unless there are more than 1,000 counts
+        (fewer if the path has more than 400 bytes): then the others are removed before, in batches.
 
         Raises:
             ClientError: the client can't be used here.

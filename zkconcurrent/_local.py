@@ -1,8 +1,8 @@
 """A namespace on the standard library alone: for tests without a server, and for programs of one process.
 
-The objects that `threading` has are `threading`'s own; a wrapper around its locks warns, as the shared locks do, if a
-lock is dropped while it is held. The others are minimal implementations here, with the rules of the shared ones:
-first come, first served, and re-entrant if the shared one is.
+Where `threading` has the class, the objects are `threading`'s own; a wrapper around its locks warns, as the shared
+locks do, if a lock is dropped while it is held. The others are minimal implementations with the rules of the shared
+ones: first come, first served, and re-entrant if the shared one is.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ._election import candidate_id
 from ._engine.identity import identity
 from ._limits import check_int, check_max_attempts, check_positive
 from ._paths import ancestors, check_name, check_path
-from ._primitive import check_acquired, check_on_lost, check_timeout
+from ._primitive import check_on_lost, check_timeout, not_held
 
 T = TypeVar("T")
 
@@ -72,7 +72,7 @@ class NamedObjects:
                     self._kept.append(found)
             made_as, made_on = self._made_as[found]
         if made_as != kind:
-            raise ValueError(f"{path!r} is a {made_as} of this namespace already; a {kind} needs another path")
+            raise ValueError(f"this namespace uses {path!r} for {made_as} already; use another path for {kind}")
         for term, value in terms.items():
             if made_on[term] is not value and made_on[term] != value:
                 raise ValueError(f"{path!r} was made with {term}={made_on[term]!r}, not {value!r}")
@@ -93,11 +93,10 @@ class NamedObjects:
 class LocalNamespace(NamedObjects):
     """The names of `threading` for the threads of this process: see `namespace`.
 
-    The same name gives the same object while the program keeps a reference to it. Objects with a lasting state
-    (semaphores, events, barriers, latches, numbers, values, groups, queues) live as long as the namespace. No hold is
-    ever lost here, so `on_lost` is never called. The objects have no attributes that `threading`'s and `queue`'s lack,
-    so queues have no `claim()`; their items are not encoded. A lock that is dropped while it is held gives a
-    ResourceWarning; the next lock with its name is a new one, and free.
+    The same name gives the same object while the program keeps a reference to it. All objects but locks and conditions
+    live as long as the namespace. No hold is ever lost here, so `on_lost` is never called. The objects have no
+    attributes that `threading`'s and `queue`'s lack, so queues have no `claim()`; their items are not encoded. A lock
+    that is dropped while it is held gives a ResourceWarning; the next lock with its name is a new one, and free.
     """
 
     def Lock(  # noqa: N802
@@ -318,7 +317,9 @@ class Held(ABC):
         """Release it; as `threading.RLock`."""
 
     def __enter__(self) -> bool:
-        return check_acquired(self.acquire(), self)
+        if not self.acquire():
+            raise not_held(self)
+        return True
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

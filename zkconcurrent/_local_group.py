@@ -106,36 +106,39 @@ class Round:
     """The parties of a double barrier; a caller holds the barrier's lock, or is of its loop.
 
     Attributes:
-        there: those that wait or are inside.
+        there: the parties that wait or are inside, by owner. Each is an object of its own, as a node is: an owner that
+            has left may come back before the others know.
         open: enough have come, and not all of them have left.
     """
 
     def __init__(self, parties: int) -> None:
         self.parties = parties
-        self.there: set[object] = set()
+        self.there: dict[object, object] = {}
         self.open = False
 
-    def arrive(self, party: object) -> None:
+    def arrive(self, owner: object) -> None:
         """Add a party.
 
         Raises:
             RuntimeError: it is there.
         """
-        if party in self.there:
-            raise RuntimeError("the caller is inside of the double barrier already: leave() it first")
-        self.there.add(party)
+        if owner in self.there:
+            raise RuntimeError("the caller is inside the double barrier already: leave() it first")
+        self.there[owner] = object()
         self.open = self.open or len(self.there) >= self.parties
 
-    def go(self, party: object) -> None:
-        """Remove a party.
+    def go(self, owner: object) -> Callable[[], bool]:
+        """Remove a party; return a condition: the others that were there have left.
 
         Raises:
             RuntimeError: it is not there.
         """
-        if party not in self.there:
-            raise RuntimeError("the caller is not inside of the double barrier: enter() it first")
-        self.there.remove(party)
+        if owner not in self.there:
+            raise RuntimeError("the caller is not inside the double barrier: enter() it first")
+        del self.there[owner]
         self.open = self.open and bool(self.there)
+        others = set(self.there.values())
+        return lambda: others.isdisjoint(self.there.values())
 
 
 class DoubleBarrier:
@@ -169,10 +172,9 @@ class DoubleBarrier:
         """Leave, and wait until all other parties have left; return whether they have."""
         check_timeout(True, -1 if timeout is None else max(timeout, 0.0))
         with self._changed:
-            others = self._round.there - {threading.get_ident()}
-            self._round.go(threading.get_ident())
+            all_left = self._round.go(threading.get_ident())
             self._changed.notify_all()
-            return self._changed.wait_for(lambda: not others & self._round.there, timeout)
+            return self._changed.wait_for(all_left, timeout)
 
     def __enter__(self) -> bool:
         return self.enter()
@@ -351,11 +353,9 @@ class AsyncDoubleBarrier(AsyncWaits):
 
     async def leave(self, timeout: float | None = None) -> bool:
         """Leave, and wait until all other parties have left; return whether they have."""
-        me = asyncio.current_task()
-        others = self._round.there - {me}
-        self._round.go(me)
+        all_left = self._round.go(asyncio.current_task())
         self._change()
-        return await self._wait(lambda: not others & self._round.there, timeout)
+        return await self._wait(all_left, timeout)
 
     async def __aenter__(self) -> bool:
         return await self.enter()

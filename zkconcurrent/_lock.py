@@ -25,7 +25,7 @@ class Lock(LockBase):
         client: a `kazoo.client.KazooClient`; it may be started later.
         path: the lock's path; missing nodes are created as containers.
         fair: True: all threads of all processes acquire in the order of arrival. False: the threads of this process
-            hand the lock to each other without ZooKeeper, in any order, for at most 50 ms or 1,000 times before other
+            hand the lock to each other without ZooKeeper, in any order, for at most 50 ms or 1,000 times; then other
             processes get their turn. These holds share one node, so they have the same fencing token.
         on_lost: called with the lock, on a thread of its own, once for each hold that is lost.
 
@@ -58,7 +58,8 @@ class Lock(LockBase):
             ZkConcurrentError: the path can't be used as a lock.
         """
         self._acquire_again()
-        return self._await(*self._begin_acquire(blocking, timeout))
+        call, steps = self._begin_acquire(blocking, timeout)
+        return self._await(call, steps)
 
     def release(self) -> None:
         """Release the lock; the next waiter in the queue gets it.

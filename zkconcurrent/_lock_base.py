@@ -11,7 +11,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from ._cancel import Wait, cancel_all
+from ._cancel import CancellableWait, cancel_all
 from ._engine.driver import Call
 from ._engine.holds import Hold, Loss, lost_error
 from ._engine.identity import task_of
@@ -20,7 +20,7 @@ from ._engine.session import log
 from ._engine.waiting import Steps
 from ._errors import LockLostError
 from ._kazoo.link import KazooClient
-from ._primitive import Primitive, Waiter, check_acquired, check_on_lost, node_data, reports_loss
+from ._primitive import Primitive, Waiter, check_on_lost, node_data, not_held, reports_loss
 from ._recipes.detached import read
 from ._recipes.operations import MALFORMED, Node, Recipe
 from ._recipes.queue import acquire, contenders, list_queue, try_acquire
@@ -69,7 +69,7 @@ class Contender(NamedTuple):
 
 
 class Acquirable(Waiter, ABC):
-    """What threads acquire, release, use in `with` blocks, and may lose.
+    """A lock or semaphore: threads acquire and release it, use it in `with` blocks, and may lose it.
 
     Attributes:
         _on_lost: the user's function to call at each loss.
@@ -106,21 +106,33 @@ class Acquirable(Waiter, ABC):
 
     @abstractmethod
     def hold_count(self) -> int:
-        """Return how many of its acquires the caller has not released; 0 if it holds nothing, or its hold is lost."""
+        """Return how many acquires the caller has not released; 0 if it holds nothing, or its hold is lost."""
 
     def __enter__(self) -> bool:
-        return check_acquired(self.acquire(), self)
+        if not self.acquire():
+            raise not_held(self)
+        return True
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._session.forked:
-            return  # the hold is the parent's
+        before = None
         try:
+            if self._session.forked:
+                return  # the hold is the parent's
+            before = self._levels_held()
             self.release()
         except LockLostError:
             if reports_loss(kind):
                 raise
+        except BaseException:  # an interrupt may have struck before the release
+            if (held := self.hold_count()) and before in (None, held):
+                self.release()
+            raise
+
+    def _levels_held(self) -> int:
+        """Return `hold_count()`; a lost hold may count."""
+        return self.hold_count()
 
     def _start_on_lost(self) -> None:
         if self._on_lost is not None:
@@ -144,9 +156,9 @@ class Holding:
         self._blocking = blocking
 
     def __enter__(self) -> None:
-        limit = {} if self._timeout is None else {"timeout": self._timeout}
-        if not self._lock.acquire(self._blocking, **limit):  # no call may follow: an interrupt there would leave a hold
-            raise not_acquired(self._lock, self._timeout if self._blocking else 0)
+        lock, blocking, timeout = self._lock, self._blocking, self._timeout
+        if not (lock.acquire(blocking) if timeout is None else lock.acquire(blocking, timeout)):
+            raise not_acquired(lock, timeout if blocking else 0)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -240,7 +252,7 @@ class LockBase(Line, Acquirable):
         wait = blocking and timeout != 0
         steps = self._acquire_steps(call, wait, limit, self._identity(), restores or 1)
         if wait and restores is None:
-            steps = Wait(self._path, (call,)).run(steps, self._waits)
+            steps = CancellableWait(self._path, (call,)).run(steps, self._waits)
         return call, steps
 
     def _holding_tasks(self) -> Iterable[tuple[str, Any]]:
@@ -361,11 +373,11 @@ class LockBase(Line, Acquirable):
         self._path_state.check_given_up(hold)
 
     def cancel_waits(self) -> int:
-        """End the waits for the lock of all threads and tasks that use this client: each gets a `WaitCancelledError`.
+        """End the waits of all threads and tasks of this client for the lock: each gets a `WaitCancelledError`.
 
         A wait with a timeout ends, too. An `acquire` that makes one attempt does not end, nor does a condition's wait,
-        which holds the lock again when it returns. An `acquire` that is granted in the same moment may return True. One
-        that begins later waits as ever. Holds are not touched.
+        which holds the lock again when it returns. An `acquire` that is granted at the same moment may return True, and
+        one that begins later waits as usual. Holds are not touched.
 
         The call never waits, so a signal handler may make it: each waiting thread deletes its node itself.
 
@@ -393,9 +405,9 @@ class LockBase(Line, Acquirable):
         return self._path_state.own(self._rule.role, self._identity())
 
     def hold_count(self) -> int:
-        """Return how many levels of the lock the caller holds: its acquires that it has not released.
+        """Return how many levels of the lock the caller holds: the acquires that it has not released.
 
-        A thread that holds nothing, or whose hold is lost, has none. Sends nothing.
+        The result is 0 if the thread holds nothing, or its hold is lost. Sends nothing.
         """
         self._session.check_lease()
         hold = self._mine()
@@ -434,7 +446,7 @@ class LockBase(Line, Acquirable):
 
     @property
     def lost(self) -> threading.Event:
-        """A `threading.Event` that is set when the current hold is lost. Each hold has its own.
+        """A `threading.Event` that is set when the current hold is lost. Each hold has its own event.
 
         The current hold is the caller's, else this process's newest. While there is none, this is the event of the next
         one.

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, TypeAlias
-from weakref import WeakValueDictionary
+from typing import Any
 
-from ._cancel import Wait, Waits, cancel_all
+from ._cancel import CancellableWait
 from ._engine.calls import Calls
 from ._engine.driver import Call
-from ._engine.holds import Hold, JointLoss, Loss
+from ._engine.holds import Hold, JointLoss, Loss, listen
 from ._engine.waiting import Steps
+from ._errors import ZkConcurrentError
 from ._lock import Lock
-from ._lock_base import Acquirable, Contender, LockBase
-from ._primitive import check_on_lost
+from ._lock_base import Contender, LockBase
 from ._recipes.rules import READ
 from ._rlock import RLock
-
-_Level: TypeAlias = "tuple[Hold | None, int]"
-_GivenUp: TypeAlias = "tuple[LockBase, Hold, Call]"
+from ._several import Levels, Released, Several, give_up, levels, restore
 
 
-class MultiLock(Acquirable):
+class MultiLock(Several):
     """A lock that is held when all its locks are.
 
     The locks may be of different kinds, clients and ZooKeeper services. A MultiLock is re-entrant if all its locks are.
@@ -56,41 +53,20 @@ class MultiLock(Acquirable):
         Curator's `InterProcessMultiLock`, which acquires in the order given.
     """
 
+    _kind = "MultiLock"
+
     def __init__(
-        self,
-        locks: Iterable[Lock | RLock | MultiLock],
-        *,
-        on_lost: Callable[[Any], object] | None = None,
+        self, locks: Iterable[Lock | RLock | MultiLock], *, on_lost: Callable[[Any], object] | None = None
     ) -> None:
-        check_on_lost(on_lost)
-        self._on_lost = on_lost
         flat: list[LockBase] = []
         for lock in locks:
-            if isinstance(lock, MultiLock):
-                flat += lock.locks
-            elif isinstance(lock, Lock | RLock):
-                flat.append(lock)
-            else:
-                raise TypeError(
-                    f"a MultiLock takes locks of zkconcurrent (of a pair, one of its two), not {type(lock).__name__}"
-                )
-        if not flat:
-            raise ValueError("a MultiLock needs at least one lock")
+            flat += lock.locks if isinstance(lock, MultiLock) else [self._checked(lock)]
         # All processes must agree on the order. The write lock of a pair comes first: a writer may also read.
         ordered = sorted(flat, key=_order)
         for one, other in itertools.pairwise(ordered):
             if _order(one) == _order(other):
                 raise ValueError(f"{one.path!r} is in the MultiLock twice: it would wait for itself")
-        if len({type(lock._session.link.handler) for lock in ordered}) > 1:
-            raise ValueError("the clients of a MultiLock's locks must have handlers of one kind: it waits in one way")
-        self._locks = tuple(ordered)
-        self._session = ordered[0]._session
-        self._waits: Waits = WeakValueDictionary()
-
-    @property
-    def locks(self) -> tuple[LockBase, ...]:
-        """The locks, in the order in which they are acquired."""
-        return self._locks
+        super().__init__(ordered, on_lost)
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Acquire all locks, or none.
@@ -111,15 +87,15 @@ class MultiLock(Acquirable):
             ZkConcurrentError: a lock can't be acquired.
         """
         limit = self._deadline(blocking, timeout)
-        before = [_level(lock._mine()) for lock in self._locks]
-        calls = Calls(self._session, partial(_restore, before))
+        before = self._levels()
+        calls = Calls(self._session, partial(restore, before))
         if not blocking or timeout == 0:
             return self._await(calls, self._acquire_all(calls, before, None, limit))
-        wait = Wait(self._locks[0].path, calls.calls)
+        wait = CancellableWait(self._locks[0].path, calls.calls)
         return self._await(calls, wait.run(self._acquire_all(calls, before, wait, limit), self._waits))
 
     def _acquire_all(
-        self, calls: Calls, before: list[_Level], wait: Wait | None, deadline: float | None
+        self, calls: Calls, before: Levels, wait: CancellableWait | None, deadline: float | None
     ) -> Steps[bool]:
         try:
             for lock in self._locks:
@@ -151,66 +127,15 @@ class MultiLock(Acquirable):
         for lock, hold in holds:
             lock._check(hold)
 
-    def release(self) -> None:
-        """Release all locks, the last one first. An error of one lock does not keep the call from releasing the others.
-
-        Raises:
-            LockLostError: a hold was lost; the call touches nothing else of that lock.
-            RuntimeError: a lock is not held.
-        """
-        calls = Calls(self._session)
-        return self._await(calls, self._released_all(calls, *self._begin_release()))
-
-    def _begin_release(self) -> tuple[list[_GivenUp], list[BaseException]]:
-        """Release a level of each lock, without waiting; return the calls that wait for it, and the errors."""
-        levels = [(lock, _level(lock._own())) for lock in reversed(self._locks)]
-        calls: list[_GivenUp] = []
+    def _begin_release(self) -> Released:
+        holds: list[tuple[LockBase, Hold]] = []
         errors: list[BaseException] = []
-        try:
-            self._release_each(levels, calls, errors)
-        finally:
-            self._release_each(levels, calls, errors)  # the locks that an interrupt has left unreleased
-        return calls, errors
-
-    def _release_each(
-        self, levels: list[tuple[LockBase, _Level]], calls: list[_GivenUp], errors: list[BaseException]
-    ) -> None:
-        """Release a level of each lock that is still at the recorded level."""
-        while levels:
-            lock, level = levels[0]
+        for lock in reversed(self._locks):
             try:
-                hold = lock._hold_to_release() if level[0] is None else lock._own()
-                if hold is not None and _level(hold) == level and (call := lock._begin_release(hold)) is not None:
-                    calls.append((lock, hold, call))
-            except Exception as error:
+                holds.append((lock, lock._hold_to_release()))
+            except (ZkConcurrentError, RuntimeError) as error:  # not `Exception`: a signal handler may raise any
                 errors.append(error)
-            levels.pop(0)
-
-    def _released_all(self, calls: Calls, given_up: list[_GivenUp], errors: list[BaseException]) -> Steps[None]:
-        """Wait until all nodes are gone; raise the first error, with the others as its notes."""
-        for lock, hold, call in given_up:
-            try:
-                yield from lock._released(calls.add(call), hold)
-            except GeneratorExit:
-                raise
-            except BaseException as error:
-                errors.append(error)
-        if errors:
-            raise first_error(errors)
-
-    def cancel_waits(self) -> int:
-        """End the waits for this object of all its threads or tasks: each gives back what it has acquired of the locks.
-
-        The `cancel_waits()` of one of its locks ends those that wait for that lock. In all else as `Lock.cancel_waits`.
-
-        Returns:
-            How many waits it has ended.
-
-        Raises:
-            ClientError: the process was forked; the waits are its parent's.
-        """
-        self._session.check_not_forked(self._locks[0].path)
-        return cancel_all(self._waits)
+        return give_up(levels(holds), errors), errors, 0
 
     def _holding_tasks(self) -> Iterable[tuple[str, Any]]:
         return (each for lock in self._locks for each in lock._holding_tasks())
@@ -235,18 +160,13 @@ class MultiLock(Acquirable):
         for lock in self._locks:
             with lock._session.lock:
                 losses.append(lock._loss())
-        session = self._session
         joint: JointLoss
-        with session.lock:
+        with self._session.lock:
             for joint in losses[0].listeners:
                 if joint.holder() is self and joint.is_of(losses):
                     return joint
-        joint = JointLoss(self, losses, session.link.handler.event_object())
-        for lock, loss in zip(self._locks, losses, strict=True):
-            with lock._session.lock:
-                told = loss.add(joint)
-            if told:
-                joint.tell()
+        joint = JointLoss(self, losses, self._session.link.handler.event_object())
+        listen(joint, zip((lock._session for lock in self._locks), losses, strict=True))
         return joint
 
     @property
@@ -288,55 +208,17 @@ class MultiLock(Acquirable):
 
         return self._await(calls, ask())
 
-    def __reduce__(self) -> Any:
-        return reduce_several(self, self._locks, self._on_lost)
-
-    def __deepcopy__(self, memo: object = None) -> Any:
-        raise TypeError(f"cannot copy {self!r}: make another object, of the same locks")
-
-    __copy__ = __deepcopy__
-
-    def __repr__(self) -> str:
-        newest = [lock._newest() for lock in self._locks]
-        state = "locked" if all(hold is not None and hold.alive for hold in newest) else "unlocked"
-        paths = [lock.path for lock in self._locks]
-        return f"<{state} zkconcurrent.{type(self).__name__} object paths={paths} at {id(self):#x}>"
-
-
-def reduce_several(several: Acquirable, locks: Sequence[LockBase], on_lost: object, **options: Any) -> Any:
-    """Return what pickles an object of several locks: its class, and the locks, by name.
-
-    Raises:
-        TypeError: it has `on_lost`. A lock raises it if it can't be pickled.
-    """
-    if on_lost is not None:
-        raise TypeError(
-            f"cannot pickle {several!r}: it has on_lost, which is called in this process; make the object in the other "
-            "process, of its locks"
-        )
-    kind: Any = type(several)
-    return partial(kind, locks, **options), ()
+    def _is_held(self) -> bool:
+        return all(hold is not None and hold.alive for hold in (lock._newest() for lock in self._locks))
 
 
 def _order(lock: LockBase) -> tuple[Any, ...]:
     return (*lock._session.link.location(lock.path), lock._rule is READ, lock._rule.role)
 
 
-def _level(hold: Hold | None) -> _Level:
-    """Return the part of a hold that an acquire or a release changes."""
-    return hold, 0 if hold is None else hold.depth
-
-
-def _restore(levels: list[_Level]) -> None:
-    """Undo re-entrant acquires."""
-    for hold, depth in levels:
-        if hold is not None:
-            hold.depth = depth
-
-
-def _give_back(calls: Calls, levels: list[_Level]) -> Steps[None]:
+def _give_back(calls: Calls, before: Levels) -> Steps[None]:
     """Undo all acquires, and wait until the nodes are gone."""
-    _restore(levels)
+    restore(before)
     for call in reversed(calls.calls):
         yield from call.give_up()
 
@@ -345,20 +227,3 @@ def _party(contender: Contender) -> tuple[object, ...]:
     """Return the fields that identify a contender in every queue."""
     who = contender.host, contender.pid, contender.thread
     return who if contender.pid is not None else (*who, contender.session)
-
-
-def first_error(errors: list[BaseException]) -> BaseException:
-    """Return the error to raise, an interrupt if there is one, else the first; the others become its notes."""
-    first = next((error for error in errors if not isinstance(error, Exception)), errors[0])
-    for error in errors:
-        if error is not first:
-            _note(first, f"also: {type(error).__name__}: {error}")
-    return first
-
-
-def _note(error: BaseException, text: str) -> None:
-    """Add a note to an error, also on Python 3.10."""
-    if hasattr(error, "add_note"):
-        error.add_note(text)
-    else:
-        error.__notes__ = [*getattr(error, "__notes__", []), text]

@@ -1,7 +1,7 @@
 """`namespace`: the names of `threading`, for one base path in ZooKeeper or for this process alone.
 
-A program is written against these names and chooses at its start which of the two it uses. Both make the same checks: a
-name is a path below the base, it belongs to one kind of object, and two names do not nest.
+A program uses these names, and chooses at its start which of the two it gets. Both make the same checks: a name is a
+path below the base, it belongs to one kind of object, and two names do not nest.
 """
 
 from __future__ import annotations
@@ -220,9 +220,9 @@ def namespace(client: KazooClient | Literal["local"], path: str = "/") -> Namesp
 
     After `threads = namespace(zk, "/app")`, `threads.RLock("cart")` is the RLock at `/app/cart`. `Lock`, `Condition`,
     `Semaphore`, `BoundedSemaphore`, `Event`, `Barrier`, `ReadWriteLock` and `CountDownLatch` work alike: the first
-    argument is a name, and all others are `threading`'s. So do `DoubleBarrier` and `Group`; `Queue`, `LifoQueue`,
-    `PriorityQueue`, `SimpleQueue` and `DelayQueue`, with `queue`'s, `Election`, `AtomicLong`, `AtomicInteger`,
-    `SharedValue`, `Dict` and `Set`. `threads.MultiLock(["cart", "stock"])` is made of RLocks.
+    argument is a name, and all others are `threading`'s. So do `Queue`, `LifoQueue`, `PriorityQueue` and `SimpleQueue`,
+    with the arguments of `queue`, and `DelayQueue`, `DoubleBarrier`, `Group`, `Election`, `AtomicLong`,
+    `AtomicInteger`, `SharedValue`, `Dict` and `Set`. `threads.MultiLock(["cart", "stock"])` is made of RLocks.
 
     `threads = namespace("local")` has the same names on the standard library alone: the same name gives the same
     object. Each local namespace is independent of all others, so each test makes its own. A program then differs from
@@ -234,8 +234,8 @@ def namespace(client: KazooClient | Literal["local"], path: str = "/") -> Namesp
 
     Raises:
         TypeError: the client is neither.
-        ValueError: the path is bad. The object's methods raise it if a name is bad, or belongs to another kind of
-            object.
+        ValueError: the path is invalid. The namespace's methods raise it if a name is invalid, or belongs to another
+            kind of object.
 
     Source:
         The module `threading`.

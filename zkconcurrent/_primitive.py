@@ -61,10 +61,10 @@ class Waiter:
 
 
 class ByName:
-    """Pickled by name: its class, its arguments and the URL of its client.
+    """An object that is pickled by name: its class, its arguments and the URL of its client.
 
-    Unpickled, it is a new object that holds nothing, on a client of the process: see `_connect.process_client`. Each
-    argument of the constructor is kept in the attribute of its name with an underscore, or without one.
+    The unpickled object is a new one that holds nothing, on a client of the process: see `_connect.process_client`.
+    Each argument of the constructor is kept in the attribute of its name, with or without an underscore.
     """
 
     def __reduce__(self) -> Any:
@@ -232,12 +232,10 @@ def check_delay(delay: Any) -> float:
     return 0.0 if delay <= 0 else float(delay)
 
 
-def check_acquired(got: bool, lock: object) -> bool:
-    """Return True, from `__enter__`, if `acquire()` got the lock.
+def not_held(lock: object) -> RuntimeError:
+    """Return the error of a block that must not run, as `acquire()` returned False.
 
-    Raises:
-        RuntimeError: `acquire()` returned False, so the block must not run.
+    `__enter__` may call nothing once `acquire()` has returned True, nor may that once the call has run to its end: at a
+    call, also at one with `*arguments`, CPython handles signals, and an interrupt there would leave a hold for ever.
     """
-    if not got:
-        raise RuntimeError(f"acquire() returned False, so nothing is held and the block does not run: {lock!r}")
-    return True
+    return RuntimeError(f"acquire() returned False, so nothing is held and the block does not run: {lock!r}")

@@ -1,4 +1,4 @@
-"""`Queue`, `LifoQueue`, `PriorityQueue`, `DelayQueue`, `SimpleQueue`: items for all processes that open one path."""
+"""`Queue`, `LifoQueue`, `PriorityQueue`, `DelayQueue`, `SimpleQueue`: queues that all processes share."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
-from ._codec import BYTES, JSON, Codec, check_codec
+from ._codec import BYTES, JSON, Codec, check_codec, encoded
 from ._engine.driver import UNANSWERED, Call
 from ._engine.session import Session
 from ._engine.waiting import Steps
@@ -19,7 +19,7 @@ from ._limits import check_int, check_max_attempts
 from ._primitive import Primitive, check_delay, discard_result, node_data
 from ._recipes import claims, items, putting, taking
 from ._recipes.desk import Closed, Desk, Errand, Layout, Lost, Sight, Taken, look
-from ._recipes.operations import Recipe
+from ._recipes.operations import Recipe, SessionExpired
 from ._recipes.orders import (
     DELAY,
     FIFO,
@@ -57,13 +57,13 @@ class QueueState(SettlingState):
 
     Attributes:
         desk: the receipts, and the last listing.
-        finishing: how many calls of `task_done` are under way.
+        finishing: what the calls of `task_done` have under way.
     """
 
     def __init__(self, session: Session, kind: str, at: Layout) -> None:
         super().__init__(session, at.path, kind)
         self.desk = Desk(at, session.wall_clock)
-        self.finishing = 0
+        self.finishing: set[Errand] = set()
         self._drop_with(self.desk)
 
     def leave(self, errand: Errand) -> None:
@@ -86,6 +86,24 @@ class QueueState(SettlingState):
         limit = session.now() + (session.timeout or UNANSWERED) / 3
         while errand.takes and session.now() < limit and not session.link.stopped:
             yield SETTLE_POLL_INTERVAL
+
+    def begin_to_finish(self, errand: Errand) -> bool:
+        """Note a call of `task_done`; return whether there is an item for it."""
+        with self.session.lock:
+            unfinished = self.desk.unfinished  # first: a call that is applied meanwhile must not count twice
+            if unfinished <= sum(not each.applied for each in list(self.finishing)):
+                return False
+            self.finishing.add(errand)
+            return True
+
+    def finish_before(self, errand: Errand) -> bool:
+        """Count an item as done that was taken in an earlier session, if there is one: no other client counts it."""
+        with self.session.lock:
+            if self.desk.unfinished_before(self.session.registry.session) <= 0:
+                return False
+            errand.applied = True
+            self.desk.done_before += 1
+            return True
 
     def _settling_of(self, errand: Errand) -> Recipe[bool]:
         return claims.settle(errand)
@@ -167,7 +185,7 @@ class BaseQueue(Primitive, Generic[T]):
     def _putting(self, item: T, prefix: str, block: bool, timeout: float | None) -> None:
         deadline = self._limit(block, timeout)
         errand = self._errand("put")
-        data = frame([self._codec.encode(item)])
+        data = frame([encoded(self._codec, item, self._path)])
         link = self._session.link
         most = link.transport.max_request - AROUND - 6 * len(link.full(self._path).encode())
         if len(data) > most:
@@ -181,7 +199,11 @@ class BaseQueue(Primitive, Generic[T]):
         def steps(call: Call) -> Steps[None]:
             done = yield from call.run(putting.put(errand, data, prefix, wait=wait), deadline)
             if done is None and errand.sent:
-                raise OutcomeUnknownError(self._path, "the time was up, and whether the item was put is unknown")
+                raise OutcomeUnknownError(
+                    self._path,
+                    "the time was up, and it is unknown whether the item was put; look for the item, or put one that "
+                    "may be processed twice",
+                )
             if not done and not errand.applied:
                 raise self._full
 
@@ -224,8 +246,8 @@ class BaseQueue(Primitive, Generic[T]):
     def claim(self, block: bool = True, timeout: float | None = None) -> Claim[T]:
         """Return a context manager that takes the next item, and acknowledges it when its block has ended.
 
-        If the block raises an exception, if the process dies or its session is lost, the item is free again, in its
-        place, for any consumer. So each item is acknowledged once, and processed at least once.
+        If the block raises an exception, the process dies or its session is lost, the item is free again, in its place,
+        for any consumer. So each item is acknowledged once, and processed at least once.
 
         ::
 
@@ -245,7 +267,7 @@ class BaseQueue(Primitive, Generic[T]):
     def dead(self) -> list[T | bytes]:
         """Return the items that were claimed `max_attempts` times and never acknowledged, the oldest first.
 
-        An item that the codec can't decode, which may be why it is here, is returned as bytes.
+        If the codec can't decode an item, which may be the reason why it is here, the item is returned as bytes.
         """
 
         def decoded(payload: bytes) -> T | bytes:
@@ -257,17 +279,19 @@ class BaseQueue(Primitive, Generic[T]):
         return self._run(items.dead(self._desk), lambda found: [decoded(each) for each in found])
 
     def destroy(self) -> None:
-        """Remove the queue's nodes, with all items.
+        """Remove the queue's nodes, with all items; also those that a client puts while this call deletes.
 
         Raises:
-            RuntimeError: another client uses the queue; nothing was deleted.
+            RuntimeError: another client uses the queue, or a call of any client waits for it; nothing was deleted.
             ClientError: the client can't be used here.
             ForeignNodeError: the path is something else's; nothing was deleted.
         """
 
         def destroyed(others: list[str]) -> None:
             if others:
-                raise RuntimeError(f"the queue at {self._path!r} is in use: {others[:5]}")
+                raise RuntimeError(
+                    f"the queue at {self._path!r} is in use; destroy it when these have stopped: {others[:5]}"
+                )
 
         return self._run(items.destroy(self._desk), destroyed)
 
@@ -300,7 +324,9 @@ class BaseQueue(Primitive, Generic[T]):
                 raise self._shut_down from None
             except Unknown:
                 raise OutcomeUnknownError(
-                    self._path, "the receipt was removed, so whether the change was applied is unknown"
+                    self._path,
+                    "the receipt was removed, so it is unknown whether the change was applied; look at the queue, and "
+                    "decide whether to repeat it",
                 ) from None
             errand.put_down()  # not finished: an interrupt may keep the caller from the result
             return result
@@ -342,11 +368,12 @@ class BaseQueue(Primitive, Generic[T]):
 
 
 class Claim(Generic[T]):
-    """An item that this process has claimed, for the time of a `with` block; see `Queue.claim`.
+    """An item that this process has claimed for the length of a `with` block; see `Queue.claim`.
 
     Attributes:
         item: the item.
-        attempts: how often it was claimed, this time included. Without `max_attempts` that is not counted, and is 1.
+        attempts: how often it was claimed, this time included. Without `max_attempts`, claims are not counted, and this
+            is 1.
         token: the claim's fencing token: a later claim of the same item has a greater one.
     """
 
@@ -356,7 +383,8 @@ class Claim(Generic[T]):
 
     def __init__(self, of: BaseQueue[T], block: bool, timeout: float | None) -> None:
         self._queue = of
-        self._arguments = block, timeout
+        self._block = block
+        self._timeout = timeout
         self._taken: Taken | None = None
 
     def __enter__(self) -> Claim[T]:
@@ -366,19 +394,23 @@ class Claim(Generic[T]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if not self._queue._session.forked:  # the claim is the parent's
-            self._exit(acknowledges=kind is None)
+        try:
+            if not self._queue._session.forked:  # the claim is the parent's
+                self._exit(acknowledges=kind is None)
+        except BaseException:
+            self._forsake()  # nothing is left to do, unless an interrupt struck before `_exit`
+            raise
 
     def _enter(self) -> Any:
         if self._taken is not None:
-            raise RuntimeError(f"the claim is in use: {self!r}")
+            raise RuntimeError(f"the claim is in use: make another one by claim(): {self!r}")
 
         def entered(taken: Taken) -> Claim[T]:
             self.item = self._queue._item(taken)
             self.attempts, self.token, self._taken = taken.attempts, taken.token, taken
             return self
 
-        return self._queue._taking("claim", *self._arguments, entered)
+        return self._queue._taking("claim", self._block, self._timeout, entered)
 
     def _exit(self, *, acknowledges: bool) -> Any:
         of, taken = self._queue, self._taken
@@ -389,19 +421,30 @@ class Claim(Generic[T]):
         def steps(call: Call) -> Steps[None]:
             self._taken = None  # from here on an interrupt leaves it to be settled
             if not acknowledges:
-                with suppress(ZkConcurrentError):  # the error of the block says more
+                try:
                     yield from call.run(claims.give_back(errand))
+                except ZkConcurrentError:  # the error of the block says more
+                    if not of._session.link.stopped:  # on kazoo's thread, say, as a generator is collected there
+                        of._path_state.leave(errand)
                 return
             try:
                 yield from call.run(claims.acknowledge(errand))
             except Lost:
                 raise LockLostError(
                     of._path,
-                    f"the claim of {taken.name!r} was lost (its session expired, or its node was deleted), and the "
-                    "item was given to another consumer, or will be: it is processed again",
+                    f"the claim of {taken.name!r} was lost (its session expired, its node was deleted, or the item's "
+                    "was deleted or written), and the item, if it is there, is processed again",
                 ) from None
 
         return of._do(errand, steps)
+
+    def _forsake(self) -> None:
+        """Give the item back in the background, as the caller can't wait: its event loop is gone, or it is."""
+        of, taken = self._queue, self._taken
+        if taken is not None and not of._session.forked:
+            errand = of._errand("give back")
+            errand.taken, self._taken = taken, None
+            of._path_state.leave(errand)
 
     def __reduce__(self) -> Any:
         raise TypeError(
@@ -419,10 +462,10 @@ class Queue(BaseQueue[T]):
     Layout:
         `<path>`, PERSISTENT, with the order, `maxsize` and whether the queue is open; `<path>/items/queue-<number>`,
         PERSISTENT_SEQUENTIAL, one for each item; `<path>/claims/<the item's name>`, EPHEMERAL: the znodes of Curator's
-        DistributedQueue with a lock path. `<path>/consumers` and `<path>/producers`: the queues of those that wait, as
-        a `Lock`'s. `<path>/members/_c_<uuid>-member-<number>`, EPHEMERAL, and `<path>/receipts/<uuid>`, PERSISTENT, one
-        of each for each call that a client makes at the same time; `<path>/dead`, the items that were claimed too
-        often.
+        DistributedQueue with a lock path. `<path>/consumers` and `<path>/producers`: the queues of consumers and
+        producers that wait, as of a `Lock`. `<path>/members/_c_<uuid>-member-<number>`, EPHEMERAL, and
+        `<path>/receipts/<uuid>`, PERSISTENT, of which a client has as many as it had calls at the same time;
+        `<path>/dead`, the items that were claimed too often.
 
     Invariant:
         Each item is acknowledged once. Each change is one request that checks that its session lives and writes a
@@ -469,29 +512,32 @@ class Queue(BaseQueue[T]):
         return self._ask(lambda sight: sight.closed)
 
     def task_done(self) -> None:
-        """Say that the work on one item that `get()` returned is complete; `join()` waits for it.
+        """Mark one item that `get()` has returned as done; `join()` waits until all are.
+
+        If items of an earlier session of this client are not done, one of these is meant first.
 
         Raises:
-            ValueError: this process has no item that is not done.
+            ValueError: all items that this process has taken are done.
             ClientError: the client can't be used here.
         """
         errand = self._errand("count")
         state = self._path_state
-        with self._session.lock:
-            if self._desk.unfinished <= state.finishing:
-                raise ValueError("task_done() called too many times")
-            state.finishing += 1
+        if not state.begin_to_finish(errand):
+            raise ValueError("task_done() called too many times")
 
         def steps(call: Call) -> Steps[None]:
             try:
-                yield from call.run(items.done(errand))
+                while not state.finish_before(errand):
+                    with suppress(SessionExpired):
+                        yield from call.run(items.done(errand))
+                        return
             finally:
-                state.finishing -= 1
+                state.finishing.discard(errand)
 
         return self._do(errand, steps)
 
     def join(self) -> None:
-        """Wait until no item is left, and all that were taken by `get()` are done or their consumers' sessions over.
+        """Wait until no item is left, and each that `get()` has returned is done, or its consumer's session is over.
 
         Raises:
             ClientError: the client can't be used here.
@@ -524,7 +570,7 @@ class LifoQueue(Queue[T]):
 
 
 class PriorityQueue(Queue[T]):
-    """A `Queue` whose item of the lowest priority is the first out; items of the same priority keep their order.
+    """A `Queue` whose item with the lowest number is the first out; items with the same number keep their order.
 
     Args:
         client: see `Queue`.
@@ -565,16 +611,16 @@ class PriorityQueue(Queue[T]):
 
 
 class DelayQueue(Queue[T]):
-    """A `Queue` whose items can be taken once they are due: the earliest first, of equal ones the first put.
+    """A `Queue` whose items can be taken once they are due: the earliest first, and among equal ones the first put.
 
-    An item is due `delay` seconds after the call of its `put`, by the wall clock of the producer's machine. A consumer
-    compares that with the wall clock of its own. So the clocks of all machines must agree, as by NTP: an item comes
-    late, or early, by as much as they differ. If a clock is set while a consumer waits, the consumer goes by the new
-    time within a second.
+    An item is due `delay` seconds after its `put` was called, by the wall clock of the producer's machine. A consumer
+    compares that time with its own wall clock. So keep the clocks of all machines in step, with NTP for instance: an
+    item comes late, or early, by as much as they differ. If a clock is set while a consumer waits, the consumer goes by
+    the new time within a second.
 
     `get` and `claim` wait until an item is due, `get_nowait` raises Empty if none is. As in java.util.concurrent,
-    `qsize`, `empty` and `full` count all items, also those that are not due, and so does `join` wait for them. Once the
-    queue is shut down, its last items can still be taken when they are due.
+    `qsize`, `empty` and `full` count all items, also those that are not due; `join` waits for them, too. Once the queue
+    is shut down, its last items can still be taken when they are due.
 
     Args:
         client: see `Queue`.

@@ -1,4 +1,4 @@
-"""`QuorumLock`: most of several locks as one, so that it does not depend on any single service."""
+"""`QuorumLock`: a majority of several locks as one lock, which does not depend on any single service."""
 
 from __future__ import annotations
 
@@ -7,22 +7,21 @@ import operator
 import random
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeAlias
-from weakref import WeakValueDictionary, ref
+from typing import Any
+from weakref import ref
 
-from ._cancel import Wait, Waits, cancel_all
+from ._cancel import CancellableWait
 from ._engine.calls import Calls
 from ._engine.driver import UNANSWERED, Call
-from ._engine.holds import Hold, Loss, lost_error
+from ._engine.holds import Hold, Loss, listen, lost_error
 from ._engine.identity import ended
 from ._engine.waiting import Steps
 from ._errors import ClientError, LockLostError
 from ._lock import Lock
-from ._lock_base import Acquirable, LockBase
-from ._multilock import first_error, reduce_several
-from ._primitive import check_on_lost
+from ._lock_base import LockBase
 from ._recipes.ticket import State, Ticket
 from ._rlock import RLock
+from ._several import Levels, Released, Several, first_error, give_up, levels, restore
 from ._together import Branch, together
 
 GRACE = 0.05  # seconds that the other locks have, at least, once a quorum is acquired
@@ -30,16 +29,12 @@ FIRST_PAUSE = 0.05  # seconds; the longest pause after the first failed try, dou
 LONGEST_PAUSE = 1.0
 SLOW_TRIES = 2  # the longest pause, in times of the slowest try, where that is more: else most tries would collide
 
-_Level: TypeAlias = "tuple[LockBase, Hold, int]"
-_Levels: TypeAlias = "list[tuple[Hold, int]]"
-_GivenUp: TypeAlias = "tuple[LockBase, Hold, Call]"
 
+class QuorumLock(Several):
+    """A lock that is held while more than half of its locks are held; each lock should be in another ZooKeeper service.
 
-class QuorumLock(Acquirable):
-    """A lock that is held when more than half of its locks are, each best in a ZooKeeper service of its own.
-
-    It can be acquired, and stays held, while the other services are down. Two contenders never hold it at once: any two
-    quorums have a lock in common, and that lock has one holder.
+    It can be acquired, and stays held, while a minority of the services is down. Two contenders never hold it at once:
+    any two quorums have a lock in common, and that lock has one holder.
 
     It belongs to the thread that acquired it. It is re-entrant if its locks are. It has `lost`, `on_lost`, `suspect`
     and `hold_count()`, each for the quorum. It has no `fencing_token`, as the zxids of two services have no order; and
@@ -49,21 +44,21 @@ class QuorumLock(Acquirable):
         That of its locks.
 
     Invariant:
-        An `acquire` tries all locks at once and holds on to all that it gets. If they are too few, it gives all back,
+        An `acquire` tries all locks at once and keeps all that it gets. If they are too few, it gives all of them back,
         and tries again after a random time. So no two contenders can wait for each other, and there is no order of
-        arrival. A release gives back what this object has acquired, and no lock that the thread holds besides.
+        arrival. A release gives back the locks that this object has acquired, and no other lock that the thread holds.
 
     Cost:
-        A try takes 2 round trips of the slowest of the `quorum` fastest services: a listing and a `sync`, and, if the
-        lock is free, one write and one listing. While it waits, it tries again every 0.5 s on average: first after at
-        most 50 ms, then up to twice as long each time, up to 1 s, or to twice as long as a try takes where that is
-        more. To release: one write for each lock, in one round trip.
+        An attempt takes 2 round trips of the slowest of the `quorum` fastest services: a listing and a `sync`, and, if
+        the lock is free, one write and one listing. A waiting `acquire` makes an attempt every 0.5 s on average. The
+        first pause is at most 50 ms. Each later one may be twice as long as the last, up to 1 s, or to twice the time
+        of an attempt if that is more. To release: one write for each lock, in one round trip.
 
     Args:
         locks: each a `Lock`, an `RLock`, or a read or write lock. All contenders must name the same locks.
         quorum: how many locks must be held; more than half, which is the default.
-        on_lost: called with the QuorumLock, on a thread of its own, once for each time that it was acquired and so many
-            of its locks were lost that no quorum is left.
+        on_lost: called with the QuorumLock, on a thread of its own, once for each time that it was acquired and then
+            lost so many of its locks that no quorum was left.
 
     Raises:
         TypeError: a lock is of another type, or `on_lost` is not callable, or `quorum` is not an integer.
@@ -74,6 +69,8 @@ class QuorumLock(Acquirable):
         Redlock's idea, on locks that notice their loss.
     """
 
+    _kind = "QuorumLock"
+
     def __init__(
         self,
         locks: Iterable[Lock | RLock],
@@ -81,41 +78,23 @@ class QuorumLock(Acquirable):
         quorum: int | None = None,
         on_lost: Callable[[Any], object] | None = None,
     ) -> None:
-        check_on_lost(on_lost)
-        self._on_lost = on_lost
-        members: list[LockBase] = []
+        super().__init__([self._checked(lock) for lock in locks], on_lost)
         places = set()
-        for lock in locks:
-            if not isinstance(lock, Lock | RLock):
-                raise TypeError(
-                    f"a QuorumLock takes locks of zkconcurrent (of a pair, one of its two), not {type(lock).__name__}"
-                )
+        for lock in self._locks:
             place = tuple(lock._session.link.location(lock.path))
             if place in places:
                 raise ValueError(f"{lock.path!r} is in the QuorumLock twice: it would count twice")
             places.add(place)
-            members.append(lock)
-        if not members:
-            raise ValueError("a QuorumLock needs at least one lock")
-        least = len(members) // 2 + 1
+        most = len(self._locks)
+        least = most // 2 + 1
         self._quorum = least if quorum is None else operator.index(quorum)
-        if not least <= self._quorum <= len(members):
-            raise ValueError(f"a quorum of {len(members)} locks is {least} to {len(members)} of them, not {quorum!r}")
-        if len({type(lock._session.link.handler) for lock in members}) > 1:
-            raise ValueError("the clients of a QuorumLock's locks must have handlers of one kind: it waits in one way")
-        self._locks = tuple(members)
-        self._session = members[0]._session
+        if not least <= self._quorum <= most:
+            raise ValueError(f"a quorum of {most} locks is {least} to {most} of them, not {quorum!r}")
         self._identity = self._session.identity
         self._all = _All(self._locks)
-        self._waits: Waits = WeakValueDictionary()
         self._held: dict[int, tuple[_Quorum, ...]] = {}  # by owner, the newest last
         self._acquiring: set[int] = set()
         self._next = Loss(self._session.link.handler.event_object)
-
-    @property
-    def locks(self) -> tuple[LockBase, ...]:
-        """The locks."""
-        return self._locks
 
     @property
     def quorum(self) -> int:
@@ -125,24 +104,24 @@ class QuorumLock(Acquirable):
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Acquire a quorum of the locks, or none.
 
-        Once it has a quorum, the call waits for the other locks as long again as that took, and 50 ms at least. It
-        waits no longer for a service that does not answer.
+        Once it has a quorum, the call waits for the other locks as long again as that took, but for at least 50 ms. It
+        does not wait longer for a service that does not answer.
 
         Args:
             blocking: whether to wait. If False, the call tries all locks once.
-            timeout: how long to wait, in seconds; -1 waits forever, 0 tries once. The first try may take longer: up to
-                a third of the session timeout, if so many services do not answer that their locks decide.
+            timeout: how long to wait, in seconds; -1 waits forever, 0 makes one attempt. The first attempt may take
+                longer: up to a third of the session timeout, if the services that do not answer leave the outcome open.
 
         Returns:
-            Whether a quorum was acquired. If False, the call has given back what it got: a node in a service that does
-            not answer is deleted when that is back, or goes with its session.
+            Whether a quorum was acquired. If False, the call has given back all locks. A node in a service that does
+            not answer is deleted when the service is back, or goes with its session.
 
         Raises:
             ValueError: a timeout with `blocking=False`, or a negative one other than -1.
             OverflowError: a timeout above `threading.TIMEOUT_MAX`.
             LockLostError: this thread has lost a hold before and has not acknowledged it by `release()`.
-            ZkConcurrentError: so many locks can't be acquired that no quorum is left; the error of the first, with the
-                others as its notes.
+            ZkConcurrentError: errors of the locks leave no quorum; this is the first error, with the others as its
+                notes.
         """
         limit = self._deadline(blocking, timeout)
         owner = self._identity()
@@ -157,14 +136,14 @@ class QuorumLock(Acquirable):
                 "signal handler or finalizer returns: do not wait there (blocking=False), or use another thread",
             )
         before = self._held.get(owner, ())
-        levels = [(hold, hold.depth) for lock in self._locks if (hold := lock._mine()) is not None]
-        calls = Calls(self._session, lambda: self._undo(owner, before, levels, wait))
-        steps = self._acquire(calls, owner, wait, limit, levels)
+        there = self._levels()
+        calls = Calls(self._session, lambda: self._undo(owner, before, there, wait))
+        steps = self._acquire(calls, owner, wait, limit, there)
         if wait:
             # Its own call, the first of all: those of a try end before the next.
             sleeper = Call(self._session, self._locks[0].path)
             waiting = self._acquire_later(calls, sleeper, owner, steps)
-            steps = Wait(self._locks[0].path, (sleeper,)).run(waiting, self._waits)
+            steps = CancellableWait(self._locks[0].path, (sleeper,)).run(waiting, self._waits)
         return self._await(calls, steps)
 
     def _acquire_later(self, calls: Calls, sleeper: Call, owner: int, steps: Steps[bool]) -> Steps[bool]:
@@ -175,20 +154,20 @@ class QuorumLock(Acquirable):
         finally:
             self._acquiring.discard(owner)
 
-    def _undo(self, owner: int, before: tuple[_Quorum, ...], levels: _Levels, waits: bool) -> None:
+    def _undo(self, owner: int, before: tuple[_Quorum, ...], there: Levels, waits: bool) -> None:
         """Undo an acquire that is abandoned, but for what its calls undo."""
-        _restore(levels)
+        restore(there)
         if waits:
             self._acquiring.discard(owner)
         for quorum in self._held.get(owner, ()):
             if quorum not in before:
                 self._forget(quorum)
 
-    def _acquire(self, calls: Calls, owner: int, wait: bool, deadline: float | None, levels: _Levels) -> Steps[bool]:
+    def _acquire(self, calls: Calls, owner: int, wait: bool, deadline: float | None, there: Levels) -> Steps[bool]:
         session, longest, until, slowest = self._session, FIRST_PAUSE, math.inf, 0.0
         while True:
             began = session.now()
-            if (yield from self._try_all(calls, owner, until, levels)):
+            if (yield from self._try_all(calls, owner, until, there)):
                 return True
             patience = (session.timeout or UNANSWERED) / 3  # what takes longer was an outage, and no slow link
             slowest = max(slowest, min(session.now() - began, patience))
@@ -219,7 +198,7 @@ class QuorumLock(Acquirable):
                 if left < self._quorum:
                     raise
 
-    def _try_all(self, calls: Calls, owner: int, until: float, levels: _Levels) -> Steps[bool]:
+    def _try_all(self, calls: Calls, owner: int, until: float, there: Levels) -> Steps[bool]:
         """Try all locks at once; keep what was acquired if it is a quorum, else give it back."""
         quorum = _Quorum(self, owner)
         tries = [_Try(lock, calls, quorum) for lock in self._locks]
@@ -232,11 +211,11 @@ class QuorumLock(Acquirable):
             if quorum.alive >= self._quorum:
                 self._take(quorum)
                 return True
-            yield from self._give_back(calls, levels, tries)
+            yield from self._give_back(calls, there, tries)
         except GeneratorExit:
             raise
         except BaseException:
-            yield from self._give_back(calls, levels, tries)
+            yield from self._give_back(calls, there, tries)
             raise
         errors: list[BaseException] = [each.error for each in tries if each.error is not None]
         if len(errors) > len(tries) - self._quorum:
@@ -259,9 +238,9 @@ class QuorumLock(Acquirable):
 
         return ends
 
-    def _give_back(self, calls: Calls, levels: _Levels, tries: Sequence[_Try]) -> Steps[None]:
+    def _give_back(self, calls: Calls, there: Levels, tries: Sequence[_Try]) -> Steps[None]:
         """Undo all tries at once, and wait until the nodes are gone."""
-        _restore(levels)
+        restore(there)
         mine = [each.call for each in tries if each.call in calls.calls]
         yield from together([Branch(call.give_up()) for call in mine], self._session.now)
         for call in mine:
@@ -286,69 +265,23 @@ class QuorumLock(Acquirable):
         else:
             self._held.pop(quorum.owner, None)
 
-    def release(self) -> None:
-        """Release the locks that the last `acquire` of this thread has got, all at once.
-
-        A lock that was lost, while a quorum was left, raises nothing.
-
-        Raises:
-            LockLostError: no quorum was left, so others may have held it. The call releases what is left.
-            RuntimeError: this thread does not hold it.
-            RefusedError: a client may not delete its node; it goes on trying.
-            ClientError: the process was forked; the hold is its parent's.
-        """
-        calls = Calls(self._session)
-        return self._await(calls, self._released_all(calls, *self._begin_release()))
-
-    def _begin_release(self) -> tuple[list[_GivenUp], list[BaseException], int]:
-        """Release the locks, without waiting.
-
-        Returns:
-            The calls that wait for it, the errors, and how many of the locks may turn out to have been lost.
-        """
+    def _begin_release(self) -> Released:
         self._session.check_not_forked(self._locks[0].path)
         quorum = self._mine()
         if quorum is None:
             raise RuntimeError("cannot release un-acquired lock")
         errors: list[BaseException] = [quorum.error()] if self._is_lost(quorum) else []
         spare = quorum.alive - self._quorum
-        left = [(lock, hold, hold.depth) for lock, hold in reversed(quorum.parts)]
-        calls: list[_GivenUp] = []
+        left = levels(reversed(quorum.parts))
+        found: list[BaseException] = []
         try:
             quorum.left = left
-            _release_each(left, calls, errors)
+            given_up = give_up(left, found)
         finally:
-            _release_each(left, calls, errors)  # the locks that an interrupt has left unreleased
-            self._forget(quorum)
-        return calls, errors, spare
-
-    def _released_all(
-        self, calls: Calls, given_up: list[_GivenUp], errors: list[BaseException], spare: int
-    ) -> Steps[None]:
-        """Wait until all nodes are gone; raise the first error, with the others as its notes."""
-        waits = [Branch(lock._released(calls.add(call), hold)) for lock, hold, call in given_up]
-        yield from together(waits, self._session.now)
-        found = [each.error for each in waits if each.error is not None]
-        late = [error for error in found if isinstance(error, LockLostError)]
-        errors += [error for error in found if error not in late]
-        if len(late) > spare:
-            errors += late
-        if errors:
-            raise first_error(errors)
-
-    def cancel_waits(self) -> int:
-        """End the waits for this object of all its threads or tasks: each gives back what it has acquired.
-
-        That of one of its locks ends none of them. In all else as `Lock.cancel_waits`.
-
-        Returns:
-            How many waits it has ended.
-
-        Raises:
-            ClientError: the process was forked; the waits are its parent's.
-        """
-        self._session.check_not_forked(self._locks[0].path)
-        return cancel_all(self._waits)
+            if not left:  # else an interrupt came before the first was released
+                self._forget(quorum)
+        errors += [error for error in found if not isinstance(error, LockLostError)]  # those count only together
+        return given_up, errors, spare
 
     def _holding_tasks(self) -> Iterable[tuple[str, Any]]:
         holding = [list(lock._holding_tasks()) for lock in self._locks]
@@ -359,7 +292,8 @@ class QuorumLock(Acquirable):
     def locked(self) -> bool:
         """Return whether a quorum of the locks is held, by any processes; asks the leaders.
 
-        The call returns as soon as the services that have answered decide it. Cost: 2 reads for each lock, at once.
+        The call returns as soon as the replies that have come decide the result. Cost: 2 reads for each lock, all at
+        once.
         """
         calls = Calls(self._session)
 
@@ -419,31 +353,23 @@ class QuorumLock(Acquirable):
 
     @property
     def suspect(self) -> bool:
-        """Whether it is held, while the services of so many of its locks are out of reach that no quorum is left."""
+        """Whether the lock is held while so many of the services are out of reach that the others are no quorum."""
         quorum = self._mine() or self._newest()
         if quorum is None or quorum.alive < self._quorum:
             return False
         return sum(hold.alive and not lock._session.suspect for lock, hold in quorum.parts) < self._quorum
 
     def hold_count(self) -> int:
-        """Return how often the caller has acquired it and not released it; 0 if it is lost. Sends nothing."""
+        """Return how many of its acquires the caller has not released; 0 if the quorum is lost. Sends nothing."""
         quorum = self._mine()
         return 0 if quorum is None or self._is_lost(quorum) else len(self._all_mine())
 
-    def __reduce__(self) -> Any:
-        return reduce_several(self, self._locks, self._on_lost, quorum=self._quorum)
+    def _options(self) -> dict[str, Any]:
+        return {"quorum": self._quorum}
 
-    def __deepcopy__(self, memo: object = None) -> Any:
-        raise TypeError(f"cannot copy {self!r}: make another object, of the same locks")
-
-    __copy__ = __deepcopy__
-
-    def __repr__(self) -> str:
+    def _is_held(self) -> bool:
         newest = self._newest()
-        state = "locked" if newest is not None and newest.alive >= self._quorum else "unlocked"
-        paths = [lock.path for lock in self._locks]
-        kind = f"zkconcurrent.{type(self).__name__}"
-        return f"<{state} {kind} object quorum={self._quorum} paths={paths} at {id(self):#x}>"
+        return newest is not None and newest.alive >= self._quorum
 
 
 class _All:
@@ -476,7 +402,7 @@ class _Quorum:
     def __init__(self, lock: QuorumLock, owner: int) -> None:
         self.owner = owner
         self.parts: list[tuple[LockBase, Hold]] = []
-        self.left: list[_Level] | None = None
+        self.left: Levels | None = None
         self.loss = lock._next
         self._listener: _Listener | None = None
 
@@ -491,12 +417,8 @@ class _Quorum:
 
     def listen(self, lock: QuorumLock) -> None:
         """Have each loss told, also one that has come already."""
-        listener = self._listener = _Listener(lock, [hold.ticket for _, hold in self.parts], self.loss)
-        for part, hold in self.parts:
-            with part._session.lock:
-                told = hold.loss.add(listener)
-            if told:
-                listener.tell()
+        self._listener = _Listener(lock, [hold.ticket for _, hold in self.parts], self.loss)
+        listen(self._listener, ((part._session, hold.loss) for part, hold in self.parts))
 
     def end(self) -> None:
         """Note that it was released."""
@@ -505,7 +427,7 @@ class _Quorum:
 
 
 class _Listener:
-    """Is told of each loss of a quorum's locks. It refers to none of them: otherwise no dropped one would be garbage.
+    """Receives each loss of a quorum's locks. It refers to none of the locks, so that a dropped one can be collected.
 
     Attributes:
         over: whether the quorum was released.
@@ -558,24 +480,3 @@ class _Try(Branch[bool]):
         assert hold is not None
         quorum.parts.append((lock, hold))
         return True
-
-
-def _restore(levels: _Levels) -> None:
-    """Undo re-entrant acquires."""
-    for hold, depth in levels:
-        hold.depth = depth
-
-
-def _release_each(left: list[_Level], calls: list[_GivenUp], errors: list[BaseException]) -> None:
-    """Release a level of each lock that is still at the recorded level."""
-    while left:
-        lock, hold, depth = left[0]
-        try:
-            there = hold.ticket.state is not State.DISCARDED and lock._path_state.has(hold)
-            if there and hold.depth == depth and (call := lock._begin_release(hold)) is not None:
-                calls.append((lock, hold, call))
-        except LockLostError:
-            pass  # `release` raises it, if no quorum is left
-        except Exception as error:
-            errors.append(error)
-        left.pop(0)

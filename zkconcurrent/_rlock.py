@@ -52,7 +52,10 @@ class RLock(LockBase):
             hold.depth += 1
             return True
         check_timeout(blocking, timeout)
-        return self._acquire_again() or self._await(*self._begin_acquire(blocking, timeout))
+        if self._acquire_again():
+            return True
+        call, steps = self._begin_acquire(blocking, timeout)
+        return self._await(call, steps)
 
     def _acquire_again(self) -> bool:
         hold = self._own()
@@ -81,6 +84,10 @@ class RLock(LockBase):
 
     _own = LockBase._mine
 
+    def _levels_held(self) -> int:
+        hold = self._holds.get(self._identity())
+        return 0 if hold is None else hold.depth
+
     # threading.Condition calls these.
 
     def _is_owned(self) -> bool:
@@ -101,7 +108,8 @@ class RLock(LockBase):
         return hold.depth
 
     def _acquire_restore(self, depth: int) -> None:
-        self._await(*self._begin_acquire(True, -1, restores=depth))
+        call, steps = self._begin_acquire(True, -1, restores=depth)
+        self._await(call, steps)
 
     _recursion_count = LockBase.hold_count
 

@@ -21,9 +21,9 @@ class ReadWriteLock(ByName):
     """A pair of locks: any number of threads hold `read_lock` together; one thread holds `write_lock` alone.
 
     Both locks are granted in the order of arrival, so writers never starve: a reader waits for the writers that arrived
-    before it, a writer for all contenders that did. Both are re-entrant. A thread that holds the write lock may also
-    acquire the read lock, and then release the write lock: no other writer gets in between. A thread that holds only
-    the read lock can't acquire the write lock.
+    before it, a writer for all contenders that arrived before it. Both are re-entrant. A thread that holds the write
+    lock may also acquire the read lock, and then release the write lock: no other writer gets in between. A thread that
+    holds only the read lock can't acquire the write lock.
 
     Layout:
         `<path>/_c_<uuid>-__READ__<sequence>` and `<path>/_c_<uuid>-__WRIT__<sequence>`, EPHEMERAL_SEQUENTIAL, one for

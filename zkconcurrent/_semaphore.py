@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from ._cancel import Wait
+from ._cancel import CancellableWait
 from ._engine.driver import UNANSWERED, Call
 from ._engine.event_loop import warn
 from ._engine.holds import Hold, lost_error
@@ -24,7 +24,7 @@ from ._recipes.semaphore import ADDED, Layout, Sight, acquire, add, ask, read, r
 
 
 class Semaphore(LockBase):
-    """A number of permits that threads of all processes take and give back.
+    """A number of permits, which threads of all processes take and give back.
 
     A held permit returns by itself when its process ends. Release it in the process that acquired it: a `release()` in
     a process that holds none adds a permit for all, as with `threading.Semaphore`.
@@ -36,8 +36,8 @@ class Semaphore(LockBase):
         `<uuid>-<n>`, PERSISTENT, adds n permits. All other nodes are containers.
 
     Invariant:
-        There are never more leases than permits, but for those held when `resize` left fewer. Only the first client in
-        the queue creates leases, in the same step in which it leaves the queue.
+        There are never more leases than permits, except those that were held when `resize` left fewer permits. Only the
+        first client in the queue creates leases, in the same step in which it leaves the queue.
 
     Cost:
         An uncontended `acquire`, of any number of permits, takes two writes in two round trips; a `release` takes one
@@ -46,8 +46,8 @@ class Semaphore(LockBase):
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.
         path: the semaphore's path; missing nodes are created.
-        value: the number of permits. All processes must give the same, until one has called `resize`; from then on its
-            number counts. None takes the number that is there: at first use, the semaphore must exist.
+        value: the number of permits. All processes must give the same, until one has called `resize`; from then on the
+            number of `resize` counts. None takes the present number: then the semaphore must exist at first use.
         on_lost: called with the semaphore, on a thread of its own, once for each `acquire` whose permits are lost.
 
     Raises:
@@ -110,7 +110,7 @@ class Semaphore(LockBase):
         call = Call(self._session, self._path, self._path_state)
         steps = self._taking_permits(call, permits, wait, near_deadline, deadline, self._identity())
         if wait:
-            steps = Wait(self._path, (call,)).run(steps, self._waits)
+            steps = CancellableWait(self._path, (call,)).run(steps, self._waits)
         return self._await(call, steps)
 
     def _holding_tasks(self) -> tuple[()]:
@@ -161,8 +161,8 @@ class Semaphore(LockBase):
         Raises:
             TypeError: `n` is not an int.
             ValueError: `n` is less than one, or too large.
-            LockLostError: this thread has lost permits; or this process has none but those that another of its threads
-                has lost. The call acknowledges up to `n` of them, and touches nothing else.
+            LockLostError: this thread has lost permits; or the only permits of this process are some that another of
+                its threads has lost. The call acknowledges up to `n` of them, and touches nothing else.
             RefusedError: this client may not delete a permit's node; it goes on trying.
             ClientError: the process was forked; the permits are its parent's.
         """
@@ -226,7 +226,7 @@ class Semaphore(LockBase):
     def available(self) -> int:
         """Return how many permits are free; asks the leader. Cost: 5 reads, pipelined.
 
-        The number is negative while more permits are held than `resize` has left.
+        The result is negative while more permits are held than `resize` has left.
         """
         return self._run(ask(self._layout), self._free)
 
@@ -235,13 +235,17 @@ class Semaphore(LockBase):
         return sight.free
 
     def resize(self, n: int) -> None:
-        """Have the semaphore consist of `n` permits, those included that were added. Waits for ZooKeeper.
+        """Set the number of permits to `n`, added ones included. Waits for ZooKeeper.
 
-        All processes learn of it: a client that waits for permits at once, any other with its next call. From now on
-        the clients' own `value` no longer counts, so those with another one work on.
+        All processes learn of the new number: a client that waits for permits at once, any other with its next call.
+        From now on the clients' own `value` no longer counts, so a client with another value goes on working.
 
-        If more permits are held, their holders keep them, and no client gets one until fewer than `n` are held. With
-        `n=0` none does until the next `resize`. Permits that another client adds during the call are added to `n`.
+        If more permits are held, their holders keep them, and no client gets a permit until fewer than `n` are held.
+        With `n=0` no client gets one until the next `resize`. Permits that another client adds during the call come on
+        top of `n`.
+
+        A waiter for more permits than `n` keeps its place, and all those behind it wait, too, although permits are
+        free: until it gives up, as by its timeout or `cancel_waits()`, or there are enough permits again.
 
         Args:
             n: how many permits; at most 2**63 - 1.
@@ -315,7 +319,7 @@ class Semaphore(LockBase):
 class BoundedSemaphore(Semaphore):
     """A semaphore that refuses a `release()` of more permits than this process holds.
 
-    In all else it is a `Semaphore`; but `acquire` of more permits than there are raises a ValueError.
+    Otherwise it is a `Semaphore`; but `acquire` of more permits than there are raises a ValueError.
     """
 
     _kind = "BoundedSemaphore"

@@ -1,11 +1,11 @@
-"""What calls have left under way when they ended before their time is settled, by a thread of the library."""
+"""Calls that were interrupted or cancelled leave changes under way; a thread of the library settles these."""
 
 from __future__ import annotations
 
 import threading
 import weakref
 from collections import deque
-from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from ._engine.driver import UNANSWERED, Call
@@ -17,7 +17,7 @@ from ._recipes.receipts import Ledger, Receipt
 
 
 class SettlingState(PathState):
-    """The state of a path whose calls may leave something to be settled: an `Undertaking` that has `left`.
+    """The state of a path whose calls may leave a change to be settled: an `Undertaking` that has `left`.
 
     Attributes:
         settler: the thread that settles just now; None if there is none.
@@ -30,15 +30,22 @@ class SettlingState(PathState):
         self._idle = deque([True])  # the caller that takes it starts the thread
 
     def _drop_with(self, ledger: Ledger) -> None:
-        """Have the members discarded once this is garbage."""
-        weakref.finalize(self, _drop_members, self.session.dropped, ledger.receipts).atexit = False
+        """Once this is garbage, have the members discarded, and leave the idle receipts' nodes to later objects.
+
+        So a program that makes an object for each use does not leave a node each time.
+        """
+        session = self.session
+        ledger.spares = session.spare_receipts
+        # Not the ledger, which may refer to the session by its clock.
+        containers = session.dropped, ledger.receipts, ledger.idle, ledger.spares
+        weakref.finalize(self, _drop_receipts, *containers).atexit = False
 
     def _settling_of(self, errand: Any) -> Recipe[bool]:
         """Return the recipe that settles it."""
         raise NotImplementedError
 
     def _finish(self, errand: Any) -> None:
-        """Note that nothing is left of it."""
+        """Note that it is settled."""
         errand.finish()
 
     def _settle_later(self, errand: Any) -> None:
@@ -85,6 +92,14 @@ class SettlingState(PathState):
         return done is not None
 
 
-def _drop_members(dropped: Any, receipts: Sequence[Receipt]) -> None:
-    """Finalize the state: only queue the work, as a finalizer may run anywhere."""
+def _drop_receipts(
+    dropped: deque[Dropped], receipts: list[Receipt], idle: deque[Receipt], spares: deque[tuple[str, int]]
+) -> None:
+    """Finalize the state, by single steps alone, as a finalizer may run anywhere."""
     dropped.append(Dropped([], [receipt.member for receipt in receipts if receipt.member is not None]))
+    with suppress(IndexError):
+        while True:
+            # Taken away, as garbage that is finalized later may still settle a call, with a receipt of the ledger.
+            receipt = idle.popleft()
+            if receipt.path:
+                spares.append((receipt.path, receipt.version))

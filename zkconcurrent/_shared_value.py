@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from ._codec import BYTES, Codec, check_codec
+from ._codec import BYTES, Codec, check_codec, encoded
 from ._engine.driver import Call
 from ._engine.waiting import Steps
 from ._errors import ForeignNodeError
@@ -37,14 +37,14 @@ def version_of(expected: object) -> int:
 class SharedValue(BaseValue, Generic[T]):
     """A value that all processes share. Every change is applied exactly once, whatever replies are lost.
 
-    `AtomicReference` is another name of it.
+    `AtomicReference` is another name for it.
 
     Layout:
         `<path>`, PERSISTENT, with what the codec made of the value: the znode of Curator's SharedValue.
         `<path>/receipts` and `<path>/lock` as in `AtomicLong`.
 
     Invariant:
-        As in `AtomicLong`. The version grows with every write, and no two writes have the same.
+        As in `AtomicLong`. The version grows with every write, and no two writes have the same version.
 
     Cost:
         `get`: 2 reads in one round trip. A change: as in `AtomicLong`. `wait_for` and `watch`: 3 reads in 2 round trips
@@ -70,7 +70,7 @@ class SharedValue(BaseValue, Generic[T]):
 
     def __init__(self, client: KazooClient, path: str, value: T, *, codec: Codec = BYTES) -> None:
         self._value, self._codec = value, check_codec(codec)
-        self._at = Layout(path, self._kind, _checked(codec.encode(value), codec, path))
+        self._at = Layout(path, self._kind, encoded(codec, value, path))
         super().__init__(client, path)
         self._check_size(self._at.initial)
 
@@ -89,8 +89,8 @@ class SharedValue(BaseValue, Generic[T]):
         Raises:
             TypeError: the codec can't encode the value.
             RefusedError: the value is too large for a request.
-            OutcomeUnknownError: the reply was lost, and an operator has removed what would tell whether the change was
-                applied.
+            OutcomeUnknownError: the reply was lost, and so was the receipt that tells whether the change was applied;
+                or the client was stopped before it could be read.
             ClientError: the client can't be used here.
             ForeignNodeError: the node at the path is not persistent, or has other children.
         """
@@ -118,11 +118,11 @@ class SharedValue(BaseValue, Generic[T]):
         return self._change(decide)  # type: ignore[no-any-return]
 
     def update(self, func: Callable[[T], T]) -> T:
-        """Set the value to what a function makes of it; return the new one. Errors as `set`, and the function's own.
+        """Replace the value by a function's result; return the new value. Errors as `set`, and the function's own.
 
         Args:
-            func: returns the new value for the present one. It is called again after a conflict, and must not change
-                the value itself.
+            func: takes the present value, returns the new one. It is called again after a conflict. It must not change
+                this value by other calls.
         """
 
         def decide(data: bytes, _: int) -> tuple[bytes, T]:
@@ -132,11 +132,11 @@ class SharedValue(BaseValue, Generic[T]):
         return self._updating(decide, func)  # type: ignore[no-any-return]
 
     def wait_for(self, predicate: Callable[[T], Any], timeout: float | None = None) -> Any:
-        """Wait until a predicate is true of the value; return its last result, as `threading.Condition.wait_for`.
+        """Wait until a predicate is true of the value; return its last result, as `threading.Condition.wait_for` does.
 
         Args:
-            predicate: is called with the value, and again whenever it has changed; a value that is soon replaced may be
-                passed over.
+            predicate: is called with the value, and again whenever that has changed; it may miss a value that is soon
+                replaced.
             timeout: how long to wait, in seconds; None waits forever, zero or less reads the value once.
 
         Raises:
@@ -164,7 +164,7 @@ class SharedValue(BaseValue, Generic[T]):
     def watch(self, timeout: float | None = None) -> Iterator[VersionedValue]:
         """Return an iterator over the value and its changes: the present value, then each time the newest.
 
-        A value that is replaced before the iterator asks for it is passed over; the last one never is.
+        It skips a value that is replaced before the caller asks for the next one, but never the last value.
 
         Args:
             timeout: how long to wait for each value, in seconds; the iterator ends when it has passed. None waits
@@ -186,7 +186,7 @@ class SharedValue(BaseValue, Generic[T]):
         return self._run(wait_until(self._at, lambda each: each != seen), lambda found: found, self._until(timeout))
 
     def _encode(self, value: T) -> bytes:
-        return self._check_size(_checked(self._codec.encode(value), self._codec, self._path))
+        return self._check_size(encoded(self._codec, value, self._path))
 
     def _decode(self, seen: Seen) -> VersionedValue:
         return VersionedValue(self._decoded(seen.data), seen.version)
@@ -196,17 +196,13 @@ class SharedValue(BaseValue, Generic[T]):
             return self._codec.decode(data)  # type: ignore[no-any-return]
         except Exception as error:
             raise ForeignNodeError(
-                self._path, f"the node's data is {data[:100]!r}, which the codec {self._codec!r} can't decode: {error}"
+                self._path,
+                f"the node's data is {data[:100]!r}, which the codec {self._codec!r} can't decode: {error}; give all "
+                "clients the same codec, or delete the node if something else left it behind",
             ) from error
 
     def __repr__(self) -> str:
         return f"<zkconcurrent.{type(self).__name__} at {id(self):#x} path={self._path!r}>"
-
-
-def _checked(data: Any, codec: Codec, path: str) -> bytes:
-    if not isinstance(data, bytes | bytearray | memoryview):
-        raise TypeError(f"{path!r}: the codec {codec!r} must encode to bytes, not {type(data).__name__}")
-    return bytes(data)  # a copy, as the caller may change it
 
 
 AtomicReference = SharedValue

@@ -321,17 +321,17 @@ class synchronized(LockedBy):  # noqa: N801 - as wrapt has it
     template, and two values have the same path only if they have the same text. `@synchronized(lock)` holds an existing
     lock of any kind, and `with synchronized(zk, "/app/report"):` is a block.
 
-    A value must be a scalar, whose text is the same in all processes: a str, int, bool, bytes, Enum, UUID, date,
+    A value must be a scalar, as its text is the same in all processes: a str, int, bool, bytes, Enum, UUID, date,
     datetime or Decimal. Equal values of one type give the same path: a Decimal counts without trailing zeros, an aware
     datetime in UTC. `True` and `1` are two paths; `7` and `"7"` are one. An Enum is `Color.RED`, but an IntEnum or
     StrEnum is the number or the text that it equals. An object of a subclass counts as its base type, however it is
-    printed. Other objects name themselves by a method `__lock_name__`, which returns a scalar::
+    printed. Other objects need a method `__lock_name__`, which returns a scalar::
 
         class Account:
             def __lock_name__(self):
                 return self.number
 
-    All other values are refused, also None, floats and containers: name an attribute or an item (`{order.id}`).
+    All other values are refused, including None, floats and containers: name an attribute or an item (`{order.id}`).
 
     It decorates functions, methods, and class and static methods, above or below their decorators. The result is
     pickled by name, as a plain function is, so `Pool.map` takes it. A generator function holds the lock while its
@@ -348,9 +348,9 @@ class synchronized(LockedBy):  # noqa: N801 - as wrapt has it
     Raises:
         TypeError: `where` is none of these. On decoration: the target is `async def`, a class, or not a function. On a
             call: an argument's value is not a scalar and has no `__lock_name__`.
-        ValueError: the path or its syntax is bad. On decoration: it names an argument that the function lacks. On a
-            call: an argument's text is empty, has more than 255 bytes when escaped (in UTF-8), or depends on the
-            locale of the process (`:n`, `:%B`).
+        ValueError: the path or its syntax is invalid. On decoration: it names an argument that the function lacks. On a
+            call: an argument's text is empty, has more than 255 bytes when escaped (in UTF-8), or depends on the locale
+            of the process (`:n`, `:%B`).
         LockLostError: on a call whose hold was lost; as at the end of a `with` block.
 
     Source:

@@ -1,4 +1,4 @@
-"""Steps that run side by side in one call, as the tries of a `QuorumLock` do."""
+"""Steps that run side by side in one call, as the attempts of a `QuorumLock` do."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def together(
 ) -> Steps[None]:
     """Run steps side by side until all have ended, or `ends()`; those that have not are left where they are.
 
-    What wakes the call wakes all its steps: they look whether it was meant for them.
+    Whatever wakes the call wakes all its steps, and each looks whether it was meant.
     """
     woken = True
     try:

@@ -173,7 +173,9 @@ class ValueState(SettlingState):
 
     def _unknown(self) -> OutcomeUnknownError:
         return OutcomeUnknownError(
-            self.path, "the receipt was removed, or the client stopped, so whether the change was applied is unknown"
+            self.path,
+            "the receipt was removed, or the client stopped, so it is unknown whether the change was applied; get() "
+            "the value, and decide whether to repeat it",
         )
 
 
@@ -287,7 +289,9 @@ class BaseValue(Primitive):
 
         def destroyed(using: list[str]) -> None:
             if using:
-                raise RuntimeError(f"the {self._kind} at {self._path!r} is in use: {using[:5]}")
+                raise RuntimeError(
+                    f"the {self._kind} at {self._path!r} is in use; destroy it when these have stopped: {using[:5]}"
+                )
             self._note(None)
 
         return self._run(destroy(self._path_state.register), destroyed)

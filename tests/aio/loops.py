@@ -2,12 +2,14 @@
 
 asyncio logs each callback that takes more than `SLOW` seconds. On a busy machine most of these have only waited for a
 processor. So a slow callback fails the test if it computed that long, or if its thread slept at one instruction that
-long while another thread of the process, the watcher, ran on time.
+long while another thread of the process, the watcher, ran on time. Where a third thread was ready to run, that may be
+the one for which the callback waits, and it may have been kept from a processor: such times count a tenth.
 """
 
 from __future__ import annotations
 
 import asyncio
+import copy
 import gc
 import linecache
 import logging
@@ -17,7 +19,6 @@ import time
 import traceback
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import FrameType
 from typing import Any, TypeVar
 from unittest.mock import patch
@@ -45,8 +46,9 @@ class Watcher(logging.Handler):
         self.slow: list[str] = []
         self.errors: list[str] = []
         self._thread = threading.get_ident()
-        self._state = Path(f"/proc/self/task/{threading.get_native_id()}/stat")
+        self._native = threading.get_native_id()
         self._began = 0.0  # by the CPU time of the loop's thread
+        self._collects_since = 0.0  # by the same
         self._callbacks = 0
         self._runs = False
         self._stood = 0.0
@@ -70,28 +72,34 @@ class Watcher(logging.Handler):
         """Do not count for how long the present callback has stood or computed: it was the test itself."""
         self._stood, self._stack, self._began = 0.0, "", time.thread_time()
 
+    def collecting(self, phase: str, _: object) -> None:
+        """Do not count what a collection of garbage computes: it looks at all that pytest has made."""
+        if threading.get_ident() != self._thread:
+            return
+        if phase == "start":
+            self._collects_since = time.thread_time()
+        else:
+            self._began += time.thread_time() - self._collects_since
+
     def look(self) -> None:
         """See, again and again, where the loop's thread stands; on the watcher's own thread."""
         last: tuple[object, ...] = ()
-        before = time.monotonic()
+        before, looking = time.monotonic(), threading.current_thread()
         while not self._over.wait(LOOK):
             now = time.monotonic()
             frame = sys._current_frames().get(self._thread)
             # No reference to a frame, or a task, is kept: what they have shall be garbage when it is.
             place = (self._callbacks, id(frame), frame and frame.f_lasti)
-            waits = frame is not None and self._runs and place == last and now - before < 2 * LOOK and self._sleeps()
-            if waits and not starts_a_thread(frame):
-                self._stood += now - before
+            on_time = frame is not None and self._runs and place == last and now - before < 2 * LOOK
+            if on_time and not starts_a_thread(frame) and not ready(self._native):
+                busy = any(ready(each.native_id) for each in threading.enumerate() if each is not looking)
+                self._stood += (now - before) * (0.1 if busy else 1)
                 if self._stood > SLOW and not self._stack:
                     self._stack = "".join(traceback.format_stack(frame))
             elif place != last and not self._stack:
                 self._stood = 0.0
             last, before = place, now
             del frame
-
-    def _sleeps(self) -> bool:
-        """Return whether the thread sleeps in the kernel, and does not wait for a processor, as far as is known."""
-        return not self._state.exists() or self._state.read_text().rpartition(") ")[2][0] in "SD"
 
     def emit(self, record: logging.LogRecord) -> None:
         """Take note of what asyncio logs; it does so right after the callback."""
@@ -102,6 +110,15 @@ class Watcher(logging.Handler):
             (computed := time.thread_time() - self._began) >= SLOW or self._stack
         ):  # not uvloop's
             self.slow.append(f"{text}\ncomputed {computed:.3f} s, stood {self._stood:.3f} s\n{self._stack}")
+
+
+def ready(thread: int | None) -> bool:
+    """Return whether a thread runs or waits for a processor, as far as is known, and does not sleep in the kernel."""
+    try:
+        with open(f"/proc/self/task/{thread}/stat") as state:  # no Path: it is asked hundreds of times a second
+            return state.read().rpartition(") ")[2][0] not in "SD"
+    except OSError:  # it has ended; or there is no /proc
+        return False
 
 
 def starts_a_thread(frame: FrameType | None) -> bool:
@@ -125,8 +142,8 @@ def watching(*, errors: bool = False) -> Iterator[Watcher]:
     logger = logging.getLogger("asyncio")
 
     logger.addHandler(watcher)
+    gc.callbacks.append(watcher.collecting)
     looking.start()
-    gc.freeze()  # a collection looks at what this test has made, and not at all of pytest
     try:
         with (
             patch.object(asyncio.Handle, "_run", lambda handle: watcher.run(handle, handle_run)),
@@ -135,7 +152,7 @@ def watching(*, errors: bool = False) -> Iterator[Watcher]:
         ):
             yield watcher
     finally:
-        gc.unfreeze()
+        gc.callbacks.remove(watcher.collecting)
         logger.removeHandler(watcher)
         watcher._over.set()
         looking.join()
@@ -175,14 +192,18 @@ async def soon(awaitable: Any, patience: float = PATIENCE) -> Any:
 async def idle(*clients: KazooClient) -> None:
     """Wait until these clients have no request outstanding, and nothing is left to do in the loop.
 
-    A task that is asleep then waits for another. The round trip of a `sync` brings all answers and events of before.
+    A task that is asleep then waits for another. The round trip of a `sync` brings all answers and events of before;
+    whatever a task does then, it sends a request, or is done.
     """
     loop, quiet = asyncio.get_running_loop(), 0
+    sent = [0 for _ in clients]
     while quiet < 2:
         for client in clients:
             await asyncio.to_thread(client.sync, "/")
         await asyncio.sleep(0 if hasattr(loop, "_ready") else 0.002)  # uvloop does not show what is ready: run it
-        busy = any(client._pending or client._queue for client in clients)
+        before, sent = sent, [next(copy.copy(Session.of(client).link.transport._xids)) for client in clients]
+        busy = any(now > then + 1 for then, now in zip(before, sent, strict=True))  # one is the `sync`
+        busy = busy or any(client._pending or client._queue for client in clients)
         busy = busy or any(thread.name == "zkconcurrent-background" for thread in threading.enumerate())
         quiet = 0 if busy or getattr(loop, "_ready", ()) else quiet + 1
 

@@ -7,6 +7,7 @@ import gc
 import subprocess
 import sys
 import textwrap
+import weakref
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -482,6 +483,60 @@ def test_a_reader_that_is_thrown_away_beside_another(
             asyncio.run(other())  # not `run`, which has the garbage collector look at nothing made before
         finally:
             gc.enable()
+
+
+@pytest.mark.parametrize(
+    ("make", "block"),
+    [("Lock", "condition"), ("RLock", "condition"), ("write lock", "condition"), ("Lock", "hold"), ("RLock", "lock")],
+)
+def test_a_waiter_that_is_thrown_away_beside_a_holder(
+    make: str, block: str, zk: KazooClient, far: KazooClient, zk_path: str, eventually: Eventually
+) -> None:
+    """Fault 135: the end of a task that is collected in `Condition.wait` leaves the hold of another task."""
+    condition = aio.Condition(zk, zk_path, LOCKS[make](zk, f"{zk_path}-lock"))
+    lock: Any = condition._lock
+
+    async def wait() -> None:
+        async with lock.hold() if block == "hold" else lock if block == "lock" else condition:
+            await condition.wait()
+
+    async def main() -> weakref.ref[asyncio.Task[None]]:
+        task = asyncio.create_task(wait())
+        await idle(zk)
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+        return weakref.ref(task)
+
+    async def other() -> None:
+        async with lock:
+            token = lock.fencing_token
+            gc.collect()
+            assert waiter() is None
+            assert lock.hold_count() == 1
+            assert lock.fencing_token == token
+            assert await asyncio.to_thread(nodes, far, f"{zk_path}-lock")
+
+    async def last() -> None:
+        generator: Any = holding()
+        assert await generator.__anext__()
+        await generator.aclose()  # of a task that lives: it releases
+
+    async def holding() -> AsyncIterator[int]:
+        async with lock:
+            yield 1
+
+    loop = asyncio.new_event_loop()
+    gc.disable()
+    try:
+        waiter = loop.run_until_complete(main())
+        loop.run_until_complete(loop.shutdown_default_executor())
+        loop.close()
+        del loop
+        eventually(lambda: not nodes(far, zk_path), "the keeper has abandoned the wait")
+        asyncio.run(other())
+    finally:
+        gc.enable()
+    asyncio.run(last())
+    eventually(lambda: not nodes(far, f"{zk_path}-lock"), "nothing holds the lock")
 
 
 @pytest.mark.parametrize("make", ["Lock", "RLock", "write lock", "Semaphore", "MultiLock"])

@@ -24,7 +24,7 @@ from zkconcurrent._engine.session import Session
 from zkconcurrent.testing import Server
 
 SLOW_WIRE = 0.05  # seconds each way: no task is kept from sending the next request for as long
-CYCLES = int(os.environ.get("TASK_CYCLES", "1000"))
+CYCLES = int(os.environ.get("TASK_CYCLES", "500"))
 CANCELS = 1_000
 
 
@@ -116,8 +116,9 @@ def test_between_tasks(counted: KazooClient, proxy: Proxy, zk_path: str) -> None
             waiting = asyncio.create_task(lock.acquire())
             await until(answered(until_waiting, "getData"))
         with proxy.counting() as handed_over:
-            lock.release()
-            assert await soon(waiting)
+            released = lock.release()
+            assert await soon(waiting)  # it may go on once the delete was sent, before the proxy has it
+            await released
         assert handed_over.requests == {"delete": 1}
         await lock.release()
 
@@ -247,7 +248,7 @@ def grown(before: tracemalloc.Snapshot, path: str) -> int:
 
 @pytest.mark.long
 def test_cycles(connect: Connect, zk_path: str) -> None:
-    """Ten thousand cycles, each with an object of its own, and a thousand cancelled acquires leave nothing."""
+    """Hundreds of cycles, each with an object of its own, and a thousand cancelled acquires leave nothing."""
     zk, far = connect(timeout=60), connect(timeout=60)  # tracing may keep kazoo's threads waiting for seconds
     held = aio.Lock(far, f"{zk_path}-held")
 

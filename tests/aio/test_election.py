@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 
 import pytest
 from kazoo.client import KazooClient
 
 import zkconcurrent
 from tests.aio.loops import run, soon
-from tests.conftest import FAST, Connect
+from tests.conftest import FAST, Connect, Eventually
 from zkconcurrent import LockLostError, aio
+from zkconcurrent.testing import Server
 
 LONG = 30
 
 
-def test_a_loss_cancels_the_block(connect: Connect, zk_path: str) -> None:
+def test_a_loss_cancels_the_block(zookeeper: Server, connect: Connect, zk_path: str) -> None:
     """The body of a block, and the function of `run`, are cancelled when the term is lost; LockLostError comes out."""
     client = connect(**FAST)
 
@@ -25,7 +28,7 @@ def test_a_loss_cancels_the_block(connect: Connect, zk_path: str) -> None:
             using = asyncio.create_task(use(election))
             while not election.is_leader():
                 await asyncio.sleep(0.01)
-            await asyncio.to_thread(expire, connect, client)
+            await asyncio.to_thread(zookeeper.expire, client)
             with pytest.raises(LockLostError, match="another candidate may lead"):
                 await soon(using)
             assert not using.cancelled()
@@ -40,11 +43,6 @@ def test_a_loss_cancels_the_block(connect: Connect, zk_path: str) -> None:
                 assert term.lost.is_set()
 
     run(main())
-
-
-def expire(connect: Connect, client: KazooClient) -> None:
-    """End a client's session at the server."""
-    connect(client_id=client.client_id).stop()
 
 
 def test_a_candidacy_outlives_its_loop(zk: KazooClient, zk_path: str) -> None:
@@ -79,6 +77,27 @@ def test_a_candidacy_outlives_its_loop(zk: KazooClient, zk_path: str) -> None:
     assert term is not None
     assert term.token > token
     election.withdraw()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_closed_loop_with_a_task_that_waits(
+    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
+    """Fault 136: the candidacy, which goes on, keeps no task of a closed loop that waits for its term."""
+    elsewhere = zkconcurrent.Election(connect(), zk_path)
+    loop = asyncio.new_event_loop()
+    election = aio.Election(zk, zk_path)
+    with elsewhere.lead():
+        loop.run_until_complete(election.stand())
+        task = loop.create_task(election.wait())
+        loop.run_until_complete(asyncio.sleep(0))
+        assert election._core._path_state.candidacy.waiters
+        waiting = weakref.ref(task)
+        loop.close()
+        del task
+        eventually(lambda: waiting() is None or gc.collect() < 0)
+        assert not election._core._path_state.candidacy.waiters
+    zkconcurrent.Election(zk, zk_path).withdraw()
 
 
 def test_to_observe(zk: KazooClient, connect: Connect, zk_path: str) -> None:

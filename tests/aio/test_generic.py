@@ -134,6 +134,7 @@ LEFT_OUT: dict[ModuleType, dict[str, str]] = {
         "test_a_loss_is_told": IDENTITY,
         "test_what_is_told_is_not_kept": IDENTITY,
         "test_all_or_none_with_errors": HALFWAY,
+        "test_an_alarm_strikes_a_release": SIGNALS,
     },
     test_detached: {
         "test_a_killed_holder": PROCESSES,
@@ -147,6 +148,8 @@ LEFT_OUT: dict[ModuleType, dict[str, str]] = {
         "test_in_a_signal_handler": "interrupts the thread that waits for its task, not the task",
         "test_in_a_handler_on_top_of_another_acquire": "so does this",
         "test_a_thread_that_ended_while_it_held": "a task that ends is made to release",
+        "test_losses_that_a_release_finds": LATE,
+        "test_its_leases_have_run_out": "has the thread of the test keep the sessions' locks, which the loop's needs",
         "test_a_forked_child": "forks where the loop's thread is not",
     },
     test_semaphore: {

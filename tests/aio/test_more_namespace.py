@@ -107,12 +107,12 @@ every = pytest.mark.parametrize("make", MAKE)
 
 
 @every
-@pytest.mark.parametrize("name", ["", "/etc", "..", "a/../../x", "a//b", "a/", "a\0"])
-def test_no_name_leaves_the_base(tasks: aio.Namespace, make: Any, name: str) -> None:
+def test_no_name_leaves_the_base(tasks: aio.Namespace, make: Any) -> None:
     """A name that is empty, absolute, or would lead out of the base is a ValueError that shows it."""
-    with pytest.raises(ValueError) as raised:  # noqa: PT011
-        make(tasks, name)
-    assert repr(name) in str(raised.value)
+    for name in ("", "/etc", "..", "a/../../x", "a//b", "a/", "a\0"):
+        with pytest.raises(ValueError) as raised:  # noqa: PT011
+            pytest.fail(f"{name!r} is allowed: {make(tasks, name)}")
+        assert repr(name) in str(raised.value)
 
 
 @every
@@ -122,9 +122,9 @@ def test_a_name_is_text_of_one_kind(tasks: aio.Namespace, make: Any) -> None:
         make(tasks, 1)
     kept = tasks.Lock("lock")
     if make is not MAKE[0]:
-        with pytest.raises(ValueError, match=r"/lock' is a Lock|nest"):
+        with pytest.raises(ValueError, match=r"/lock' for Lock already|nest"):
             make(tasks, "lock")
-    with pytest.raises(ValueError, match=r"/lock' is a Lock of .* already; a Lock\(fair=False\) needs another"):
+    with pytest.raises(ValueError, match=r"/lock' for Lock already; use another path for Lock\(fair=False\)"):
         tasks.Lock("lock", fair=False)
     with pytest.raises(ValueError, match="nest"):
         make(tasks, "lock/below")

@@ -8,6 +8,7 @@ names the others, and the tests below say the same of ours.
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
@@ -304,3 +305,29 @@ def test_a_time_limit_loses_nothing(zk: KazooClient, zk_path: str, eventually: E
     taken = asyncio.run(asyncio.wait_for(test(), 60))
     assert sorted(taken) == [b"%02d" % n for n in range(30)]
     eventually(lambda: not queue._core._path_state._left)
+
+
+def test_a_closed_loop_within_a_claim(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """The item is given back when the garbage collector takes the task, although its client lives on."""
+    client = connect(timeout=30.0)
+    queue, other = aio.Queue[bytes](client, zk_path), zkconcurrent.Queue[bytes](zk, zk_path)
+    other.put(b"one")
+
+    async def work(inside: asyncio.Event) -> None:
+        async with queue.claim():
+            inside.set()
+            await asyncio.sleep(100)
+
+    async def begin() -> asyncio.Task[None]:
+        inside = asyncio.Event()
+        task = asyncio.create_task(work(inside))
+        await inside.wait()
+        return task
+
+    loop = asyncio.new_event_loop()
+    task = loop.run_until_complete(begin())
+    loop.close()
+    task._log_destroy_pending = False  # type: ignore[attr-defined]
+    del task
+    gc.collect()
+    assert other.get(timeout=10) == b"one"

@@ -134,10 +134,14 @@ def test_a_waiter_whose_loop_is_closed(zk: KazooClient, far: KazooClient, zk_pat
     """Its call is abandoned, at whatever step, and leaves no node."""
     lock, rivals = quorum(zk, zk_path), [Lock(far, f"{zk_path}/{name}") for name in "ab"]
     kept = []
+
+    async def own() -> None:
+        await lock.acquire()
+
     with rivals[0], rivals[1]:
         for pause in range(10):
             loop = asyncio.new_event_loop()
-            task = loop.create_task(lock.acquire())
+            task = loop.create_task(own())
             loop.run_until_complete(asyncio.sleep(pause * 0.005))
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             kept.append(task)

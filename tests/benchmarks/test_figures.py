@@ -1,4 +1,4 @@
-"""What is said of figures: medians, spreads, ratios, targets, tables and charts, on numbers that are given."""
+"""The words for figures: medians, spreads, ratios, targets, tables and charts, on numbers that are given."""
 
 from __future__ import annotations
 

@@ -104,6 +104,7 @@ def test_a_grant_needs_a_running_lease(bench: Bench, path: str) -> None:
     drive(bench, path, recipe)
 
 
+@pytest.mark.long
 def test_a_hold_on_a_connection_of_any_age_stays(bench: Bench, path: str) -> None:
     """Fault 84: where nothing fails, no hold is lost, not even the first on a connection opened long before."""
     timeout, connections = 4.0, 15
@@ -550,7 +551,7 @@ def test_a_hold_whose_node_is_missing_is_lost(bench: Bench, path: str) -> None:
 
 @pytest.mark.parametrize("applied", [True, False])
 def test_making_and_deleting_are_repeated(bench: Bench, path: str, applied: bool) -> None:
-    """Whoever made or deleted the node, it is there, or gone; whether it was we is told, or that it can't be known."""
+    """The node is there, or gone, whichever client did it; the call tells which, or that it can't be known."""
 
     def recipe(session: Any) -> Steps:
         told = [(yield CreatePersistent(path, b"")), (yield CreatePersistent(path, b""))]

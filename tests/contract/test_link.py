@@ -39,7 +39,7 @@ def test_create_and_list_back_to_back(bench: Bench, path: str) -> None:
 
 
 def test_answers_come_in_order(bench: Bench, path: str) -> None:
-    """What is sent behind a delete sees its effect, and each later create has a higher zxid."""
+    """A request sent behind a delete sees its effect, and each later create has a higher zxid."""
 
     def test() -> None:
         session = bench.session()

@@ -145,7 +145,7 @@ def test_no_number_is_used_twice(
 def test_an_answer_to_another_request(
     handler: type[SequentialThreadingHandler], zookeeper: Server, zk_path: str, eventually: Eventually
 ) -> None:
-    """Whoever waits is told that the connection is lost; kazoo's thread goes on, and the session with it."""
+    """A waiting call is told that the connection is lost; kazoo's thread goes on, and the session with it."""
     with zookeeper.client(handler=handler()) as client:
         client.create(zk_path, b"data")
         read(client, zk_path)
@@ -319,15 +319,21 @@ def test_no_room_for_the_rest(lost: bool, monkeypatch: pytest.MonkeyPatch) -> No
         assert read(client, "/node")
 
 
-def test_interrupted_at_every_line_of_sending(zookeeper: Server, zk_path: str, eventually: Eventually) -> None:
-    """Nobody gets the answer of another request: the connection is dropped, and all who wait are told."""
+@pytest.mark.parametrize("error", [KeyboardInterrupt, TimeoutError])
+def test_interrupted_at_every_line_of_sending(
+    error: type[BaseException], zookeeper: Server, zk_path: str, eventually: Eventually
+) -> None:
+    """Nobody gets the answer of another request: the connection is dropped, and all who wait are told.
+
+    What a signal handler raises goes on, also if it is an `OSError`, as an alarm's `TimeoutError` is.
+    """
     with zookeeper.client(timeout=60) as client:  # kazoo, which pings seldom then, does not get between
         client.create(zk_path, b"data")
         read(client, zk_path)
         outcomes = set()
-        for hook in at_every_line("transport.py"):
+        for hook in at_every_line("transport.py", error=error):
             read(client, zk_path)  # the queue is empty, and callers may send
-            with contextlib.suppress(KeyboardInterrupt), hook:
+            with contextlib.suppress(error), hook:
                 Asked(client, GetData(f"{zk_path}/none", None))
             for _ in range(3):
                 try:

@@ -36,6 +36,7 @@ from zkconcurrent import (
 )
 from zkconcurrent._engine import local_handoff
 from zkconcurrent._engine.session import Session
+from zkconcurrent.testing import Server
 
 
 @pytest.fixture
@@ -757,6 +758,7 @@ def test_to_stand(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
 
 
 def test_a_change_of_the_leader(
+    zookeeper: Server,
     connect: Connect,
     counted: KazooClient,
     proxy: Proxy,
@@ -781,7 +783,7 @@ def test_a_change_of_the_leader(
         eventually(answered(until_waiting, "getData", n))
     assert until_waiting.requests == {"create2": n, "getChildren": n, "getData": n}
     with proxy.counting() as count:
-        connect(client_id=gone.client_id).stop()  # as the server does when the time of a killed process is up
+        zookeeper.expire(gone)  # as the server does when the time of a killed process is up
         assert leads.wait(20)
     assert sum(count.events.values()) == 1
     assert count.requests == {"getChildren": 1}

@@ -165,8 +165,9 @@ def test_no_herd(
             time.sleep(0.3)
             eventually(waiting)
         time.sleep(1)
+    # An item that comes between two looks of a consumer, the second of which sets a watch, costs one event more.
     events = sum(count.events.values())
-    assert events <= (4 if claims else 2) * items, dict(count.events)
+    assert events <= (4 if claims else 2) * items + items // 2, dict(count.events)
     assert sum(count.requests.values()) <= 30 * items
     with proxy.counting() as idle:
         time.sleep(3)

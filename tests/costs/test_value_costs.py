@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from typing import Any
 
 import pytest
@@ -112,7 +113,10 @@ def test_a_shared_value(
 
 
 def test_the_first_change(zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
-    """The first change of a client lays out the nodes, makes its receipt, looks for old ones and at the number."""
+    """The first change of a client lays out the nodes, makes its receipt, looks for old ones and at the number.
+
+    That of a later object uses the receipt of the first.
+    """
     AtomicLong(zk, zk_path).add()
     number = AtomicLong(counted, zk_path)
     with proxy.counting() as first:
@@ -121,3 +125,11 @@ def test_the_first_change(zk: KazooClient, counted: KazooClient, proxy: Proxy, z
     assert first.requests["multi"] == 1
     assert first.requests["create"] == 2  # of these, the number was there
     assert first.requests["getChildren"] == 3
+    state = weakref.ref(number._path_state)
+    del number
+    assert state() is None
+    number = AtomicLong(counted, zk_path)
+    with proxy.counting() as later:
+        assert number.add() == 3
+    assert later.flights == 4
+    assert (later.requests["multi"], later.requests["create"], later.requests["getChildren"]) == (1, 1, 2)

@@ -26,6 +26,7 @@ def timeline(tmp_path: Path) -> Path:
     return tmp_path / "timeline.svg"
 
 
+@pytest.mark.long
 def test_the_count_is_exact(timeline: Path) -> None:
     """With the lock all is well, though one worker is killed and another loses its session; the picture shows both."""
     outcome = play(timeline)

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -33,12 +34,33 @@ def run_page(page: Path, folder: Path, server: Server) -> subprocess.CompletedPr
     )
 
 
-@pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: str(page.relative_to(ROOT)))
-@pytest.mark.long
-def test_a_page_runs(page: Path, tmp_path: Path) -> None:
-    """Whoever copies the blocks of a page one after the other, to an empty folder and server, gets what it says."""
+@pytest.fixture(scope="module")
+def of_all_pages() -> Iterator[Server]:
+    """A server for one page after the other."""
     with Server() as server:
-        done = run_page(page, tmp_path, server)
+        yield server
+
+
+@pytest.fixture
+def empty(of_all_pages: Server) -> Server:
+    """A server that has no nodes."""
+    with of_all_pages.client() as client:
+        for name in client.get_children("/"):
+            if name != "zookeeper":
+                client.delete(name, recursive=True)
+    return of_all_pages
+
+
+@pytest.mark.parametrize(
+    "page",
+    # Two processes share them, and two servers.
+    [pytest.param(page, marks=pytest.mark.xdist_group(f"pages-{n % 2}")) for n, page in enumerate(WITH_CODE)],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
+@pytest.mark.long
+def test_a_page_runs(page: Path, tmp_path: Path, empty: Server) -> None:
+    """The blocks of a page, copied one after the other to an empty folder and server, give what it says."""
+    done = run_page(page, tmp_path, empty)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Traceback" not in done.stderr, done.stderr
 

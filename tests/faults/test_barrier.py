@@ -57,6 +57,7 @@ def test_a_party_killed_while_it_waits(
     assert mine.broken
 
 
+@pytest.mark.long
 def test_a_party_killed_while_it_acts(
     party: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually, in_thread: InThread
 ) -> None:
@@ -232,6 +233,7 @@ def test_a_drop_while_waiting(
         assert waiting.result(10) == 0
 
 
+@pytest.mark.long
 def test_a_service_out_of_reach(
     zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:

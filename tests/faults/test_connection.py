@@ -234,6 +234,7 @@ def test_a_dead_link_under_steady_traffic(connect: Connect, proxy: Proxy, zk_pat
     lock.release()
 
 
+@pytest.mark.long
 def test_a_slow_link_under_steady_traffic(
     zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually, in_thread: InThread
 ) -> None:
@@ -269,6 +270,7 @@ def test_the_first_acquire_on_an_old_connection(
     lock.release()
 
 
+@pytest.mark.long
 def test_a_heartbeat_that_is_never_answered(
     zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually, in_thread: InThread
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import pytest
 from kazoo.client import KazooClient
 
 from tests.conftest import Connect, Eventually, InThread
@@ -34,6 +35,7 @@ def test_hundreds_of_threads_on_one_client(
     eventually(lambda: all(queued(zk, f"{zk_path}/{number}", 0)() for number in range(THREADS)))
 
 
+@pytest.mark.long
 def test_a_thousand_waiters(
     zookeeper: Server,
     zk: KazooClient,

@@ -17,6 +17,8 @@ from tests.helpers.forwarder import Forwarder
 from zkconcurrent import Lock, LockLostError, Semaphore
 from zkconcurrent.testing import Ensemble, Peer, Server
 
+pytestmark = pytest.mark.long
+
 RETRY = {"max_tries": -1, "delay": 0.05, "max_delay": 0.2}
 SESSION = 6.0
 ROUNDS = 30

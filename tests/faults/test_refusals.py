@@ -46,7 +46,7 @@ def test_credentials_that_are_not_accepted(zk_path: str, zookeeper: Server) -> N
 
 
 def test_a_quota_that_is_used_up(zk_path: str, eventually: Eventually) -> None:
-    """Who would exceed it is told so, and leaves no node; there is room again once the holder has left."""
+    """A caller that would exceed it is told so, and leaves no node; there is room again once the holder has left."""
     with Server(settings={"enforceQuota": "true"}) as server, server.client() as one, server.client() as other:
         one.ensure_path(zk_path)
         quota = f"/zookeeper/quota{zk_path}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -18,10 +19,15 @@ from zkconcurrent import (
     BoundedSemaphore,
     Condition,
     CountDownLatch,
+    DoubleBarrier,
     Election,
+    Empty,
     Event,
+    Full,
+    Group,
     Lock,
     MultiLock,
+    Queue,
     RLock,
     Semaphore,
     SharedValue,
@@ -182,11 +188,80 @@ def test_an_election_without_a_leader(slow: KazooClient, zk_path: str, timeout: 
     assert elected(election, timeout)
 
 
+@short
+def test_an_item_that_is_there(slow: KazooClient, zk: KazooClient, zk_path: str, timeout: float) -> None:
+    """An item that is there is got or claimed, and a place that is free is taken, however short the time."""
+    queue, other = Queue[bytes](slow, zk_path, 2), Queue[bytes](zk, zk_path, 2)
+    for item in (b"1", b"2"):
+        queue.put(item, timeout=timeout)
+    began = time.monotonic()
+    with pytest.raises(Full):
+        queue.put(b"3", timeout=timeout)
+    assert other.get(timeout=10) == b"1"
+    assert queue.get(timeout=timeout) == b"2"
+    other.put(b"4")
+    with queue.claim(timeout=timeout) as claim:
+        assert claim.item == b"4"
+    with pytest.raises(Empty):
+        queue.get(timeout=timeout)
+    assert time.monotonic() - began < TIMEOUT / 3
+    assert other.empty()
+
+
+@short
+def test_a_double_barrier_of_those_who_are_there(
+    slow: KazooClient, zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually, timeout: float
+) -> None:
+    """A party enters if the others are there, and leaves if they have left, however short its time."""
+    mine, other = DoubleBarrier(slow, zk_path, 2), DoubleBarrier(zk, zk_path, 2)
+    assert not mine.enter(timeout)
+    assert zk.get_children(zk_path) == []
+    entered, leaves = threading.Event(), threading.Event()
+
+    def party() -> bool:
+        assert other.enter(20)
+        entered.set()
+        leaves.wait(20)
+        return other.leave(20)
+
+    theirs = in_thread(party)
+    eventually(lambda: len(zk.get_children(zk_path)) == 1)
+    assert mine.enter(timeout)
+    assert entered.wait(20)
+    assert not mine.leave(timeout)
+    leaves.set()
+    assert theirs.result(20)
+
+
+@short
+def test_a_group_with_members(slow: KazooClient, zk: KazooClient, zk_path: str, timeout: float) -> None:
+    """A look shows each member, and a free id can be had, however short the time."""
+    group, other = Group(slow, zk_path), Group(zk, zk_path)
+    with other.join(b"1", "other"):
+        with group.join(b"2", "mine", wait=timeout):
+            assert list(group.members()) == list(other.members()) == ["other", "mine"]
+        assert list(group.observe(timeout)) == [{"other": b"1"}]
+        began = time.monotonic()
+        with pytest.raises(ValueError, match="other"):
+            group.join(b"3", "other", wait=timeout)
+        assert time.monotonic() - began < TIMEOUT / 3
+
+
+def taken(queue: Queue[bytes], timeout: float) -> bool:
+    """Return whether an item comes in time."""
+    try:
+        queue.get(timeout=timeout)
+    except Empty:
+        return False
+    return True
+
+
 CALLS: dict[str, Callable[[KazooClient, str], Callable[[float], bool]]] = {
     "event": lambda client, path: Event(client, path).wait,
     "latch": lambda client, path: CountDownLatch(client, path, 1).wait,
     "election": lambda client, path: lambda timeout: elected(Election(client, path), timeout),
     "value": lambda client, path: lambda timeout: SharedValue(client, path, b"").wait_for(bool, timeout),
+    "queue": lambda client, path: lambda timeout: taken(Queue[bytes](client, path), timeout),
     "lock": lambda client, path: lambda timeout: Lock(client, path).acquire(timeout=timeout),
     "semaphore": lambda client, path: lambda timeout: Semaphore(client, path).acquire(timeout=timeout),
 }

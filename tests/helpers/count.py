@@ -1,4 +1,4 @@
-"""What was sent, counted from a trace of messages: ZooKeeper's own terms, so that a test never measures time."""
+"""Counts of the messages sent, in ZooKeeper's own terms, from a trace, so that a test never measures time."""
 
 from __future__ import annotations
 

@@ -31,6 +31,7 @@ with Java threads that come into being when they are named. Commands, each answe
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import os
 import subprocess
@@ -58,6 +59,27 @@ The tests against Java need a JDK 11 or newer and Apache Curator:
 
 class JavaError(Exception):
     """What a command threw in Java, or that there is no Java any more to run it."""
+
+
+def compiled(class_path: str) -> Path:
+    """Return the folder of the peer's classes; the first process that asks compiles them, for all runs to come."""
+    java = find_java()
+    version = hashlib.sha256(b"\0".join([SOURCE.read_bytes(), class_path.encode(), bytes(java)])).hexdigest()[:16]
+    folder = Path(__file__).parent / "__pycache__" / f"{SOURCE.stem}-{version}"
+    if not folder.exists():
+        folder.parent.mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as made:
+            options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+            compiler = [java, *options, "-m", "jdk.compiler/com.sun.tools.javac.Main"]
+            done = subprocess.run(
+                [*compiler, "-cp", class_path, "-d", made, SOURCE], capture_output=True, text=True, check=False
+            )
+            if done.returncode:
+                raise RuntimeError(f"{SOURCE.name} does not compile: {done.stderr}\n{HOW_TO_GET_IT}")
+            with suppress(OSError):  # another process was faster
+                os.rename(made, folder)
+            Path(made).mkdir(exist_ok=True)  # to be removed
+    return folder
 
 
 @final
@@ -92,7 +114,7 @@ class CuratorPeer:
             "-XX:-UsePerfData",
         ]
         self._process = subprocess.Popen(
-            [find_java(), *options, "-cp", class_path, SOURCE],
+            [find_java(), *options, "-cp", f"{compiled(class_path)}{os.pathsep}{class_path}", SOURCE.stem],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,

@@ -1,4 +1,4 @@
-"""A KeyboardInterrupt at any line of the library: a trace function raises it."""
+"""An interrupt at any line of the library: a trace function raises it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import functools
 import gc
 import itertools
 import linecache
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from types import FrameType
 from typing import Any
 
 import zkconcurrent
-from tests.helpers.places import PLACES
+from tests.helpers.places import FEWER
 
 PACKAGE = str(Path(zkconcurrent.__file__).parent)
 
@@ -24,24 +25,24 @@ def _signals_come_here(file: str, line: int) -> bool:
     """Return whether CPython may deliver a signal at the line; a trace function can raise at any.
 
     A `with` line is visited again on the way out, before `__exit__` is called, and no signal is delivered between the
-    two (bpo-29988); nor before the return of a constant, nor at a `try:`, which does nothing.
+    two (bpo-29988); nor before a constant is returned or assigned, nor at a `try:`, which does nothing; nor before the
+    end of another block is called.
     """
-    return (
-        not linecache.getline(file, line)
-        .lstrip()
-        .startswith(("with ", "try:", "return True", "return None", "return False"))
+    return not re.match(
+        r"\s*(with |try:|(return|\w+ =) (None|True|False|0)\b|[\w.]+\.__exit__\()", linecache.getline(file, line)
     )
 
 
 class InterruptAt:
-    """Raise KeyboardInterrupt at the n-th line run below the first frame of the library; count the lines.
+    """Raise an error, `KeyboardInterrupt`, at the n-th line run below the first frame of the library; count the lines.
 
-    A line counts the first `PLACES` times that it is run: each request runs the engine's lines anew, and the simulation
+    A line counts the first `FEWER` times that it is run: each request runs the engine's lines anew, and the simulation
     interrupts every operation of every recipe. With `files`, only their lines count. An interrupt that is swallowed is
     an error.
     """
 
-    def __init__(self, line: int, *files: str) -> None:
+    def __init__(self, line: int, *files: str, error: type[BaseException] = KeyboardInterrupt) -> None:
+        self.error = error
         self.line = self.left = line
         self.files = files or ("",)
         self.where = ""
@@ -63,17 +64,17 @@ class InterruptAt:
         file, line = place = frame.f_code.co_filename, frame.f_lineno
         if event == "line" and file.endswith(self.files) and _signals_come_here(file, line):
             self._runs[place] += 1
-            self.left -= self._runs[place] <= PLACES
+            self.left -= self._runs[place] <= FEWER
             if self.left == 0:
                 self.where = f"{Path(file).name}:{line} {frame.f_code.co_name}"
-                raise KeyboardInterrupt
+                raise self.error
         return self._trace
 
 
-def at_every_line(*files: str, step: int = 1) -> Iterator[InterruptAt]:
+def at_every_line(*files: str, step: int = 1, error: type[BaseException] = KeyboardInterrupt) -> Iterator[InterruptAt]:
     """Yield an interrupt at each line of a call, one after the other, until one comes after the call's last line."""
     for line in itertools.count(1, step):
-        hook = InterruptAt(line, *files)
+        hook = InterruptAt(line, *files, error=error)
         yield hook
         if not hook.where:
             return

@@ -64,11 +64,16 @@ class Links:
     ) -> None:
         async def end() -> None:
             for server in self._servers:
+                for each in server.sockets:
+                    self._loop.remove_reader(each.fileno())  # accept no more
+            # asyncio leaves a connection just accepted open if we close its server, or cancel its task, too soon.
+            await asyncio.sleep(0.01)
+            while tasks := asyncio.all_tasks() - {asyncio.current_task()}:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+            for server in self._servers:
                 server.close()
-            tasks = asyncio.all_tasks() - {asyncio.current_task()}
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
             await asyncio.sleep(0)  # what is closed goes in the next round
             await asyncio.sleep(0)
 

@@ -5,3 +5,4 @@ from __future__ import annotations
 import os
 
 PLACES = int(os.environ.get("SIM_PLACES", "2"))
+FEWER = max(1, PLACES // 2)  # where other situations, or the simulation, come by the same place anyhow

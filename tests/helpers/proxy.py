@@ -299,7 +299,7 @@ class Proxy:
 
 
 class _Parcel(NamedTuple):
-    """What is on its way in one direction: a frame, or (data None) the end of the stream."""
+    """A message on its way in one direction: a frame, or (data None) the end of the stream."""
 
     due: float
     data: bytes | None

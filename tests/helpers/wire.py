@@ -146,7 +146,7 @@ class Dialogue:
         else:
             self._opened = True
             (message.session,) = struct.unpack_from("!q", frame, 20)
-        # Whoever else syncs, syncs what it reads; whoever else checks, writes.
+        # Any other client that syncs, syncs before a read; any other that checks, writes.
         message.heartbeat = (
             message.name == "getEphemerals"
             or (message.name, message.path) == ("sync", "/")

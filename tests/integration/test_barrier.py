@@ -43,7 +43,7 @@ def test_it_trips_again_and_again(
 
 
 def test_more_threads_than_parties(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
-    """Whoever comes when a generation is complete waits for the next; of n threads, all pass in turn."""
+    """A party that comes when a generation is complete waits for the next; of n threads, all pass in turn."""
     barrier = Barrier(zk, zk_path, 3)
     told = [future.result(40) for future in [in_thread(barrier.wait, 30) for _ in range(12)]]
     assert sorted(told) == sorted([0, 1, 2] * 4)
@@ -141,7 +141,7 @@ def test_what_is_no_barrier_is_refused(data: bytes, zk: KazooClient, zk_path: st
 def test_a_time_out_breaks_it_for_all(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """Who waits gets BrokenBarrierError, as does whoever comes, until it is reset; then it is as new."""
+    """Waiting parties get BrokenBarrierError, as do those that come, until it is reset; then it is as new."""
     mine, theirs = Barrier(zk, zk_path, 3), Barrier(connect(), zk_path, 3)
     waiting = in_thread(theirs.wait)
     eventually(lambda: mine.n_waiting == 1)
@@ -293,7 +293,7 @@ def test_an_operator_deletes_a_node(
 def test_an_operator_deletes_all(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """Who waits at a barrier that is taken away gets BrokenBarrierError; who comes then finds a new one."""
+    """The parties that wait at a barrier that is taken away get BrokenBarrierError; those that come find a new one."""
     barrier = Barrier(connect(), zk_path, 3)
     waiting = [in_thread(barrier.wait, 30) for _ in range(2)]
     eventually(lambda: barrier.n_waiting == 2)

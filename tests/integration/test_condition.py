@@ -421,7 +421,7 @@ def test_the_condition_itself(zk: KazooClient, zk_path: str) -> None:
     own = RLock(zk, f"{zk_path}/lock")
     with condition:
         assert own._is_owned()
-    with pytest.raises(ValueError, match="is a Condition"):
+    with pytest.raises(ValueError, match="for Condition already"):
         Lock(zk, zk_path)
     with pytest.raises(ValueError, match="must not nest"):
         Lock(zk, f"{zk_path}/waiters")

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.exceptions import ConnectionLoss
 
 from tests.conftest import FAST, Connect, Eventually, InThread
 from tests.helpers.proxy import Proxy
@@ -196,7 +197,7 @@ def test_what_does_not_match(zk: KazooClient, connect: Connect, zk_path: str) ->
     d["a"] = "1"
     with pytest.raises(ValueError, match="ephemeral=False, not True"):
         Dict(zk, zk_path, ephemeral=True)
-    with pytest.raises(ValueError, match="is a Dict of this client"):
+    with pytest.raises(ValueError, match="for Dict already"):
         Set(zk, zk_path)
     other = connect()
     for wrong in (Dict[Any](other, zk_path, ephemeral=True),):
@@ -308,10 +309,17 @@ def test_nothing_old_after_a_reconnect(
     client = connect(hosts=proxy.hosts, timeout=10.0, **FAST)
     d = text(client, zk_path)
     assert d["a"] == "1"
+
+    def reads(value: bytes) -> bool:
+        try:
+            return bool(client.connected and client.get(f"{zk_path}/entries/a")[0] == value)
+        except ConnectionLoss:  # kazoo has just learned of the cut
+            return False
+
     for n in range(5):
         proxy.cut()
         theirs["a"] = str(n)
-        eventually(lambda n=n: client.connected and client.get(f"{zk_path}/entries/a")[0] == b"%d" % n)
+        eventually(lambda n=n: reads(b"%d" % n))
         assert d["a"] == str(n)
 
 
@@ -495,6 +503,33 @@ def test_no_thread_is_left(connect: Connect, zk_path: str, eventually: Eventuall
         del again
 
 
+def test_destroy_leaves_what_is_no_maps(zk: KazooClient, zk_path: str) -> None:
+    """A child of the path is named by the error, nothing is deleted, and the call does not try for ever."""
+    d = Dict[str](zk, zk_path, codec=TEXT)
+    d["a"] = "1"
+    zk.create(f"{zk_path}/mine", b"precious")
+    with pytest.raises(ForeignNodeError, match="mine"):
+        d.destroy()
+    assert d == {"a": "1"}
+    zk.delete(f"{zk_path}/mine")
+    d.destroy()
+    assert zk.exists(zk_path) is None
+
+
+def test_a_key_of_a_subclass(zk: KazooClient, zk_path: str) -> None:
+    """A write or a delete goes by the plain string, whatever the subclass says of its hash."""
+
+    class Odd(str):
+        def __hash__(self) -> int:
+            return 7
+
+    d = Dict[str](zk, zk_path, codec=TEXT)
+    d[Odd("a")] = "1"
+    assert d == {"a": "1"}
+    del d[Odd("a")]
+    assert "a" not in d
+
+
 def test_destroy(zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
     """It removes all nodes; not while another client that writes is there."""
     other = connect()
@@ -513,6 +548,36 @@ def test_destroy(zk: KazooClient, connect: Connect, zk_path: str, eventually: Ev
     assert zk.exists(zk_path) is None
     mine["b"] = "2"
     assert mine == {"b": "2"}
+
+
+@pytest.mark.parametrize(
+    ("write", "result"),
+    [
+        (lambda d: d.replace("a", "old", "new"), False),
+        (lambda d: d.remove("a", "old"), False),
+        (lambda d: d.pop("a"), "other"),
+    ],
+)
+def test_destroyed_and_made_anew(
+    write: Callable[[Dict[str]], Any],
+    result: Any,
+    zk: KazooClient,
+    connect: Connect,
+    proxy: Proxy,
+    zk_path: str,
+    in_thread: InThread,
+) -> None:
+    """Fault 150: a client's first write finds an entry; the map is destroyed and made anew, all versions included."""
+    d, slow = text(zk, zk_path), text(connect(hosts=proxy.hosts), zk_path)
+    d["a"] = "old"
+    slow.ready()
+    with proxy.hold("getData", where=lambda message: message.path == f"{zk_path}/entries/a") as found:
+        writing = in_thread(write, slow)
+        found.wait()
+        d.destroy()
+        d["a"] = "other"
+    assert writing.result(30) == result
+    assert text(connect(), zk_path) == ({} if result else {"a": "other"})
 
 
 def test_a_client_that_is_not_there(zk_path: str, zookeeper: Server) -> None:
@@ -683,7 +748,7 @@ def test_what_a_codec_makes(made: Any, zk: KazooClient, zk_path: str) -> None:
         assert type(d["a"]) is bytes
         return
     for call in (lambda: d.update(a=1), lambda: d.setdefault("a", 1), lambda: d.replace("a", 1)):
-        with pytest.raises(TypeError, match=f"codec of '{zk_path}' must make bytes"):
+        with pytest.raises(TypeError, match=f"{zk_path}.* must encode to bytes"):
             call()
 
 

@@ -291,6 +291,42 @@ def test_two_that_leave_at_the_same_moment(
     assert zk.get_children(zk_path) == []
 
 
+def test_ready_is_made_again_as_the_last_party_leaves(
+    zk: KazooClient,
+    connect: Connect,
+    zookeeper: Server,
+    proxy: Proxy,
+    zk_path: str,
+    in_thread: InThread,
+    eventually: Eventually,
+) -> None:
+    """Java's party removes `ready` although one of ours is left; ours make it again, and none of it is left behind."""
+    with Proxy(zookeeper.hosts) as slow:
+        first, last = (
+            DoubleBarrier(connect(hosts=slow.hosts), zk_path, 3),
+            DoubleBarrier(connect(proxy.hosts), zk_path, 3),
+        )
+        first._session.registry.seed, last._session.registry.seed = (each * 8 + "-0000-4000-8000" for each in "f0")
+        zk.ensure_path(zk_path)
+        zk.create(f"{zk_path}/java", ephemeral=True)
+        go = threading.Event()
+        leaving = [
+            in_thread(lambda: last.enter(20) and go.wait(20) and last.leave(20)),
+            in_thread(lambda: first.enter(20) and first.leave(20)),
+        ]
+        eventually(lambda: len(zk.get_children(zk_path)) == 3 and waits(first))  # Java's, the last one's, and `ready`
+        slow.stall(to_server=False)
+        zk.delete(f"{zk_path}/java")
+        zk.delete(f"{zk_path}/ready")
+        with proxy.hold("getChildren", where=lambda message: message.path == zk_path) as looked:
+            go.set()
+            looked.wait()
+            slow.resume()
+            eventually(lambda: zk.exists(f"{zk_path}/ready"))
+        assert [each.result(20) for each in leaving] == [True, True]
+        assert zk.get_children(zk_path) == []
+
+
 def test_a_killed_party_has_left(spawn: Spawn, zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
     """A party that dies inside holds up nobody: its node goes with its session."""
     barrier = DoubleBarrier(zk, zk_path, 3)
@@ -319,14 +355,14 @@ def test_all_have_died(spawn: Spawn, zk: KazooClient, connect: Connect, zk_path:
 
 
 def test_a_party_that_expires_inside(
-    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+    zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
     """A party that has lost its session inside is told so when it leaves: the others have gone on without it."""
     mine, theirs = DoubleBarrier(connect(**FAST), zk_path, 2), DoubleBarrier(zk, zk_path, 2)
     entering = in_thread(lambda: theirs.enter() and theirs.leave(20))
     assert mine.enter(20)
     old = mine.client.client_id
-    connect(client_id=old).stop()  # closes the session
+    zookeeper.expire(mine.client)
     assert entering.result(20) is True
     eventually(lambda: mine.client.connected and mine.client.client_id[0] != old[0])
     with pytest.raises(LockLostError, match=zk_path):
@@ -335,6 +371,33 @@ def test_a_party_that_expires_inside(
         mine.leave()
     with pytest.raises(LockLostError), DoubleBarrier(zk, zk_path, 1):
         zk.delete(next(f"{zk_path}/{name}" for name in zk.get_children(zk_path) if name != "ready"))
+
+
+def test_a_party_that_expires_as_it_leaves(
+    zookeeper: Server,
+    zk: KazooClient,
+    connect: Connect,
+    proxy: Proxy,
+    zk_path: str,
+    in_thread: InThread,
+    eventually: Eventually,
+) -> None:
+    """A leave whose time is up waits a little for its reply; if its session ends then, it says so."""
+    mine, theirs = DoubleBarrier(connect(hosts=proxy.hosts, timeout=6), zk_path, 2), DoubleBarrier(zk, zk_path, 2)
+    other = in_thread(lambda: theirs.enter() and theirs.leave(30))
+    assert mine.enter(20)
+    with proxy.hold("sync", where=lambda message: not message.heartbeat), proxy.counting() as count:
+
+        def expire() -> None:
+            eventually(lambda: count.requests["sync"] == 2)  # that of its time, and the one after it
+            zookeeper.expire(mine.client)
+            proxy.cut()
+
+        expiring = in_thread(expire)
+        with pytest.raises(LockLostError, match=zk_path):
+            mine.leave(0.1)
+        expiring.result(30)
+    assert other.result(30) is True
 
 
 @pytest.mark.parametrize("trouble", ["cut", "expire"])
@@ -435,7 +498,8 @@ def test_an_interrupted_wait(
     assert main is not None
 
     def interrupt() -> None:
-        eventually(lambda: waits(barrier))
+        # Within a call: what an enter() watched that has ended is watched still.
+        eventually(lambda: barrier._session.calls and waits(barrier))
         signal.pthread_kill(main, signal.SIGINT)
 
     for wait in (barrier.enter, barrier.leave):
@@ -452,3 +516,18 @@ def test_an_interrupted_wait(
     eventually(lambda: len(zk.get_children(zk_path)) == 2)  # the other's, and `ready`
     go.set()
     assert others.result(20)
+
+
+def test_a_node_below_ready(zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
+    """The party that would remove `ready` has left, and is told; so is one that comes, and leaves no node."""
+    barrier, other = DoubleBarrier(zk, zk_path, 1), DoubleBarrier(connect(), zk_path, 1)
+    assert barrier.enter()
+    zk.create(f"{zk_path}/ready/below")
+    for call in (barrier.leave, barrier.enter, other.enter):
+        with pytest.raises(ForeignNodeError, match=f"{zk_path}/ready"):
+            call()
+        eventually(lambda: zk.get_children(zk_path) == ["ready"])
+    zk.delete(f"{zk_path}/ready/below")
+    with other:
+        pass
+    assert zk.get_children(zk_path) == []

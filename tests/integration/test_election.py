@@ -51,11 +51,6 @@ def state_of(election: Any) -> ElectionState:
     return state
 
 
-def expire(connect: Connect, client: KazooClient) -> None:
-    """End a client's session at the server, as an expiry does."""
-    connect(client_id=client.client_id).stop()
-
-
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_one_leads(
     layout: str, connect: Connect, zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually
@@ -340,12 +335,14 @@ def test_a_change_in_the_gap(
     assert coming.result(SOON) is None
 
 
-def test_a_term_that_is_lost(zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
+def test_a_term_that_is_lost(
+    zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
     """A block whose session ends is told, and ends with LockLostError; an error of its own comes out first."""
     election = Election(connect(**FAST), zk_path)
     with pytest.raises(LockLostError, match="another candidate may lead") as raised, election.lead() as term:
         assert not term.lost.is_set()
-        expire(connect, election.client)
+        zookeeper.expire(election.client)
         assert term.lost.wait(SOON)
         assert not election.is_leader()
         for call in (lambda: term.token, lambda: term.publish(b"late")):
@@ -355,12 +352,12 @@ def test_a_term_that_is_lost(zk: KazooClient, connect: Connect, zk_path: str, ev
     with election.lead(timeout=SOON) as again:
         assert not again.lost.is_set()
     with pytest.raises(LockLostError) as raised, election.lead() as term:
-        expire(connect, election.client)
+        zookeeper.expire(election.client)
         assert term.lost.wait(SOON)
         raise OSError("of the block")
     assert isinstance(raised.value.__context__, OSError)
     with pytest.raises(KeyboardInterrupt), election.lead() as term:
-        expire(connect, election.client)
+        zookeeper.expire(election.client)
         assert term.lost.wait(SOON)
         raise KeyboardInterrupt
     eventually(queued(zk, zk_path, 0))
@@ -368,7 +365,7 @@ def test_a_term_that_is_lost(zk: KazooClient, connect: Connect, zk_path: str, ev
 
 @pytest.mark.parametrize("trouble", ["expire", "delete"])
 def test_a_candidacy_goes_on(
-    trouble: str, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
+    zookeeper: Server, trouble: str, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
 ) -> None:
     """After a loss the candidacy queues again, behind those that wait, and the next term has a higher token."""
     mine, theirs = Election(connect(**FAST), zk_path, id="mine"), Election(connect(), zk_path, id="theirs")
@@ -379,7 +376,7 @@ def test_a_candidacy_goes_on(
     theirs.stand()
     eventually(queued(zk, zk_path, 2))
     if trouble == "expire":
-        expire(connect, mine.client)
+        zookeeper.expire(mine.client)
     else:
         zk.delete(mine.leader().node)  # type: ignore[union-attr]
     assert before.lost.wait(SOON)
@@ -396,7 +393,7 @@ def test_a_candidacy_goes_on(
 
 
 def test_a_candidate_that_waits_goes_on(
-    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
+    zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
 ) -> None:
     """A candidate whose session ends while it waits queues again."""
     mine, theirs = Election(connect(**FAST), zk_path, id="mine"), Election(zk, zk_path, id="theirs")
@@ -404,7 +401,7 @@ def test_a_candidate_that_waits_goes_on(
         mine.stand()
         eventually(queued(zk, zk_path, 2))
         old = children(zk, zk_path)
-        expire(connect, mine.client)
+        zookeeper.expire(mine.client)
         eventually(lambda: ids(theirs) == ["theirs", "mine"] and children(zk, zk_path) != old)
     assert mine.wait(SOON) is not None
     mine.withdraw()

@@ -55,7 +55,7 @@ def test_everybody_goes_on(
 
 
 def test_a_set_of_before_is_not_one_of_since(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Who begins to wait after a set and a clear waits for the next one."""
+    """A wait that begins after a set and a clear waits for the next set."""
     mine, theirs = Event(zk, zk_path), Event(connect(), zk_path)
     mine.set()
     mine.clear()
@@ -240,7 +240,7 @@ def test_a_timed_wait_keeps_its_deadline(connect: Connect, proxy: Proxy, zk_path
 def test_an_operator_deletes_it(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """Who waits makes the event anew and waits on, with its epoch from 0; what was set is clear."""
+    """A waiter makes the event anew and waits on, with its epoch from 0; an event that was set is clear."""
     mine, theirs = Event(connect(), zk_path), Event(zk, zk_path)
     for _ in range(3):
         theirs.set()
@@ -349,14 +349,14 @@ def test_the_object_itself(zk: KazooClient, zk_path: str) -> None:
     assert repr(again) == f"<zkconcurrent.Event at {id(again):#x}: set>"
     with pytest.raises(TypeError, match="open a client in the other process"):
         pickle.dumps(event)
-    with pytest.raises(ValueError, match="is a Event"):
+    with pytest.raises(ValueError, match="for Event already"):
         __import__("zkconcurrent").Lock(zk, zk_path)
     with pytest.raises(TypeError):
         Event(zk, zk_path, 1)  # type: ignore[call-arg]
 
 
 def test_parents(zk: KazooClient, zk_path: str, connect: Connect) -> None:
-    """What is above the path is made when it is missing; a chroot that is missing is told of."""
+    """Missing nodes above the path are made; a missing chroot is an error that names it."""
     Event(zk, f"{zk_path}/a/b/event").set()
     assert Event(zk, f"{zk_path}/a/b/event").is_set()
     lost = connect()

@@ -74,7 +74,7 @@ def test_bad_arguments(zk: KazooClient, zk_path: str) -> None:
 
 
 def test_another_count(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Whoever comes with another count than the latch was made with is told both, and changes nothing."""
+    """A client with another count than the latch was made with is told both, and changes nothing."""
     CountDownLatch(zk, zk_path, 3).count_down()
     other = CountDownLatch(connect(), zk_path, 4)
     for call in (other.count_down, other.wait, lambda: other.wait(0), lambda: other.count):
@@ -143,7 +143,7 @@ def test_it_opens_in_the_gap(
     in_thread: InThread,
     eventually: Eventually,
 ) -> None:
-    """What is counted while the waiter has no connection, or no session, is not missed; nor what comes after it."""
+    """The waiter misses no count made while it has no connection, or no session; nor one that comes after it."""
     mine, theirs = CountDownLatch(connect(hosts=proxy.hosts, **FAST), zk_path, 2), CountDownLatch(zk, zk_path, 2)
     waiting = in_thread(mine.wait)
     eventually(lambda: waits(mine))
@@ -177,7 +177,7 @@ def test_a_timed_wait_keeps_its_deadline(connect: Connect, proxy: Proxy, zk_path
 def test_destroyed_by_an_operator(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """Who waits makes the latch anew, with nothing counted, and waits on; a count deleted is one that never was."""
+    """A waiter makes the latch anew, with nothing counted, and waits on; a count deleted is one that never was."""
     mine, theirs = CountDownLatch(connect(), zk_path, 2), CountDownLatch(zk, zk_path, 2)
     waiting = in_thread(mine.wait)
     eventually(lambda: waits(mine))

@@ -1,4 +1,4 @@
-"""What is true of whatever can be acquired and released by one thread at a time, whichever class it is of."""
+"""The locks that one thread at a time can acquire and release: true of each, of whichever class."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_order(
     in_thread: InThread,
     eventually: Eventually,
 ) -> None:
-    """Who came first gets in first, whichever process it is of."""
+    """The first to come gets in first, whichever process it is of."""
     clients = [zk, connect(), connect()]
     order: list[int] = []
 

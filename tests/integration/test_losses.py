@@ -276,6 +276,7 @@ def test_nested_holds(zookeeper: Server, connect: Connect, zk_path: str) -> None
         pass
 
 
+@pytest.mark.long
 def test_a_session_that_expires_while_waiting(
     zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:

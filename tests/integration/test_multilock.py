@@ -34,7 +34,7 @@ from zkconcurrent import (
 )
 from zkconcurrent._engine.driver import Call
 from zkconcurrent._engine.waiting import Steps
-from zkconcurrent._multilock import _note
+from zkconcurrent._several import _note
 from zkconcurrent.testing import Server
 
 
@@ -489,3 +489,26 @@ def test_a_release_is_woken_by_the_answers(connect: Connect, zk_path: str) -> No
     lock.release()
     assert time.monotonic() - began < 5
     assert zk.get_children(f"{zk_path}/a") == zk.get_children(f"{zk_path}/b") == []
+
+
+@pytest.mark.parametrize("where", ["_hold_to_release", "_begin_release"])
+def test_an_alarm_strikes_a_release(where: str, zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a signal handler raises, such as a `TimeoutError`, is no error of a lock: no lock stays held by itself."""
+    parts = [Lock(zk, f"{zk_path}/{name}") for name in "abc"]
+    lock = MultiLock(parts)
+    lock.acquire()
+    real, alarms = getattr(parts[1], where), [TimeoutError("alarm")]
+
+    def struck(*arguments: object) -> object:
+        if alarms:
+            raise alarms.pop()
+        return real(*arguments)
+
+    monkeypatch.setattr(parts[1], where, struck)
+    with pytest.raises(TimeoutError):
+        lock.release()
+    held = [bool(zk.get_children(part.path)) for part in parts]
+    assert held == [where == "_hold_to_release"] * 3
+    if any(held):
+        lock.release()
+    assert not any(zk.get_children(part.path) for part in parts)

@@ -7,8 +7,9 @@ import signal
 import sys
 import threading
 import time
+from array import array
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import chain
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +18,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.conftest import FAST, Connect, Eventually, InThread
+from tests.helpers.contenders import waits
 from tests.helpers.processes import Spawn, line_from, parties
 from tests.helpers.proxy import Proxy
 from zkconcurrent import (
@@ -38,7 +40,8 @@ from zkconcurrent import (
     SimpleQueue,
     aio,
 )
-from zkconcurrent._recipes import claims, items, receipts
+from zkconcurrent._recipes import claims, desk, items, receipts, taking
+from zkconcurrent._recipes.desk import Taken
 from zkconcurrent._recipes.orders import frame
 from zkconcurrent.testing import Server
 
@@ -158,7 +161,7 @@ def test_bad_arguments(zk: KazooClient, zk_path: str) -> None:
         Queue(zk, f"{zk_path}-m", max_attempts=0)
     with pytest.raises(ValueError, match="as fifo with maxsize=0, not as fifo with maxsize=3"):
         Queue(zk, zk_path, 3)
-    with pytest.raises(ValueError, match="is a Queue"):
+    with pytest.raises(ValueError, match="for Queue already"):
         LifoQueue(zk, zk_path)
     with pytest.raises(ValueError, match="task_done"):
         queue.task_done()
@@ -273,6 +276,32 @@ def test_task_done_and_join(zk: KazooClient, connect: Connect, zk_path: str, in_
         time.sleep(0.1)
         assert not again.done()
     again.result(10)
+
+
+@pytest.mark.parametrize("comes", ["put", "back"])
+def test_an_item_that_comes_as_join_looks(
+    comes: str, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Any
+) -> None:
+    """Fault 134: an item that makes another before it is done, or is put back, between the two looks of a `join`."""
+    theirs, mine = Queue[bytes](zk, zk_path), Queue[bytes](connect(proxy.hosts), zk_path)
+    theirs.put(b"one")
+    assert theirs.get() == b"one"
+    with proxy.hold("getChildren", where=lambda message: message.path.endswith("/members")) as looking:
+        joined = in_thread(mine.join)
+        looking.wait()
+        if comes == "put":
+            theirs.put(b"two")
+            theirs.task_done()
+        else:
+            errand = theirs._errand("restore")
+            errand.taken, errand.counts = Taken("queue-0000000000", [b"one"], 0), True
+            theirs._run(claims.settle(errand), bool)
+            errand.finish()
+    eventually(lambda: joined.done() or waits(mine))  # type: ignore[arg-type]
+    assert not joined.done()
+    assert theirs.get() in (b"one", b"two")
+    theirs.task_done()
+    joined.result(20)
 
 
 def test_join_does_not_wait_for_the_dead(zk: KazooClient, zk_path: str, spawn: Spawn, in_thread: InThread) -> None:
@@ -444,47 +473,63 @@ def test_a_claim_whose_multis_are_lost(
     assert len(names(zk, zk_path, "items")) == fails
 
 
+@pytest.mark.long
 def test_a_put_of_unknown_outcome(
     zk: KazooClient, connect: Connect, zk_path: str, proxy: Proxy, eventually: Eventually
 ) -> None:
     """If the time is up before the outcome can be found out, the error says so; the item is there once, or never."""
     queue = Queue[bytes](connect(proxy.hosts, timeout=30, **FAST), zk_path)
     queue.put(b"first")
-    with proxy.lose_answer("multi", where=lambda message: not message.heartbeat) as fault:
-        fault_and_out = threading.Thread(target=lambda: (fault.wait(), proxy.refuse()))
-        fault_and_out.start()
-        with pytest.raises(OutcomeUnknownError, match="unknown"):
-            queue.put(b"second", timeout=0.5)
-        fault_and_out.join()
+    proxy.refuse()  # the client can't come back
+    with (
+        proxy.lose_answer("multi", where=lambda message: not message.heartbeat),
+        pytest.raises(OutcomeUnknownError, match="unknown"),
+    ):
+        queue.put(b"second", timeout=0.5)
     proxy.resume()
     queue.put(b"third", timeout=30)
     eventually(lambda: not queue._path_state._left)
     assert [Queue[bytes](zk, zk_path).get_nowait() for _ in range(3)] == [b"first", b"second", b"third"]
 
 
+@contextmanager
+def struck(proxy: Proxy, number: int) -> Iterator[None]:
+    """Have a signal strike this thread once the next write is under way, whose answer comes a moment later."""
+    main = threading.get_ident()
+
+    def strike() -> None:
+        held.wait()
+        signal.pthread_kill(main, number)
+        time.sleep(0.2)
+        held.release()
+
+    with proxy.hold("multi", where=lambda message: not message.heartbeat) as held:
+        striker = threading.Thread(target=strike)
+        striker.start()
+        yield
+        striker.join()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, TimeoutError, Empty])
 def test_an_interrupted_get_takes_nothing(
-    zk: KazooClient, connect: Connect, zk_path: str, proxy: Proxy, eventually: Eventually
+    error: type[BaseException], zk: KazooClient, connect: Connect, zk_path: str, proxy: Proxy, eventually: Eventually
 ) -> None:
-    """An item that was under way to a call that was interrupted is put back, in its place."""
+    """An item under way to an interrupted call is put back, in its place; whatever the signal handler raises."""
     client = connect(proxy.hosts)
     queue = Queue[bytes](client, zk_path)
     queue.put(b"one")
     queue.put(b"two")
-    with proxy.hold("multi", where=lambda message: not message.heartbeat) as held:
-        main = threading.get_ident()
 
-        def strike() -> None:
-            held.wait()
-            signal.pthread_kill(main, signal.SIGINT)
-            time.sleep(0.2)
-            held.release()
+    def interrupt(*_: object) -> None:
+        raise error
 
-        striker = threading.Thread(target=strike)
-        striker.start()
-        with pytest.raises(KeyboardInterrupt):
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    try:
+        with struck(proxy, signal.SIGUSR1), pytest.raises(error):
             queue.get()
             time.sleep(5)
-        striker.join()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
     eventually(lambda: not queue._path_state._left)
     other = Queue[bytes](zk, zk_path)
     assert [other.get_nowait(), other.get_nowait()] == [b"one", b"two"]
@@ -562,6 +607,44 @@ def test_destroy(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     Lock(zk, f"{zk_path}-lock")
 
 
+def test_destroy_while_a_consumer_waits(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """It is refused, and does not try for ever; the consumer, which has taken nothing yet, waits on."""
+    mine, theirs = Queue[bytes](zk, zk_path), Queue[bytes](connect(), zk_path)
+    getting = in_thread(theirs.get)
+    eventually(lambda: names(zk, zk_path, "consumers"))
+    with pytest.raises(RuntimeError, match="in use"):
+        mine.destroy()
+    mine.put(b"one")
+    assert getting.result(10) == b"one"
+
+
+@pytest.mark.parametrize("refused", [True, False])
+def test_destroy_as_another_client_comes(
+    refused: bool, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
+) -> None:
+    """Fault 151: a client comes behind the look, or behind the first delete: nothing is deleted, or all is."""
+    client = connect()
+    Queue[bytes](client, zk_path).put(b"old")
+    client.stop()
+    mine, theirs = Queue[bytes](connect(hosts=proxy.hosts), zk_path), Queue[bytes](zk, zk_path)
+    members = {"where": lambda message: message.path == f"{zk_path}/members", "nth": 1 if refused else 2}
+    with proxy.hold("getChildren", "getChildren2", **members) as listed:
+        destroying = in_thread(mine.destroy)
+        listed.wait()
+        theirs.put(b"new")
+    if refused:
+        with pytest.raises(RuntimeError, match="in use"):
+            destroying.result(10)
+        assert [theirs.get_nowait(), theirs.get_nowait()] == [b"old", b"new"]
+    else:
+        destroying.result(10)
+        assert zk.exists(zk_path) is None
+    theirs.put(b"next")
+    assert theirs.get_nowait() == b"next"
+
+
 def test_receipts_of_clients_that_are_gone(zk: KazooClient, connect: Connect, zk_path: str, monkeypatch: Any) -> None:
     """A receipt that was not written for a day is removed by the next client that comes."""
     Queue[bytes](connect(), zk_path).put(b"one")
@@ -627,22 +710,11 @@ def test_an_interrupted_program_stops_its_client(zk: KazooClient, connect: Conne
     queue = Queue[bytes](client, zk_path)
     queue.put(b"one")
     queue.put(b"two")
-    with proxy.hold("multi", where=lambda message: not message.heartbeat) as held:
-        main = threading.get_ident()
-
-        def strike() -> None:
-            held.wait()
-            signal.pthread_kill(main, signal.SIGINT)
-            time.sleep(0.2)
-            held.release()
-
-        striker = threading.Thread(target=strike)
-        striker.start()
+    with struck(proxy, signal.SIGINT):
         with pytest.raises(KeyboardInterrupt):
             queue.get()
             time.sleep(5)
         client.stop()
-        striker.join()
     other = Queue[bytes](zk, zk_path)
     assert [other.get_nowait(), other.get_nowait()] == [b"one", b"two"]
 
@@ -706,6 +778,28 @@ def test_destroy_leaves_what_is_no_queues(zk: KazooClient, connect: Connect, zk_
     zk.delete(f"{zk_path}/items/queue-0000000000/child")
     queue.destroy()
     assert zk.exists(zk_path) is None
+
+
+def test_a_put_while_no_server_is_in_reach(
+    zk: KazooClient, connect: Connect, zk_path: str, proxy: Proxy, eventually: Eventually
+) -> None:
+    """Fault 154: what was never sent is known not to have been put, although the session may live on."""
+    client = connect(proxy.hosts, timeout=30, **FAST)
+    queue = Queue[bytes](client, zk_path)
+    queue.put(b"first")
+    proxy.refuse()
+    proxy.cut()
+    eventually(lambda: not client.connected)
+    for _ in range(2):
+        with pytest.raises(Full):
+            queue.put(b"never", timeout=0.2)
+    with pytest.raises(Full):
+        queue.put_nowait(b"never")
+    proxy.resume()
+    queue.put(b"second")
+    theirs = Queue[bytes](zk, zk_path)
+    assert [theirs.get_nowait(), theirs.get_nowait()] == [b"first", b"second"]
+    assert theirs.empty()
 
 
 def test_destroy_while_another_thread_uses_the_queue(zk: KazooClient, zk_path: str, in_thread: InThread) -> None:
@@ -868,6 +962,180 @@ def test_an_item_that_is_put_back_keeps_its_attempts(
         data, stat = zk.get(f"{zk_path}/items/{item}")
         assert (data, stat.version) == (frame([b"{"]), attempt)
     assert raw.get(timeout=5) == b"{"
+
+
+@pytest.mark.parametrize("kind", [Queue, PriorityQueue])
+def test_destroyed_and_made_anew(kind: Any, zk: KazooClient, zk_path: str) -> None:
+    """An item that was read ahead in the old queue is never taken for one of the new queue, which has its names."""
+    queue = kind(zk, zk_path, codec=JSON)
+    for n in range(20):
+        queue.put(n)
+    assert [queue.get() for _ in range(6)] == [*range(6)]
+    queue.destroy()
+    for n in range(20):
+        queue.put(100 + n)
+    assert [queue.get_nowait() for _ in range(20)] == [*range(100, 120)]
+
+
+@pytest.mark.parametrize("other", [Queue, LifoQueue])
+def test_destroyed_and_made_anew_by_another_client(
+    other: Any, zk: KazooClient, zookeeper: Server, connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
+    """A client that was away forgets what it knew: the items, and that the queue was of its kind."""
+    client = connect(**FAST)
+    queue = Queue[int](client, zk_path, codec=JSON)
+    for n in range(20):
+        queue.put(n)
+    assert [queue.get() for _ in range(6)] == [*range(6)]
+    before = client.client_id[0]
+    zookeeper.expire(client)
+    eventually(lambda: client.connected and client.client_id[0] != before)
+    made = other(zk, zk_path, codec=JSON)
+    if other is Queue:
+        made.destroy()
+    else:
+        Queue[int](connect(), zk_path, codec=JSON).destroy()
+    for n in range(20):
+        made.put(100 + n)
+    if other is Queue:
+        assert [queue.get_nowait() for _ in range(6)] == [*range(100, 106)]
+        return
+    for call in (queue.get_nowait, lambda: queue.put(1)):
+        with pytest.raises(ValueError, match="made as lifo"):
+            call()
+    assert made.qsize() == 20
+
+
+def test_an_operator_removes_the_items(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually, monkeypatch: Any
+) -> None:
+    """A consumer that waits sees what is put after that; what was read ahead is soon read again."""
+    monkeypatch.setattr(desk, "READ_FOR", 0.0)
+    mine, theirs = Queue[bytes](connect(), zk_path), Queue[bytes](zk, zk_path)
+    for n in range(10):
+        theirs.put(b"%d" % n)
+    assert [mine.get() for _ in range(4)] == [b"0", b"1", b"2", b"3"]
+    zk.delete(f"{zk_path}/items", recursive=True)
+    for n in range(6):
+        theirs.put(b"new %d" % n)
+    assert sorted(mine.get_nowait() for _ in range(6)) == [b"new %d" % n for n in range(6)]
+    getting = in_thread(mine.get)
+    eventually(lambda: names(zk, zk_path, "consumers"))
+    zk.delete(f"{zk_path}/items")
+    eventually(lambda: zk.exists(f"{zk_path}/items"))  # made by the consumer, which watches it
+    theirs.put(b"last")
+    assert getting.result(10) == b"last"
+
+
+def test_immediate_shutdown_and_a_node_below_an_item(zk: KazooClient, zk_path: str) -> None:
+    """The error names the item."""
+    queue = Queue[bytes](zk, zk_path)
+    queue.put(b"x")
+    zk.create(f"{zk_path}/items/queue-0000000000/below")
+    with pytest.raises(ForeignNodeError, match="items/queue-0000000000"):
+        queue.shutdown(immediate=True)
+
+
+@pytest.mark.parametrize("turn", [0, 1])
+def test_counts_of_a_session_that_is_over(
+    turn: int, zk: KazooClient, zookeeper: Server, connect: Connect, zk_path: str, in_thread: InThread,
+    eventually: Eventually,
+) -> None:  # fmt: skip
+    """An item of the next session is waited for by `join` until it is done, and none of the last one is."""
+    client = connect(**FAST)
+    queue, other = Queue[bytes](client, zk_path), Queue[bytes](zk, zk_path)
+    for n in range(2):
+        other.put(b"%d" % n)
+    errands = [queue._errand("get"), queue._errand("get")]  # as of two threads that take at the same moment
+    for errand in errands:
+        assert queue._do(errand, lambda call, errand=errand: call.run(taking.take(errand, wait=False)))
+        queue._desk.idle.clear()
+    queue._desk.idle.extend(queue._desk.receipts)
+    queue.task_done()
+    queue.task_done()
+    assert sorted(receipt.unfinished for receipt in queue._desk.receipts) == [-1, 1]
+    queue._desk.idle.rotate(turn)
+    before = client.client_id[0]
+    zookeeper.expire(client)
+    eventually(lambda: client.connected and client.client_id[0] != before)
+    other.put(b"2")
+    assert queue.get() == b"2"
+    joined = in_thread(other.join)
+    time.sleep(0.2)
+    assert not joined.done()
+    queue.task_done()
+    joined.result(10)
+    with pytest.raises(ValueError, match="too many"):
+        queue.task_done()
+
+
+def test_an_item_that_outlives_its_session(
+    zk: KazooClient, zookeeper: Server, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """It may be done after that, once; and is not taken for the item of the next session."""
+    client = connect(**FAST)
+    queue, other = Queue[bytes](client, zk_path), Queue[bytes](zk, zk_path)
+    for n in range(2):
+        other.put(b"%d" % n)
+    assert queue.get() == b"0"
+    before = client.client_id[0]
+    zookeeper.expire(client)
+    eventually(lambda: client.connected and client.client_id[0] != before)
+    assert queue.get() == b"1"
+    joined = in_thread(other.join)
+    queue.task_done()
+    time.sleep(0.2)
+    assert not joined.done()
+    queue.task_done()
+    joined.result(10)
+    with pytest.raises(ValueError, match="too many"):
+        queue.task_done()
+
+
+@pytest.mark.parametrize("removed", [False, True])
+def test_an_operator_changes_a_claimed_item(removed: bool, zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """The acknowledgement is refused, and the claim ends: no item of that name stays claimed."""
+    queue, other = Queue[bytes](connect(), zk_path), Queue[bytes](zk, zk_path)
+    queue.put(b"one")
+    with pytest.raises(LockLostError, match="item"), queue.claim():
+        if removed:
+            zk.delete(f"{zk_path}/items", recursive=True)
+        else:
+            zk.set(f"{zk_path}/items/queue-0000000000", frame([b"other"]))
+    assert names(zk, zk_path, "claims") == []
+    if removed:
+        other.put(b"other")  # of the same name
+    assert names(zk, zk_path, "items") == ["queue-0000000000"]
+    assert other.get(timeout=10) == b"other"
+
+
+def test_a_codec_that_makes_no_bytes(zk: KazooClient, zk_path: str) -> None:
+    """The error names the path and the type, and nothing is put."""
+    queue = Queue[Any](zk, zk_path, codec=SimpleNamespace(encode=str, decode=str))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=f"{zk_path}.* must encode to bytes, not str"):
+        queue.put(1)
+    views = Queue[Any](zk, f"{zk_path}-v", codec=SimpleNamespace(encode=memoryview, decode=bytes))  # type: ignore[arg-type]
+    views.put(array("i", [1, 2]))
+    assert views.get() == array("i", [1, 2]).tobytes()
+
+
+def test_a_block_that_fails_on_kazoos_thread(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """A generator may be collected anywhere: the item is given back, by another thread."""
+    client = connect()
+    queue, over = Queue[bytes](client, zk_path), threading.Event()
+    queue.put(b"x")
+
+    def work() -> Iterator[bytes]:
+        with queue.claim() as claim:
+            yield claim.item
+
+    working = work()
+    assert next(working) == b"x"
+    client.create(f"{zk_path}-node")
+    client.get(f"{zk_path}-node", watch=lambda _: (working.close(), over.set()))  # type: ignore[attr-defined]
+    client.delete(f"{zk_path}-node")
+    assert over.wait(10)
+    assert Queue[bytes](zk, zk_path).get(timeout=10) == b"x"
 
 
 def test_a_subclass_whose_put_waits(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:

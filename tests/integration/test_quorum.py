@@ -31,6 +31,7 @@ from zkconcurrent import (
     WaitCancelledError,
     _quorum,
 )
+from zkconcurrent._recipes.rules import MUTEX
 from zkconcurrent.testing import Server
 
 HOLDER = """
@@ -204,6 +205,7 @@ def test_what_the_thread_holds_besides(zk: KazooClient, zk_path: str) -> None:
     plain.release()
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("unhurried")
 def test_one_service_is_dead(
     services: list[Server], connect: Connect, zk_path: str, eventually: Eventually, in_thread: InThread
@@ -417,6 +419,7 @@ def test_clients_that_can_not_be_used(zk: KazooClient, zookeeper: Server, zk_pat
     assert zk.get_children(f"{zk_path}/2") == []
 
 
+@pytest.mark.usefixtures("unhurried")
 def test_suspect(zk: KazooClient, connect: Connect, zookeeper: Server, zk_path: str, eventually: Eventually) -> None:
     """It is suspect while so many services are out of reach that no quorum is left."""
     with Proxy(zookeeper.hosts) as one, Proxy(zookeeper.hosts) as two:
@@ -599,3 +602,114 @@ def test_a_thread_that_ended_while_it_held(
     assert guarded
     assert not any(guarded)
     lock.locks[0]._at_fork_reinit()  # no thread is left that could release it
+
+
+def test_locks_lost_during_the_try(
+    zk: KazooClient,
+    connect: Connect,
+    zookeeper: Server,
+    proxy: Proxy,
+    zk_path: str,
+    in_thread: InThread,
+    eventually: Any,
+) -> None:
+    """A lock that was lost before the last one was acquired does not count; what was acquired is given back."""
+    clients = [connect(**FAST), zk, connect(proxy.hosts)]
+    lock = QuorumLock([Lock(client, f"{zk_path}/{n}") for n, client in enumerate(clients)], quorum=3)
+    with lock:
+        pass
+    first = lock.locks[0]._path_state
+    with proxy.hold("create2") as held:
+        trying = in_thread(lock.acquire, False)
+        held.wait()
+        eventually(lambda: any(each.alive for each in first.all(MUTEX.role)))
+        zookeeper.expire(clients[0])
+        eventually(lambda: not any(each.alive for each in first.all(MUTEX.role)))
+    assert trying.result(20) is False
+    reached(eventually, clients)
+    for n in range(3):
+        eventually(queued(zk, f"{zk_path}/{n}", 0))
+    with lock:
+        pass
+
+
+def test_lost_as_it_is_acquired(
+    connect: Connect, zookeeper: Server, zk_path: str, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Locks that are lost once they count, before the quorum listens to losses, are told, and once."""
+    client, told, tickets = connect(**FAST), [], []
+    lock = QuorumLock([Lock(client, f"{zk_path}/{name}") for name in "abc"], on_lost=told.append)
+    listen = _quorum._Quorum.listen
+
+    def late(quorum: Any, of: Any) -> None:
+        zookeeper.expire(client)
+        tickets.extend(hold.ticket for _, hold in quorum.parts)
+        eventually(lambda: all(hold.loss.told for _, hold in quorum.parts))
+        listen(quorum, of)
+
+    monkeypatch.setattr(_quorum._Quorum, "listen", late)
+    lock.acquire()
+    assert lock.lost.is_set()
+    eventually(lambda: len(told) == 1)
+    with pytest.raises(LockLostError):
+        lock.release()
+    monkeypatch.undo()
+    reached(eventually, [client])
+    with lock:
+        assert not lock.lost.is_set()
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize("look", ["hold_count", "lost", "acquire", "release"])
+def test_its_leases_have_run_out(look: str, zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """Each call goes by the clock, before any other thread has noticed; the end of one lease of three harms no hold."""
+    clients = [zk, connect(), connect()]
+    lock = QuorumLock([Lock(client, f"{zk_path}/{n}") for n, client in enumerate(clients)])
+    lock.acquire()
+    lost, sessions = lock.lost, [each._session for each in lock.locks]
+    with ExitStack() as stack:
+        for session in sessions:  # so that its keeper can't look
+            stack.enter_context(session.lock)
+        for n, session in enumerate(sessions[1:], 1):
+            clock = session.clock
+            stack.callback(setattr, session, "clock", clock)
+            session.clock = lambda clock=clock: clock() + 3600.0
+            if n == 1 and alive(lock) == 2:
+                assert lock.hold_count() == 1
+                assert not lost.is_set()
+        if look == "hold_count":
+            assert lock.hold_count() == 0
+        elif look == "lost":
+            assert lock.lost.is_set()
+        elif look == "acquire":
+            with pytest.raises(LockLostError):
+                lock.acquire(False)
+        else:
+            _, errors, _ = lock._begin_release()  # the part of it that does not wait
+            assert isinstance(errors[0], LockLostError)
+    if look != "release":
+        with pytest.raises(LockLostError):
+            lock.release()
+
+
+@pytest.mark.parametrize("deleted", [1, 2])
+def test_losses_that_a_release_finds(deleted: int, zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """A node that is gone as it is to be deleted: no error while a quorum was left, else the loss."""
+    lock = QuorumLock([Lock(zk, f"{zk_path}/{name}") for name in "abc"])
+    theirs = connect()
+    with lock:
+        pass
+    lock.acquire()
+    while alive(lock) < 3:  # where a service is slow for a moment, the third is left out
+        lock.release()
+        lock.acquire()
+    nodes = [hold.ticket.node for each in lock.locks if (hold := each._mine()) is not None]
+    for node in nodes[:deleted]:
+        theirs.delete(node)
+    if deleted == 1:
+        lock.release()
+    else:
+        with pytest.raises(LockLostError):
+            lock.release()
+    with lock:
+        assert lock.hold_count() == 1

@@ -11,7 +11,7 @@ from kazoo.client import KazooClient
 from tests.conftest import FAST, Connect, Eventually, InThread
 from tests.helpers.contenders import children, permits_awaited
 from tests.helpers.proxy import Proxy
-from zkconcurrent import BoundedSemaphore, ForeignNodeError, Semaphore
+from zkconcurrent import BoundedSemaphore, ForeignNodeError, Semaphore, WaitCancelledError
 
 both = pytest.mark.parametrize("kind", [Semaphore, BoundedSemaphore])
 
@@ -107,6 +107,41 @@ def test_fewer_than_are_held(
     theirs.release()
     with mine.hold(timeout=20):
         pass
+
+
+@pytest.mark.parametrize("end", ["its time is up", "it is ended", "enough again"])
+def test_a_waiter_for_more_than_are_left(
+    end: str, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """It keeps its place, and those behind it wait although permits are free, until it gives up or gets its permits."""
+    mine, theirs = Semaphore(zk, zk_path, 3), Semaphore(connect(), zk_path, 3)
+    assert mine.acquire()
+    many = in_thread(_acquired, mine, permits=3, timeout=3.0 if end == "its time is up" else None)
+    eventually(permits_awaited(zk, zk_path, 1))
+    one = in_thread(theirs.acquire)
+    eventually(lambda: permits_awaited(zk, zk_path, 2)() or one.done())
+    theirs.resize(2)
+    assert not one.done() or many.done()
+    if end == "it is ended":
+        mine.cancel_waits()
+    elif end == "enough again":
+        theirs.resize(4)
+        mine.release()
+    assert one.result(20)
+    if end == "enough again":
+        assert many.result(20)
+        mine.release(3)
+    else:
+        assert not many.result(20)
+        mine.release()
+    theirs.release()
+
+
+def _acquired(semaphore: Semaphore, **options: Any) -> bool:
+    try:
+        return semaphore.acquire(**options)
+    except WaitCancelledError:
+        return False
 
 
 def test_none_at_all(

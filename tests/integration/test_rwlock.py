@@ -1,4 +1,4 @@
-"""What is a read-write lock's own, on a real ZooKeeper; what it shares with other locks is in test_locks."""
+"""A read-write lock's own behaviour, on a real ZooKeeper; test_locks has what it shares with other locks."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_both_may_be_acquired_again(
 def test_a_downgrade_leaves_no_gap(
     how: dict[str, float], zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually, in_thread: InThread
 ) -> None:
-    """Who writes gets to read at once, however it asks, and goes on when it stops writing: no writer gets in."""
+    """A writer gets to read at once, however it asks, and goes on when it stops writing: no other writer gets in."""
     mine, theirs = ReadWriteLock(zk, zk_path), ReadWriteLock(connect(), zk_path)
     mine.write_lock.acquire()
     token = mine.write_lock.fencing_token
@@ -206,7 +206,7 @@ def test_a_waiter_of_the_same_process_stays_out(
 def test_downgrades_under_rivalry(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """What was written is still there when it is read after the downgrade, however many others want to write."""
+    """A written value is still there when it is read after the downgrade, however many others want to write."""
     shared: list[object] = [None]
 
     def work(client: KazooClient) -> None:
@@ -240,7 +240,7 @@ def test_reading_ends_before_writing(zk: KazooClient, connect: Connect, zk_path:
 
 @pytest.mark.parametrize("how", [{}, {"blocking": False}, {"timeout": 5}], ids=str)
 def test_an_upgrade_is_refused(how: dict[str, float], zk: KazooClient, zk_path: str) -> None:
-    """Who only reads can't begin to write: an error at once that says why, and nothing is changed."""
+    """A mere reader can't begin to write: an error at once that says why, and nothing is changed."""
     pair = ReadWriteLock(zk, zk_path)
     with pair.read_lock:
         before = zk.get_children(zk_path)
@@ -380,7 +380,7 @@ def test_the_pair_itself(zk: KazooClient, zk_path: str) -> None:
     assert zk_path in repr(pair)
     assert zk.exists(zk_path) is None
     assert ReadWriteLock(zk, zk_path).read_lock.path == zk_path
-    with pytest.raises(ValueError, match="is a ReadWriteLock"):
+    with pytest.raises(ValueError, match="for ReadWriteLock already"):
         RLock(zk, zk_path)
     with pytest.raises(TypeError, match="open a client in the other process"):
         pickle.dumps(pair)

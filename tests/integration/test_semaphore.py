@@ -390,6 +390,7 @@ def test_leaving_a_with_block(zookeeper: Server, connect: Connect, zk_path: str)
         assert not semaphore.acquire(False)
 
 
+@pytest.mark.long
 def test_a_session_that_expires_while_waiting(
     zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:

@@ -10,6 +10,7 @@ from tests.helpers.contenders import waits
 from tests.helpers.curator import CuratorClient
 from tests.interop.conftest import ConnectJava
 from zkconcurrent import DoubleBarrier, Group
+from zkconcurrent.testing import Server
 
 
 def test_members_see_each_other(client: KazooClient, java: CuratorClient, zk_path: str, eventually: Eventually) -> None:
@@ -55,7 +56,12 @@ def test_an_id_that_both_want(
 
 
 def test_an_expiry(
-    client: KazooClient, connect_java: ConnectJava, connect: Connect, zk_path: str, eventually: Eventually
+    zookeeper: Server,
+    client: KazooClient,
+    connect_java: ConnectJava,
+    connect: Connect,
+    zk_path: str,
+    eventually: Eventually,
 ) -> None:
     """After an expiry each joins again, and the other sees it go and come."""
     java, mine = connect_java(), connect()
@@ -63,7 +69,7 @@ def test_an_expiry(
     java.call("group.join", zk_path, "java", "1").result(20)
     group.join(b"2", "python")
     old = other._client.get(f"{zk_path}/python")[1].czxid
-    connect(client_id=mine.client_id).stop()  # closes the session
+    zookeeper.expire(mine)
     java.expire()
     eventually(lambda: other.members() == {"java": b"1", "python": b"2"}, "both again")
     eventually(lambda: client.exists(f"{zk_path}/python") and client.exists(f"{zk_path}/python").czxid > old)

@@ -123,7 +123,7 @@ class CallChecks(Checks):
         return max(*ends, *(actor.held_until for actor in self.world.actors)) < since
 
     def quiet(self) -> None:
-        """Who waits does so rightly, and will hear of what it waits for."""
+        """Each waiter waits rightly, and will hear of what it waits for."""
         super().quiet()
         if self.faults():
             return
@@ -221,6 +221,10 @@ class LossyRun(CallRun):
         """Interrupt the thread of one of the next multis: as its answer is under way, or as the request is lost."""
         self._striking = it
 
+    def what_strikes(self, it: Deviation) -> BaseException:  # noqa: ARG002
+        """Return what a signal handler raises in the thread that is struck."""
+        return KeyboardInterrupt()
+
     def _serve_or_lose(self, wire: Transport) -> None:
         it, request, asked = self._losing, wire.requests[0][1], self._asked.get(id(wire.requests[0][2]))
         striking = self._striking
@@ -242,7 +246,7 @@ class LossyRun(CallRun):
             for worker in self.workers:
                 if worker.call is asked[1]:
                     self.world.say(f"{worker.name} is interrupted as its multi is answered, or lost")
-                    self.world.throw(worker.actor, KeyboardInterrupt())
+                    self.world.throw(worker.actor, self.what_strikes(striking))
             return
         if it is None or type(request) not in self.losable or only_checks(request):
             self._serve(wire)

@@ -12,7 +12,7 @@ from tests.simulation.tasks import EVENT, Act, Player, TaskChecks, TaskRun, core
 from tests.simulation.workload import Section
 from tests.simulation.world import Violation
 from zkconcurrent import WaitCancelledError
-from zkconcurrent._cancel import Wait
+from zkconcurrent._cancel import CancellableWait
 
 
 class Waiter(Player):
@@ -53,7 +53,7 @@ class CancelChecks(TaskChecks):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.ended: list[tuple[Process, Any, weakref.ref[Wait]]] = []
+        self.ended: list[tuple[Process, Any, weakref.ref[CancellableWait]]] = []
 
     def quiet(self) -> None:
         """None that was ended sleeps on."""

@@ -182,7 +182,7 @@ class Checks:
         return False
 
     def quiet(self) -> None:
-        """Who waits is rightly blocked, by the nearest ahead, and will hear of its end; when nothing is amiss."""
+        """Each waiter is rightly blocked, by the nearest ahead, and will hear of its end; when nothing is amiss."""
         if self.faults():
             return
         for process in self.processes:

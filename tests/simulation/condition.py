@@ -189,7 +189,7 @@ class CondChecks(Checks):
             raise Violation(f"{ticket} is said to be lost, and was given up")
 
     def quiet(self) -> None:
-        """Who waits has not been notified, and will hear of it; when nothing is amiss."""
+        """Each waiter has not been notified, and will hear of it; when nothing is amiss."""
         super().quiet()
         if self.faults():
             return

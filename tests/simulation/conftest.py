@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.simulation import found
+
 _PROPERTY = "simulated"
 _lines: list[str] = []
 
@@ -17,6 +19,14 @@ def simulated(record_property: Callable[[str, object], None]) -> Iterator[list[s
     yield lines
     for line in lines:
         record_property(_PROPERTY, line)
+
+
+@pytest.fixture(autouse=True)
+def stale(record_property: Callable[[str, object], None]) -> Iterator[None]:
+    """Tell of what `found.txt` has no longer: the search for it may take a minute of each run."""
+    yield
+    while found.stale:
+        record_property(_PROPERTY, f"found.txt is out of date, see make seeds: {found.stale.pop()}")
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

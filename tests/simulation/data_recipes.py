@@ -1,4 +1,4 @@
-"""The tables of operations x faults of what keeps data, and of groups and double barriers.
+"""The tables of operations x faults of what keeps data, and of groups, double barriers and detached locks.
 
 Each promise is that of the random runs: a value is changed exactly once, or the outcome is said to be unknown; an item
 is neither lost nor taken twice; no node is left behind; nobody waits in vain. The threads of the library that follow a
@@ -7,9 +7,14 @@ map, keep a membership, or settle an interrupted call have rows of their own.
 
 from __future__ import annotations
 
+import json
 import math
-from typing import Any
+from collections import Counter
+from contextlib import suppress
+from typing import Any, NamedTuple
 
+from tests.simulation.detached import PATH as DETACHED_PATH
+from tests.simulation.detached import Act, DetachedChecks, DetachedRun
 from tests.simulation.dicts import KEYS, DictRun, DictWorker
 from tests.simulation.dicts import Step as DictStep
 from tests.simulation.dicts import Steps as DictSteps
@@ -19,7 +24,7 @@ from tests.simulation.double_barrier import Step as DoubleStep
 from tests.simulation.group import GroupRun
 from tests.simulation.group import Step as GroupStep
 from tests.simulation.injection import InjectedRun, Injection, Situation, Thread, at, situation
-from tests.simulation.queues import QueueRun
+from tests.simulation.queues import DEAD, ITEMS, QueueChecks, QueueRun, QueueWorker
 from tests.simulation.queues import Step as QueueStep
 from tests.simulation.queues import Steps as QueueSteps
 from tests.simulation.recipes import RecipeRun, columns, of_calls
@@ -29,10 +34,12 @@ from tests.simulation.table import BEFORE, Table
 from tests.simulation.values import PATH as VALUE_PATH
 from tests.simulation.values import Step as ValueStep
 from tests.simulation.values import ValueRun
+from tests.simulation.workload import Visit
 from tests.simulation.world import Actor, Violation
 from zkconcurrent._double_barrier import DoubleBarrier
 from zkconcurrent._errors import OutcomeUnknownError, ZkConcurrentError
-from zkconcurrent._queue import Queue
+from zkconcurrent._queue import Queue, ShutDown
+from zkconcurrent._recipes.orders import unframe
 
 LIBRARY = ("settle", "follow", "stay")  # recipes of its own threads
 NOT_INTERRUPTED = "a thread of the library is not interrupted"
@@ -89,7 +96,7 @@ def _of_data(recipe: str, operation: str, fault: int) -> str | None:
     parts = set(operation.split("+"))
     if fault == 16 and recipe.startswith("settle"):
         return NOT_INTERRUPTED
-    if fault == 20 and recipe == "destroy":
+    if fault == 20 and recipe in ("destroy", "delete_all", "drain"):
         return "has no node"
     if fault == 20:
         return None if parts & {"Wait", "WaitGone", "Multi"} else "is deleted at another operation"
@@ -147,7 +154,7 @@ VALUES: tuple[Situation, ...] = (
     situation("settle", "settle", _values(0, "add", "add"), _values(2, "add", "add")),
     situation("settle what is lost", "settle", _values(0, "add", "add"), _values(2, "add", "add")),
 )
-VALUE = Table("AtomicLong, SharedValue", InjectedValue, VALUES, columns(*FAULTS), _of_value, once=True)
+VALUE = Table("AtomicLong, SharedValue", InjectedValue, VALUES, columns(*FAULTS), _of_value)
 
 # -- maps ------------------------------------------------------------------------------------------------------------
 
@@ -211,7 +218,7 @@ MAPS: tuple[Situation, ...] = (
         "follow", "follow", _maps(0.5, "read x", "nap", "nap", "read x"), _maps(0, "put x", "nap", "nap", "put x")
     ),
 )
-MAP = Table("Dict, Set", InjectedMap, MAPS, columns(*FAULTS), _of_map, once=True)
+MAP = Table("Dict, Set", InjectedMap, MAPS, columns(*FAULTS), _of_map)
 
 # -- groups ----------------------------------------------------------------------------------------------------------
 
@@ -247,7 +254,7 @@ GROUPS: tuple[Situation, ...] = (
     situation("observe", "next_members", _joins(0, OBSERVE), _joins(0.5, _join(stay=0.5))),
     situation("observe", "next_members", _joins(0.5, OBSERVE), [_joins(0, _join("y", 1.0)), _joins(0.7, _join())]),
 )
-GROUP = Table("Group", InjectedGroup, GROUPS, columns(*FAULTS), _of_group, once=True)
+GROUP = Table("Group", InjectedGroup, GROUPS, columns(*FAULTS), _of_group)
 
 # -- double barriers -------------------------------------------------------------------------------------------------
 
@@ -319,13 +326,155 @@ DOUBLE_BARRIERS: tuple[Situation, ...] = (
         first=(0, abandon, BEFORE),
     ),
 )
-DOUBLE_BARRIER = Table("DoubleBarrier", InjectedDoubleBarrier, DOUBLE_BARRIERS, columns(*FAULTS), _of_data, once=True)
+DOUBLE_BARRIER = Table("DoubleBarrier", InjectedDoubleBarrier, DOUBLE_BARRIERS, columns(*FAULTS), _of_data)
 
 # -- queues ----------------------------------------------------------------------------------------------------------
 
 
+class QueueMoment(NamedTuple):
+    """A queue between two changes.
+
+    Attributes:
+        there: its node exists.
+        closed: it is shut down.
+        idle: no item is left, and none that was taken is unfinished.
+        users: the sessions that have members.
+        dead: the items that were claimed too often.
+    """
+
+    there: bool
+    closed: bool
+    idle: bool
+    users: frozenset[int]
+    dead: frozenset[bytes]
+
+
+class QueueOwnerChecks(QueueChecks):
+    """What must be true of a queue that may be shut down, waited for and destroyed."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.moments: list[tuple[int, QueueMoment]] = []
+
+    def step(self) -> None:
+        """Look at what the last change has made of the queue."""
+        super().step()
+        length = len(self.ensemble.log)
+        if not self.moments or self.moments[-1][0] < length:
+            self.moments.append((length, self._moment()))
+
+    def _moment(self) -> QueueMoment:
+        nodes = self.ensemble.leader.nodes
+        node = nodes.get(self.path)
+        unfinished: Counter[int] = Counter()
+        for path, each in nodes.items():
+            if path.startswith(f"{self.path}/members/"):
+                unfinished[each.owner] += json.loads(each.data).get("unfinished", 0)
+        dead = {
+            content for path, each in nodes.items() if path.startswith(DEAD) for content in unframe(path, each.data)
+        }
+        closed = node is not None and not node.data.endswith(b"open")
+        idle = not self.names and all(count <= 0 for count in unfinished.values())
+        return QueueMoment(node is not None, closed, idle, frozenset(unfinished), frozenset(dead))
+
+    def during(self, begun: int) -> list[QueueMoment]:
+        """Return all that the queue was since the log had so much."""
+        self.step()
+        before = [moment for length, moment in self.moments if length <= begun][-1:]
+        return before + [moment for length, moment in self.moments if length > begun]
+
+    def wrote(self, call: Any, change: tuple[Any, ...]) -> None:
+        """Take note of a change; what a call removes with the queue, or as it shuts it down, is nobody's."""
+        super().wrote(call, change)
+        self.step()
+        if call.what in ("drain", "destroy") and change[0] == "delete" and change[1].startswith((ITEMS, DEAD)):
+            name = change[1].rpartition("/")[2]
+            (content,) = (each for each, names in self.created.items() if name in names)
+            self.took(content, call.what)
+
+    def _came(self, name: str, data: bytes) -> None:
+        known = set(self.created)
+        super()._came(name, data)
+        new = self.names[name] not in known and not self.names[name].startswith(b"rescue")
+        if new and self.moments and self.moments[-1][1].closed:
+            raise Violation(f"{self.names[name]!r} was put, and the queue was shut down")
+
+
+class QueueOwner(QueueWorker):
+    """A thread that uses a queue, and may shut it down, wait for it and destroy it."""
+
+    checks: QueueOwnerChecks
+
+    def _do(self, step: QueueStep) -> None:
+        own = getattr(self, f"_{step.what}", None) if step.what in OWNERS else None
+        begun = len(self.checks.ensemble.log)
+        try:
+            if own is None:
+                super()._do(step)
+                return
+            with self.calling(step.what):
+                own(self.queue, begun)
+        except ShutDown:
+            self._must(begun, "is told that it is shut down", lambda moment: moment.closed)
+            if step.what == "put":
+                self.checks.refused.add(f"{self.name} {self.number}".encode())
+
+    def _must(self, begun: int, what: str, holds: Any) -> None:
+        if not any(map(holds, found := self.checks.during(begun))):
+            raise Violation(f"{self.name} {what}: {found}")
+
+    def _shutdown(self, queue: Any, begun: int, *, immediate: bool = False) -> None:
+        queue.shutdown(immediate)
+        self._must(begun, "has shut it down, and it is open", lambda moment: moment.closed)
+
+    def _drain(self, queue: Any, begun: int) -> None:
+        self._shutdown(queue, begun, immediate=True)
+        left = self.checks.free
+        if left:
+            raise Violation(f"{self.name} has shut it down, and {left} are left")
+
+    def _join(self, queue: Any, begun: int) -> None:
+        queue.join()
+        self._must(begun, "goes on, and items are left or unfinished", lambda moment: moment.idle)
+
+    def _done(self, queue: Any, _: int) -> None:
+        with suppress(ValueError):  # its `get` was interrupted
+            queue.task_done()
+
+    def _dead(self, queue: Any, begun: int) -> None:
+        found = set(queue.dead())
+        moments = self.checks.during(begun)
+        if not moments[0].dead <= found <= moments[-1].dead:
+            raise Violation(f"{found} are dead: {moments}")
+
+    def _destroy(self, queue: Any, begun: int) -> None:
+        mine = self.process.session.registry.session
+        try:
+            queue.destroy()
+        except RuntimeError as error:
+            if isinstance(error, ZkConcurrentError):
+                raise
+            self._must(begun, "is told that others use it", lambda moment: moment.users - {mine})
+        else:
+            self._must(begun, "has destroyed it, and it is there", lambda moment: not moment.there)
+
+
+OWNERS = ("shutdown", "drain", "join", "done", "dead", "destroy")
+
+
 class InjectedQueue(Settling, QueueRun):
     """An injected run of a queue."""
+
+    worker = QueueOwner
+    invariants = QueueOwnerChecks
+
+    def rescue(self) -> None:
+        """Take an item for which somebody waits to be taken, too."""
+        super().rescue()
+        if self.checks.free and any(worker.call is not None and worker.call.what == "join" for worker in self.workers):
+            name = self.checks.free[0]
+            self.checks.took(self.checks.names[name], "the rescue")
+            self.ensemble._commit(("delete", ITEMS + name))
 
     def stop(self, length: float) -> None:
         """Stop the target's process; if that is for good, what its calls were about to return is lost."""
@@ -344,6 +493,8 @@ def _queues(start: float, *steps: QueueStep, size: int = 0, most: int | None = N
 
 
 PUT, GET, CLAIM, FAIL = (QueueStep(what) for what in ("put", "get", "claim", "fail"))
+SHUTDOWN, DRAIN, JOIN, DONE, DEAD_ONES, DESTROY = map(QueueStep, OWNERS)
+SLEEP, AWHILE = QueueStep("sleep", 1.0), QueueStep("claim", 1.0, 0.5)
 
 
 QUEUES: tuple[Situation, ...] = (
@@ -369,6 +520,21 @@ QUEUES: tuple[Situation, ...] = (
     situation("acknowledge", "acknowledge", _queues(0.5, CLAIM), _queues(0, PUT, QueueStep("get", 9.0))),
     situation("give_back", "give_back", _queues(0.5, FAIL), _queues(0, PUT, QueueStep("sleep", 1.0), GET)),
     situation("look", "look", _queues(0.5, QueueStep("qsize")), _queues(0, PUT, PUT)),
+    situation("shutdown", "shut_down", _queues(0, SHUTDOWN), _queues(0.5, PUT, GET)),
+    situation("shutdown", "shut_down", _queues(0.5, SHUTDOWN, PUT), _queues(0, PUT, SLEEP, PUT, GET, GET)),
+    situation("shutdown now", "shut_down", _queues(0.5, DRAIN), _queues(0, PUT, PUT, SLEEP, PUT, GET)),
+    situation(
+        "shutdown now", "shut_down", _queues(0.5, DRAIN), _queues(0, PUT, PUT, QueueStep("claim", stay=1.0), GET)
+    ),
+    situation("join", "_joining", _queues(0.5, JOIN), _queues(0, PUT, PUT, AWHILE, GET, DONE)),
+    situation("join", "_joining", _queues(0.5, PUT, JOIN), _queues(0, PUT, GET, AWHILE, PUT, DONE, AWHILE, GET, DONE)),
+    situation("task_done", "done", _queues(0.5, GET, DONE), _queues(0, PUT, JOIN)),
+    situation("dead", "dead", _queues(0.5, DEAD_ONES, most=1), _queues(0, PUT, FAIL, PUT, FAIL, most=1)),
+    situation("destroy", "destroy", _queues(3.0, DESTROY), _queues(0, PUT, PUT)),
+    situation("destroy", "destroy", _queues(3.0, PUT, DESTROY, PUT), _queues(0, PUT, PUT)),
+    situation(
+        "destroy", "destroy", _queues(0.5, DESTROY), _queues(0, PUT, QueueStep("get", 9.0), QueueStep("get", 9.0))
+    ),
     situation("settle a put", "settle", _queues(0, PUT, PUT), _queues(2, PUT, PUT)),
     situation("settle a lost put", "settle", _queues(0, PUT, PUT), _queues(2, PUT, PUT)),
     situation("settle a get", "settle", _queues(0.5, GET, GET), _queues(0, PUT, PUT)),
@@ -377,6 +543,64 @@ QUEUES: tuple[Situation, ...] = (
     situation("settle an acknowledge", "settle", _queues(0.5, CLAIM, GET), _queues(0, PUT, PUT)),
     situation("settle a lost acknowledge", "settle", _queues(0.5, CLAIM, GET), _queues(0, PUT, PUT)),
 )
-QUEUE = Table("Queue", InjectedQueue, QUEUES, columns(*FAULTS), _of_data, once=True)
+QUEUE = Table("Queue", InjectedQueue, QUEUES, columns(*FAULTS), _of_data)
 
-TABLES = (VALUE, MAP, GROUP, DOUBLE_BARRIER, QUEUE)
+# -- detached locks --------------------------------------------------------------------------------------------------
+
+
+class InjectedDetached(InjectedCalls, DetachedRun):
+    """An injected run of a detached lock."""
+
+    checks: DetachedChecks
+
+    def interrupt(self) -> None:
+        """Interrupt the target; if its acquire is about to return, the lock may stay held, as after a kill."""
+        tickets = self.target.process.session.registry.tickets.values()
+        holder = self.checks.since(len(self.ensemble.log))[-1].holder
+        if holder is not None and not holder.session and not any(ticket.lasting for ticket in tickets):
+            self.checks.confirmed.add(holder.token)
+        super().interrupt()
+
+    def delete_node(self) -> bool:
+        """Have an operator delete the target's newest node; or the holder's, if the target has none."""
+        first = self.checks.since(len(self.ensemble.log))[-1].first
+        if super().delete_node():
+            return True
+        if first is not None:
+            self._delete(f"{self.checks.path}/{first}")
+        return first is not None
+
+
+def _hold(owner: str = "x", wait: float = -1, stay: float = 0.0, leave: str = "release") -> Act:
+    return Act("hold", owner, wait, stay, leave)
+
+
+def _of_detached(recipe: str, operation: str, fault: int) -> str | None:
+    if fault == 20 and operation == "Delete":
+        return None
+    return _of_data(recipe, operation, fault)
+
+
+RELEASE, FORCE, KEPT = Act("release"), Act("force", "y"), _hold(leave="keep")
+DETACHED_LOCKS: tuple[Situation, ...] = (
+    situation("acquire", "acquire", at(0, _hold(stay=0.5)), at(0.2, _hold("y"))),
+    situation("acquire", "acquire", at(0.5, _hold()), [at(0, _hold("y", stay=1.0)), at(0.6, _hold("z"))]),
+    situation(
+        "acquire",
+        "acquire",
+        at(0.5, _hold(leave="with")),
+        [at(0, Visit(DETACHED_PATH, stay=1.0)), at(0.6, Visit(DETACHED_PATH))],
+    ),
+    situation("acquire", "acquire", [at(0.5, _hold()), at(0.6, _hold())], at(0, _hold("y", stay=1.0))),
+    situation("acquire of one's own", "acquire", at(0.5, _hold()), at(0, KEPT)),
+    situation("timed acquire", "acquire", at(0.5, _hold(wait=0.5)), [at(0, _hold("y", stay=3.0)), at(0.6, _hold("z"))]),
+    situation("timed acquire", "acquire", at(0.5, _hold(wait=2.0)), at(0, _hold("y", stay=1.0))),
+    situation("try", "acquire", at(0, _hold(wait=0, stay=0.5)), at(0.2, _hold("y"))),
+    situation("try", "acquire", at(0.5, _hold(wait=0)), at(0, _hold("y", stay=1.0))),
+    situation("release", "release", at(0.5, RELEASE), at(0, KEPT)),
+    situation("release", "release", at(0.5, RELEASE), [at(0, KEPT), at(0.6, _hold("y"))]),
+    situation("force_release", "force_release", at(0.5, FORCE), [at(0, KEPT), at(0.6, _hold("z"))]),
+)
+DETACHED = Table("DetachedLock", InjectedDetached, DETACHED_LOCKS, columns(*FAULTS), _of_detached)
+
+TABLES = (VALUE, MAP, GROUP, DOUBLE_BARRIER, QUEUE, DETACHED)

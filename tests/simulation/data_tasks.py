@@ -1,4 +1,6 @@
-"""Tasks and threads in the simulation that share numbers, maps, groups, double barriers and queues; see `tasks`.
+"""Tasks and threads in the simulation that share numbers, maps, groups, double barriers, queues and elections.
+
+They are those of `tasks`.
 
 What a call wrote is told by its content: each change of a number adds a bit of its own, each item and each entry has a
 value of its own. So the service's log shows whether a call was applied, and how often, also if it was cancelled.
@@ -16,22 +18,35 @@ import zkconcurrent
 from tests.simulation.ensemble import Transport
 from tests.simulation.run import CHROOT
 from tests.simulation.schedule import Deviation, Schedule, random_schedule
-from tests.simulation.tasks import LOOPS, STRUCK, Act, Player, TaskChecks, TaskRun, core, deviation, result
+from tests.simulation.tasks import (
+    AGAIN,
+    LOOPS,
+    RESCUE,
+    STRUCK,
+    Act,
+    Player,
+    TaskChecks,
+    TaskRun,
+    core,
+    deviation,
+    result,
+)
 from tests.simulation.world import Violation
 from zkconcurrent import aio
-from zkconcurrent._engine.driver import UNANSWERED
-from zkconcurrent._errors import LockLostError, OutcomeUnknownError
+from zkconcurrent._engine.driver import POLL_INTERVAL, UNANSWERED
+from zkconcurrent._errors import ClientError, LockLostError, OutcomeUnknownError
 from zkconcurrent._queue import Empty, Full
 from zkconcurrent._recipes.orders import unframe
 from zkconcurrent._recipes.rules import MUTEX, blockers
 from zkconcurrent._recipes.ticket import Ticket
 
-NUMBER, MAP, GROUP, DOUBLE_BARRIER, QUEUE = "/app/n", "/app/m", "/app/g", "/app/b", "/app/q"
+NUMBER, MAP, GROUP, DOUBLE_BARRIER, QUEUE, ELECTION = "/app/n", "/app/m", "/app/g", "/app/b", "/app/q", "/app/o"
 SUBJECTS = (NUMBER, MAP, GROUP, DOUBLE_BARRIER, DOUBLE_BARRIER, QUEUE, QUEUE)
 MAXSIZE = 2
 ITEMS = f"{CHROOT}{QUEUE}/items/"
 ENTRY = f"{CHROOT}{MAP}/entries/k"
 READY = f"{CHROOT}{DOUBLE_BARRIER}/ready"
+STRANGER = f"{CHROOT}{ELECTION}/_c_{'0' * 36}-lock-0000000000"
 
 
 class DataChecks(TaskChecks):
@@ -105,6 +120,16 @@ class DataChecks(TaskChecks):
                 continue
             if all(turn.batch is None for turn in (state.turn, *state.loops.values())):
                 raise Violation(f"{player.name} waits for its turn, and nothing is under way")
+        for player in self.players:
+            process = player.process
+            if player.stands is None or not self._runs(process) or player.gone or player.actor.ready:
+                continue
+            if player.actor.until is not None and player.actor.until <= self.world.now + POLL_INTERVAL:
+                continue  # the service was out of reach as it looked
+            candidacy = core(player.stands._seat)._path_state.candidacy
+            hold = None if candidacy is None else candidacy.hold
+            if hold is not None and hold.alive and not process.session.suspect:
+                raise Violation(f"{player.name} waits for a term, and there is {hold.ticket}")
 
     def _waits(self, wire: Transport, ticket: Ticket, name: str, names: list[str]) -> None:
         if blockers(name, names, MUTEX):
@@ -121,7 +146,7 @@ class DataChecks(TaskChecks):
         return [name for name in self._there if name not in claims]
 
     def end(self) -> None:
-        """What has returned was applied; nothing is lost, and nothing is left to be settled."""
+        """Each change that has returned was applied; nothing is lost, and nothing is left to be settled."""
         tickets = (process.session.registry.tickets for process in self.processes if process.alive)
         if any(self.ensemble.leader.ephemerals.values()) or any(tickets):
             gc.collect()  # what the errors of ended tasks refer to
@@ -146,15 +171,20 @@ class DataPlayer(Player):
     Attributes:
         calls: the path at which it waits in a call; empty while it does not.
         gets: it waits for an item.
+        stands: the election that it waits to win, while it does.
+        observes: it waits for a leader that it has not seen.
     """
 
     checks: DataChecks
     calls = ""
     gets = False
+    stands: Any = None
+    observes = False
     _number = 0
 
     async def _act(self, act: Act) -> None:
         use = {NUMBER: self._add, MAP: self._write, GROUP: self._join, DOUBLE_BARRIER: self._meet, QUEUE: self._pass}
+        use[ELECTION] = self._elect
         self.world.say(f"{self.name}: {act}")
         try:
             await use[act.path](act)
@@ -282,6 +312,91 @@ class DataPlayer(Player):
             raise Violation(f"{item!r} was returned twice")
         checks.got.add(item)
 
+    # -- elections -----------------------------------------------------------------------------------------------
+
+    async def _elect(self, act: Act) -> None:
+        election = self._kinds.Election(self.process.client, ELECTION, id=self.process.name)
+        parts = {"lead": self._lead, "stand": self._stand, "ask": self._ask, "observe": self._observe}
+        await parts.get(act.do, self._withdraw_at_last)(election, act)
+
+    async def _lead(self, election: Any, act: Act) -> None:
+        """Lead, in a block; a task is cancelled if the term is lost."""
+        try:
+            await self._hold(election._seat, act, lambda _: self._stay_there(act), election.lead(act.timeout))
+        except TimeoutError:
+            self.world.say(f"{self.name} is not elected in time")
+        except ClientError:
+            raise
+        except RuntimeError as error:
+            if "stands at" not in str(error):
+                raise
+
+    async def _stand(self, election: Any, act: Act) -> None:
+        """Have the client stand; wait for its term, and publish."""
+        await self._call(act, election.stand)
+        self.stands = election
+        try:
+            term = await self._call(act, lambda: election.wait(act.timeout))
+        finally:
+            self.stands = None
+        if term is None:
+            return
+        try:
+            self._number += 1
+            data, begun = f"{self.name} {self._number}".encode(), len(self.checks.ensemble.log)
+            node = CHROOT + term._hold.ticket.node
+            await self._call(act, lambda: term.publish(data))
+            if self.checks.wrote(begun, node, data) != 1:
+                raise Violation(f"{self.name} has published {data!r} {self.checks.wrote(begun, node, data)} times")
+        except ClientError:
+            raise
+        except LockLostError:
+            self.world.say(f"{self.name} is told that its term is lost")
+        except RuntimeError as error:  # another has withdrawn
+            if "has ended" not in str(error):
+                raise
+        await self._stay_there(act)
+        if act.block:
+            await self._call(act, election.withdraw)
+            if not term.lost.is_set():
+                raise Violation(f"{self.name} has withdrawn, and its term is not told")
+
+    async def _ask(self, election: Any, act: Act) -> None:
+        found = await self._call(act, election.leader)
+        if found is not None and not self.checks.wrote(0, CHROOT + found.node, found.data):
+            raise Violation(f"{self.name} is told of {found}, which never was there")
+        await self._call(act, election.candidates)
+
+    async def _observe(self, election: Any, act: Act) -> None:
+        """See so many leaders."""
+        leaders, seen = election.observe(), []
+        following = leaders.__anext__ if self.loop is not None else lambda: next(leaders)
+        for _ in range(act.n):
+            self.observes = True
+            try:
+                found = await self._call(act, following)
+            finally:
+                self.observes = False
+            if seen[-1:] == [found]:
+                raise Violation(f"{self.name} observes {found} twice")
+            seen.append(found)
+
+    async def _withdraw_at_last(self, election: Any, act: Act) -> None:
+        """Withdraw once all others of the process are done; and now and then, lest they wait for its candidacy."""
+        others = [each for each in self.checks.players if each.process is self.process and each is not self]
+        rests = RESCUE
+        while True:
+            try:
+                ends = all(each.done for each in others)
+                if ends or self.world.now > 1000.0 + rests:
+                    rests += AGAIN
+                    election.withdraw()
+                if ends:
+                    return
+                await self._sleep(act.stay)
+            except KeyboardInterrupt:
+                continue
+
 
 class DataTaskRun(TaskRun):
     """A run of tasks and threads that share data."""
@@ -289,6 +404,20 @@ class DataTaskRun(TaskRun):
     invariants = DataChecks
     checks: DataChecks
     player = DataPlayer
+
+    def __init__(self, schedule: Schedule, *, trace: bool = False) -> None:
+        super().__init__(schedule, trace=trace)
+        if schedule.threads[0][0][1][0].path == ELECTION:
+            for n in range(50):
+                self.world.at(self.world.now + RESCUE + n * AGAIN, self.rescue)
+
+    def rescue(self) -> None:
+        """Have another leader be seen, for a while, if somebody waits for one."""
+        nodes = self.ensemble.leader.nodes
+        if STRANGER in nodes:
+            self.ensemble._commit(("delete", STRANGER))
+        elif CHROOT + ELECTION in nodes and any(player.observes for player in self.checks.players):
+            self.ensemble._commit(("create", STRANGER, b"", self.world.now, 0, False, None))
 
     def _kill(self, it: Deviation) -> bool | None:
         self.checks.excused = True
@@ -305,8 +434,15 @@ class DataTaskRun(TaskRun):
 
 def random_data_tasks(seed: int) -> Schedule:
     """Return the random schedule of a seed."""
-    random = Random(seed)
-    path = SUBJECTS[seed % len(SUBJECTS)]
+    return _schedule(Random(seed), SUBJECTS[seed % len(SUBJECTS)])
+
+
+def random_elections(seed: int) -> Schedule:
+    """Return the random schedule of a seed, of an election."""
+    return _schedule(Random(-1 - seed), ELECTION)
+
+
+def _schedule(random: Random, path: str) -> Schedule:
     _, deviations, round_trip = random_schedule(random)
     shuts = random.random() < 0.2
     bounded = random.random() < 0.3
@@ -320,6 +456,8 @@ def random_data_tasks(seed: int) -> Schedule:
         ]
         for _ in range(random.choice((1, 2, 2, 2)))
     ]
+    for process in threads if path == ELECTION else ():
+        process.append((1.0, [Act(ELECTION, "withdraw", stay=1.0)]))
     return Schedule(threads, [deviation(random, each, shuts=shuts) for each in deviations], round_trip)  # type: ignore[arg-type]
 
 
@@ -331,6 +469,11 @@ def _act(random: Random, path: str, loop: int, *, bounded: bool) -> Act:
         return act._replace(do=random.choice(("put", "put", "replace")))
     if path == GROUP:
         return act._replace(do=random.choice("xxy"), wait=random.choice((0.0, 1.0, 9.0)), block=random.random() < 0.3)
+    if path == ELECTION:
+        do = random.choice(("lead", "lead", "lead", "stand", "stand", "ask", "observe"))
+        return act._replace(
+            do=do, timeout=random.choice((None, None, 0.3, 3.0)), block=do == "lead" or random.random() < 0.5
+        )
     if path == DOUBLE_BARRIER:
         return act._replace(timeout=random.choice((1.0, 3.0, 9.0)))
     return act._replace(do=random.choice(("put", "put", "get")), timeout=random.choice((1.0, 3.0, 9.0)), block=bounded)

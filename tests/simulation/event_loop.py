@@ -207,7 +207,7 @@ class LoopThread:
         self.loop.close()
         self.on_close()
         for task in left:
-            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            _forget(task)
         refs = [weakref.ref(task) for task in left]
         self._sleep(self._keep)
         self.tasks.clear()
@@ -244,12 +244,17 @@ class LoopThread:
     def bury(self) -> None:
         """Forget everything, when the run is over."""
         for task in self.tasks.values():
-            task._log_destroy_pending = False  # type: ignore[attr-defined]
-            if task.done() and not task.cancelled():
-                task.exception()
-            elif inspect.getcoroutinestate(coroutine := task.get_coro()) == inspect.CORO_CREATED:
-                coroutine.close()
+            _forget(task)
         self.tasks.clear()
         self.members.clear()
         self.loop.on_sleep = lambda _: None
         self.loop.close()
+
+
+def _forget(task: asyncio.Task[None]) -> None:
+    """Have a task go without a word that it has not ended, or not begun."""
+    task._log_destroy_pending = False  # type: ignore[attr-defined]
+    if task.done() and not task.cancelled():
+        task.exception()
+    elif inspect.getcoroutinestate(coroutine := task.get_coro()) == inspect.CORO_CREATED:
+        coroutine.close()

@@ -19,6 +19,8 @@ def _read() -> dict[str, str]:
 
 
 _noted = {} if _searches else _read()
+stale: list[str] = []
+"""The bugs that what is noted did not find."""
 
 
 def noted(bug: str) -> str | None:

@@ -460,7 +460,7 @@ class History:
         reign.expired = self.now
         self._propose(reign, None, None)
 
-    # What is asked of the leader, up the links, and its answers, down.
+    # Questions to the leader go up the links, and its answers down.
 
     def _rise(self, server: Server, act: Callable[..., None], *args: Any) -> None:
         reign, link = server.reign, server.link
@@ -542,7 +542,7 @@ class History:
             self.end = min(self.end, self.now + self.plan.timeout)
 
     def _check(self) -> None:
-        """Whoever believes the lease is right."""
+        """Every client that believes in its lease is right."""
         if self.gone is None or self.negotiated < self.known:
             return
         ahead = self.clock(self.gone) - self.lease.end

@@ -69,6 +69,8 @@ def find(mutant: Mutant, run: Callable[[int], Run]) -> None:
         else:
             raise AssertionError(f"{FURTHEST} runs do not find it")
     run(seed).to_the_end()
+    if noted is not None and seed != int(noted):
+        found.stale.append(bug)
     found.note(bug, seed)
 
 
@@ -273,7 +275,7 @@ MUTANTS = [
         "_engine.registry:Registry.ended",
         "self._lose(ticket)",
         "pass",
-        ("_engine.lease:Lease.ended", "self._ended = True", "pass"),
+        ("_engine.lease:Lease.ended", "self.over = True", "pass"),
         # Any of the three loses them.
         (
             "_engine.registry:Registry.expire_lease",

@@ -5,6 +5,7 @@ The ensemble's log is the truth: every item has a content of its own, so it tell
 
 from __future__ import annotations
 
+from contextlib import suppress
 from random import Random
 from typing import Any, NamedTuple
 
@@ -30,8 +31,14 @@ class Failed(Exception):
     """What the block of a claim raises."""
 
 
+class Struck(Exception):
+    """What a signal handler raises, such as one of an alarm."""
+
+
 class Step(NamedTuple):
-    """What a thread does: "put", "get", "claim" (and acknowledge), "fail" (claim and give back), "qsize" or "sleep".
+    """What a thread does.
+
+    It is "put", "get", "claim" (and acknowledge), "fail" (claim and give back), "qsize", "destroy" or "sleep".
 
     Attributes:
         seconds: its timeout; 0 for no wait, None for ever.
@@ -69,6 +76,8 @@ class QueueChecks(CallChecks):
         overlapping: the calls that take an item while another does.
         outlive: called once, with a thread that keeps a claim for long.
         maxsize: the queue's.
+        destroyed: the items that a call of `destroy` has deleted.
+        destroys: some call has begun to.
     """
 
     def __init__(self, *args: Any) -> None:
@@ -81,6 +90,8 @@ class QueueChecks(CallChecks):
         self.overlapping: set[Call] = set()
         self.outlive: Any = None
         self.maxsize = 0
+        self.destroyed: set[bytes] = set()
+        self.destroys = False
         self.newest_first = False
         self.timed = False
         self.created: dict[bytes, list[str]] = {}
@@ -133,6 +144,7 @@ class QueueChecks(CallChecks):
     def _came(self, name: str, data: bytes) -> None:
         (content,) = unframe(name, data)
         self.names[name] = content
+        self.ever.discard(name)  # one of a queue that was destroyed
         self.since[name] = self._read
         names = self.created.setdefault(content, [])
         if name not in names:
@@ -149,7 +161,11 @@ class QueueChecks(CallChecks):
     def _went(self, name: str) -> None:
         if name in self.claimed:
             raise Violation(f"{name} is taken, and another consumer has claimed it")
-        del self.names[name]
+        content = self.names.pop(name)
+        if self.destroys:
+            self.excused.add(content)
+            if name not in self.ever:
+                self.destroyed.add(content)
 
     def _claim(self, name: str, session: int) -> None:
         if name not in self.names:
@@ -198,6 +214,8 @@ class QueueChecks(CallChecks):
         """Take note of an item that was taken for good."""
         if content in self.taken:
             raise Violation(f"{content!r} was taken twice: by {self.taken[content]} and {who}")
+        if content in self.destroyed:
+            raise Violation(f"{who} takes {content!r}, which was destroyed with its queue")
         self.taken[content] = who
 
     @property
@@ -274,21 +292,28 @@ class QueueWorker(CallWorker):
             self.queue = None  # the last one that uses it drops it
 
     def _visit(self, steps: Steps) -> None:  # type: ignore[override]
-        self.queue = steps.kind(self.process.client, PATH, steps.maxsize, max_attempts=steps.most)
         for step in steps.steps:
             try:
+                if step.what == "sleep":
+                    self.queue = None  # the last one of its process leaves its receipts to the next
+                    self.world.sleep(step.seconds or 0.0)
+                    continue
+                if self.queue is None:
+                    self.queue = steps.kind(self.process.client, PATH, steps.maxsize, max_attempts=steps.most)
                 self._do(step)
-            except KeyboardInterrupt:
+            except (KeyboardInterrupt, Struck):
                 self.world.say("is interrupted")
 
     def _do(self, step: Step) -> None:
         queue, checks = self.queue, self.checks
         assert queue is not None
-        if step.what == "sleep":
-            self.world.sleep(step.seconds or 0.0)
-        elif step.what == "qsize":
+        if step.what == "qsize":
             with self.calling("qsize"):
                 queue.qsize()
+        elif step.what == "destroy":
+            checks.destroys = True
+            with self.calling("destroy"), suppress(RuntimeError):  # another client uses it
+                queue.destroy()
         elif step.what == "put":
             self._put(queue, step)
         elif step.what == "get":
@@ -402,6 +427,10 @@ class QueueRun(LossyRun):
         self.checks.timed = first.kind is DelayQueue
         self._rescued = 0
 
+    def what_strikes(self, it: Deviation) -> BaseException:
+        """Return what a signal handler raises: one of the two."""
+        return Struck() if it.which // 2 % 2 else KeyboardInterrupt()
+
     def rescue(self) -> None:
         """Give who waits an item, or a place for one, as a process that is not of the run."""
         checks = self.checks
@@ -469,6 +498,27 @@ class QueueRun(LossyRun):
 
         self.checks.outlive = outlive
 
+    def _part(self, _: Deviation) -> None:
+        """End the session of the first process, in four seconds."""
+
+        def part() -> None:
+            wire = self.processes[0].connection.wire
+            if wire is not None and not wire.session.closed:
+                self._end_session(wire.session)
+
+        self.world.at(self.world.now + 4.0, part)
+
+    def _purge(self, _: Deviation) -> None:
+        """Have an operator delete all items with their parent, in four seconds."""
+
+        def purge() -> None:
+            self.checks.destroys = True
+            for path in [ITEMS + name for name in self.checks.names] + [ITEMS[:-1]]:
+                if path in self.ensemble.leader.nodes:
+                    self.ensemble._commit(("delete", path))
+
+        self.world.at(self.world.now + 4.0, purge)
+
 
 def random_steps(seed: int) -> Schedule:
     """Return the random schedule of a seed."""
@@ -529,3 +579,40 @@ def random_delays(seed: int) -> Schedule:
     ]
     deviations = [each._replace(kind="set_clock") if random.random() < clocks else each for each in schedule.deviations]
     return schedule._replace(threads=threads, deviations=deviations)
+
+
+def random_destroys(seed: int) -> Schedule:
+    """Return a random schedule of a seed, of a queue that is destroyed and made anew, while a client knows the old one.
+
+    Either that client destroys it itself, or another one does, after the session of the first has ended.
+    """
+    random = Random(seed)
+    kind, own = random.choice((Queue, Queue, LifoQueue)), bool(random.randrange(2))
+    putting, getting = [Step("put")], [Step("get", 1.0)]
+    before, after = random.choice(((0.0, 8.0), (3.7, 0.7)))  # what was read ahead is old by then, or is not
+    known = [*putting * random.randint(5, 9), Step("sleep", before), *getting * random.randint(1, 4)]
+    anew = [Step("destroy"), *putting * random.randint(2, 9)]
+    first = [*known, *(anew if own else [Step("sleep", after)]), *getting * random.randint(1, 9)]
+    threads: list[Any] = [[(0.0, [Steps(kind, 0, None, first)])]]
+    if not own:
+        threads.append([(5.0 if after > 1.0 else 4.1, [Steps(kind, 0, None, anew)])])
+    _, deviations, _ = random_schedule(random)
+    chosen = [each for each in deviations if each.kind in ("turn", "late", "lag", "cut", "interrupt")][
+        : random.randrange(3)
+    ]
+    return Schedule(threads, [Deviation(1, "part", 0, 0), *chosen] if not own else chosen)
+
+
+def random_purges(seed: int) -> Schedule:
+    """Return a random schedule of a seed, of a queue whose items are deleted with their parent as consumers wait."""
+    random = Random(seed)
+    kind = random.choice((Queue, LifoQueue))
+    first = [Step("put"), *[Step("get")] * random.randint(2, 3)]
+    later = [Step("put")] * random.randint(2, 4)
+    threads: list[Any] = [
+        [(0.0, [Steps(kind, 0, None, first)])],
+        [(7.0, [Steps(kind, 0, None, later)])],
+    ]
+    _, deviations, _ = random_schedule(random)
+    chosen = [each for each in deviations if each.kind in ("turn", "late", "lag", "cut")][: random.randrange(3)]
+    return Schedule(threads, [Deviation(1, "purge", 0, 0), *chosen])

@@ -205,13 +205,10 @@ class QuorumChecks:
             if section.lost and section.worker.process.alive and not section.quorum.loss.told:
                 raise Violation(f"{section.worker.name}: the loss of {section.parts} was never told")
         for lock in self.kept:
-            losses = {
-                id(each.quorum)
-                for each in self.past
-                if each.lock is lock and each.quorum.loss.told and each.worker.process.alive
-            }
+            held = [each for each in (*self.sections, *self.past) if each.lock is lock]
+            losses = {id(each.quorum) for each in held if each.quorum.loss.told}
             told = self.told.get(id(lock), 0)
-            if told != len(losses) and all(each.worker.process.alive for each in self.past if each.lock is lock):
+            if told != len(losses) and all(each.worker.process.alive for each in held):
                 raise Violation(f"{lock} was lost {len(losses)} times, and that was told {told} times")
             if lock._held and any(self._lives(owner) for owner in lock._held):
                 raise Violation(f"left: {lock} has {lock._held}")
@@ -396,6 +393,10 @@ class QuorumWorker(Worker):
             if len(section.parts) - gone >= section.least:
                 raise Violation(f"{lock} is said to be lost, and is not: {section.parts}") from None
             self.world.say("is told that the quorum is lost")
+        except KeyboardInterrupt:
+            if 0 < len(section.quorum.left or ()) < len(section.quorum.parts):
+                raise Violation(f"an interrupted release has released some of {section.parts}") from None
+            raise
         else:
             if lost:
                 raise Violation(f"the release of {section.parts} is silent, and it was lost")

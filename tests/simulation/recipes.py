@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from tests.helpers.places import PLACES
 from tests.simulation.barrier import PATH as BARRIER_PATH
 from tests.simulation.barrier import BarrierRun, BarrierWorker, Meeting
 from tests.simulation.condition import OF_AN_RLOCK, CondChecks, CondRun, Turn
@@ -61,7 +60,6 @@ from zkconcurrent._recipes.operations import Recipe
 from zkconcurrent._semaphore import Semaphore
 
 BETWEEN = "between"
-MOST = max(1, PLACES // 2)  # most of their operations come in several situations
 
 
 class RecipeRun(InjectedRun):
@@ -327,7 +325,6 @@ RW = Table(
     PAIRS,
     columns(1, 2, 3, 4, 5, 6, 7, 13, 16, 17, 18, 20, 22, 32, 39, 40, 42),
     _of_pair,
-    MOST,
 )
 
 
@@ -450,7 +447,6 @@ SEMAPHORE = Table(
     SEMAPHORES,
     columns(1, 2, 3, 4, 5, 6, 8, 13, 16, 17, 18, 20, 22, 32, 39, 40),
     _of_semaphore,
-    MOST,
 )
 
 
@@ -558,7 +554,6 @@ CONDITION = Table(
     CONDITIONS,
     columns(1, 2, 3, 4, 6, 8, 13, 16, 17, 20, 32, 35, 39, 40),
     _of_condition,
-    MOST,
 )
 
 
@@ -606,7 +601,7 @@ EVENTS: tuple[Situation, ...] = (
     situation("destroy", "destroy", _does(0.5, "destroy"), [_does(0, "set"), _does(0.5, "clear")]),
     situation("destroy", "destroy", _does(0.5, "destroy"), _does(0, "set", "clear", ("wait", 1.0))),
 )
-EVENT = Table("Event", InjectedEvent, EVENTS, columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 20, 32), of_calls, MOST)
+EVENT = Table("Event", InjectedEvent, EVENTS, columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 20, 32), of_calls)
 
 
 # -- latches ---------------------------------------------------------------------------------------------------------
@@ -667,7 +662,7 @@ LATCHES: tuple[Situation, ...] = (
     situation("destroy", "destroy", _counts(0.5, "destroy"), _counts(0, ("count_down", 2))),
     situation("destroy", "destroy", _counts(0.5, "destroy"), _counts(0, ("wait", 1, 3.0), ("count_down", 2))),
 )
-LATCH = Table("CountDownLatch", InjectedLatch, LATCHES, columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 32), _of_latch, MOST)
+LATCH = Table("CountDownLatch", InjectedLatch, LATCHES, columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 32), _of_latch)
 
 
 # -- elections -------------------------------------------------------------------------------------------------------
@@ -706,7 +701,7 @@ ELECTIONS: tuple[Situation, ...] = (
         _acts(0, Act("observe", times=2), LEADS),
     ),
 )
-ELECTION = Table("Election", InjectedElection, ELECTIONS, columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 32), _of_election, MOST)
+ELECTION = Table("Election", InjectedElection, ELECTIONS, columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 32), _of_election)
 
 
 # -- barriers --------------------------------------------------------------------------------------------------------
@@ -790,8 +785,6 @@ BARRIERS: tuple[Situation, ...] = (
     situation("destroy", "destroy", _comes(0.5, do="destroy"), _comes(0, 0, 0)),
     situation("destroy", "destroy", _comes(0.5, do="destroy"), _comes(0)),
 )
-BARRIER = Table(
-    "Barrier", InjectedBarrier, BARRIERS, columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 20, 32, 36), _of_barrier, MOST
-)
+BARRIER = Table("Barrier", InjectedBarrier, BARRIERS, columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 20, 32, 36), _of_barrier)
 
 TABLES = (RW, SEMAPHORE, CONDITION, EVENT, LATCH, ELECTION, BARRIER)

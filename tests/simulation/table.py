@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from itertools import groupby
 from typing import NamedTuple
 
-from tests.helpers.places import PLACES
+from tests.helpers.places import FEWER, PLACES
 from tests.simulation.ensemble import Transport
 from tests.simulation.injection import InjectedRun, Injection, Situation, Thread, Way, at, situation
 from tests.simulation.schedule import LAST
@@ -309,7 +309,6 @@ class Table(NamedTuple):
         faults: the columns.
         impossible: returns why a fault can't befall an operation of a recipe; None if it can.
         most: at how many of the places with such an operation a fault is injected.
-        once: one injection of each fault at each operation is enough where not everything is tried.
     """
 
     name: str
@@ -317,8 +316,7 @@ class Table(NamedTuple):
     situations: tuple[Situation, ...]
     faults: tuple[Fault, ...]
     impossible: Callable[[str, str, int], str | None]
-    most: int = PLACES
-    once: bool = False
+    most: int = FEWER
 
     def injections(self) -> Iterator[tuple[Situation, Injection, Cell]]:
         """Yield every injection of every situation."""
@@ -376,4 +374,4 @@ def _shorten(operation: str) -> str:
     return "+".join(kind if n == 1 else f"{n} {kind}" for kind, n in runs)
 
 
-LOCKS = Table("Lock, RLock", InjectedRun, SITUATIONS, FAULTS, impossible)
+LOCKS = Table("Lock, RLock", InjectedRun, SITUATIONS, FAULTS, impossible, most=PLACES)

@@ -605,7 +605,6 @@ class TaskRun(CondRun):
 
     def to_the_end(self) -> int:
         """Run until all is done; see `Run`."""
-        gc.freeze()  # the tasks of a closed loop are collected: soon, as all others were made before this run
         try:
             with (
                 patch.object(_tasks, "threading", Threads(self)),
@@ -620,8 +619,7 @@ class TaskRun(CondRun):
         finally:
             for loop in self.loops.values():
                 loop.bury()
-            gc.collect()
-            gc.unfreeze()
+            gc.collect()  # the tasks of a closed loop
 
     def _not_raised(self, what: Any) -> None:
         """Take note of an error as a task was collected, which would only be printed."""

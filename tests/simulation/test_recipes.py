@@ -8,16 +8,13 @@ from random import Random
 
 import pytest
 
-from tests.helpers.places import PLACES
 from tests.simulation import data_recipes, recipes
-from tests.simulation.explore import ORDER, injected, tell
+from tests.simulation.explore import EVERYTHING, ORDER, injected, tell
 from tests.simulation.injection import InjectedRun
-from tests.simulation.run import TIMES
 from tests.simulation.table import Cell, Table
 
 pytestmark = pytest.mark.long
 TABLES = (*recipes.TABLES, *data_recipes.TABLES)
-EVERYTHING = PLACES > 2 or TIMES > 1
 
 
 @pytest.mark.filterwarnings("ignore:acquire.. waits for 4 permits:RuntimeWarning")  # they are being added
@@ -28,10 +25,10 @@ def test_whatever_strikes_wherever(table: Table, simulated: list[str]) -> None:
     runs = steps = 0
     began = time.perf_counter()
     cases = list(injected(table))
-    Random(ORDER).shuffle(cases)  # so that a table of one injection each has all ways and moments
+    Random(ORDER).shuffle(cases)  # so that one injection for each cell has all situations, ways and moments
     for case in cases:
         assert case.cell is not None
-        if table.once and cells[case.cell] and not EVERYTHING:
+        if cells[case.cell] and not EVERYTHING:
             continue
         run = case.make()
         assert isinstance(run, InjectedRun)

@@ -13,7 +13,7 @@ def test_whatever_strikes() -> None:
     """All living parties of a generation pass or none does; nobody is forgotten; nothing is left."""
     injected: set[str] = set()
     trips = failures = actions = meetings = leaves = 0
-    for run in runs(BarrierRun, random_meetings, 220):
+    for run in runs(BarrierRun, random_meetings, 120):
         injected.update(run.injected)
         meetings += 1
         trips, failures = trips + len(run.checks.trips), failures + len(run.checks.failed)

@@ -21,13 +21,18 @@ def test_whatever_strikes() -> None:
 
 
 MUTANTS = [
-    one("a wait that is ended is not woken", "_cancel:Wait.cancel", "sleeper.wake()", "pass"),
-    one("the steps of a wait that is ended do not clean up", "_engine.waiting:stopping", "raise error", "return False"),
+    one("a wait that is ended is not woken", "_cancel:CancellableWait.cancel", "sleeper.wake()", "pass"),
+    one(
+        "the steps of a wait that is ended do not clean up",
+        "_cancel:CancellableWait.send",
+        "return self.throw(WaitCancelledError(self.path, why))",
+        "self.close(); raise StopIteration(False)",
+    ),
     one(
         "a condition's wait has the lock no more",
         "_condition:Condition._reacquire",
         "yield from lock._acquire_steps(call, True, None, owner, hold.depth)",
-        "yield from __import__('zkconcurrent._cancel')._cancel.Wait(lock.path, (call,)).run("
+        "yield from __import__('zkconcurrent._cancel')._cancel.CancellableWait(lock.path, (call,)).run("
         "lock._acquire_steps(call, True, None, owner, hold.depth), lock._waits)",
     ),
     one(

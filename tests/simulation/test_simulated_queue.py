@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.mutants import Mutant, find, one
-from tests.simulation.queues import QueueRun, random_steps
+from tests.simulation.queues import QueueRun, random_destroys, random_purges, random_steps
 from tests.simulation.run import COMMON_FAULTS, runs
 
 
@@ -34,6 +34,12 @@ MUTANTS = [
         'Set(receipt.path, b"", -1)), firm=True)',
         (MOVED, "if node.version == sent.version:", "if True:"),
     ),
+    one(
+        "an earlier object's receipt is given to two calls",
+        "_recipes.receipts:Ledger.take_spare",
+        "self.spares.remove(spare)",
+        "pass",
+    ),
     one("a lost reply is taken for a success", MOVED, "if node.version == sent.version:", "if False:"),
     one(
         "no member check, nor one of the session: an acknowledgement of a later session",
@@ -41,6 +47,12 @@ MUTANTS = [
         "(Check(member.node),)",
         "(Check(receipt.path),)",
         (ACKNOWLEDGE, "session=taken.session or -1", "session=0"),
+    ),
+    one(
+        "an error that a signal handler raises is taken for a refusal",
+        WRITE,
+        "except RefusedError:",
+        "except Exception:",
     ),
     one("found: a receipt that was used up is taken for a success", MOVED, "if node.data != BURNT:", "if True:"),
     one("what is given back is another consumer's", GIVE_BACK, "session=taken.session or -1", "session=0"),
@@ -119,3 +131,31 @@ MUTANTS = [
 def test_seeded_bugs_are_found(mutant: Mutant) -> None:
     """Runs that the library passes find each bug."""
     find(mutant, lambda seed: QueueRun(random_steps(seed)))
+
+
+def test_destroyed_and_made_anew() -> None:
+    """No item of a queue that was destroyed is taken, and none of the new one is lost in its place."""
+    assert sum(bool(run.checks.destroyed) for run in runs(QueueRun, random_destroys, 30)) > 15
+
+
+def test_an_operator_removes_the_items() -> None:
+    """A consumer that waits makes their parent again, and sees what is put there."""
+    assert all(run.injected["purge"] for run in runs(QueueRun, random_purges, 10))
+
+
+def test_a_seeded_bug_is_found_by_an_operator() -> None:
+    """One that waits although the parent of the items is gone."""
+    bug = one("purged: nothing is watched", LOOK, "if seen[0] is not None and NOWHERE not in seen[1:]:", "if True:")
+    find(bug, lambda seed: QueueRun(random_purges(seed)))
+
+
+DESTROYED = [
+    one("destroyed: what was read ahead outlives it", "_recipes.items:destroy", "desk.forget()", "pass"),
+    one("destroyed by another: what was read ahead outlives it", "_recipes.desk:Desk.forget", "self.keep(())", "pass"),
+]
+
+
+@pytest.mark.parametrize("mutant", DESTROYED, ids=lambda mutant: mutant.name)
+def test_seeded_bugs_of_a_queue_made_anew_are_found(mutant: Mutant) -> None:
+    """Runs that the library passes find each bug."""
+    find(mutant, lambda seed: QueueRun(random_destroys(seed)))

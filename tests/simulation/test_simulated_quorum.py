@@ -49,7 +49,7 @@ MUTANTS = [
         "yield from ()",
     ),
     one("a try that is not waited for goes on", f"{LOCK}._try_all", "each.call.abandon()", "pass"),
-    one("levels are not undone", "_quorum:_restore", "hold.depth = depth", "pass"),
+    one("levels are not undone", "_several:restore", "hold.depth = depth", "pass"),
     one(
         "all services are waited for",
         f"{LOCK}._ending",
@@ -81,13 +81,13 @@ MUTANTS = [
     one("one lock is not released", f"{LOCK}._begin_release", "reversed(quorum.parts)", "quorum.parts[1:]"),
     one(
         "what an interrupt has left is not released",
-        f"{LOCK}._begin_release",
-        "_release_each(left, calls, errors)  # the locks",
-        "pass  # the locks",
+        "_several:give_up",
+        "_give_up_each(left, calls, errors)  # those",
+        "pass  # those",
     ),
     one(
         "a release ends what the thread holds besides",
-        "_quorum:_release_each",
+        "_several:_give_up_each",
         "if there and hold.depth == depth and",
         "hold.depth = 1\n            if there and",
     ),

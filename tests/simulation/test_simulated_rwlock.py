@@ -19,7 +19,7 @@ from zkconcurrent._recipes.rules import READ, WRITE
 
 def test_whatever_strikes() -> None:
     """No reader and writer, and no two writers, hold together; nobody is forgotten; nothing is left."""
-    injected = {kind for run in runs(RWRun, random_passes, 250) for kind in run.injected}
+    injected = {kind for run in runs(RWRun, random_passes, 120) for kind in run.injected}
     assert injected >= COMMON_FAULTS
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.simulation.data_tasks import DataTaskRun, random_data_tasks
+from tests.simulation.data_tasks import DataTaskRun, random_data_tasks, random_elections
 from tests.simulation.mutants import Mutant, find, one, seeded
 from tests.simulation.run import COMMON_FAULTS, runs
 from tests.simulation.schedule import Deviation, Schedule
@@ -21,7 +21,7 @@ def test_whatever_strikes() -> None:
     """A cancelled call holds nothing and leaves nothing; waiters get their turns; no notification is lost."""
     injected: set[str] = set()
     cancels = 0
-    for run in runs(TaskRun, random_tasks, 300):
+    for run in runs(TaskRun, random_tasks, 200):
         injected.update(run.injected)
         cancels += run.cancels
     assert injected >= COMMON_FAULTS | {"cancel", "shut", "lose"}
@@ -30,8 +30,14 @@ def test_whatever_strikes() -> None:
 
 def test_whatever_strikes_what_they_share() -> None:
     """Changes, items, members and parties of tasks: once or not at all, whatever is cancelled; nothing is left."""
-    cancels = sum(run.cancels for run in runs(DataTaskRun, random_data_tasks, 84))
+    cancels = sum(run.cancels for run in runs(DataTaskRun, random_data_tasks, 72))
     assert cancels > 150
+
+
+def test_whatever_strikes_an_election() -> None:
+    """Of tasks and threads one leads; nobody waits for a term that is there, and no closed loop keeps anything."""
+    cancels = sum(run.cancels for run in runs(DataTaskRun, random_elections, 30))
+    assert cancels > 50
 
 
 def closed_as_it_waits(seed: int) -> TaskRun:
@@ -211,12 +217,32 @@ DATA_MUTANTS = [
         ("_group:Membership.drop_tickets", "self._give_up()", "pass"),
     ),
 ]
+ELECTION_MUTANTS = [
+    one(
+        "a candidacy that leads wakes no task that waits for its term",
+        "_candidacy:Candidacy._tell",
+        "call.wake()",
+        "pass",
+    ),
+    one(
+        "found: a candidacy keeps the tasks of closed loops that wait for its term",
+        "_candidacy:Candidacy.__init__",
+        "= weakref.WeakValueDictionary()",
+        '= type("Strong", (dict,), {"valuerefs": lambda self: [lambda call=call: call for call in self.values()]})()',
+    ),
+]
 
 
 @pytest.mark.parametrize("mutant", DATA_MUTANTS, ids=lambda mutant: mutant.name)
 def test_seeded_bugs_of_what_they_share_are_found(mutant: Mutant) -> None:
     """Runs that the library passes find each bug."""
     find(mutant, lambda seed: DataTaskRun(random_data_tasks(seed)))
+
+
+@pytest.mark.parametrize("mutant", ELECTION_MUTANTS, ids=lambda mutant: mutant.name)
+def test_seeded_bugs_of_elections_are_found(mutant: Mutant) -> None:
+    """So do those of an election."""
+    find(mutant, lambda seed: DataTaskRun(random_elections(seed)))
 
 
 @pytest.mark.parametrize(

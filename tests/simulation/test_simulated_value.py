@@ -10,7 +10,7 @@ from tests.simulation.values import ValueRun, random_steps
 
 
 def test_whatever_strikes() -> None:
-    """What is answered was applied once, what is refused never; no turn is left, and no waiter misses its value."""
+    """An answered change was applied once, a refused one never; no turn is left, and no waiter misses its value."""
     injected = {kind for run in runs(ValueRun, random_steps, 100) for kind in run.injected}
     assert injected >= COMMON_FAULTS | {"lose", "strike"}
 
@@ -124,6 +124,12 @@ MUTANTS = [
         "if each.done or each.gone]",
         "if each.gone]",
         (END, "batch.deliver()", "batch.deliver(), setattr(batch.leader, 'done', len(batch.changes) < 2)"),
+    ),
+    one(
+        "values: an earlier object's receipt is taken for a new one",
+        "_settling:_drop_receipts",
+        "spares.append((receipt.path, receipt.version))",
+        "spares.append((receipt.path, 0))",
     ),
     one(
         "values: a settled batch counts as applied",

@@ -12,6 +12,7 @@ from tests.simulation.found import note, noted
 from tests.simulation.mutants import MUTANTS, Mutant, seeded
 from tests.simulation.table import LOCKS
 
+pytestmark = pytest.mark.xdist_group("computing")  # the cases are prepared once in a process
 STEPS = int(os.environ.get("SIM_STEPS", "20000"))
 Report = list[str]
 
@@ -27,7 +28,7 @@ def test_simulation(mutant: Mutant | None, simulated: Report) -> None:
     began = time.perf_counter()
     if mutant is not None:
         with seeded(mutant):
-            found = explore(lambda _, tried: tried >= all_cases, noted(mutant.name))
+            found = explore(lambda _, tried: tried >= all_cases, noted(mutant.name), everything=True)
         assert found.failed is not None, f"{found.steps:,} steps did not find it"
         case, error = found.failed
         note(mutant.name, case.name)

@@ -119,7 +119,7 @@ class ValueChecks(CallChecks):
             raise Violation(f"{ticket} waits, and it is the first")
 
     def quiet(self) -> None:
-        """Who waits for a value does so rightly; nobody waits for a turn that is free, or for a change that is made."""
+        """Each waiter for a value waits rightly; none waits for a turn that is free, or for a change that is made."""
         super().quiet()
         if self.faults():
             return
@@ -141,7 +141,7 @@ class ValueChecks(CallChecks):
         )
 
     def end(self) -> None:
-        """What was answered is there, once; nothing is under way, and no turn is taken."""
+        """Each change that was answered is there, once; nothing is under way, and no turn is taken."""
         super().end()
         self.step()
         if self.settling():
@@ -169,6 +169,7 @@ class ValueWorker(CallWorker):
 
     def _visit(self, step: Step) -> None:  # type: ignore[override]
         if step.what == "sleep":
+            self.value = None  # the last one of its process leaves its receipts to the next
             self.world.sleep(step.seconds or 0.0)
             return
         client = self.process.client

@@ -37,12 +37,12 @@ def main() -> int:
     parser.add_argument("--without", action="append", default=[], choices=KINDS, help="a fault that is not to strike")
     parser.add_argument("--only", action="append", default=[], choices=KINDS, help="a fault, and no other, to strike")
     parser.add_argument(
-        "--workload", choices=["all", "queues"], default="all", help="of locks and queues, or of queues alone"
+        "--workload", choices=["all", "queues", "data"], default="all", help="all, or a part (default: all)"
     )
     parser.add_argument("--keep", action="store_true", help="keep what every process wrote, also if all is well")
     options = parser.parse_args()
     seed = SystemRandom().randrange(10**6) if options.seed is None else options.seed
-    # Whoever ends this run ends what it has started.
+    # A signal that ends this run ends what it has started.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -84,7 +84,7 @@ def main() -> int:
             shutil.rmtree(folder, ignore_errors=True)
     if verdict.violations:
         return 1
-    say("All is well: no two were inside that must not be, no item was lost or came twice, and everybody went on.")
+    say("All is well: no two were inside that must not be, nothing was lost or came twice, and everybody went on.")
     return 0
 
 

@@ -1,16 +1,36 @@
-"""Broken locks and queues: what the checker must find, so that it is known to look."""
+"""Broken locks, queues and data: what the checker must find, so that it is known to look."""
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
+from functools import partial
+from random import Random
 from typing import Any
 
 from tests.soak.caller import Caller
+from tests.soak.data_caller import Key, Number, Value
 from tests.soak.items import Stock
-from tests.soak.models import Model, Mutex
-from tests.soak.workload import PATHS, Entry, queue, visit_lock, visit_rlock
-from zkconcurrent import Lock, LockLostError, Queue, RLock
+from tests.soak.leaders import Block
+from tests.soak.models import Mutex
+from tests.soak.workload import (
+    DATA,
+    ELECTION,
+    GROUP,
+    MAP,
+    NUMBER,
+    PATHS,
+    VALUE,
+    Entry,
+    gate,
+    queue,
+    visit_lock,
+    visit_rlock,
+)
+from zkconcurrent import DoubleBarrier, Group, Lock, LockLostError, Queue, RLock
+
+COUNT = itertools.count()
 
 
 class Grants(Lock):
@@ -86,6 +106,59 @@ class Repeats(Queue[bytes]):
         super().put(item, block, timeout)
 
 
+class Doubles(Number):
+    """Adds twice."""
+
+    def change(self, random: Random, size: int, name: str) -> int | None:
+        """Add, and add again."""
+        super().change(random, size, name)
+        return super().change(random, size, name)
+
+
+class Forks(Value):
+    """Sets what has been changed meanwhile."""
+
+    def change(self, random: Random, size: int, name: str) -> int | None:  # noqa: ARG002
+        """Replace the first value, whatever is there."""
+        self.of.set([size, name])
+        return size
+
+
+class Rewinds(Key):
+    """Has a copy that goes back."""
+
+    def cached(self) -> tuple[int, str]:
+        """Look at the copy, or forget it."""
+        return super().cached() if next(COUNT) % 2 else (-1, "")
+
+
+class Barges(DoubleBarrier):
+    """Waits for nobody."""
+
+    def enter(self, timeout: float | None = None) -> bool:  # noqa: ARG002
+        """Say that all are here."""
+        return True
+
+    def leave(self, timeout: float | None = None) -> bool:  # noqa: ARG002
+        """Say that all have left."""
+        return True
+
+
+class Hides(Group):
+    """Has members that nobody sees."""
+
+    def members(self) -> dict[str, bytes]:
+        """Return none."""
+        return {}
+
+
+class Usurps(Block):
+    """Leads if any other does."""
+
+    def __init__(self, client: Any, path: str, on_lost: Any) -> None:
+        super().__init__(client, f"{path}/{client.client_id[0]}", on_lost)
+
+
 def _forgets(client: Any, path: str, **_: Any) -> Queue[bytes]:
     return Forgets(client, path)
 
@@ -94,9 +167,9 @@ def _repeats(client: Any, path: str, **_: Any) -> Queue[bytes]:
     return Repeats(client, path)
 
 
-def visit_long(caller: Caller, plain: bool = False) -> None:  # noqa: ARG001
+def visit_long(caller: Caller, plain: bool = False, seconds: float = 2.0) -> None:  # noqa: ARG001
     """Stay for so long that others come in, if they can."""
-    caller.block("lock", lambda: caller.stay("lock", 2.0))
+    caller.block("lock", lambda: caller.stay("lock", seconds))
 
 
 def visit_briefly(caller: Caller, plain: bool = False) -> None:
@@ -114,10 +187,17 @@ LIES = {
     "/lies/alarms": Entry(Mutex(), Alarms, visit_lock),
     "/lies/forgets": queue(Stock())._replace(make=_forgets),
     "/lies/repeats": queue(Stock())._replace(make=_repeats),
+    "/lies/doubles": NUMBER._replace(roles=lambda each: {"number": Doubles(each)}),
+    "/lies/forks": VALUE._replace(roles=lambda each: {"value": Forks(each)}),
+    "/lies/rewinds": MAP._replace(roles=lambda each: {"a": Rewinds(each, "a")}),
+    "/lies/barges": gate(50)._replace(make=lambda client, path, **_: Barges(client, path, 50)),
+    "/lies/hides": GROUP._replace(make=lambda client, path, **_: Hides(client, path)),
+    "/lies/usurps": ELECTION._replace(make=Usurps, visit=partial(visit_long, seconds=0.5)),
 }
 WORKLOADS = {
-    "all": PATHS,
-    "queues": {path: entry for path, entry in PATHS.items() if not isinstance(entry.model, Model)},
+    "all": {**PATHS, **DATA},
+    "data": DATA,
+    "queues": {path: entry for path, entry in PATHS.items() if isinstance(entry.model, Stock)},
     "lies": LIES,
     "lock": {"/soak/lock": Entry(Mutex(), Lock, visit_lock)},
     "deaf": {"/lies/deaf": Entry(Mutex(), Deaf, visit_lock)},

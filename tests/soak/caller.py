@@ -7,6 +7,7 @@ to see it: so the clients of a run are given a handler whose events know when th
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
@@ -20,13 +21,13 @@ MOMENT = 0.4  # seconds
 
 
 class TellingEvent(threading.Event):
-    """An event that calls `tell` once with the time at which it was set."""
+    """An event that calls each `tell` once with the time at which it was set."""
 
     def __init__(self) -> None:
         super().__init__()
         self._once = threading.Lock()
         self._at: float | None = None
-        self._tell: Callable[[float], None] | None = None
+        self._tells: list[Callable[[float], None]] = []
 
     def set(self) -> None:
         """Set it."""
@@ -40,15 +41,16 @@ class TellingEvent(threading.Event):
     def on_set(self, tell: Callable[[float], None]) -> None:
         """Have it tell, also if it was set before."""
         with self._once:
-            self._tell = tell
+            self._tells.append(tell)
         self._say()
 
     def _say(self) -> None:
         with self._once:
-            if self._at is None or self._tell is None:
+            if self._at is None:
                 return
-            at, tell, self._tell = self._at, self._tell, None
-        tell(at)
+            at, tells, self._tells = self._at, self._tells, []
+        for tell in tells:
+            tell(at)
 
 
 def handler() -> SequentialThreadingHandler:
@@ -94,7 +96,12 @@ class Caller:
         mood: see there.
         session: the session timeout, in seconds.
         number: of the next hold; threads count theirs from 1.
+
+    Attributes:
+        refusals: the errors that may be; those of a signal handler whose call would wait for its own thread.
     """
+
+    refusals: tuple[type[Exception], ...] = ()
 
     def __init__(
         self,
@@ -169,6 +176,15 @@ class Caller:
         while not lost.is_set() and (left := max(until, self._mood.leave_at(start)) - clock()) > 0:
             lost.wait(min(left, 0.1))
 
+    def trade(self) -> None:
+        """Do what a signal handler does where it may have interrupted its own thread; by default nothing."""
+
+    def work(self, seconds: float) -> None:
+        """Take one's time, more if the mood is so: also when something is lost, as nobody tells of that."""
+        start = clock()
+        while (left := max(start + seconds, self._mood.leave_at(start)) - clock()) > 0:
+            time.sleep(min(left, 0.1))
+
     def _limit(self, blocking: bool = True, timeout: float | None = -1) -> float | None:
         if not blocking or timeout == 0:
             return self._session / 3  # as long as it takes to see that a link is dead
@@ -199,6 +215,10 @@ class Caller:
             self._add(What.LOST, role)
         else:
             self._add(What.FAILED, role, note=f"{type(error).__name__}: {error}")
+
+    def _say(self, what: What, role: str, item: str = "", **details: Any) -> None:
+        details |= {"path": self._path, "role": role, "client": self._client, "item": item}
+        self._log.add(self._thread, what, **details)
 
     def _add(self, what: What, role: str, at: float | None = None, token: int = 0, **details: Any) -> None:
         number = self._holds.get(role, (0, 0))[0] if what is not What.ASKS else 0

@@ -58,6 +58,9 @@ class What(str, Enum):
     GAVE_BACK = "gave back"  # the block has failed
     BURIED = "buried"  # the item is among the dead, at the end
 
+    # Of what keeps data, of double barriers and of groups, where REFUSED is an answer that changed nothing.
+    ANSWERED = "answered"  # the call returned; the note has what
+
 
 @dataclass(frozen=True)
 class Event:
@@ -69,13 +72,14 @@ class Event:
         thread: from 1; 0 where it is the process.
         what: what happened.
         path: of the lock.
-        role: what of the path: "lock", or of a read-write lock "read" or "write"; of a queue "put", "get" or "claim".
+        role: what of the path: "lock", or of a read-write lock "read" or "write"; of a queue "put", "get" or "claim";
+            of a map the key; of a double barrier or a group the call.
         hold: the thread's number of the hold; the same at every level of a re-entrant one.
         token: the fencing token; 0 where none is known.
         client: which of the process's clients.
         limit: of ASKS, the seconds within which the call must return; None for ever.
         note: what there is to add.
-        item: of a queue.
+        item: of a queue; the name of a change, or of the member that joins a group.
     """
 
     at: float

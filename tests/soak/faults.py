@@ -22,9 +22,11 @@ from tests.soak.testbed import Testbed
 from tests.soak.workers import Workers
 from zkconcurrent.testing import Server
 
-# Which requests are lost, or their answers: of a queue's node, of a heartbeat, of whatever comes.
+# Which requests are lost, or their answers: of a queue's node, of a change or a heartbeat, of whatever comes.
 STRUCK = (
     ("create2", "create"),
+    ("multi",),
+    ("multi",),
     ("delete",),
     ("sync",),
     ("getChildren", "getChildren2", "getData", "getEphemerals"),

@@ -24,11 +24,14 @@ from tests.soak.events import DELETED, EXPIRED, KILLED, STOPPED_LONG, STOPPED_SH
 from tests.soak.models import Model
 
 if TYPE_CHECKING:
+    from tests.soak.data import Promise
     from tests.soak.items import Stock
 
 SLOW = 20.0  # seconds after the last fault was healed in which each thread must have acquired
 GRACE = 2.0  # seconds in which a process that runs again, or a client that was robbed, must have done what is due
 MARGIN = 2.5  # seconds by which a call may come back late, on a machine that has much to do
+
+DONE = (What.LEFT, What.ACKNOWLEDGED, What.ANSWERED)
 
 Thread = tuple[str, int]
 Outcome = tuple[float, float, What]  # of one release: before, after, and how it ended
@@ -116,7 +119,7 @@ class Pause(NamedTuple):
 
 @dataclass
 class History:
-    """What was written down, and what follows from it.
+    """The events that were written down, and what follows from them.
 
     Attributes:
         events: of all processes; those of one process in order.
@@ -126,6 +129,7 @@ class History:
         healed: when the last fault was healed; None if the run is not to be asked whether everybody went on.
         leftovers: the ephemeral nodes that were there when nobody wanted anything any more.
         queues: what each queue's path promises.
+        data: what the other paths promise.
     """
 
     events: Sequence[Event]
@@ -135,6 +139,7 @@ class History:
     healed: float | None = None
     leftovers: Sequence[str] = ()
     queues: Mapping[str, Stock] = field(default_factory=dict)
+    data: Mapping[str, Promise] = field(default_factory=dict)
 
     @cached_property
     def threads(self) -> dict[Thread, list[Event]]:
@@ -161,6 +166,15 @@ class History:
             if event.what is What.STARVED:
                 pauses[event.process].append(Pause(event.at - (event.limit or 0), event.at))
         return dict(pauses)
+
+    @cached_property
+    def sessions(self) -> dict[tuple[str, int], list[float]]:
+        """When each client got a session."""
+        found = defaultdict(list)
+        for event in self.events:
+            if event.what is What.SESSION:
+                found[event.process, event.client].append(event.at)
+        return dict(found)
 
     @cached_property
     def thefts(self) -> dict[tuple[str, int], list[Pause]]:
@@ -373,7 +387,7 @@ def releases(history: History) -> Iterator[Violation]:
                 continue
             yield Violation("told by release", leaves, words, hold.path, (hold.who,))
     for _, answer in history.calls:
-        if answer is not None and answer.what is What.LOST:
+        if answer is not None and answer.what is What.LOST and answer.path in history.models:
             who = answer.process, answer.thread
             known = losses.get((who, answer.path), ())
             if not any(told < answer.at + GRACE for told in known):
@@ -437,7 +451,7 @@ def progress(history: History) -> Iterator[Violation]:
         elif (late := recovery(history, who)) > SLOW:
             words = f"{who[0]}/{who[1]} has acquired for the first time only {late:.1f} s after all was healed"
             yield Violation("progress", history.healed + late, words, threads=(who,))
-        elif not any(event.what in (What.LEFT, What.ACKNOWLEDGED) and event.at > history.healed for event in events):
+        elif not any(event.what in DONE and event.at > history.healed for event in events):
             words = f"{who[0]}/{who[1]} has acquired nothing since all was healed"
             yield Violation("progress", last.at, words, threads=(who,))
 
@@ -455,7 +469,8 @@ def recovery(history: History, who: Thread) -> float:
 def leftovers(history: History) -> Iterator[Violation]:
     """No ephemeral node is left when nobody waits or holds."""
     for node in history.leftovers:
-        path = next((path for path in (*history.models, *history.queues) if node.startswith(f"{path}/")), "")
+        paths = (*history.models, *history.queues, *history.data)
+        path = next((path for path in paths if node.startswith(f"{path}/")), "")
         yield Violation("leftovers", history.events[-1].at, f"left on the server: {node}", path)
 
 

@@ -12,7 +12,6 @@ end of the block, so there is no other excuse, and no other limit.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -43,6 +42,10 @@ class Stock:
     def open(self, client: Any, path: str) -> Queue[bytes]:
         """Return the queue."""
         return Queue(client, path, self.maxsize, max_attempts=self.max_attempts)
+
+    def left(self, queue: Queue[bytes]) -> bool:
+        """Whether any item is there, if only claimed by a process that died."""
+        return bool(queue.client.get_children(f"{queue.path}/items"))
 
 
 @dataclass(eq=False)
@@ -153,15 +156,6 @@ class Ledger:
         return sorted(found, key=lambda each: each.token)
 
     @cached_property
-    def sessions(self) -> dict[tuple[str, int], list[float]]:
-        """When each client got a session."""
-        found = defaultdict(list)
-        for event in self.history.events:
-            if event.what is What.SESSION:
-                found[event.process, event.client].append(event.at)
-        return dict(found)
-
-    @cached_property
     def taking(self) -> dict[str, float]:
         """When each `get` that has returned an item was called, by the item."""
         found, asked = {}, dict[tuple[str, int], float]()
@@ -174,8 +168,12 @@ class Ledger:
 
     @cached_property
     def excuses(self) -> list[Event]:
-        """The `get`s that may have taken an item along: of processes that were killed in them, or soon after."""
-        found, last = [], dict[tuple[str, int], Event]()
+        """The `get`s that may have taken an item along: of processes that were killed in them, or soon after.
+
+        So may one of a map or a set whose reply was lost together with its session.
+        """
+        found = [event for event in self.events if event.role == "get" and event.what is What.UNKNOWN]
+        last = dict[tuple[str, int], Event]()
         for event in self.events:
             if event.role in ("put", "get", "claim") and event.process in self.history.kills:
                 last[event.process, event.thread] = event
@@ -193,7 +191,7 @@ class Ledger:
         if self._deleted(claim):
             return True
         until = math.inf if claim.outcome is None else claim.outcome.at + GRACE
-        return any(claim.asked < at < until for at in self.sessions.get(claim.party, ()))
+        return any(claim.asked < at < until for at in self.history.sessions.get(claim.party, ()))
 
     def _deleted(self, claim: Claim) -> bool:
         return any(

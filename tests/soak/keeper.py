@@ -1,4 +1,4 @@
-"""The keeper of the queues: helps threads that wait to come to their end, and then takes what is left."""
+"""The keeper: helps threads that wait at queues to come to their end; then takes what is left, and looks last."""
 
 from __future__ import annotations
 
@@ -7,18 +7,23 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from random import Random
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 import zkconcurrent
+from tests.soak.caller import Caller, Mood
+from tests.soak.data import Promise
 from tests.soak.events import Log, What
 from tests.soak.items import Stock
 from tests.soak.testbed import SoakError, Testbed
+from tests.soak.workload import Entry
 from zkconcurrent import Empty, Full, Queue
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+SESSION = 30.0  # seconds
 KEEPER = "keeper"  # its name in the history
 PATIENCE = 30.0  # seconds in which the queues must be empty, for good
 CALM = 1.0  # seconds after which a queue that is empty stays so
@@ -30,16 +35,18 @@ class Keeper:
     Args:
         testbed: the servers, which are healed.
         folder: for what it writes down.
-        queues: what each path promises.
+        paths: the workload.
     """
 
-    def __init__(self, testbed: Testbed, folder: Path, queues: Mapping[str, Stock]) -> None:
+    def __init__(self, testbed: Testbed, folder: Path, paths: Mapping[str, Entry]) -> None:
         self._log = Log(folder, KEEPER)
         self._numbers = itertools.count(1)
         self._over = threading.Event()
         self._errors: list[Exception] = []
-        self._client = zkconcurrent.connect(f"zk://{testbed.service.hosts}", timeout=30, start_timeout=60)
-        self._queues = {path: stock.open(self._client, path) for path, stock in queues.items()}
+        self._client = zkconcurrent.connect(f"zk://{testbed.service.hosts}", timeout=SESSION, start_timeout=60)
+        self._stocks = {path: entry.model for path, entry in paths.items() if isinstance(entry.model, Stock)}
+        self._data = {path: entry for path, entry in paths.items() if isinstance(entry.model, Promise)}
+        self._queues = {path: stock.open(self._client, path) for path, stock in self._stocks.items()}
         self._thread = threading.Thread(target=self._help)
 
     def __enter__(self) -> Self:
@@ -58,7 +65,7 @@ class Keeper:
         self._thread.join()
 
     def drain(self) -> None:
-        """Put no more; take what is left, also what is still on its way back, and note what is dead.
+        """Put no more; take what is left, also what is still on its way back; note what is dead, and what values are.
 
         Raises:
             SoakError: it does not come to an end.
@@ -69,13 +76,19 @@ class Keeper:
         for path, queue in self._queues.items():
             until, calm = time.monotonic() + PATIENCE, time.monotonic() + CALM
             while time.monotonic() < calm:
-                if self._take(path, queue) or self._client.get_children(f"{path}/items"):  # those that died have claims
+                if self._take(path, queue) or self._stocks[path].left(queue):
                     calm = time.monotonic() + CALM
                     if time.monotonic() > until:
-                        raise SoakError(f"{path} is not empty: {queue.qsize()} items can be taken")
+                        raise SoakError(f"{path} is not empty")
                 time.sleep(0.01)
             for item in queue.dead():
                 self._say(What.BURIED, path, "dead", item)
+        for path, entry in self._data.items():
+            entry.visit(self._caller(path, entry), plain=True)
+
+    def _caller(self, path: str, entry: Entry) -> Caller:
+        locks = entry.roles(entry.make(self._client, path))
+        return entry.caller(self._log, 0, 0, path, locks, Random(0), Mood(), SESSION, self._numbers)
 
     def _help(self) -> None:
         try:

@@ -8,26 +8,27 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
+from random import Random
 from typing import Any
 
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError
 
+from tests.soak.caller import Caller
 from tests.soak.events import Log, What, clock
-from tests.soak.queue_caller import QueueCaller
 from zkconcurrent import Barrier, ClientError, CountDownLatch, Lock, RLock, Semaphore, ZkConcurrentError
 
 SIGNALS, PAUSE = 200, 0.01  # how many in a row, and seconds from one to the next
+TRADES = 3  # paths that one handler uses
 REFUSALS = (ValueError, TypeError, OverflowError, ZkConcurrentError)
 HUGE = 1_100_000  # characters; a server takes no request of more than 1,048,575 bytes
 
 
 class Signals:
-    """Handles signals in the main thread, which meanwhile uses the same client's locks and queues.
+    """Handles signals in the main thread, which meanwhile uses the same client and its paths.
 
     A handler acquires, releases what an earlier one acquired, makes objects, at times stops a client that holds, and
-    puts, gets and claims where the main thread does.
+    uses queues and values where the main thread does.
 
     Args:
         log: where failures are written down.
@@ -35,7 +36,7 @@ class Signals:
         process: the name of the process.
         spare: returns one more client, started.
         thread: the main thread's number.
-        queues: what it uses of the main thread's.
+        callers: those of the main thread's paths.
     """
 
     def __init__(
@@ -45,10 +46,11 @@ class Signals:
         process: str,
         spare: Callable[[], KazooClient],
         thread: int,
-        queues: Sequence[QueueCaller],
+        callers: Sequence[Caller],
     ) -> None:
-        self._thread, self._queues = thread, queues
-        for caller in queues:
+        self._thread, self._random = thread, Random(process)
+        self._callers = [caller for caller in callers if type(caller).trade is not Caller.trade]
+        for caller in callers:
             caller.refusals = (ClientError,)
         self._log, self._client, self._process, self._make_spare = log, client, process, spare
         self._lock = Lock(client, f"/soak-signals/{process}")
@@ -109,9 +111,8 @@ class Signals:
         repr(RLock(self._client, f"/soak-signals/{self._process}-{self._count}"))
 
     def _trade(self) -> None:
-        for caller in self._queues:
-            act = caller.random.choice([caller.put, caller.get, partial(caller.claim, 0)])
-            act(timeout=0.05)
+        for caller in self._random.sample(self._callers, min(TRADES, len(self._callers))):
+            caller.trade()
 
     def _stop(self) -> None:
         spare, self._spare = self._spare, None

@@ -1,4 +1,4 @@
-"""Who may be in together: what each primitive promises, in one question.
+"""Which holders may be in together: the promise of each primitive, in one question.
 
 To check one more primitive, give it a model here and an entry in `workload.PATHS`.
 """

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from tests.soak.caller import Caller
-from tests.soak.events import What, clock
+from tests.soak.events import What
 from zkconcurrent import Empty, Full, LockLostError, OutcomeUnknownError, Queue
 
 SETTLING = "settling"  # the note of a `get` that came back before it was known whether it had taken an item
@@ -17,18 +18,16 @@ class GaveBackError(Exception):
 
 
 class QueueCaller(Caller):
-    """One thread at one queue.
-
-    Attributes:
-        refusals: the errors that may be; those of a signal handler whose call would wait for its own thread.
-    """
-
-    refusals: tuple[type[Exception], ...] = ()
+    """One thread at one queue."""
 
     @property
     def _queue(self) -> Queue[bytes]:
         queue: Queue[bytes] = self._locks["queue"]
         return queue
+
+    def unsettled(self) -> bool:
+        """Return whether it is still to be known what abandoned calls have taken."""
+        return bool(self._queue._path_state._left)
 
     def some_limit(self) -> dict[str, Any]:
         """Return arguments for a call that comes back by itself."""
@@ -57,9 +56,11 @@ class QueueCaller(Caller):
         try:
             item = self._queue.get(**how).decode()
         except Empty:
-            self._say(What.REFUSED, "get", note=SETTLING if self._queue._path_state._left else "")
+            self._say(What.REFUSED, "get", note=SETTLING if self.unsettled() else "")
         except self.refusals:
             self._say(What.REFUSED, "get", note=SETTLING)
+        except OutcomeUnknownError:
+            self._say(What.UNKNOWN, "get")
         except Exception as error:
             self._say(What.FAILED, "get", note=f"{type(error).__name__}: {error}")
         else:
@@ -75,7 +76,7 @@ class QueueCaller(Caller):
             with self._queue.claim(**how) as claim:
                 item, token = claim.item.decode(), claim.token
                 self._say(What.CLAIMED, "claim", item, token=token, note=str(claim.attempts))
-                self._work(seconds)
+                self.work(seconds)
                 self._say(What.GIVES_BACK if gives_back else What.ACKNOWLEDGES, "claim", item, token=token)
                 if gives_back:
                     raise GaveBackError
@@ -92,15 +93,10 @@ class QueueCaller(Caller):
         else:
             self._say(What.ACKNOWLEDGED, "claim", item, token=token)
 
-    def _work(self, seconds: float) -> None:
-        """Keep the item, longer if the mood is so: also when the claim is lost, as nobody tells of that."""
-        start = clock()
-        while (left := max(start + seconds, self._mood.leave_at(start)) - clock()) > 0:
-            time.sleep(min(left, 0.1))
+    def trade(self) -> None:
+        """Put, get or claim; soon back."""
+        acts: list[Callable[..., object]] = [self.put, self.get, partial(self.claim, 0)]
+        self.random.choice(acts)(timeout=0.05)
 
     def _time(self, block: bool = True, timeout: float | None = None) -> float | None:
         return self._limit(blocking=block, timeout=timeout)
-
-    def _say(self, what: What, role: str, item: str = "", **details: Any) -> None:
-        details |= {"path": self._path, "role": role, "client": self._client, "item": item}
-        self._log.add(self._thread, what, **details)

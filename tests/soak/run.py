@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.soak.broken_locks import WORKLOADS
+from tests.soak.data import Promise, check_data
 from tests.soak.events import Event, Fault, Logs, clock
 from tests.soak.faults import Networks, People, Processes, Servers, Track
 from tests.soak.history import History, Violation, check
@@ -157,7 +158,7 @@ def run(plan: Plan, folder: Path) -> Verdict:
             if errors:
                 raise SoakError(f"the faults could not go on: {errors[0]!r}") from errors[0]
             healed = clock()
-            with Keeper(testbed, folder, _queues(plan)) as keeper:
+            with Keeper(testbed, folder, WORKLOADS[plan.workload]) as keeper:
                 done = workers.finish()
                 if done:
                     keeper.drain()
@@ -181,13 +182,8 @@ def _left(testbed: Testbed, session: float) -> list[str]:
 
 
 def _owned(testbed: Testbed) -> list[str]:
-    """Return the ephemeral nodes, but for a queue's members: they stay as long as their client uses it."""
-    return [path for path in testbed.ephemerals() if path.split("/")[-2] != "members"]
-
-
-def _queues(plan: Plan) -> dict[str, Stock]:
-    models = {path: entry.model for path, entry in WORKLOADS[plan.workload].items()}
-    return {path: model for path, model in models.items() if isinstance(model, Stock)}
+    """Return the ephemeral nodes, but for those that stay as long as their client uses a queue, a value or a map."""
+    return [path for path in testbed.ephemerals() if path.split("/")[-2] not in ("members", "writers")]
 
 
 def judge(
@@ -202,6 +198,9 @@ def judge(
     """Check what was written down."""
     entries = WORKLOADS[plan.workload].items()
     models = {path: entry.model for path, entry in entries if isinstance(entry.model, Model)}
-    history = History(events, faults, models, plan.session, healed, leftovers, _queues(plan))
-    found = sorted([*check(history), *check_items(history)], key=lambda violation: violation.at)
+    queues = {path: entry.model for path, entry in entries if isinstance(entry.model, Stock)}
+    data = {path: entry.model for path, entry in entries if isinstance(entry.model, Promise)}
+    history = History(events, faults, models, plan.session, healed, leftovers, queues, data)
+    checks = (*check(history), *check_items(history), *check_data(history))
+    found = sorted(checks, key=lambda violation: violation.at)
     return Verdict(plan, history, start, quorum, found)

@@ -108,7 +108,7 @@ def kill(ensemble: Ensemble, locks: list[Lock], row: Row) -> None:
     leader.start()
     for thread in asking:
         thread.join()
-    # What is lost is lost within the session timeout, by the clock of its client.
+    # A hold is lost within the session timeout, by the clock of its client.
     time.sleep(max(0.0, killed + row.timeout + 1 - clock()))
     row.survived += [not each.is_set() for each in lost]
     for lock, each in zip(locks, lost, strict=True):

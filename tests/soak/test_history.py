@@ -93,8 +93,16 @@ def test_found_also_when_another_came_between() -> None:
     assert "3.1/1 (write, token 12, since 4.000) while 1.1/1" in violation.words
 
 
+def test_a_loss_elsewhere() -> None:
+    """A primitive that is no lock, such as a double barrier, may be lost without a hold."""
+    party = Thread("1.1", role="leave").add(1, What.ASKS).add(2, What.LOST)
+    party.events[:] = [replace(event, path="/gate") for event in party.events]
+    assert found([party], LOCK) == []
+    assert rules([Thread("1.1").add(1, What.ASKS).add(2, What.LOST)], LOCK) == ["told by acquire"]
+
+
 def test_told_once() -> None:
-    """Who is inside all the time, while many come and go, is told of once."""
+    """One that is inside all the time, while many come and go, is reported once."""
     threads = [*overlap(end=5), Thread("3.1").takes(3, 12).leaves(4)]
     assert rules(threads, LOCK) == ["exclusion"]
 
@@ -142,12 +150,12 @@ def test_permits() -> None:
 
 
 def test_told_before_the_successor() -> None:
-    """Who was told of the loss before another was granted is not inside any more."""
+    """A holder that was told of the loss before another was granted is not inside any more."""
     assert found([overlap(outcome=What.LOST)[0].told(1.9), overlap()[1]], LOCK) == []
 
 
 def test_told_after_the_successor() -> None:
-    """Who was told too late was inside, and the words say so."""
+    """A holder that was told too late was inside, and the words say so."""
     (violation,) = found([overlap(outcome=What.LOST)[0].told(2.1), overlap()[1]], LOCK)
     assert violation.rule == "exclusion"
     assert "told of its loss only at 2.100" in violation.words
@@ -157,7 +165,7 @@ STOPPED = Fault(STOPPED_LONG, 1.5, 8.0, "1.1")
 
 
 def test_a_stopped_process_is_excused() -> None:
-    """What is stopped cannot be told; soon after it goes on, it is."""
+    """A stopped process cannot be told; soon after it goes on, it is."""
     threads = [overlap(end=8.3, outcome=What.LOST)[0].told(8.2), overlap()[1]]
     assert found(threads, LOCK, STOPPED) == []
     events = [event for thread in threads for event in thread.events]
@@ -271,7 +279,7 @@ def test_tokens_that_do_not_grow(token: int) -> None:
 
 
 def test_tokens_between_readers_and_writers() -> None:
-    """Who writes after somebody read has the higher token, and the other way round."""
+    """A writer after a reader has the higher token, and the other way round."""
     for first, second in (("read", "write"), ("write", "read"), ("write", "write")):
         before = Thread("1.1", role=first).takes(1, 10).leaves(2)
         assert found([before, Thread("2.1", role=second).takes(3, 11).leaves(4)], PAIR) == []

@@ -34,7 +34,6 @@ from tests.soak.broken_locks import WORKLOADS
 from tests.soak.caller import Mood, handler
 from tests.soak.events import Log, What, clock
 from tests.soak.mischief import Signals, attack, spawn
-from tests.soak.queue_caller import QueueCaller
 from tests.soak.workload import Entry
 
 CONNECT = {"max_tries": -1, "delay": 0.05, "max_delay": 1.0}
@@ -152,9 +151,8 @@ def main() -> None:
     # is the main thread, which handles signals.
     parties = [Party(log, number, options.hosts, options.session, paths) for number in range(2)]
     random = Random(f"{options.seed}/{options.process}/0")
-    handled = parties[1].callers(0, random, Mood(), options.session).values()  # a handler does not stay inside
-    queues = [caller for caller in handled if isinstance(caller, QueueCaller)]
-    signals = Signals(log, parties[1].client, options.process, lambda: spare(options), options.threads, queues)
+    handled = [*parties[1].callers(0, random, Mood(), options.session).values()]  # a handler does not stay inside
+    signals = Signals(log, parties[1].client, options.process, lambda: spare(options), options.threads, handled)
     mischief["signals"] = signals.send
     mischief["hostile"] = lambda: attack(log, parties[0].client, options.process)
     for thread in range(1, options.threads):

@@ -1,4 +1,4 @@
-"""What the threads do: which locks and queues there are, and how each is used at random.
+"""What the threads do: which paths there are, and how each is used at random.
 
 To have one more primitive checked, write how a thread visits it, and add a path.
 """
@@ -9,11 +9,38 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
+from tests.soak.bags import BagCaller, Shelf, TaskQueue, TaskQueueCaller, visit_bag
 from tests.soak.caller import Caller
+from tests.soak.data import Crowd, Gate, Line, Promise
+from tests.soak.data_caller import (
+    FIRST,
+    GateCaller,
+    GroupCaller,
+    Key,
+    LineCaller,
+    Number,
+    Value,
+    visit_gate,
+    visit_group,
+    visit_line,
+)
 from tests.soak.items import Stock
+from tests.soak.leaders import Block, Candidacy, CandidacyCaller
 from tests.soak.models import Model, Mutex, Permits, ReadWrite
 from tests.soak.queue_caller import QueueCaller
-from zkconcurrent import Lock, Queue, ReadWriteLock, RLock, Semaphore
+from zkconcurrent import (
+    JSON,
+    AtomicLong,
+    Dict,
+    DoubleBarrier,
+    Group,
+    Lock,
+    Queue,
+    ReadWriteLock,
+    RLock,
+    Semaphore,
+    SharedValue,
+)
 
 
 class Entry(NamedTuple):
@@ -27,7 +54,7 @@ class Entry(NamedTuple):
         caller: writes down the calls of one thread.
     """
 
-    model: Model | Stock
+    model: Model | Stock | Promise
     make: Callable[..., Any]
     visit: Callable[..., None]
     roles: Callable[[Any], dict[str, Any]] = lambda lock: {"lock": lock}
@@ -112,6 +139,45 @@ def queue(of: Stock) -> Entry:
     return Entry(of, partial(_queue, of=of), visit_queue, lambda each: {"queue": each}, QueueCaller)
 
 
+def _number(client: Any, path: str, on_lost: Any = None) -> AtomicLong:  # noqa: ARG001
+    return AtomicLong(client, path)
+
+
+def _value(client: Any, path: str, on_lost: Any = None) -> SharedValue[Any]:  # noqa: ARG001
+    return SharedValue(client, path, FIRST, codec=JSON)
+
+
+def _map(client: Any, path: str, on_lost: Any = None) -> Dict[Any]:  # noqa: ARG001
+    return Dict(client, path, codec=JSON)
+
+
+def _gate(client: Any, path: str, on_lost: Any = None, *, parties: int) -> DoubleBarrier:  # noqa: ARG001
+    return DoubleBarrier(client, path, parties)
+
+
+def _group(client: Any, path: str, on_lost: Any = None) -> Group:  # noqa: ARG001
+    return Group(client, path)
+
+
+def _tasks(client: Any, path: str, on_lost: Any = None) -> TaskQueue:  # noqa: ARG001
+    return TaskQueue(client, path)
+
+
+def _keys(entries: Dict[Any]) -> dict[str, Any]:
+    return {key: Key(entries, key) for key in ("a", "b/c")}
+
+
+def gate(parties: int) -> Entry:
+    """Return the entry of a double barrier."""
+    make = partial(_gate, parties=parties)
+    return Entry(Gate(parties), make, visit_gate, lambda each: {"gate": each}, GateCaller)
+
+
+NUMBER = Entry(Line(named=False), _number, visit_line, lambda each: {"number": Number(each)}, LineCaller)
+VALUE = Entry(Line(), _value, visit_line, lambda each: {"value": Value(each)}, LineCaller)
+MAP = Entry(Line(), _map, visit_line, _keys, LineCaller)
+GROUP = Entry(Crowd(), _group, visit_group, lambda each: {"group": each}, GroupCaller)
+ELECTION = Entry(Mutex(), Block, visit_lock)
 PERMITS = 2
 
 
@@ -135,4 +201,17 @@ PATHS = {
     "/soak/queue": queue(Stock()),
     "/soak/queue-of-5": queue(Stock(maxsize=5)),
     "/soak/queue-3-times": queue(Stock(max_attempts=3)),
+}
+DATA = {
+    "/soak/number": NUMBER,
+    "/soak/value": VALUE,
+    "/soak/map": MAP,
+    "/soak/set-of-items": queue(Shelf())._replace(visit=visit_bag, caller=BagCaller),
+    "/soak/map-of-items": queue(Shelf(kind=Dict))._replace(visit=visit_bag, caller=BagCaller),
+    "/soak/queue-of-tasks": queue(Stock())._replace(make=_tasks, caller=TaskQueueCaller),
+    "/soak/election": ELECTION,
+    # Not fair: the end of a candidacy does not tell whether the node was gone.
+    "/soak/candidacy": Entry(Mutex(fair=False), Candidacy, visit_lock, caller=CandidacyCaller),
+    "/soak/gate": gate(3),
+    "/soak/group": GROUP,
 }

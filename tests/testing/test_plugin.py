@@ -11,6 +11,8 @@ import pytest
 
 from zkconcurrent.testing import Server
 
+pytestmark = pytest.mark.long
+
 TESTS = '''
 import asyncio
 import re

@@ -178,7 +178,7 @@ def test_another_connection() -> None:
 
 
 def test_another_connection_proves_no_less() -> None:
-    """What is known of one session only grows, also where the next connection's begin is unknown."""
+    """The lease of one session only grows, also where the next connection's begin is unknown."""
     lease = opened()
     lease.answered(100.1, 100.2, write=True)
     lease.opened(NEVER, T)

@@ -42,14 +42,14 @@ CALLS: list[Callable[[Any], object]] = [
 
 
 @pytest.mark.parametrize("call", [*MAKERS, *CALLS])
-@pytest.mark.parametrize("number", [1.0, 2.5, float("nan"), float("inf"), "1", None, b"1", 1j, [1]], ids=repr)
-def test_numbers_are_whole(call: Callable[[Any], object], number: object) -> None:
-    """What is no whole number is a TypeError that says so, before anything is sent."""
-    if number is None and call in MAKERS[:2]:
-        call(number)  # a semaphore takes the number that is there
-        return
-    with pytest.raises(TypeError, match="int"):
-        call(number)
+def test_numbers_are_whole(call: Callable[[Any], object]) -> None:
+    """A number that is not whole is a TypeError that says so, before anything is sent."""
+    for number in (1.0, 2.5, float("nan"), float("inf"), "1", None, b"1", 1j, [1]):
+        if number is None and call in MAKERS[:2]:
+            call(number)  # a semaphore takes the number that is there
+            continue
+        with pytest.raises(TypeError, match="int"):
+            pytest.fail(f"{number!r} is allowed: {call(number)}")
 
 
 @pytest.mark.parametrize("call", [*MAKERS, *CALLS[:-1]])

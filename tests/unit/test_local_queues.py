@@ -63,7 +63,7 @@ def test_terms(threads: LocalNamespace, local: aio.LocalNamespace, name: str) ->
         ):
             with pytest.raises(error):
                 make("other", **options)
-    with pytest.raises(ValueError, match="'/app/one' is a"):
+    with pytest.raises(ValueError, match="'/app/one' for"):
         threads.Event("one")
 
 

@@ -82,7 +82,7 @@ MUTANT: Mutant = one(
 
 
 def test_a_slow_read() -> None:
-    """What was deleted meanwhile stays deleted. Random runs hardly ever keep a thread for so long at that place."""
+    """A name deleted meanwhile stays deleted. Random runs hardly ever keep a thread for so long at that place."""
     assert not read_slowly()
     with seeded(MUTANT):
         assert read_slowly()

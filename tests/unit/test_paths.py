@@ -85,7 +85,7 @@ def test_one_path_is_one_kind() -> None:
     """Lock and RLock on one path of one client are refused; on two clients each is on its own."""
     client = KazooClient()
     lock = zkconcurrent.Lock(client, "/app/lock")
-    with pytest.raises(ValueError, match="is a Lock"):
+    with pytest.raises(ValueError, match="for Lock already"):
         zkconcurrent.RLock(client, "/app/lock")
     assert zkconcurrent.RLock(KazooClient(), "/app/lock").path == lock.path
 

@@ -83,7 +83,7 @@ def test_exactly_one_holds_a_mutex(queue: list[str]) -> None:
 
 @given(queues)
 def test_the_first_in_line_holds(case: Case) -> None:
-    """Who is first in the line holds: nobody is forgotten."""
+    """The first in the line holds: nobody is forgotten."""
     rule, queue = case
     assert blockers(line_up(queue, rule)[0], queue, rule) == []
 
@@ -101,7 +101,7 @@ def test_nobody_waits_for_who_came_later(case: Case) -> None:
 
 @given(mutexes)
 def test_each_watches_the_one_just_ahead(queue: list[str]) -> None:
-    """Who waits for a mutex watches whoever stands directly before it: a release wakes one."""
+    """A waiter for a mutex watches the one directly before it: a release wakes one."""
     line = line_up(queue, MUTEX)
     for ahead, me in itertools.pairwise(line):
         assert blockers(me, queue, MUTEX) == [ahead]
@@ -142,7 +142,7 @@ def test_a_newcomer_waits_for_all_in_its_way(case: Case) -> None:
 
 @given(queues)
 def test_holders_are_blocked_by_nobody(case: Case) -> None:
-    """Who is told to hold does, from the first in line on, and the next one does not."""
+    """Those told to hold do, from the first in line on, and the next one does not."""
     rule, queue = case
     line, found = line_up(queue, rule), holders(queue, rule)
     assert found == line[: len(found)]

@@ -19,7 +19,7 @@ def test_one_wait_for_each_set() -> None:
 
 
 def test_clear() -> None:
-    """What was set is forgotten; to clear what was not set is nothing."""
+    """A clear forgets the set; a clear of what was not set does nothing."""
     signal = AutoResetEvent()
     for _ in range(2):
         signal.set()

@@ -122,17 +122,21 @@ class ClientState:
     def _run_posted_locked(self) -> None:
         posted, running = self.posted, self._running
         while posted:
-            act = posted[0] if not running else self._next_posted()
+            try:
+                act = posted[0] if not running else self._next_posted()
+            except IndexError:  # a handler that interrupted this thread has done it
+                return
             if act is None:
                 return
             # No `finally`: an interrupt may strike there, too. It ends this frame, which tells as much.
             running[sys._getframe()] = act
-            self._run(act)
-            running.pop(sys._getframe(), None)
+            if act in posted:  # a handler that struck just before may have done it
+                self._run(act)
             try:  # noqa: SIM105 - on every reply
                 posted.remove(act)  # only now: work that is interrupted before is done again
             except ValueError:
                 pass
+            running.pop(sys._getframe(), None)  # not before: a handler that strikes between the two would do it again
 
     def _next_posted(self) -> Callable[[], None] | None:
         """Return the next work that is not under way below: while one runs, an interrupt may call for the others."""

@@ -19,13 +19,20 @@ class Deletes:
     """The deletes of one session. All methods are called with its lock held.
 
     Attributes:
-        in_flight: when each delete was last tried, by prefix; a new connection begins them all anew.
+        in_flight: when each delete was last tried on this connection, by prefix.
     """
 
     def __init__(self, client: ClientState) -> None:
         self._client = client
         self.in_flight: dict[str, float] = {}
         self._first_try: dict[str, float] = {}  # when the keeper first tried a delete, by prefix
+
+    def begin_anew(self) -> None:
+        """Begin all deletes anew, on a new connection.
+
+        The old notes are left alone: a thread whose signal handler sees the new connection may be about to add one.
+        """
+        self.in_flight = {}
 
     def send(self, ticket: Ticket) -> bool:
         """Send a delete, or leave it to the keeper; return whether it was sent."""
@@ -52,7 +59,7 @@ class Deletes:
 
     def _delete(self, ticket: Ticket) -> None:
         """Delete a node whose name is known."""
-        client = self._client
+        client, in_flight = self._client, self.in_flight
         sent = client.clock()
 
         def on_reply(reply: HandledReply) -> None:
@@ -70,11 +77,11 @@ class Deletes:
         # Not before: an interrupt in between must not look like a sent delete. Also if it failed at once: until the
         # connection or the session is known to be over, it would fail again, and the keeper would do nothing else.
         if ticket.prefix in client.registry.deletes:
-            self.in_flight[ticket.prefix] = sent
+            in_flight[ticket.prefix] = sent
 
     def _find(self, ticket: Ticket) -> None:
         """Delete a node that may exist. Its create was sent before, so a listing behind a sync shows it."""
-        client = self._client
+        client, in_flight = self._client, self.in_flight
 
         def on_reply(reply: HandledReply) -> None:
             if reply.error is not None and not isinstance(reply.error, kazoo_errors.NoNodeError):
@@ -90,7 +97,7 @@ class Deletes:
         reply = HandledReply(on_reply, post=client.post)
         client.link.children(ticket.path, reply)
         if ticket.prefix in client.registry.deletes and ticket.name is None:
-            self.in_flight[ticket.prefix] = client.clock()
+            in_flight[ticket.prefix] = client.clock()
 
     def _deleted(self, ticket: Ticket) -> None:
         self.in_flight.pop(ticket.prefix, None)

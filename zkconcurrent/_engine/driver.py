@@ -4,7 +4,7 @@ Its promises, which the contract tests check:
 
 1. operations run in the order they are yielded, in one session; those yielded together are sent back to back;
 2. an operation whose session is over fails with `SessionExpired`; a create that slipped into the next session is
-undone;
+   undone;
 3. an operation that `repeats` is sent again after a reconnect; for any other the recipe gets `ConnectionLost`;
 4. a wait may end early, never late;
 5. deadlines and interrupts enter the recipe only as exceptions at the yield. The deadline bounds the waiting: requests
@@ -250,7 +250,11 @@ class Call:
         while left:
             if not replies:
                 ticket: Ticket | None = getattr(steps[left[0]], "ticket", None)
-                yield from self._connected(ticket)
+                try:
+                    yield from self._connected(ticket)
+                except DeadlinePassed as passed:
+                    passed.unsent = not again
+                    raise
                 if any(type(steps[i]) is Multi and steps[i].firm for i in left):  # type: ignore[union-attr]
                     self._await_first_replies(self._deadline)
                 replies = []
@@ -379,7 +383,11 @@ class Call:
         return failed
 
     def _no_chroot(self) -> RefusedError:
-        return RefusedError(self.path, f"the client's chroot {self.session.link.full('')!r} does not exist")
+        return RefusedError(
+            self.path,
+            f"the client's chroot {self.session.link.full('')!r} does not exist: create it, or open the client by "
+            "zkconcurrent.connect, which does",
+        )
 
     def _wait_gone(self, step: WaitGone) -> Steps[list[Any] | None]:
         if not step.asks:

@@ -2,13 +2,13 @@
 
 While the client has nodes on the server, the heartbeat is one `multi` with a check of every node that holds or waits: a
 write, which proves the lease and shows which node is missing. It is sent every `Lease.beat` while the client holds, and
-every third of the session timeout while it only waits; as soon as it can prove something, while a waiter or a new hold
-needs the connection's first proof. Without nodes, it is a `sync` every third, in the place of kazoo's ping: from then
-on a request is there that is old enough to prove the first lease.
+every third of the session timeout while it only waits. While a waiter or a new hold needs the connection's first proof,
+it is sent as soon as it can prove something. Without nodes, the heartbeat is a `sync` every third of the session
+timeout, in the place of kazoo's ping. So the first hold finds a request that is old enough to prove its lease.
 
 A server may lose a part of its log in a crash, and go on showing a node that its leader has deleted. A waiter for the
-end of that node would wait forever. So, once in each session timeout, the keeper asks the leader for the nodes that are
-waited for.
+end of that node would wait forever. So once in each session timeout the keeper asks the leader whether the nodes that
+the client waits for exist.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ class Heartbeat:
         return bool(self._unanswered) and now - self._last > self._client.timeout / 6
 
     def beat(self, now: float) -> float:
-        """Send what is due; cut a connection on which a reply is due and none comes. For the keeper, while connected.
+        """Send what is due; cut a connection on which a reply is overdue. For the keeper, while connected.
 
-        A connection that is slow, or has many replies to give, is kept: a new one would have to ask for all of them
+        A connection that is slow, or has many replies to deliver, is kept: a new one would have to ask for all of them
         again.
 
         Returns:

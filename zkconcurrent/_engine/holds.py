@@ -11,7 +11,7 @@ import threading
 import warnings
 import weakref
 from collections import defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Protocol, TypeAlias
 
@@ -108,6 +108,15 @@ class JointLoss:
         holder = self.holder()
         if held and holder is not None:
             holder._start_on_lost()
+
+
+def listen(listener: Any, losses: Iterable[tuple[Session, Loss]]) -> None:
+    """Have a listener told of several losses, also of those that have come already."""
+    for session, loss in losses:
+        with session.lock:
+            told = loss.add(listener)
+        if told:
+            listener.tell()
 
 
 class Hold:
@@ -357,6 +366,12 @@ class PathState:
             self.session.dropped.append(Dropped([], held))
             self.session.wake_keeper()
         return bool(held)
+
+    def end_blocks_of(self, hold: Hold) -> None:
+        """Note that a task was thrown away in a wait that had given up its hold: its blocks end after this."""
+        if self.own(hold.role, hold.owner) is None:  # else the wait has its hold again, and `end_owner` notes them
+            self._blocks.extend([0] * hold.depth)
+            hold.depth = 0
 
     def leave_block(self) -> bool:
         """Return whether the block that ends is that of a task that was thrown away."""

@@ -75,6 +75,7 @@ class Lease:
         timeout: the shortest timeout negotiated in the session's life, in seconds.
         heard: when the leader had surely heard of the session: r.
         end: until when the session surely lives.
+        over: the session has ended.
         gap: see `proved`, in seconds.
         beat: how long a holder waits between two requests that prove the lease, in seconds.
     """
@@ -84,13 +85,13 @@ class Lease:
         self.timeout = math.inf
         self.heard = NEVER
         self.end = NEVER
+        self.over = False
         self.gap = self.beat = math.inf
         self._tick = tick
         self._margin = margin
         self._connected = NEVER
         self._log: deque[Exchange] = deque()
         self._judged = NEVER  # when the last judged write was sent
-        self._ended = False
 
     def opened(self, connected: float, timeout: float) -> None:
         """Begin a connection: the requests of other connections prove nothing on it.
@@ -109,7 +110,7 @@ class Lease:
 
     def ended(self) -> None:
         """End the lease with its session, for good."""
-        self._ended = True
+        self.over = True
         self._set_end()
 
     def answered(self, sent: float, answered: float, *, write: bool) -> None:
@@ -146,4 +147,4 @@ class Lease:
         return log[0].answered + self.gap if log else math.inf
 
     def _set_end(self) -> None:
-        self.end = NEVER if self._ended else self.heard + (1 - self._margin) * self.timeout
+        self.end = NEVER if self.over else self.heard + (1 - self._margin) * self.timeout

@@ -1,4 +1,4 @@
-"""The hand-off of an unfair lock: one thread of a process at a time asks ZooKeeper and leaves its ticket to the next.
+"""The hand-off of an unfair lock: one thread of a process at a time asks ZooKeeper, and leaves its ticket to the next.
 
 It decides which thread asks, never which thread holds: the owner of the ticket holds. A hand-off that opens too
 early costs a place in the queue, and no more.

@@ -37,15 +37,19 @@ class PathDirectory(weakref.WeakValueDictionary[str, Any]):
         state = self.get(path)
         if state is not None:
             if state.kind != kind:
-                raise ValueError(f"{path!r} is a {state.kind} of this client already; a {kind} needs another path")
+                raise ValueError(f"this client uses {path!r} for {state.kind} already; use another path for {kind}")
             return state  # type: ignore[no-any-return]
         own = f"{path}/{part}"
         if path in self._interior and any(each.startswith(f"{path}/") and each != own for each in list(self)):
-            raise ValueError(f"a primitive of this client lives below {path!r}; paths must not nest")
+            raise ValueError(
+                f"a primitive of this client lives below {path!r}: use another path, as paths must not nest"
+            )
         for above in ancestors(path):
             other = self.get(above)
             if other is not None and path != f"{above}/{other.part}":
-                raise ValueError(f"{path!r} lies below {above!r}, which is a primitive; paths must not nest")
+                raise ValueError(
+                    f"{path!r} lies below {above!r}, which is a primitive: use another path, as paths must not nest"
+                )
         state = make()
         state.part = part
         made = self.setdefault(path, state)

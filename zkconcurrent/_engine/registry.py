@@ -209,7 +209,7 @@ class Registry:
     def shown(self) -> list[str]:
         """Return the nodes whose end this client's waiters wait for.
 
-        A waiter that was told of a change does not count: it has only to look again, however long that takes it.
+        A waiter that knows of a change does not count: it only has to look again, however long that takes.
         """
         waiters = {waiter for waiters in self._awaiting.values() for waiter in waiters if not waiter.changed}
         return list({node: None for waiter in waiters for node in waiter.shown})

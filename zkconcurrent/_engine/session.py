@@ -1,4 +1,4 @@
-"""The session: one for each client, it watches over everything that the client holds, waits for, or has yet to delete.
+"""The session, one for each client: it watches over everything that the client holds, waits for, or has yet to delete.
 
 The registry has the state. This module has the threads, the clock and the connection around it:
 
@@ -45,6 +45,7 @@ IDLE_BEAT = 1.0
 ADOPT_INTERVAL = 0.01
 STUCK_AFTER = 0.1
 EXIT_POLL_INTERVAL = 0.005
+SPARE_RECEIPTS = 1_000
 
 
 class Dropped(NamedTuple):
@@ -76,10 +77,11 @@ class Session(ClientState):
     Attributes:
         directory: the live primitives, by path.
         dropped: the tickets to discard that were left by garbage collected primitives and interrupted calls.
+        spare_receipts: the nodes of receipts that no object uses, for later ones, with their versions: see `_settling`.
         deletes: the background deletes.
         heartbeat: the heartbeat.
         handoffs: those of the unfair locks.
-        watches_handoffs: the keeper wakes soon, to end the turn of a thread that does not take the kept ticket.
+        watches_handoffs: the keeper wakes soon, to end the turn of a thread that does not take its ticket.
         wall_clock: tells the time since 1970, by which delayed items are due. Tests and the simulation inject theirs.
         stuck: a suspended thread keeps the lock, with a signal handler on top of it, so the keeper cannot work.
         forked: this is a forked child's copy, of no use.
@@ -99,6 +101,7 @@ class Session(ClientState):
         self.directory = PathDirectory()
         # A finalizer may run anywhere, even with the lock held: it only appends here.
         self.dropped: deque[Dropped] = deque()
+        self.spare_receipts: deque[tuple[str, int]] = deque(maxlen=SPARE_RECEIPTS)
         self.stuck = False
         self.forked = False
         self.exiting = False
@@ -212,12 +215,12 @@ class Session(ClientState):
         return None
 
     def _on_close(self) -> None:
-        """Take note that the session is over, or will be in a moment, as it is being closed."""
+        """Note that the session is over, or will be in a moment, as it is being closed."""
         self.link.ended()  # at once: other threads read it without the lock
-        self.post(self._ended)
+        self.post(partial(self._ended, self.registry.lease))
 
     def _adopt(self) -> None:
-        """Go on with a connection that was there first, if its timeout can be told by now."""
+        """Take over a connection that is older than the library, once its timeout is known."""
         if self.link.connected and self.registry.session is None:
             self._opened(self.link.adopt())
             self.wake_calls()
@@ -235,11 +238,13 @@ class Session(ClientState):
             return  # it was adopted just as it ended
         self.registry.opened(lease)
         self.heartbeat.reset()
-        self.deletes.in_flight.clear()
+        self.deletes.begin_anew()
 
-    def _ended(self) -> None:
+    def _ended(self, lease: Lease) -> None:
+        if self.registry.lease is not lease and not self.registry.lease.over:
+            return  # the next session has begun: a signal handler that interrupted this did that first
         self.registry.ended()
-        self.deletes.in_flight.clear()
+        self.deletes.begin_anew()
         self._tell_losses()
 
     @on_connection_thread
@@ -248,12 +253,12 @@ class Session(ClientState):
         self.post(partial(self.registry.note_change, event.path))
 
     def _on_change(self, path: str) -> None:
-        """Take note that a node has changed, below a path whose tree may be watched."""
+        """Note that a node has changed, below a path whose tree may be watched."""
         if self.registry.trees:
             self.post(partial(self.registry.note_change_below, self.link.client.unchroot(path)))
 
     def _on_data_watch(self, path: str) -> None:
-        """Take note of a watch on the data of a node, which may have replaced the watch of a tree."""
+        """Note a watch on the data of a node, which may have replaced the watch of a tree."""
         if self.registry.trees:
             self.post(partial(self.registry.note_data_watch, self.link.client.unchroot(path)))
 
@@ -360,9 +365,10 @@ class Session(ClientState):
     def _tell_losses(self) -> None:
         while self.registry.lost:
             with self.lock:
-                if not self.registry.lost:
+                try:
+                    ticket = self.registry.lost[0]
+                except IndexError:  # another thread, or a handler that interrupted this one, has reported it
                     return
-                ticket = self.registry.lost[0]
                 if (observe := ticket.observer()) is not None:
                     observe(ticket)
                 with suppress(ValueError):  # a handler that interrupted this thread has reported it
@@ -467,9 +473,10 @@ class Session(ClientState):
         """Discard the tickets that garbage collected primitives and interrupted calls have left."""
         while self.dropped:
             with self.lock:
-                if not self.dropped:
+                try:
+                    left = self.dropped[0]
+                except IndexError:  # another thread, or a handler that interrupted this one, has done it
                     return
-                left = self.dropped[0]
                 for ticket in left.tickets:
                     self.discard(ticket)
                 # Threads of this process may wait for the tickets of an interrupted call.

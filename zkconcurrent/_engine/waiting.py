@@ -1,11 +1,11 @@
 """The two loops that wait: `wait()` for threads and greenlets, `wait_async()` for tasks of an event loop.
 
 The control flow of a call (one acquire, release or wait of a primitive) is a generator of steps. It yields how many
-seconds to sleep, or None to sleep until woken, and is sent whether it was woken. Any thread wakes it through the call's
-`wake`. Only the loops here resume it, so the same steps serve threads and tasks.
+seconds to sleep, or None to sleep until woken; the loop sends it whether it was woken. Any thread may wake it, through
+the call's `wake`. Only the loops here resume it, so the same steps serve threads and tasks.
 
-An interrupt or a cancellation during the sleep is raised in the steps, which end in good order. One that strikes
-elsewhere, before the loop has returned, abandons the call: that also undoes a grant, and never waits.
+An interrupt or a cancellation during the sleep is raised in the steps, which then clean up. One that strikes elsewhere,
+before the loop has returned, abandons the call: that also undoes a grant, and never waits.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Waiting(Protocol):
         """Note that the steps have ended."""
 
     def leave_clean_up(self) -> None:
-        """Wait no more for what is cleaned up: the task is cancelled, and the keeper goes on."""
+        """Stop waiting for clean-up: the task is cancelled, and the keeper finishes it."""
 
     def abandon(self) -> None:
         """Undo everything that the call has done, without waiting. A second call changes nothing."""
@@ -140,7 +140,7 @@ async def wait_async(call: Waiting, steps: Steps[T]) -> T:
 def stopping(steps: Steps[T], why: Callable[[], Exception | None]) -> Steps[T]:
     """Run steps; once a sleep has ended and `why` returns an error, raise it in them, as an interrupt would be.
 
-    It is raised once, as what cleans up may sleep, too.
+    It is raised only once, as the clean-up may sleep, too.
     """
     stopped = False
     try:

@@ -1,1 +1,1 @@
-"""The only package that imports kazoo; it uses kazoo's connection directly."""
+"""The connection to ZooKeeper: the only package that imports kazoo, whose connection it uses directly."""

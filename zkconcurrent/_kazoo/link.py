@@ -148,10 +148,16 @@ class Link:
     @property
     def stopped(self) -> bool:
         """Whether the client was never started, is stopped, or has given up connecting."""
-        routine = self.client._connection._connection_routine
+        connection = self.client._connection
+        routine = connection._connection_routine
         if routine is None or self.client._stopped.is_set():
             return True
-        return not routine.is_alive() if hasattr(routine, "is_alive") else bool(routine.dead)
+        if hasattr(routine, "dead"):  # a greenlet
+            return bool(routine.dead)
+        # An exception that a signal handler raises within `Thread.is_alive()` makes CPython before 3.13 take the thread
+        # for dead. So the note is read that such a look has made, or a fork; kazoo's own tells of any other end.
+        noted = getattr(routine, "_is_stopped", None)
+        return not routine.is_alive() if noted is None or connection.connection_stopped.is_set() else bool(noted)
 
     def open_at_use(self) -> None:
         """Open the client of unpickled objects, which opens at its first use; any other is its owner's to start."""

@@ -1,8 +1,8 @@
 """The transport: sends requests on a kazoo client's connection, and takes replies and events from it.
 
-kazoo has its connection thread send each request, and wakes it with a byte in a pipe. That works everywhere, and serves
-whatever cannot be sent directly. On plain sockets and kazoo's own threads a direct way takes a third less processor
-time: the caller sends its request itself, and the connection thread reads ahead.
+kazoo has its connection thread send each request, and wakes it with a byte in a pipe. That works everywhere, and is
+used where a request cannot be sent directly. On plain sockets with kazoo's own threads, sending directly takes a third
+less processor time: the caller sends its request itself, and the connection thread reads ahead.
 
 Three rules keep requests and replies in step, and kazoo's thread alive:
 
@@ -173,8 +173,10 @@ class Transport:
         """
         pipe, turn = self._connection._write_sock, self._turn
         if (self._client._queue or (turn is not None and turn.unsent)) and pipe is not None:
-            with contextlib.suppress(OSError):  # the client is being closed, or the pipe is full
+            try:
                 pipe.send(b"\0")
+            except OSError as error:  # the client is being closed, or the pipe is full
+                raise_interrupt(error)
 
     @property
     def next_xid(self) -> int | None:
@@ -201,7 +203,8 @@ class Transport:
         self._client._queue.append((request, reply))
         try:
             pipe.send(b"\0")
-        except OSError:  # the client is being closed
+        except OSError as error:  # the client is being closed
+            raise_interrupt(error)
             reply.set_exception(kazoo_errors.ConnectionClosedError())
 
     def _wakeup_socket(self) -> WakeupSocket | None:
@@ -340,6 +343,7 @@ class Transport:
         client, turn, me = self._client, self._turn, threading.get_ident()
         if turn is None or client._queue or turn.owner == me or not turn.lock.acquire(True, CALLER_PATIENCE):
             return False
+        lost = False
         try:
             turn.owner = me
             if self._turn is not turn or client._queue or turn.sending or turn.unsent:
@@ -357,8 +361,8 @@ class Transport:
                 if sent < len(message):
                     turn.unsent = message[sent:]
             turn.sending = False
-        except OSError:  # it is broken: kazoo will find that, and fail all requests
-            pass
+        except OSError as error:  # it is broken: kazoo will find that, and fail all requests
+            raise_interrupt(error)
         finally:
             turn.owner = None
             turn.lock.release()
@@ -451,6 +455,12 @@ class WakeupSocket:
             self._owes_byte = more
             if more:
                 self.send(b"\0")
+
+
+def raise_interrupt(error: OSError) -> None:
+    """Raise an error again that is no system call's: a signal handler raised it, such as an alarm's TimeoutError."""
+    if error.errno is None:
+        raise error
 
 
 def wait_for_files(

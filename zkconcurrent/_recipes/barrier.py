@@ -19,8 +19,8 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
-from .._errors import ForeignNodeError
 from .._paths import ancestors
+from .nodes import foreign_child, foreign_data
 from .operations import (
     MALFORMED,
     BadVersion,
@@ -97,7 +97,7 @@ class State(NamedTuple):
             if said.keys() != _FIELDS or {type(each) for each in numbers} != {int} or type(state.acting) is not bool:
                 raise ValueError
         except MALFORMED:
-            raise ForeignNodeError(path, f"the data is not a barrier's: {node.data!r}; use another path") from None
+            raise foreign_data(path, node.data, "it is not a barrier's") from None
         return state
 
     @property
@@ -175,7 +175,7 @@ class Seats:
             passed = {int(seat): int(number) for seat, number in said["seats"].items()}
             return cls(parties, passed, [int(number) for number in said["gone"]], node.version)
         except MALFORMED:
-            raise ForeignNodeError(path, f"the data is not a barrier's: {node.data!r}; use another path") from None
+            raise foreign_data(path, node.data, "it is not a barrier's") from None
 
     @property
     def data(self) -> bytes:
@@ -235,7 +235,10 @@ class View:
             return None
         state = State.read(self.path, node)
         if state.parties != self.parties:
-            raise ValueError(f"the barrier {self.path!r} is for {state.parties} parties, not for {self.parties}")
+            raise ValueError(
+                f"the barrier {self.path!r} is for {state.parties} parties, not for {self.parties}: all clients must "
+                "give the same; destroy() it if no client uses it any more"
+            )
         self.note(state)
         return state
 
@@ -711,7 +714,7 @@ def destroy(view: View) -> Recipe[bool]:
         State.read(view.path, node)
         foreign = [name for name in names if not _GENERATION.fullmatch(name)]
         if foreign:
-            raise ForeignNodeError(view.path, f"the node has children of something else: {foreign[:3]}; see whose")
+            raise foreign_child(view.path, foreign[0], "barrier")
         try:
             for some in range(0, len(names), BATCH):
                 yield tuple(Delete(f"{view.path}/{name}") for name in names[some : some + BATCH])

@@ -1,4 +1,4 @@
-"""Claims: an item that was taken is acknowledged or given back, also if its call has ended before its time."""
+"""Claims: a taken item is acknowledged or given back, even if its call was interrupted or cancelled."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def acknowledge(errand: Errand, *, doubt: bool = False) -> Recipe[None]:
     """End a claim, and take its item out of the queue.
 
     Raises:
-        Lost: the claim is over: the item may be another consumer's.
+        Lost: the claim is over: the item may be another consumer's, or the item was deleted or written meanwhile.
         ForeignNodeError: the item's node has children; the item is given back.
     """
     at, taken = errand.desk.at, errand.taken
@@ -26,7 +26,10 @@ def acknowledge(errand: Errand, *, doubt: bool = False) -> Recipe[None]:
     parts = Delete(f"{at.claims}/{taken.name}"), remove(at, taken)
     try:
         yield from write(errand, parts, session=taken.session or -1, doubt=doubt)
-    except (SessionExpired, NoNode, BadVersion):
+    except (SessionExpired, NoNode, BadVersion) as failed:
+        if failed.part:  # the item is gone, or was written, and the claim is ours: nobody else would end it
+            errand.purpose = "give back"
+            yield from give_back(errand)
         errand.over = True
         raise Lost from None
     except ForeignNodeError:
@@ -50,7 +53,7 @@ def give_back(errand: Errand, *, doubt: bool = False) -> Recipe[None]:
 
 
 def settle(errand: Errand) -> Recipe[bool]:
-    """End what a call has left under way, so that no item is lost and none stays claimed.
+    """Settle a change that a call has left under way, so that no item is lost and none stays claimed.
 
     An acknowledgement is brought to its end. An item that was claimed is given back, and one that was taken is put back
     in its place. A `put` was applied, or never will be.
@@ -90,7 +93,7 @@ def _find_claim(errand: Errand) -> Recipe[None]:
 
 
 def restore(errand: Errand) -> Recipe[None]:
-    """Put an item back in its place that was taken for a call that has ended meanwhile.
+    """Put an item back in its place: it was taken for a call that has ended meanwhile.
 
     If the queue has a maximal size, it waits for a free place, as a producer does.
     """

@@ -1,4 +1,4 @@
-"""The queue's nodes, and what a client and each of its calls know of them."""
+"""The nodes of a `Queue`, and the state that a client and each of its calls keep of them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from .._errors import ForeignNodeError
 from .._paths import ancestors
+from .nodes import foreign_child
 from .operations import (
+    NOWHERE,
     Children,
     ConnectionLost,
     CreatePersistent,
@@ -27,6 +28,7 @@ from .receipts import Ledger, Undertaking
 from .ticket import Ticket
 
 KEPT = 64  # names of a listing: what is given back meanwhile waits for so many items at most
+READ_FOR = 1.0  # seconds for which what was read ahead counts: if an operator removes `items`, its names come again
 
 
 class Closed(Exception):
@@ -91,16 +93,19 @@ class Layout(NamedTuple):
 
 
 class Desk(Ledger):
-    """What all threads of a client share of one queue.
+    """The state of one queue that all threads of a client share.
 
     Attributes:
         at: the queue.
         clock: the wall clock, by which items are due.
         names: free items of the last listing, the next one first; some may be gone.
         read: what some of them contain; None for one that was gone.
+        read_at: when that was read, by `clock`.
         window: how many items to read together.
         version: the version of the queue's node while the queue is open; None if unknown.
         last: the number of the newest item that was put here.
+        made_anew: how often the queue was found to have been destroyed.
+        done_before: how many of the items that were taken in a session that is over were done after it.
     """
 
     def __init__(self, at: Layout, clock: Callable[[], float]) -> None:
@@ -109,14 +114,29 @@ class Desk(Ledger):
         self.clock = clock
         self.names: deque[str] = deque()
         self.read: dict[str, Node | None] = {}
+        self.read_at = 0.0
         self.window = 1
         self.version: int | None = None
         self.last = 0
+        self.made_anew = 0
+        self.done_before = 0
+
+    def forget(self) -> None:
+        """Forget all that was seen of the queue, as it was destroyed: the names of its items come again."""
+        self.made_anew += 1
+        self.laid_out, self.version, self.last, self.window = False, None, 0, 1
+        self.keep(())
 
     @property
     def unfinished(self) -> int:
         """How many items this client has taken and not done."""
-        return sum(receipt.unfinished for receipt in list(self.receipts))
+        return sum(receipt.unfinished for receipt in list(self.receipts)) - self.done_before
+
+    def unfinished_before(self, session: int | None) -> int:
+        """Return how many of these it has taken before this session began: for other clients, they are done."""
+        receipts = list(self.receipts)
+        counts = [each.before if each.session == session else each.unfinished for each in receipts]
+        return sum(counts) - self.done_before
 
     def lay_out(self) -> Recipe[None]:
         """Make the nodes that every client shares.
@@ -161,6 +181,10 @@ class Desk(Ledger):
         except IndexError:
             return None
 
+    def fresh(self, name: str) -> bool:
+        """Return whether an item was read ahead, a moment ago."""
+        return name in self.read and 0 <= self.clock() - self.read_at < READ_FOR
+
     def keep(self, names: Sequence[str]) -> None:
         """Keep a new listing."""
         self.read = {}
@@ -188,7 +212,7 @@ class Taken(NamedTuple):
 
 
 class Errand(Undertaking):
-    """What one call of a queue has under way.
+    """The work that one call of a queue has under way.
 
     Attributes:
         desk: the desk.
@@ -210,12 +234,17 @@ class Errand(Undertaking):
         self.owes = False
 
     @property
+    def decides_anew(self) -> bool:  # type: ignore[override]
+        """Whether it goes by what was seen of the queue, which another client may have destroyed, and made anew."""
+        return self.purpose in ("put", "get", "claim", "bury")
+
+    @property
     def left(self) -> bool:
         """Whether something has to be done, now that its call has ended before its time."""
         if self.over:
             return False
         if self.purpose in ("acknowledge", "give back", "restore"):
-            return not self.applied
+            return not self.applied or self.sent is not None
         return self.sent is not None or (self.applied and self.purpose in ("get", "claim"))
 
     @property
@@ -239,7 +268,7 @@ class Sight(NamedTuple):
 
     @property
     def over(self) -> bool:
-        """Whether nothing will come: no item is put, none is left, and none can be given back."""
+        """Whether no item will come: none can be put, none is left, and none can be given back."""
         return self.closed and not self.listed
 
 
@@ -248,13 +277,16 @@ def look(desk: Desk, ticket: Ticket | None = None) -> Recipe[Sight]:
     at, found = desk.at, reads(desk.at, ticket)
     if ticket is None:
         _, *seen = yield Sync(at.path), *found
-    else:
+        return sight_of(at, seen)
+    while True:
         seen = yield Watch(ticket, found[:2])
         if seen[1] and ticket.changed:
             return sight_of(at, seen)._replace(free=[])  # look again: the next watch would forget that
         if seen[1]:  # what was claimed may be given back
             seen = yield Watch(ticket, found)
-    return sight_of(at, seen)
+        if seen[0] is not None and NOWHERE not in seen[1:]:
+            return sight_of(at, seen)
+        yield from desk.lay_out()  # an operator has deleted it, and what does not exist can't be watched
 
 
 def reads(at: Layout, ticket: Ticket | None) -> tuple[Get | Children, ...]:
@@ -277,12 +309,6 @@ def sight_of(at: Layout, seen: Sequence[Any]) -> Sight:
     return Sight(names, free(names, claims), header is not None and header.state != "open")
 
 
-def not_ours(path: str, child: str) -> ForeignNodeError:
-    return ForeignNodeError(
-        path, f"the node has a child {child!r}, which is no queue's; delete the child if something else left it behind"
-    )
-
-
 def check_folders(at: Layout, inside: Sequence[str]) -> None:
     """Refuse a path that has a child which is no queue's.
 
@@ -291,4 +317,4 @@ def check_folders(at: Layout, inside: Sequence[str]) -> None:
     """
     for name in inside:
         if f"{at.path}/{name}" not in at.folders:
-            raise not_ours(at.path, name)
+            raise foreign_child(at.path, name, "queue")

@@ -175,16 +175,22 @@ def detach(ticket: Ticket, owner: str, unique: str, data: bytes) -> Recipe[Detac
     left.queued_as(held.name, held.token)
     left.sent = left.lasting = True
     detached = Create(node, said(data, held.token))
+    in_doubt = False
     while True:
         try:
             yield Multi(left, (Delete(ticket.node, ticket), detached), firm=True)
             break
         except NoNode:
+            # The first request may have been applied since the look: a leader need not show what the same session has
+            # sent it by way of a follower.
+            if in_doubt and (yield Get(node)) is not None:
+                break
             yield Discard(left)
             raise NodeGone from None
         except NodeExists:
             break
         except (ConnectionLost, Requeue) as error:
+            in_doubt = True
             _, found = yield Sync(path), Get(node)
             if found is not None:
                 break

@@ -1,13 +1,13 @@
 """The double barrier: parties enter together once enough have come, and leave together once all have finished.
 
 Each party has a node. When enough are there, a party creates the node `ready`, which lets all in. The decisions of
-parties exclude each other: whoever opens or closes the barrier, or gives up waiting, writes the barrier's own node in
-the version that it has read, in the same `multi`.
+parties exclude each other: a party that opens or closes the barrier, or gives up waiting, writes the barrier's own node
+in the version that it has read, in the same `multi`.
 
 The party whose name sorts first, as text, keeps its node until it is the last, and then removes `ready` with it; the
 others delete theirs at once, and wait for the first. So `ready` is there as long as a party is inside. Curator's
-parties go by the same order. A `multi` that deletes a node and not `ready` checks that another party is there, to which
-it leaves that: so two that leave at the same moment do not both leave it to the other.
+parties go by the same order. A `multi` that deletes a party's node but not `ready` checks that another party is there,
+which will delete `ready`. So two parties that leave at the same moment do not both rely on the other.
 
 Source: the double barrier of ZooKeeper's documentation; Curator's `DistributedDoubleBarrier`, whose nodes these are.
 """
@@ -15,10 +15,12 @@ Source: the double barrier of ZooKeeper's documentation; Curator's `DistributedD
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from .._errors import ForeignNodeError
 from .._paths import ancestors
+from .nodes import foreign_child
 from .operations import (
     BadVersion,
     Check,
@@ -26,7 +28,6 @@ from .operations import (
     ConnectionLost,
     Create,
     CreateEphemeral,
-    CreatePersistent,
     DeadlinePassed,
     Delete,
     Discard,
@@ -161,6 +162,8 @@ def _close_if_left_open(ticket: Ticket, sight: Sight) -> Recipe[Sight]:
                 yield Multi(ticket, close)
             except (NoNode, BadVersion, ConnectionLost):
                 pass  # changed meanwhile, or unknown
+            except NotEmpty:
+                raise _crowded(path) from None
         sight = yield from _look(ticket)
     return sight
 
@@ -207,20 +210,21 @@ def leave(ticket: Ticket, *, wait: bool) -> Recipe[bool]:
             # While our node and `ready` are there, all others are inside, too: those of the next time can't be let in.
             if wait and others and sight.open and min(sight.parties) == ticket.name:
                 yield from _outwait(ticket, max(others))
-            elif others or sight.open:
+            else:
                 duty: list[Part]
                 if others:  # the first of them is there to remove `ready`
                     duty = [Check(f"{path}/{min(others)}")]
-                else:
+                elif sight.open:
                     duty = [Set(path, sight.data, sight.version), Delete(f"{path}/{READY}")]
+                else:  # unless another party has just made it again
+                    duty = [Check(path, sight.version)]
                 try:
                     yield Multi(ticket, (*duty, Delete(ticket.node, ticket)))
                     break
                 except (NoNode, BadVersion, ConnectionLost):
                     pass  # changed meanwhile, or unknown
-            else:
-                yield Delete(ticket.node, ticket)
-                break
+                except NotEmpty:
+                    raise _crowded(path) from None
             sight = yield from _look(ticket)
     except Requeue:
         yield Discard(ticket)  # our node is gone, as it was to be
@@ -231,7 +235,7 @@ def _outlast(path: str, others: Collection[str], *, wait: bool) -> Recipe[bool]:
     """Wait until the other parties have left: for the first, which leaves last, unless it died.
 
     The parties of newer Curators remove `ready` although one party is left, which may not have seen it: then it is made
-    again. All that are waited for here were there when it was.
+    again. All parties that this one waits for were there when `ready` was.
     """
     shared = any(ROLE not in name for name in others)
     while others:
@@ -243,11 +247,25 @@ def _outlast(path: str, others: Collection[str], *, wait: bool) -> Recipe[bool]:
             while others := set(others).intersection(names):
                 names = yield from _outwait(ticket, min(others), lists=shared)
                 if shared and READY not in names and set(others).intersection(names):
-                    yield CreatePersistent(f"{path}/{READY}", b"")
+                    yield from _open_again(ticket, others)
         except (Requeue, NoNode):
             pass
         yield Discard(ticket)
     return True
+
+
+def _open_again(ticket: Ticket, others: Collection[str]) -> Recipe[None]:
+    """Make `ready` again, if it is missing while one of the others is there: that one may not have seen it.
+
+    It is a decision: the last of them, which leaves without removing what it does not see, checks that there was none.
+    """
+    path = ticket.path
+    node, names = yield Get(path, ticket), Children(path, ticket)
+    left = sorted(set(others).intersection(names))
+    if node is not None and left and READY not in names:
+        decide = Set(path, node.data, node.version)
+        with suppress(NodeExists, BadVersion, ConnectionLost):  # changed meanwhile, or unknown: the caller looks again
+            yield Multi(ticket, (Check(f"{path}/{left[0]}"), decide, Create(f"{path}/{READY}", b"")))
 
 
 def _outwait(ticket: Ticket, name: str, *, lists: bool = False) -> Recipe[Sequence[str]]:
@@ -262,7 +280,7 @@ def _outwait(ticket: Ticket, name: str, *, lists: bool = False) -> Recipe[Sequen
     node, *listed = yield Watch(ticket, (get, listing) if lists else (get,))
     if node is not None:
         if not node.session:
-            raise _foreign(ticket.path, name)
+            raise foreign_child(ticket.path, name, "party")
         if not listed or READY in listed[0]:
             yield Wait(ticket)
     return (yield listing)  # type: ignore[no-any-return]
@@ -283,13 +301,11 @@ def destroy(path: str) -> Recipe[list[str]]:
             yield Multi(ticket, (Set(path, node.data, node.version), Delete(f"{path}/{READY}")))
         except NotEmpty:
             yield Discard(ticket)
-            raise _foreign(path, READY) from None
+            raise _crowded(path) from None
         except (NoNode, BadVersion, ConnectionLost, Requeue):
             pass  # changed meanwhile, or unknown
         yield Discard(ticket)
 
 
-def _foreign(path: str, name: str) -> ForeignNodeError:
-    return ForeignNodeError(
-        path, f"the node has a child {name!r}, which is no party's; delete it if something else left it behind"
-    )
+def _crowded(path: str) -> ForeignNodeError:
+    return ForeignNodeError(f"{path}/{READY}", "the node has children, which are no double barrier's; delete them")

@@ -53,7 +53,7 @@ def follow(path: str, rule: Rule, seen: tuple[Leader] | None) -> Recipe[Leader]:
     """Return the leader once it, or its data, is not as last seen.
 
     While there is a leader, only its node is watched: as later candidates get higher numbers, none can come in front.
-    So a new candidate wakes nobody who follows.
+    So a new candidate wakes no observer.
 
     Args:
         path: the election.

@@ -6,7 +6,8 @@ one of the two can find that version; and one that slips into a later session fa
 
 Every `multi` that makes or deletes an entry also writes the node at the path. A write that depends on what was read
 names the versions of both nodes, so it fails if the entry was deleted and made anew meanwhile, although the version of
-the new one may be the same.
+the new one may be the same. These versions are read while our writer is there, which keeps other clients from
+destroying the map: one that was made anew may have the same versions.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from .._errors import ForeignNodeError
+from .._errors import ForeignNodeError, RefusedError
 from .._paths import ancestors, unescape
 from .mirror import Layout, Mirror
+from .nodes import foreign_child
 from .operations import (
     BadVersion,
     Check,
@@ -166,15 +168,16 @@ def replace(flight: Flight, key: str, data: bytes, matches: Callable[[bytes], bo
     at, mirror = flight.mirror.at, flight.mirror
     entry = at.entry(key)
     while True:
-        above, node = yield from _look(mirror, key)
-        if above is None or node is None or not matches(node.data):
+        found = yield from _find(flight, key, matches)
+        if found is None:
             return False
+        above, node = found
         parts: tuple[Part, ...] = (Check(at.path, above.version), Set(entry, data, node.version))
         if at.ephemeral:
             made = Create(entry, data, at.ephemeral)
             parts = (Check(at.path, above.version), Delete(entry, version=node.version), made, _count(at))
         try:
-            results = yield from write(flight, parts)
+            results = yield from write(flight, parts, same_writer=True)
         except (NoNode, BadVersion):
             continue  # another client was faster
         yield from _note(mirror, key, data, results)
@@ -185,12 +188,13 @@ def take(flight: Flight, key: str, matches: Callable[[bytes], bool]) -> Recipe[b
     """Delete the entry of a key, if there is one and its data match; return these, else None."""
     at, mirror = flight.mirror.at, flight.mirror
     while True:
-        above, node = yield from _look(mirror, key)
-        if above is None or node is None or not matches(node.data):
+        found = yield from _find(flight, key, matches)
+        if found is None:
             return None
+        above, node = found
         delete = Delete(at.entry(key), version=node.version)
         try:
-            results = yield from write(flight, (Check(at.path, above.version), delete, _count(at)))
+            results = yield from write(flight, (Check(at.path, above.version), delete, _count(at)), same_writer=True)
         except (NoNode, BadVersion):
             continue  # another client was faster
         yield from _note(mirror, key, None, results)
@@ -237,11 +241,20 @@ def destroy(mirror: Mirror) -> Recipe[list[str]]:
         with suppress(IndexError):
             while True:
                 yield Discard(mirror.writers.popleft().ticket)
-        _, node, names, others = yield Sync(at.path), Get(at.path), Children(at.entries), Children(at.writers)
+        _, node, inside, names, others = yield (
+            Sync(at.path),
+            Get(at.path),
+            Children(at.path),
+            Children(at.entries),
+            Children(at.writers),
+        )
         if node is None or others:
             return list(others)
         if node.data:
             at.check(node)
+        for name in inside:
+            if f"{at.path}/{name}" not in (at.entries, at.writers):
+                raise foreign_child(at.path, name, at.kind)
         parts = [Delete(f"{at.entries}/{name}") for name in names]
         ticket: Ticket = yield NewTicket(at.path)
         try:
@@ -273,16 +286,25 @@ def _check_leaves(at: Layout, names: Sequence[str]) -> Recipe[None]:
             raise ForeignNodeError(f"{at.entries}/{name}", "an entry has children; delete them")
 
 
-def write(flight: Flight, parts: tuple[Part, ...]) -> Recipe[Sequence[Any] | None]:
+def write(flight: Flight, parts: tuple[Part, ...], *, same_writer: bool = False) -> Recipe[Sequence[Any] | None]:
     """Apply operations together, exactly once; return their results, or None if these were lost with the reply.
+
+    Args:
+        flight: the write.
+        parts: the operations.
+        same_writer: they name versions that were read while our writer was there, so they are not sent with another.
 
     Raises:
         Failure: nothing was applied, as the operation with the number in `part` failed.
+        BadVersion: nothing was applied, also if our writer is gone and the versions must be found anew.
         Unknown: it is unknown whether it was applied; `Ended` if its session is over, too.
     """
     while True:
+        if same_writer and flight.writer is None:
+            raise BadVersion
         writer = yield from _ready(flight)
         node = writer.ticket.node
+        again = flight.doubt
         if flight.doubt:
             why, found = Unknown, None
             try:
@@ -311,6 +333,10 @@ def write(flight: Flight, parts: tuple[Part, ...]) -> Recipe[Sequence[Any] | Non
             if applied:
                 return None
         except Failure as failed:
+            # The first request may have been applied since the look: a leader need not show what the same session has
+            # sent it by way of a follower.
+            if again and not failed.part:
+                continue
             flight.doubt = False
             if not failed.part:  # our writer is gone, or somebody else has written it
                 yield from _drop_writer(flight)
@@ -319,7 +345,7 @@ def write(flight: Flight, parts: tuple[Part, ...]) -> Recipe[Sequence[Any] | Non
             else:
                 failed.part -= 1
                 raise
-        except Exception:
+        except RefusedError:  # not `Exception`: a signal handler may raise any, while the request is under way
             flight.doubt = False  # it was refused
             raise
         else:
@@ -330,16 +356,10 @@ def write(flight: Flight, parts: tuple[Part, ...]) -> Recipe[Sequence[Any] | Non
 
 def _ready(flight: Flight) -> Recipe[Writer]:
     """Return a writer, whose node is of the present session as far as is known."""
-    mirror, idle = flight.mirror, flight.mirror.writers
+    mirror = flight.mirror
     if not mirror.laid_out:
         yield from lay_out(mirror)
-    while flight.writer is None:
-        with suppress(IndexError):
-            flight.writer = idle.pop()
-        if flight.writer is not None:
-            if not flight.writer.usable:
-                yield from _drop_writer(flight)
-            continue
+    while not (yield from _has_writer(flight)):
         ticket: Ticket = yield NewTicket(mirror.at.writers)
         try:
             try:
@@ -360,7 +380,20 @@ def _ready(flight: Flight) -> Recipe[Writer]:
                 continue
             flight.writer = Writer(ticket)  # first: an interrupt in between discards the ticket, as the call's
             yield Keep(ticket)
+    assert flight.writer is not None
     return flight.writer
+
+
+def _has_writer(flight: Flight) -> Recipe[bool]:
+    """Return whether a write has a writer, if need be an idle one."""
+    while flight.writer is None:
+        try:
+            flight.writer = flight.mirror.writers.pop()
+        except IndexError:
+            return False
+        if not flight.writer.usable:
+            yield from _drop_writer(flight)
+    return True
 
 
 def _drop_writer(flight: Flight) -> Recipe[None]:
@@ -374,13 +407,23 @@ def _count(at: Layout) -> Set:
     return Set(at.path, at.header, -1)
 
 
-def _look(mirror: Mirror, key: str) -> Recipe[tuple[Node | None, Node | None]]:
-    """Return the node at the path, and then that of a key, read behind a `sync`."""
-    at = mirror.at
+def _find(flight: Flight, key: str, matches: Callable[[bytes], bool]) -> Recipe[tuple[Node, Node] | None]:
+    """Return the node at the path, and that of a key, read behind a `sync`; None if it is missing or does not match.
+
+    Both are read while our writer is there, so no client destroys the map after that. Otherwise the map could be made
+    anew, and other entries have the same versions.
+    """
+    mirror, at = flight.mirror, flight.mirror.at
     entry = at.entry(key)
-    _, above, (node, zxid) = yield Sync(entry), Get(at.path), Look(entry)
-    mirror.take(key, node, zxid)
-    return above, node
+    while True:
+        protected = yield from _has_writer(flight)
+        _, above, (node, zxid) = yield Sync(entry), Get(at.path), Look(entry)
+        mirror.take(key, node, zxid)
+        if above is None or node is None or not matches(node.data):
+            return None
+        if protected:
+            return above, node
+        yield from _ready(flight)
 
 
 def _note(mirror: Mirror, key: str, data: bytes | None, results: Sequence[Any] | None) -> Recipe[None]:

@@ -11,8 +11,7 @@ import re
 from contextlib import suppress
 from typing import NamedTuple
 
-from .._errors import ForeignNodeError
-from .nodes import make
+from .nodes import foreign_data, make
 from .operations import (
     ConnectionLost,
     Discard,
@@ -53,11 +52,7 @@ class Flag(NamedTuple):
         """
         said = _DATA.fullmatch(node.data)
         if said is None:
-            raise ForeignNodeError(
-                path,
-                f"the node's data is {node.data[:100]!r}, but an Event's is like b'3 set' or b'3 clear'; delete the "
-                "node if something else left it behind, or use another path",
-            )
+            raise foreign_data(path, node.data, "an Event's is like b'3 set' or b'3 clear'")
         return cls(int(said[1]), said[2] == b"set")
 
     def turned(self, wanted: bool) -> Flag:

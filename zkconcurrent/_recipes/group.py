@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from .._errors import ForeignNodeError
 from .._paths import ancestors
 from .operations import (
+    Check,
     Children,
     ConnectionLost,
     Create,
@@ -87,7 +88,7 @@ class Member:
 
 
 def stay(member: Member, joined: Callable[[], object]) -> Recipe[bool]:
-    """Be a member until that is not wanted any more; False if another member has the id.
+    """Be a member until the membership is given up; False if another member has the id.
 
     If the session expires, or another client deletes the node, it is created again.
 
@@ -193,7 +194,9 @@ def _leave(member: Member) -> Recipe[None]:
         ticket: Ticket = member.ticket or (yield NewTicket(member.path))
         try:
             if not sure:
-                _, found = yield Sync(member.node, ticket), Get(member.node, ticket)
+                # Behind a write, what was sent before is applied. Behind a `sync`, it need not be: see `entries.write`.
+                yield Multi(ticket, (Check(member.path),))
+                found = yield Get(member.node, ticket)
                 token = ticket.token if member.ticket is not None else None
             if sure or (found is not None and found.session == ticket.session and token in (None, found.czxid)):
                 yield Multi(ticket, (Delete(member.node),))

@@ -1,15 +1,17 @@
 """The items of a queue together: they are counted, waited for, drained, and destroyed with the queue.
 
-How they come and go is in `putting`, `taking` and `claims`, on `receipts`.
+Single items are put and taken by `putting`, `taking` and `claims`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
+from .._errors import ForeignNodeError
 from .._limits import most_together
-from .desk import Desk, Errand, Sight, check_folders, look, not_ours
+from .desk import Desk, Errand, Layout, Sight, check_folders, look
+from .nodes import foreign_child
 from .operations import (
     Children,
     ConnectionLost,
@@ -32,41 +34,58 @@ from .operations import (
     Watch,
 )
 from .orders import Header, is_item, items, number, unfinished, unframe
-from .receipts import Receipt, write
+from .receipts import Receipt, ready, write
 from .ticket import Ticket
 
 
 def done(errand: Errand) -> Recipe[None]:
-    """Count one item as done."""
-    yield from write(errand, (), count=-1)
+    """Count one item as done.
+
+    Raises:
+        SessionExpired: the session has ended; for other clients, all items that were taken before are done.
+    """
+    receipt = yield from ready(errand)
+    yield from write(errand, (), count=-1, session=receipt.session)
 
 
 def wait_until_done(desk: Desk) -> Recipe[bool]:
     """Wait until no item is left, and none of those taken is unfinished.
 
-    The items are read first: one that is taken in between is counted in the members' nodes by then.
+    The items are read first: one that is taken in between is counted in the members' nodes by then. One that comes in
+    between, as a consumer put it before it was done with another, is told by its parent, which is read around both.
     """
     at = desk.at
     while True:
         ticket: Ticket = yield NewTicket(at.path)
+        parent = Get(at.items, ticket)
+        look = parent, Children(at.items, ticket), Children(at.members, ticket)
         try:
-            _, listed, members = yield Sync(at.path, ticket), Children(at.items, ticket), Children(at.members, ticket)
+            _, above, listed, members = yield Sync(at.path, ticket), *look
             while True:
                 names = items(at.path, listed, at.order)
                 paths = [f"{at.members}/{name}" for name in members]
-                nodes: Sequence[Node | None] = (yield tuple(Get(path, ticket) for path in paths)) if paths else ()
+                nodes: Sequence[Node | None]
+                *nodes, above_then = yield *(Get(path, ticket) for path in paths), parent
                 if not names and not unfinished(nodes):
-                    yield Discard(ticket)
-                    return True
+                    if _came_to(above) == _came_to(above_then):
+                        yield Discard(ticket)
+                        return True
+                    above, listed, members = yield look
+                    continue
                 # One event: when the last item goes or, if none is left, when a member's count changes.
                 watched = [f"{at.items}/{max(names, key=number)}"] if names else _counting(paths, nodes)
                 seen = yield Watch(ticket, tuple(Get(path, ticket) for path in watched))
                 before = [] if names else [node for path, node in zip(paths, nodes, strict=True) if path in watched]
                 if all(seen) and (names or list(seen) == before):
                     yield Wait(ticket)
-                listed, members = yield Children(at.items, ticket), Children(at.members, ticket)
+                above, listed, members = yield look
         except Requeue:
             yield Discard(ticket)
+
+
+def _came_to(above: Node | None) -> tuple[int, int] | None:
+    """Return what changes whenever an item comes, or comes back: of which node, and how many."""
+    return None if above is None else (above.czxid, above.created)
 
 
 def _counting(paths: Sequence[str], nodes: Sequence[Node | None]) -> list[str]:
@@ -126,6 +145,8 @@ def drain(desk: Desk) -> Recipe[None]:
                 yield Multi(ticket, tuple(parts))
         except (NodeExists, ConnectionLost, Requeue):
             pass  # a consumer was faster, or it is unknown: look again
+        except NotEmpty as failed:
+            raise ForeignNodeError(parts[failed.part or 0].path, "an item's node has children; delete them") from None
         except NoNode:
             yield from desk.lay_out()  # the same; or an operator has deleted the parent of the claims
         yield Discard(ticket)
@@ -144,49 +165,107 @@ def dead(desk: Desk) -> Recipe[list[bytes]]:
 def destroy(desk: Desk) -> Recipe[list[str]]:
     """Remove the queue, with its items, unless another client uses it; return the members of those that do.
 
+    The first step deletes the folders in which every client that uses the queue has a node, all of them or none. A
+    client that comes after it makes them again; then what it has put is removed, too.
+
     Raises:
         ForeignNodeError: the path is something else's; nothing is deleted.
     """
     at = desk.at
-    mine = {receipt.member.name for receipt in list(desk.receipts) if receipt.member is not None}
+    begun = False
     while True:
-        _, node, inside, listed, members = yield (
+        _, node, inside, *listings = yield (
             Sync(at.path),
             Get(at.path),
             Children(at.path),
-            Children(at.items),
-            Children(at.members),
+            *map(Children, at.folders),
         )
+        contents = dict(zip(at.folders, listings, strict=True))
         if node is not None:
             Header.of(at.path, node)
         check_folders(at, inside)
-        for name in listed:
+        for name in contents[at.items]:
             if not is_item(name):
-                raise not_ours(at.path, f"items/{name}")
-        if others := sorted(set(members) - mine):
-            return others
+                raise foreign_child(at.path, f"items/{name}", "queue")
+        if not begun:
+            mine = {receipt.member.name for receipt in list(desk.receipts) if receipt.member is not None}
+            # One that waits may have no member; it would make the nodes again, for ever.
+            users = set(contents[at.members]) - mine
+            if others := sorted(users.union(contents[at.consumers], contents[at.producers])):
+                return others
+            begun = yield from _begin_to_destroy(at, inside, contents[at.members])
+            continue
         yield from _forget_idle(desk)
         desk.laid_out, desk.version = False, None
-        try:
-            for folder in at.folders:
-                names = yield Children(folder)
-                for first in range(0, len(names), most_together(folder)):
-                    yield tuple(Delete(f"{folder}/{name}") for name in names[first : first + most_together(folder)])
-                yield Delete(folder)
-            yield Delete(at.path)
-        except NotEmpty:  # a client uses it just now, or a node of ours has children
-            names = yield Children(folder)
-            for first in range(0, len(names), most_together(folder)):
-                paths = [f"{folder}/{name}" for name in names[first : first + most_together(folder)]]
-                for path, below in zip(paths, (yield tuple(map(Children, paths))), strict=True):
-                    if below:
-                        raise not_ours(path, below[0]) from None
-            continue
-        return []
+        if node is None:
+            desk.forget()  # last: another thread may have listed meanwhile
+            return []
+        yield from _delete_all(at, inside, contents)
+
+
+def _begin_to_destroy(at: Layout, inside: Sequence[str], members: Sequence[str]) -> Recipe[bool]:
+    """Delete the folders that show who uses the queue, together with our own members; False: look again.
+
+    Args:
+        at: the queue.
+        inside: the names of the folders that exist.
+        members: those of the members, which are ours.
+    """
+    folders = [each for each in _existing(at, inside) if each in (at.consumers, at.producers, at.members)]
+    parts = [*(Delete(f"{at.members}/{name}") for name in members), *map(Delete, folders)]
+    if not parts:
+        return True
+    ticket: Ticket = yield NewTicket(at.path)
+    begun = True
+    try:
+        yield Multi(ticket, tuple(parts))
+    except ConnectionLost:
+        pass  # perhaps it has; if not, another client can only have come since this call began
+    except (NoNode, NotEmpty, Requeue):
+        begun = False
+    yield Discard(ticket)
+    return begun
+
+
+def _delete_all(at: Layout, inside: Sequence[str], contents: Mapping[str, Sequence[str]]) -> Recipe[None]:
+    """Delete what was listed, unless a client makes something meanwhile.
+
+    The receipts and members go first, so that no client can change anything before it has made these again. All goes
+    in one flight, for which most clients are too slow.
+
+    Raises:
+        ForeignNodeError: a node has children.
+    """
+    most = most_together(at.receipts)
+    left = [
+        Delete(f"{folder}/{name}")
+        for folder in sorted(contents, key=(at.receipts, at.members).__contains__, reverse=True)
+        for name in contents[folder]
+    ]
+    ticket: Ticket = yield NewTicket(at.path)
+    try:
+        while len(left) > most:
+            yield tuple(left[:most])
+            del left[:most]
+        yield *left, Multi(ticket, (*map(Delete, _existing(at, inside)), Delete(at.path)))
+    except (NoNode, ConnectionLost, Requeue):
+        pass  # changed meanwhile, or unknown: look again
+    except NotEmpty:  # a client uses it just now, or a node of ours has children
+        paths = [step.path for step in left[:most]]
+        for path, below in zip(paths, (yield tuple(map(Children, paths))) if paths else (), strict=True):
+            if below:
+                raise foreign_child(path, below[0], "queue") from None
+    yield Discard(ticket)
+
+
+def _existing(at: Layout, inside: Sequence[str]) -> list[str]:
+    return [folder for folder in at.folders if folder.rpartition("/")[2] in inside]
 
 
 def _forget_idle(desk: Desk) -> Recipe[None]:
     """Forget the receipts that no call uses; a call of another thread finds out that its own is gone."""
+    while desk.take_spare()[0]:
+        pass
     receipts: list[Receipt] = []
     try:
         with suppress(IndexError):

@@ -1,9 +1,9 @@
 """The mirror: a copy of the children of one node, which a recursive watch keeps current.
 
-The watch is set first and the children are read after that, so no change falls between the two. Every state that is
-read, or written by this client, has the zxid of the change that led to it, and the copy takes it only if it has none
-that is newer. A node that is known to be missing leaves a tombstone with the zxid as of which that is so: a result from
-before it, which a slow thread brings late, does not bring the node back.
+The watch is set first and the children are read after that, so no change falls between the two. Every state that this
+client reads or writes has the zxid of the change that led to it. The copy takes it only if it has no newer one. A node
+that is known to be missing leaves a tombstone with the zxid as of which that is so: a result from before it, which a
+slow thread brings late, does not bring the node back.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
-from .._errors import ForeignNodeError
 from .._limits import MOST_TOGETHER
 from .._paths import escape, unescape
+from .nodes import foreign_data
 from .operations import (
     Children,
     ConnectionLost,
@@ -74,14 +74,10 @@ class Layout(NamedTuple):
             return
         if node.data in HEADERS:
             raise ValueError(
-                f"the entries at {self.path!r} were made by a {node.data.decode()} map, and this is a "
-                f"{self.header.decode()} one: all clients must give the same"
+                f"{self.path!r} was made as {node.data.decode()!r}, and this client opens it as "
+                f"{self.header.decode()!r}: all clients must give the same"
             )
-        raise ForeignNodeError(
-            self.path,
-            f"the node's data is {node.data[:100]!r}, but a {self.kind}'s is {self.header!r}; delete the node if "
-            "something else left it behind, or use another path",
-        )
+        raise foreign_data(self.path, node.data, f"a {self.kind}'s is {self.header!r}")
 
 
 HEADERS = {Layout("", kind, ephemeral).header for kind in ("Dict", "Set") for ephemeral in (False, True)}
@@ -122,7 +118,7 @@ class Mirror:
         under_way: the reads and writes whose results are still to be taken, with the numbers at which they began.
         writers: the writers that no write uses.
         laid_out: the nodes that all clients share are there, as far as is known, and are of this kind.
-        closed: nobody uses it any more.
+        closed: no object uses it any more.
         ticket: the one that waits for changes.
     """
 
@@ -174,7 +170,7 @@ class Mirror:
                 self.entries[key] = entry
 
     def drop(self, key: str, zxid: int) -> None:
-        """Take note that a key has no entry, unless a newer state is known."""
+        """Note that a key has no entry, unless a newer state is known."""
         with self.guard:
             tombstone = Tombstone(zxid, next(self.numbers))
             known = self.entries[key] if key in self.entries else None  # noqa: SIM401 - no call: see `guard`

@@ -48,9 +48,23 @@ def agreed(path: str, node: Node, ours: str) -> int:
         ForeignNodeError: the node has other data.
     """
     if not node.data.isdigit() or len(node.data) > 19:
-        raise ForeignNodeError(
-            path,
-            f"the node's data is {node.data[:100]!r}, but {ours}; delete the node if something else left it behind, "
-            "or use another path",
-        )
+        raise foreign_data(path, node.data, ours)
     return int(node.data)
+
+
+def foreign_data(path: str, data: bytes, ours: str) -> ForeignNodeError:
+    """Return the error for a node that has another program's data, where `ours` is expected."""
+    return ForeignNodeError(
+        path,
+        f"the node's data is {data[:100]!r}, but {ours}; delete the node if something else left it behind, or use "
+        "another path",
+    )
+
+
+def foreign_child(path: str, child: str, kind: str) -> ForeignNodeError:
+    """Return the error for a node that has another program's child; `kind` is the primitive's."""
+    return ForeignNodeError(
+        path,
+        f"the node has a child {child!r}, which is no {kind}'s; delete the child if something else left it behind, or "
+        "use another path",
+    )

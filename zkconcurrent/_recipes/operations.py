@@ -7,7 +7,7 @@ back, and is sent all results. A failed operation raises at the yield; of severa
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from .ticket import Ticket
@@ -56,7 +56,13 @@ class NodeGone(Requeue):
 
 
 class DeadlinePassed(BaseException):
-    """Raised in a recipe at its deadline; not an `Exception`, so that no recipe handles it as a failure."""
+    """Raised in a recipe at its deadline; not an `Exception`, so that no recipe handles it as a failure.
+
+    Attributes:
+        unsent: the operation that it ends was never sent.
+    """
+
+    unsent = False
 
 
 class OutOfReach(BaseException):
@@ -165,6 +171,10 @@ class Multi(NamedTuple):
     firm: bool = False
 
 
+NOWHERE: Sequence[str] = ()
+"""What `Children` returns if the node does not exist; no list is equal to it."""
+
+
 class EnsureContainer(NamedTuple):
     """Create a container node; succeed if it exists already."""
 
@@ -172,7 +182,7 @@ class EnsureContainer(NamedTuple):
 
 
 class Children(NamedTuple):
-    """Return the names of the children; none if the node does not exist."""
+    """Return the names of the children, as a list; `NOWHERE` if the node does not exist."""
 
     path: str
     ticket: Ticket | None = None
@@ -323,7 +333,7 @@ POLICIES = {
     CreatePersistent: Policy(repeats=True, answers={NodeExists: False}),
     Delete: Policy(repeats=True, answers={NoNode: False}),
     EnsureContainer: Policy(repeats=True, answers={NodeExists: None}),
-    Children: Policy(repeats=True, answers={NoNode: ()}),
+    Children: Policy(repeats=True, answers={NoNode: NOWHERE}),
     Get: Policy(repeats=True, answers={NoNode: None}),
     Look: Policy(repeats=True),
     WatchTree: Policy(repeats=False),

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from .._errors import ForeignNodeError
 from .._limits import check_int
+from .nodes import foreign_data
 from .operations import MALFORMED, Node
 from .rules import LAST_SEQUENCE
 
@@ -193,11 +194,7 @@ class Header(NamedTuple):
             return None
         said = _DATA.fullmatch(node.data)
         if said is None:
-            raise ForeignNodeError(
-                path,
-                f"the node's data is {node.data[:100]!r}, but a queue's is like b'fifo 0 open'; delete the node if "
-                "something else left it behind, or use another path",
-            )
+            raise foreign_data(path, node.data, "a queue's is like b'fifo 0 open'")
         return cls(said[1].decode(), int(said[2]), said[3].decode())
 
     def check(self, path: str, ours: Header) -> None:

@@ -66,17 +66,18 @@ def add(errand: Errand, item: Create, *leaving: Delete, count: int = 0, after: t
         NodeGone: the node to be left is gone.
     """
     desk, at = errand.desk, errand.desk.at
-    if desk.version is None:
+    while (version := desk.version) is None:
         _, node = yield Sync(at.path), Get(at.path)
         yield from check_open(desk, node)
-    assert desk.version is not None
     try:
-        results = yield from write(errand, (Check(at.path, desk.version), *leaving, item, *after), count=count)
+        results = yield from write(errand, (Check(at.path, version), *leaving, item, *after), count=count)
     except (NoNode, BadVersion) as failed:
         if failed.part == 0:  # shut down, or destroyed
             desk.version = None
         elif failed.part == 1 + len(leaving):
             yield from desk.lay_out()
+        elif (failed.part or 0) > 1 + len(leaving) + len(after):
+            pass  # our receipt is gone, and perhaps the queue
         else:
             raise NodeGone from None
         return False

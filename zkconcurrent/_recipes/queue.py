@@ -1,4 +1,7 @@
-"""The queue: contenders acquire in the order of their nodes."""
+"""The queue of contenders, which all locks share: they acquire in the order of their nodes.
+
+The items of a `Queue` are not here: see `putting`, `taking`, `claims` and `items`.
+"""
 
 from __future__ import annotations
 

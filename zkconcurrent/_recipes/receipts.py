@@ -13,9 +13,10 @@ from __future__ import annotations
 from bisect import bisect
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
-from .._errors import ForeignNodeError
+from .._errors import ForeignNodeError, RefusedError
 from .._limits import most_together
 from .operations import (
     BadVersion,
@@ -24,6 +25,7 @@ from .operations import (
     ConnectionLost,
     CreateEphemeral,
     CreatePersistent,
+    DeadlinePassed,
     Delete,
     Discard,
     Failure,
@@ -61,17 +63,27 @@ class Receipt:
         version: the version in which the next `multi` writes it.
         member: the ticket of the member that goes with it, in the session in which that was made.
         unfinished: of a queue: how many items were taken with it, less those that were done with it.
+        before: how many these were when the session of its member began; the member counts those that came since.
+        session: that session.
         seen: of a value: what was last seen of it, since the receipt exists.
     """
 
-    __slots__ = ("member", "path", "seen", "unfinished", "version")
+    __slots__ = ("before", "member", "path", "seen", "session", "unfinished", "version")
 
     def __init__(self) -> None:
         self.path = ""
         self.version = 0
         self.member: Ticket | None = None
         self.unfinished = 0
+        self.before = 0
+        self.session = 0
         self.seen: Any = None
+
+    def begin(self, session: int) -> None:
+        """Note that the next member is of that session: for other clients, what was taken before is done."""
+        if session != self.session:
+            self.before = self.unfinished
+            self.session = session  # last: after an interrupt in between, this is done again
 
 
 class Ledger:
@@ -82,6 +94,8 @@ class Ledger:
         members: the parent of the members; empty if there are none.
         idle: the receipts that no call uses.
         receipts: all receipts.
+        spares: the nodes of the receipts that earlier objects of this client have left, at any path; each with the
+            version in which the next `multi` writes it.
         laid_out: the nodes that every client shares exist, as far as is known.
     """
 
@@ -90,6 +104,7 @@ class Ledger:
         self.members = members
         self.idle: deque[Receipt] = deque()
         self.receipts: list[Receipt] = []
+        self.spares: deque[tuple[str, int]] = deque()
         self.laid_out = False
 
     def take_receipt(self) -> Receipt:
@@ -101,9 +116,21 @@ class Ledger:
             self.receipts.append(receipt)
             return receipt
 
+    def take_spare(self) -> tuple[str, int]:
+        """Take the node, and its version, that an earlier object left last; an empty path if there is none."""
+        for spare in reversed(list(self.spares)):
+            if spare[0].startswith(f"{self.folder}/"):
+                with suppress(ValueError):  # another thread has just taken it
+                    self.spares.remove(spare)
+                    return spare
+        return "", 0
+
     def lay_out(self) -> Recipe[None]:
         """Make the nodes that every client shares."""
         raise NotImplementedError
+
+    def forget(self) -> None:
+        """Forget what was seen of the primitive: a receipt is gone, so it may have been destroyed, and made anew."""
 
 
 class Sent(NamedTuple):
@@ -112,10 +139,12 @@ class Sent(NamedTuple):
     Attributes:
         version: the receipt's version before it; a later one, unless burnt, shows that it was applied.
         unfinished: the receipt's number of unfinished items after it.
+        session: that of the receipt's member.
     """
 
     version: int
     unfinished: int
+    session: int
 
 
 class Undertaking:
@@ -146,9 +175,11 @@ class Undertaking:
 
     def note_applied(self, receipt: Receipt, sent: Sent) -> None:
         """Note that a `multi` was applied; again, if that was interrupted."""
+        self.applied = True  # first: see `task_done`
         receipt.unfinished = sent.unfinished
+        if sent.session != receipt.session:
+            receipt.before = sent.unfinished
         receipt.version = sent.version + 1
-        self.applied = True
         self.sent = None
 
     def finish(self) -> None:
@@ -202,16 +233,19 @@ def write(
             try:
                 raise why
             finally:
-                del (
-                    why
-                )  # otherwise the traceback and this frame keep each other alive, and the caller's queue with them
+                # Otherwise the traceback and this frame keep each other alive, and the caller's queue with them.
+                del why
         mine: tuple[Part, ...] = (Check(member.node),) if errand.desk.members else ()
         if count:
-            mine = (Set(member.node, member_data(errand.who, receipt.unfinished + count), -1),)
+            mine = (Set(member.node, member_data(errand.who, receipt.unfinished - receipt.before + count), -1),)
         step = Multi(member, (*mine, *parts, Set(receipt.path, b"", receipt.version)), firm=True)
-        errand.sent = sent = Sent(receipt.version, receipt.unfinished + count)
+        errand.sent = sent = Sent(receipt.version, receipt.unfinished + count, member.session)
         try:
             results = yield step
+        except DeadlinePassed as passed:
+            if passed.unsent and not doubt:
+                errand.sent = None
+            raise
         except (ConnectionLost, Requeue):
             doubt = True
         except Failure as failed:
@@ -228,10 +262,11 @@ def write(
                 why = failed.with_traceback(None)
             elif not doubt:  # our receipt is gone
                 receipt.path = ""
+                errand.desk.forget()
                 if errand.decides_anew:
                     failed.part = part
                     why = failed.with_traceback(None)
-        except Exception:
+        except RefusedError:  # not `Exception`: a signal handler may raise any, while the request is under way
             if not doubt:  # it was refused: nothing was applied, unless an earlier attempt was
                 errand.sent = None
             raise
@@ -251,6 +286,7 @@ def moved(errand: Undertaking, receipt: Receipt) -> Recipe[bool | None]:
     assert sent is not None
     if node is None:
         receipt.path = ""
+        errand.desk.forget()
         errand.unknown, errand.sent = True, None
         raise Unknown
     if node.version == sent.version:
@@ -285,6 +321,10 @@ def ready(errand: Undertaking) -> Recipe[Receipt]:
     if errand.receipt is None:
         errand.receipt = desk.take_receipt()
     receipt = errand.receipt
+    # The path last: an interrupt in between must not leave it with another node's version.
+    if not receipt.path:
+        path, receipt.version = desk.take_spare()
+        receipt.seen, receipt.path = None, path
     while not receipt.path:
         ticket: Ticket = yield NewTicket(desk.folder)
         yield Discard(ticket)  # only its unique name is needed: a receipt belongs to no session
@@ -294,7 +334,7 @@ def ready(errand: Undertaking) -> Recipe[Receipt]:
         except NoNode:
             yield from desk.lay_out()
             continue
-        receipt.path, receipt.version, receipt.seen = path, 0, None
+        receipt.version, receipt.seen, receipt.path = 0, None, path
         if len(desk.receipts) == 1:
             yield from sweep(path)
     while receipt.member is None or receipt.member.changed or receipt.member.state is not State.QUEUED:
@@ -302,10 +342,12 @@ def ready(errand: Undertaking) -> Recipe[Receipt]:
             yield Discard(receipt.member)
             receipt.member = None
         ticket = yield NewTicket(desk.members or desk.folder)
+        receipt.begin(ticket.session)
         try:
             try:
                 if desk.members:
-                    yield CreateEphemeral(ticket, "member-", member_data(errand.who, receipt.unfinished))
+                    data = member_data(errand.who, receipt.unfinished - receipt.before)
+                    yield CreateEphemeral(ticket, "member-", data)
             except ConnectionLost:
                 yield from find(ticket)
         except NoNode:

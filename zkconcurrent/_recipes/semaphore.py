@@ -7,8 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from .._errors import ForeignNodeError
-from .nodes import lay_out
+from .nodes import foreign_data, lay_out
 from .operations import (
     MALFORMED,
     Children,
@@ -222,7 +221,10 @@ def size(at: Layout, node: Node | None, added: Sequence[str]) -> int:
         return at.value
     number, resized = read(at, node)
     if not (resized or at.value in (None, number)):
-        raise ValueError(f"the semaphore {at.path!r} was made with value={number}, not value={at.value}")
+        raise ValueError(
+            f"the semaphore {at.path!r} was made with value={number}, not value={at.value}: all clients must give the "
+            "same, or value=None; resize() changes it"
+        )
     return number + count(added)
 
 
@@ -240,11 +242,7 @@ def read(at: Layout, node: Node) -> tuple[int, bool]:
     """
     number = _NUMBER.fullmatch(node.data)
     if number is None:
-        raise ForeignNodeError(
-            at.path,
-            f"the node's data is {node.data[:100]!r}, but that of {at.permits!r} is a Semaphore's value; delete the "
-            "node if something else left it behind, or use another path",
-        )
+        raise foreign_data(at.path, node.data, f"that of {at.permits!r} is a Semaphore's value")
     return int(number[1] or number[2]), number[2] is not None
 
 

@@ -38,7 +38,7 @@ from .operations import (
 )
 from .orders import due, frame, milliseconds, unframe
 from .queue import join
-from .receipts import write
+from .receipts import ready, write
 from .rules import MUTEX, blockers
 from .ticket import Ticket
 
@@ -116,9 +116,11 @@ def seize_first(errand: Errand, names: Sequence[str], ticket: Ticket | None = No
     """Take the first of the items that is still there; None if none is."""
     desk = errand.desk
     if not desk.at.order.keeps:
+        made_anew = desk.made_anew
         for first in names:
             desk.read.pop(first, None)
-            if (taken := (yield from seize(errand, first, ticket))) is not None:
+            taken = yield from seize(errand, first, ticket)
+            if taken is not None or desk.made_anew != made_anew:
                 return taken
         return None
     desk.keep(names)
@@ -148,6 +150,7 @@ def seize(errand: Errand, name: str, ticket: Ticket | None = None) -> Recipe[Tak
     item, claim = f"{at.items}/{name}", f"{at.claims}/{name}"
     leaving = () if ticket is None else (Delete(ticket.node, ticket),)
     while True:
+        yield from ready(errand)  # first: if the queue is destroyed from here on, our receipt goes with it
         node = yield from fetch(desk, name)
         if node is None:  # the listing is too old to go on with
             desk.names.clear()
@@ -180,6 +183,8 @@ def seize(errand: Errand, name: str, ticket: Ticket | None = None) -> Recipe[Tak
             part = failed.part or 0
             if part == 0:
                 yield from desk.lay_out()
+            elif part == len(parts):
+                return None  # our receipt is gone, and perhaps the queue
             elif type(failed) is BadVersion:
                 yield Sync(item)  # it was claimed and given back since it was read
             elif isinstance(parts[part], Create):
@@ -208,12 +213,12 @@ def seize(errand: Errand, name: str, ticket: Ticket | None = None) -> Recipe[Tak
 
 def fetch(desk: Desk, name: str) -> Recipe[Node | None]:
     """Return an item's node; read those that come next, too, while no other consumer is in the way."""
-    read = desk.read
-    if name not in read:
+    if not desk.fresh(name):
         names = [name, *islice(list(desk.names), desk.window - 1)]
+        read_at = desk.clock()
         nodes = yield tuple(Get(f"{desk.at.items}/{each}") for each in names)
-        read.update(zip(names, nodes, strict=True))
-    return read.pop(name, None)
+        desk.read, desk.read_at = dict(zip(names, nodes, strict=True)), read_at
+    return desk.read.pop(name, None)
 
 
 def remove(at: Layout, taken: Taken, *, whole: bool = False) -> Part:

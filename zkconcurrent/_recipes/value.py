@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from .._errors import ForeignNodeError
 from .._limits import most_together
 from .._paths import ancestors
-from .nodes import make
+from .nodes import foreign_child, foreign_data, make
 from .operations import (
     BadVersion,
     Children,
@@ -88,15 +88,11 @@ class Layout(NamedTuple):
                 self.path, "the node is not persistent, so the value would be lost; delete it, or use another path"
             )
         if self.size and node.data and len(node.data) != self.size:  # empty is 0, as for Curator
-            raise ForeignNodeError(
-                self.path,
-                f"the node's data is {node.data[:100]!r}, but that of an {self.kind} has {self.size} bytes; delete the "
-                "node if something else left it behind, or use another path",
-            )
+            raise foreign_data(self.path, node.data, f"that of an {self.kind} has {self.size} bytes")
 
 
 class Seen(NamedTuple):
-    """What was last seen of the node; `age` counts the changes since a look."""
+    """The node as last seen; `age` counts the changes since a look."""
 
     data: bytes
     version: int
@@ -362,11 +358,7 @@ def check_children(at: Layout, names: Sequence[str]) -> None:
     """
     for name in names:
         if f"{at.path}/{name}" not in (at.receipts, at.queue):
-            raise ForeignNodeError(
-                at.path,
-                f"the node has a child {name!r}, which is no {at.kind}'s; delete the child if something else left it "
-                "behind, or use another path",
-            )
+            raise foreign_child(at.path, name, at.kind)
 
 
 def destroy(register: Register) -> Recipe[list[str]]:
@@ -395,6 +387,12 @@ def destroy(register: Register) -> Recipe[list[str]]:
                 yield tuple(Delete(f"{at.receipts}/{name}") for name in receipts[first : first + most])
             for path in (at.receipts, at.queue, at.path):
                 yield Delete(path)
-        except NotEmpty:  # a client uses it just now
+        except NotEmpty:  # a client uses it just now, or a receipt has children
+            names: Sequence[str] = yield Children(at.receipts)
+            for first in range(0, len(names), most):
+                paths = [f"{at.receipts}/{name}" for name in names[first : first + most]]
+                for path, below in zip(paths, (yield tuple(map(Children, paths))), strict=True):
+                    if below:
+                        raise foreign_child(path, below[0], at.kind) from None
             continue
         return []

@@ -28,18 +28,18 @@ class Barrier(PrimitiveTwin):
 
     A task that is cancelled leaves, and the barrier keeps filling, as in asyncio. If the barrier has tripped, or the
     action of a thread runs, the party counts, and the others pass. The cancel waits for no reply. If ZooKeeper is out
-    of reach, the party leaves after the reconnect; if its session ends first, the barrier breaks. Threads and tasks are
-    parties alike, of this process and of others.
+    of reach, the party leaves after the reconnect; if its session ends first, the barrier breaks. Threads and tasks, of
+    this process and of others, are all parties.
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.
-        path: the path that is the barrier; missing nodes are made, those above as containers.
-        parties: how many trip the barrier; all must agree on it.
+        path: the barrier's path; missing nodes are created, those above it as containers.
+        parties: the number of parties that trip the barrier; all processes must give the same.
 
     Raises:
-        TypeError: `parties` is no integer.
-        ValueError: `parties` is less than 1, or too many; or the path is bad, or is another primitive of this client
-            already.
+        TypeError: `parties` is not an integer.
+        ValueError: `parties` is less than 1, or too large; the path is invalid; or this client already uses it for
+            another primitive.
 
     Source:
         `asyncio.Barrier`, of Python 3.11 and newer.
@@ -50,20 +50,20 @@ class Barrier(PrimitiveTwin):
         self._asked = {"n_waiting": 0.0, "broken": 0.0}
 
     async def wait(self, timeout: float | None = None) -> int:
-        """Wait until all parties have come, and go on together.
+        """Wait until all parties have arrived, and go on together.
 
         Args:
-            timeout: how long to wait for the others, in seconds; None for ever. A party whose time is up breaks the
-                barrier; a timeout of asyncio's own cancels, so the party only leaves.
+            timeout: how long to wait for the others, in seconds; None waits forever. A party whose time is up breaks
+                the barrier. A timeout of asyncio cancels the call instead, so the party only leaves.
 
         Returns:
-            The arrival index, from 0 to `parties - 1`, another one for each party.
+            The arrival index, from 0 to `parties - 1`, a different one for each party.
 
         Raises:
-            asyncio.BrokenBarrierError: as `zkconcurrent.Barrier.wait` raises `threading.BrokenBarrierError`, which it
-                is on Python 3.10.
+            asyncio.BrokenBarrierError: in the cases in which `zkconcurrent.Barrier.wait` raises
+                `threading.BrokenBarrierError`; on Python 3.10 it is that class.
             ValueError: the barrier is for another number of parties.
-            ForeignNodeError: the path has something else.
+            ForeignNodeError: the path has other nodes or data.
             ClientError: the client can't be used here.
         """
         return int(await self._core.wait(timeout))
@@ -77,11 +77,11 @@ class Barrier(PrimitiveTwin):
         pass
 
     async def reset(self) -> None:
-        """Send all waiters away, with BrokenBarrierError, and begin anew, broken or not."""
+        """Begin a new generation, broken or not; parties that wait get BrokenBarrierError."""
         await self._core.reset()
 
     async def abort(self) -> None:
-        """Break the barrier: all who wait, and all who come until it is reset, get BrokenBarrierError."""
+        """Break the barrier: parties that wait, or arrive before a `reset()`, get BrokenBarrierError."""
         await self._core.abort()
 
     async def destroy(self) -> None:
@@ -90,19 +90,19 @@ class Barrier(PrimitiveTwin):
 
     @property
     def parties(self) -> int:
-        """How many trip the barrier."""
+        """The number of parties that trip the barrier."""
         return int(self._core.parties)
 
     @property
     def n_waiting(self) -> int:
-        """The number of parties that wait, as last seen. Reading it asks for news, at most once a second."""
+        """The number of parties that wait, as last seen; updated from the server at most once a second."""
         self._ask("n_waiting")
         view: Any = self._core._view
         return 0 if view.state is None or view.state.broken else int(view.waiting)
 
     @property
     def broken(self) -> bool:
-        """Whether the barrier is broken, as last seen. Reading it asks for news, at most once a second."""
+        """Whether the barrier is broken, as last seen; updated from the server at most once a second."""
         self._ask("broken")
         state = self._core._view.state
         return state is not None and bool(state.broken)

@@ -1,4 +1,4 @@
-"""`connect` for tasks: the client starts and stops on a thread, so that its loop runs on."""
+"""`connect` for tasks: the client starts and stops on a thread, so that the loop goes on running."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from ._tasks import Pending, in_background
 
 @asynccontextmanager
 async def connect(url: str, **options: Any) -> AsyncIterator[Client]:
-    """Open a client and start it: `async with aio.connect("zk://host1,host2:2182/app?timeout=10") as zk:`.
+    """Open and start a client: `async with aio.connect("zk://host1,host2:2182/app?timeout=10") as zk:`.
 
-    The client starts and stops on a thread of the loop's default executor. Tasks and threads may use it together.
-    When the block ends, what its tasks have begun, such as an `Event.set()` that nobody awaits, is done before the
-    client stops, for up to a third of the session's timeout.
+    The client starts and stops on a thread of the loop's default executor. Tasks and threads may use it together. At
+    the end of the block, the client stops only when everything is done that its tasks have begun, such as an
+    `Event.set()` that no task awaits; it waits for up to a third of the session timeout.
 
-    A cancellation waits for nothing: a client that is starting is closed by its thread, which can take as long as one
-    more attempt to connect, and one that is stopping goes on to stop. `asyncio.run` waits for that thread.
+    A cancellation waits for nothing. If the client is starting, its thread closes it, which can take as long as one
+    more attempt to connect; if the client is stopping, it goes on to stop. `asyncio.run` waits for that thread.
 
     Args:
-        url: where ZooKeeper is; see `zkconcurrent.connect`.
+        url: the address of ZooKeeper; see `zkconcurrent.connect`.
         **options: those of `zkconcurrent.connect`.
 
     Raises:

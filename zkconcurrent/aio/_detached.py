@@ -15,7 +15,7 @@ from .._engine.waiting import Steps
 from .._errors import LockLostError
 from .._kazoo.link import KazooClient
 from .._lock_base import Contender, not_acquired
-from .._primitive import check_acquired, reports_loss
+from .._primitive import not_held, reports_loss
 from ._locks import PrimitiveTwin
 from ._tasks import Completion, Tasks
 
@@ -79,7 +79,8 @@ class DetachedLock(PrimitiveTwin):
     async def acquire(self, *, blocking: bool = True, timeout: float | None = None) -> bool:
         """Acquire the lock for the owner; wait for it in the order of arrival. Errors as `zkconcurrent.DetachedLock`'s.
 
-        A cancelled acquire deletes what it has made, by the session if need be. The cancellation waits for nothing.
+        A cancelled acquire deletes the nodes that it has made, in the background if need be. The cancellation waits for
+        nothing.
 
         Args:
             blocking: whether to wait. If False, the call makes one attempt.
@@ -88,11 +89,10 @@ class DetachedLock(PrimitiveTwin):
         return bool(await self._core.acquire(blocking, -1 if timeout is None else timeout))
 
     def release(self) -> Completion:
-        """Release the owner's hold, in the background: a task that awaits the result waits until it is gone.
+        """Release the owner's hold, in the background.
 
-        An `acquire` that follows waits for that, too, and then queues.
-
-        Errors are those of `zkconcurrent.DetachedLock.release`; a task that awaits the result gets them.
+        A task that awaits the result waits until the hold's node is gone, and gets the errors, which are those of
+        `zkconcurrent.DetachedLock.release`. A later `acquire` waits until then, too, before it queues.
         """
         released = self._in_background(self._core.release())
         self._core.releases.add(released)
@@ -150,7 +150,8 @@ class DetachedLock(PrimitiveTwin):
             await self.__aexit__(None, None, None)
 
     async def __aenter__(self) -> None:
-        check_acquired(await self.acquire(), self)
+        if not await self.acquire():
+            raise not_held(self)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

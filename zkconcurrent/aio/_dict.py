@@ -48,7 +48,7 @@ class _Mirrored(PrimitiveTwin):
         return bool(self._core.stale)
 
     async def ready(self) -> None:
-        """Wait until the copy is read on the present connection: before the first read, and after a reconnect at will.
+        """Wait until the copy is listed on the present connection: before the first read, or after a reconnect.
 
         Raises:
             ClientError: the client can't be used here.
@@ -58,7 +58,7 @@ class _Mirrored(PrimitiveTwin):
         await self._core.ready()
 
     async def clear(self) -> None:
-        """Remove all entries that are there as the call begins."""
+        """Remove all entries that exist when the call begins."""
         await self._core.clear()
 
     async def destroy(self) -> None:
@@ -78,10 +78,11 @@ class _Mirrored(PrimitiveTwin):
 class Dict(_Mirrored, Mapping[str, V]):
     """A dictionary that all processes share, for tasks; see `zkconcurrent.Dict`.
 
-    Reads are plain calls, of the local copy, and never wait: await `ready()` once before the first. After a reconnect
-    they return what was known until the copy has been read anew; `stale` tells, and `ready()` waits for that.
+    Reads are plain calls. They read the local copy and never wait, so await `ready()` once before the first read. After
+    a reconnect they return the last known values until the copy is up to date again; `stale` is True until then, and
+    `ready()` waits for it.
 
-    A cancelled write was applied or not, which is not told.
+    A cancelled write may or may not have been applied; the call does not tell which.
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.
@@ -118,12 +119,12 @@ class Dict(_Mirrored, Mapping[str, V]):
         return values
 
     def copy(self) -> dict[str, V]:
-        """Return the entries as a `dict` of its own."""
+        """Return a `dict` with all entries."""
         copied: dict[str, V] = self._core.copy()
         return copied
 
     async def put(self, key: str, value: V) -> None:
-        """Give a key a value, as `d[key] = value` does for threads."""
+        """Set a key's value, as `d[key] = value` does for threads."""
         await self._core._put(key, value)
 
     async def delete(self, key: str) -> None:
@@ -135,16 +136,16 @@ class Dict(_Mirrored, Mapping[str, V]):
         await self._core._delete(key)
 
     async def update(self, other: Mapping[str, V] | Iterable[tuple[str, V]] = (), /, **kwds: V) -> None:
-        """Give each key its value, one after the other."""
+        """Set the value of each key, one after the other."""
         for key, value in dict(other, **kwds).items():
             await self._core._put(key, value)
 
     async def setdefault(self, key: str, default: Any = None, /) -> Any:
-        """Return the value of a key; if there is none, make it the default. Atomic, and asks ZooKeeper."""
+        """Return the value of a key; if the key is missing, set it to the default first. Atomic; asks ZooKeeper."""
         return await self._core.setdefault(key, default)
 
     async def replace(self, key: str, old: Any, new: Any = _dict._MISSING, /) -> bool:
-        """Give a key another value, if it has one: `replace(key, value)`; or if it has `old`: `replace(key, old, new)`.
+        """Replace a key's value, if it has one: `replace(key, value)`; or if that is `old`: `replace(key, old, new)`.
 
         Returns:
             Whether it was replaced.
@@ -152,7 +153,7 @@ class Dict(_Mirrored, Mapping[str, V]):
         return bool(await self._core.replace(key, old, new))
 
     async def remove(self, key: str, value: V, /) -> bool:
-        """Remove a key if it has that value; return whether it had. Atomic."""
+        """Remove a key if it has that value; return whether it was removed. Atomic."""
         return bool(await self._core.remove(key, value))
 
     async def pop(self, key: str, default: Any = _dict._MISSING, /) -> Any:

@@ -24,7 +24,7 @@ class _SeatCore(Tasks, Seat):
 
 
 class Term:
-    """The time for which a candidate leads, as `Election.lead` and `Election.wait` return it."""
+    """One candidate's time as the leader, as `Election.lead` and `Election.wait` return it."""
 
     def __init__(self, core: Any, hold: Hold) -> None:
         self._core = core
@@ -37,7 +37,7 @@ class Term:
 
     @property
     def lost(self) -> Lost:
-        """Whether the term is lost, or ended by `withdraw()`; to be looked at or awaited."""
+        """The loss of the term, or its end by `withdraw()`: read it or await it."""
         self._core._session.check_not_forked(self._core.path)
         return Lost([(self._core._session, lambda: self._hold.loss)])
 
@@ -77,7 +77,7 @@ class Leading:
 
 
 class Election(PrimitiveTwin):
-    """An election for tasks: of the candidates of all processes that open the same path, one leads.
+    """An election for tasks: one of the candidates of all processes that open the same path leads.
 
     Layout, invariant and cost are those of `zkconcurrent.Election`, whose candidates stand at the same path.
 
@@ -121,8 +121,9 @@ class Election(PrimitiveTwin):
                 has ended.
 
         Raises:
-            TimeoutError: another candidate led for so long; from the start of the block, as all but the next.
-            LockLostError: the term was lost; from the end of the block.
+            TimeoutError: another candidate still led at the deadline; raised at the start of the block, as are all but
+                the next.
+            LockLostError: the term was lost; raised at the end of the block.
             RuntimeError: the task leads, or its client stands, so it would wait for itself.
         """
         return Leading(self._seat, timeout, cancel_on_loss)
@@ -140,7 +141,7 @@ class Election(PrimitiveTwin):
             return await func(*args, **kwargs)
 
     async def stand(self) -> None:
-        """Be a candidate, in the background, until `withdraw()`; see `zkconcurrent.Election.stand`.
+        """Stand as a candidate, in the background, until `withdraw()`; see `zkconcurrent.Election.stand`.
 
         The candidacy belongs to the client and the path: neither the task nor the loop ends it.
         """

@@ -88,7 +88,7 @@ class Joining:
 
 
 class Group(PrimitiveTwin):
-    """The processes that are there, for tasks; see `zkconcurrent.Group`.
+    """The processes that are present, for tasks; see `zkconcurrent.Group`.
 
     ::
 
@@ -117,12 +117,12 @@ class Group(PrimitiveTwin):
 
         Args:
             data: what the others see, in bytes. None: the host, process and task, and the time, as JSON.
-            id: a name that no other member has; None draws one.
+            id: a name that no other member has; None makes a new one.
             wait: how long to wait, in seconds, for an id that another member has.
 
         Raises:
             TypeError: the data is not bytes, or the id is not a string.
-            ValueError: another member has the id; or the id is no valid name of a node; or `wait` is negative.
+            ValueError: another member has the id; the id is not a valid node name; or `wait` is negative.
         """
         core: Any = self._core
         membership = core._new_membership(data, id, wait)
@@ -130,7 +130,7 @@ class Group(PrimitiveTwin):
         return Joining(membership, Pending(call, membership._joining(call)))
 
     async def members(self) -> dict[str, bytes]:
-        """Return the data of all members by their ids, the longest member first; asks the leader."""
+        """Return the data of all members by their ids, in the order of joining; asks the leader."""
         found: dict[str, bytes] = await self._core.members()
         return found
 
@@ -138,7 +138,7 @@ class Group(PrimitiveTwin):
         """Yield what `members` returns: at once, and then each time that it has changed.
 
         Args:
-            timeout: how long to wait for a change, in seconds: the iteration ends then. None waits forever.
+            timeout: how long to wait for each change, in seconds; then the iteration ends. None waits forever.
         """
         check_timeout(True, -1 if timeout is None else max(timeout, 0.0))
         return self._observe(timeout)
@@ -162,13 +162,14 @@ class _DoubleBarrierCore(Tasks, _double_barrier.DoubleBarrier):
 class DoubleBarrier(PrimitiveTwin):
     """A barrier that parties, tasks and threads of any processes, enter together and leave together.
 
-    In all else it is a `zkconcurrent.DoubleBarrier`. A cancelled `enter` leaves no node, a cancelled `leave` has left:
-    the cancel waits for nothing. A task that ends inside of it stays a party until the session's end: use `async with`.
+    Otherwise it is a `zkconcurrent.DoubleBarrier`. After a cancelled `enter` no node is left, and after a cancelled
+    `leave` the party has left; the cancel waits for nothing. A task that ends inside the barrier stays a party until
+    its session ends: use `async with`.
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.
         path: the barrier's path; missing nodes are created as containers.
-        parties: how many let each other in; all processes must give the same.
+        parties: how many must arrive before they enter; all processes must give the same.
     """
 
     def __init__(self, client: KazooClient, path: str, parties: int) -> None:
@@ -176,11 +177,11 @@ class DoubleBarrier(PrimitiveTwin):
 
     @property
     def parties(self) -> int:
-        """How many parties let each other in."""
+        """How many parties must arrive before they enter."""
         return int(self._core.parties)
 
     async def enter(self, timeout: float | None = None) -> bool:
-        """Enter, and wait until as many parties have come; errors as `zkconcurrent.DoubleBarrier.enter`.
+        """Enter; wait until enough parties have arrived. Errors as `zkconcurrent.DoubleBarrier.enter`.
 
         Args:
             timeout: how long to wait for them, in seconds; None waits forever, zero or less makes one attempt.
@@ -219,5 +220,5 @@ class DoubleBarrier(PrimitiveTwin):
                 raise
 
     async def destroy(self) -> None:
-        """Remove the node that parties which all died have left behind; see `zkconcurrent.DoubleBarrier.destroy`."""
+        """Remove the node that is left behind if all parties died inside; see `zkconcurrent.DoubleBarrier.destroy`."""
         await self._core.destroy()

@@ -1,6 +1,6 @@
 """The names of a namespace for the tasks of one loop: for tests without a server, and for programs of one process.
 
-What `asyncio` has is `asyncio`'s own object. What it lacks is here in its smallest honest form.
+Where `asyncio` has the class, the objects are `asyncio`'s own. The others are minimal implementations.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ OnLost = Callable[[Any], object]
 class LocalNamespace(NamedObjects):
     """The names of `asyncio` for the tasks of one loop: see `namespace`.
 
-    The same name gives the same object while the program keeps a reference to it. Objects with a lasting state
-    (semaphores, events, barriers, latches, elections, groups, queues) live as long as the namespace. A lock that is
-    dropped while it is held gives a ResourceWarning; the next lock with its name is a new one, and free.
+    The same name gives the same object while the program keeps a reference to it. All objects but locks and conditions
+    live as long as the namespace. A lock that is dropped while it is held gives a ResourceWarning; the next lock with
+    its name is a new one, and free.
 
-    Every object has `asyncio`'s interface alone: `acquire()` takes no `timeout`, and `release()`, `Event.set()` and
-    their like return None. No hold is ever lost here, so `on_lost` is never called. There is no `ReadWriteLock`. A
-    program that is to run on both kinds of namespace keeps to that.
+    Every object has only `asyncio`'s interface: `acquire()` takes no `timeout`, and methods such as `release()` and
+    `Event.set()` return None. No hold is ever lost here, so `on_lost` is never called. There is no `ReadWriteLock`. A
+    program that must run on both kinds of namespace uses only that interface.
     """
 
     _package = "zkconcurrent.aio"
@@ -214,7 +214,7 @@ class RLock(Lock):
 
     # asyncio's returns a Literal.
     async def acquire(self) -> bool:  # type: ignore[override]
-        """Acquire it, or once more."""
+        """Acquire the lock, or one level more."""
         me = asyncio.current_task()
         if self._owner is not me:
             await super().acquire()
@@ -223,7 +223,7 @@ class RLock(Lock):
         return True
 
     def release(self) -> None:
-        """Release it once.
+        """Release one level.
 
         Raises:
             RuntimeError: this task does not hold it.
@@ -237,7 +237,7 @@ class RLock(Lock):
 
 
 class Condition(asyncio.Condition):
-    """An `asyncio.Condition` whose `wait` gives up all levels of an `RLock`, and has them again."""
+    """An `asyncio.Condition` whose `wait` releases all levels of an `RLock`, and acquires them again."""
 
     def __init__(self, lock: asyncio.Lock) -> None:
         super().__init__(lock)
@@ -257,7 +257,7 @@ class Condition(asyncio.Condition):
 
 
 class MultiLock:
-    """Several RLocks as one: all are held or none is; they are taken in the order of their names."""
+    """Several RLocks as one: a task acquires all or none, in the order of their names."""
 
     def __init__(self, locks: list[RLock]) -> None:
         self._locks = tuple(locks)
@@ -272,7 +272,7 @@ class MultiLock:
         return True
 
     def release(self) -> None:
-        """Release all locks, the last one first; each is released whatever becomes of the others."""
+        """Release all locks, the last one first, also when the release of another fails."""
         with ExitStack() as taken:
             for lock in self._locks:
                 taken.callback(lock.release)
@@ -291,7 +291,7 @@ class MultiLock:
 
 
 class CountDownLatch:
-    """A count that goes down to zero, once; all who wait for that go on then, and so do all who come later."""
+    """A count that goes down to zero, once; then all waiters go on, and later calls of `wait` return at once."""
 
     def __init__(self, count: int) -> None:
         self._latch = _local.CountDownLatch(count)
@@ -307,7 +307,7 @@ class CountDownLatch:
         return self._latch.count
 
     def count_down(self, n: int = 1) -> None:
-        """Count down by `n`; a latch that is open stays as it is."""
+        """Count down by `n`; an open latch stays open."""
         self._latch.count_down(n)
         self._look()
 

@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, TypeVar
 
-from .. import _lock, _multilock, _quorum, _rlock, _rwlock
+from .. import _lock, _multilock, _quorum, _rlock, _rwlock, _several
 from .._engine.identity import of_caller
 from .._errors import LockLostError
 from .._kazoo.link import KazooClient
 from .._lock_base import Contender
-from .._primitive import check_acquired, reports_loss
+from .._primitive import not_held, reports_loss
 from ._losses import Holding, Lost, on_loop
 from ._tasks import Completion, Pending, Released, Tasks, in_background
 
@@ -134,7 +134,8 @@ class Acquirable(Twin):
         return Released([] if call is None or not call.tickets else [(core, hold)])
 
     async def __aenter__(self) -> None:
-        check_acquired(await self.acquire(), self)
+        if not await self.acquire():
+            raise not_held(self)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -173,9 +174,9 @@ class Acquirable(Twin):
         return int(self._core.cancel_waits())
 
     def hold_count(self) -> int:
-        """Return how many of its acquires the running task has not released; 0 if it holds nothing, or lost its hold.
+        """Return how many acquires the running task has not released; 0 if it holds nothing, or its hold is lost.
 
-        Of a semaphore, that is how many permits it has; of a `MultiLock`, the least count of its locks.
+        For a semaphore this is its number of permits; for a `MultiLock`, the lowest count of its locks.
         """
         return int(self._core.hold_count())
 
@@ -193,7 +194,7 @@ class LockBase(Acquirable, PrimitiveTwin):
     """The methods of all locks: `asyncio.Lock`'s, and the extras of `zkconcurrent`."""
 
     def locked(self) -> bool:
-        """Return whether the lock is held, as last seen. The call asks the leader for news, at most once a second.
+        """Return whether the lock is held, as last seen; updated from the leader at most once a second.
 
         A hold of this process counts at once. `fetch_locked()` waits for the reply.
         """
@@ -230,7 +231,7 @@ class LockBase(Acquirable, PrimitiveTwin):
 
     @property
     def lost(self) -> Lost:
-        """The loss of the current hold, to be looked at or awaited. Each hold has its own.
+        """The loss of the current hold: read it or await it. Each hold has its own.
 
         The current hold is the task's, else this process's newest. While there is none, this is the loss of the next
         one.
@@ -302,7 +303,7 @@ class _RLockCore(Tasks, _rlock.RLock):
 class RLock(LockBase):
     """A lock that one task of one process holds at a time, and may acquire again.
 
-    In all else it is a `Lock`, but only the task that acquired it may release it.
+    Otherwise it is a `Lock`, but only the task that acquired it may release it.
     """
 
     def __init__(
@@ -337,7 +338,7 @@ class _ReadWriteLockCore(_rwlock.ReadWriteLock):
 class ReadWriteLock(PrimitiveTwin):
     """A pair of locks: any number of tasks hold `read_lock` together; one task holds `write_lock` alone.
 
-    In all else it is a `zkconcurrent.ReadWriteLock`, with which it shares the path.
+    Otherwise it is a `zkconcurrent.ReadWriteLock`; the two exclude each other on one path.
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.
@@ -362,11 +363,40 @@ class ReadWriteLock(PrimitiveTwin):
         return self._write_lock
 
 
+class Several(Acquirable):
+    """A lock of tasks that consists of locks."""
+
+    def _cores(self) -> Iterable[Any]:
+        return self._core.locks  # type: ignore[no-any-return]
+
+    def release(self) -> Completion:
+        """Release the locks that this task's last `acquire` has acquired; see `zkconcurrent.MultiLock.release`."""
+        given_up, errors, _ = self._core._begin_release()
+        if errors:
+            raise _several.first_error(errors)
+        return Released([(core, hold) for core, hold, call in given_up if call.tickets])
+
+    async def fetch_locked(self) -> bool:
+        """Return whether it is held by any process; asks the leaders. Cost: up to 2 reads for each lock."""
+        return await self._core.locked()  # type: ignore[no-any-return]
+
+    @property
+    def suspect(self) -> bool:
+        """Whether it is held while a service is out of reach; for a `QuorumLock`, so many that no quorum is left."""
+        return bool(self._core.suspect)
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            f"cannot pickle {type(self).__name__}: open clients in the other process and make the object there, with "
+            "the same paths"
+        )
+
+
 class _MultiLockCore(Tasks, _multilock.MultiLock):
     """`zkconcurrent.MultiLock`, owned by tasks."""
 
 
-class MultiLock(Acquirable):
+class MultiLock(Several):
     """Several locks as one; a task holds all of them or none. See `zkconcurrent.MultiLock`.
 
     Args:
@@ -389,57 +419,35 @@ class MultiLock(Acquirable):
         given = {id(lock._core): lock for lock in self._given}
         return tuple(given[id(core)] for core in self._core.locks)
 
-    def _cores(self) -> Iterable[Any]:
-        return self._core.locks  # type: ignore[no-any-return]
-
-    def release(self) -> Completion:
-        """Release all locks; each is released whatever becomes of the others. Errors as the locks' own."""
-        given_up, errors = self._core._begin_release()
-        if errors:
-            raise _multilock.first_error(errors)
-        return Released([(core, hold) for core, hold, call in given_up if call.tickets])
-
     def locked(self) -> bool:
         """Return whether every lock is held, as last seen; see `Lock.locked`."""
         return all(lock.locked() for lock in self.locks)
 
-    async def fetch_locked(self) -> bool:
-        """Return whether every lock is held, by any process; asks the leader. Cost: up to 2 reads for each lock."""
-        return await self._core.locked()  # type: ignore[no-any-return]
-
     @property
     def lost(self) -> Lost:
-        """Set when the first of the present holds is lost; a fresh one with the next. Keep the MultiLock."""
-        return Lost([(lock._core._session, lock._core._loss) for lock in self.locks])
+        """Set when the first of the current holds is lost. Each set of holds has its own.
 
-    @property
-    def suspect(self) -> bool:
-        """Whether all locks are held, but a service of one of them is out of reach at the moment."""
-        return bool(self._core.suspect)
+        Keep a reference to the MultiLock while you use it.
+        """
+        return Lost([(lock._core._session, lock._core._loss) for lock in self.locks])
 
     async def owner(self) -> Contender | None:
         """Return the contender that holds all locks; see `zkconcurrent.MultiLock.owner`."""
         return await self._core.owner()  # type: ignore[no-any-return]
-
-    def __reduce__(self) -> Any:
-        raise TypeError(
-            f"cannot pickle {type(self).__name__}: open clients in the other process and make the object there, with "
-            "the same paths"
-        )
 
 
 class _QuorumLockCore(Tasks, _quorum.QuorumLock):
     """`zkconcurrent.QuorumLock`, owned by tasks."""
 
 
-class QuorumLock(Acquirable):
-    """Most of several locks as one; a task holds it as long as it holds a quorum. See `zkconcurrent.QuorumLock`.
+class QuorumLock(Several):
+    """A majority of several locks as one lock; see `zkconcurrent.QuorumLock`.
 
     Args:
         locks: each a `Lock`, an `RLock`, or a read or write lock, of `aio`.
         quorum: how many locks must be held; more than half, which is the default.
-        on_lost: called with the QuorumLock, once for each time that it was acquired and so many of its locks were lost
-            that no quorum is left; may be async.
+        on_lost: called with the QuorumLock, once for each time that it was acquired and then lost so many of its locks
+            that no quorum was left; may be async.
     """
 
     def __init__(
@@ -466,36 +474,14 @@ class QuorumLock(Acquirable):
         """How many of them must be held."""
         return int(self._core.quorum)
 
-    def _cores(self) -> Iterable[Any]:
-        return self._core.locks  # type: ignore[no-any-return]
-
-    def release(self) -> Completion:
-        """Release the locks that this task's last `acquire` has got; errors as of `zkconcurrent.QuorumLock`."""
-        given_up, errors, _ = self._core._begin_release()
-        if errors:
-            raise _multilock.first_error(errors)
-        return Released([(core, hold) for core, hold, call in given_up if call.tickets])
-
     def locked(self) -> bool:
         """Return whether a quorum of the locks is held, as last seen; see `Lock.locked`."""
         return sum([lock.locked() for lock in self._given]) >= self.quorum
 
-    async def fetch_locked(self) -> bool:
-        """Return whether a quorum of the locks is held, by any processes; asks the leaders."""
-        return await self._core.locked()  # type: ignore[no-any-return]
-
     @property
     def lost(self) -> Lost:
-        """Set when no quorum of the present holds is left; a fresh one with the next. Keep the QuorumLock."""
+        """Set when no quorum of the current holds is left. Each quorum has its own.
+
+        Keep a reference to the QuorumLock while you use it.
+        """
         return Lost([(self._core._all, self._core._loss)])
-
-    @property
-    def suspect(self) -> bool:
-        """Whether it is held, while so many services are out of reach that no quorum is left."""
-        return bool(self._core.suspect)
-
-    def __reduce__(self) -> Any:
-        raise TypeError(
-            f"cannot pickle {type(self).__name__}: open clients in the other process and make the object there, with "
-            "the same paths"
-        )

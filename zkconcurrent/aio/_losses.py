@@ -1,4 +1,4 @@
-"""The losses of holds as tasks see them: awaited, told to `on_lost` on a loop, and as the end of a block."""
+"""The losses of holds for tasks: to await, to call `on_lost` on a loop, and to end a block."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Lost:
                 self._parts.append((session, loss()))
 
     def is_set(self) -> bool:
-        """Return whether it is lost, by the clock too."""
+        """Return whether it is lost, also if the loss has just come by the clock."""
         for session, _ in self._parts:
             session.check_lease()
         return any(loss.told for _, loss in self._parts)

@@ -179,22 +179,23 @@ def namespace(client: KazooClient, path: str = "/") -> SharedNamespace: ...
 def namespace(client: KazooClient | Literal["local"], path: str = "/") -> Namespace:
     """Return an object with the names of `asyncio`, for ZooKeeper or for one loop of this process.
 
-    `tasks = aio.namespace(zk, "/app")` makes `tasks.Lock("cart")` the `aio.Lock` at `/app/cart`, and so on, as
-    `zkconcurrent.namespace` does for threads. Both share the paths.
+    After `tasks = aio.namespace(zk, "/app")`, `tasks.Lock("cart")` is the `aio.Lock` at `/app/cart`, and so on, as with
+    `zkconcurrent.namespace` for threads. Both share the paths.
 
     `tasks = aio.namespace("local")` has the names on the standard library alone: `asyncio`'s own `Lock`, `Condition`,
     `Semaphore`, `BoundedSemaphore`, `Event`, `Queue`, `LifoQueue` and, from Python 3.11 on, `Barrier`; and small ones
     of its own for `RLock`, `MultiLock`, `CountDownLatch`, `DoubleBarrier`, `Group`, `Election`, `PriorityQueue`,
     `DelayQueue`, `AtomicLong`, `AtomicInteger`, `SharedValue`, `Dict` and `Set`. It has no `ReadWriteLock`. The same
-    name gives the same object. Each such namespace is a world of its own. `Namespace` is the type of either.
+    name gives the same object. Each local namespace is independent of all others. `Namespace` is the type of both.
 
     Args:
         client: a `kazoo.client.KazooClient`, which may be started later; or "local".
-        path: what all names lie below. No name can leave it.
+        path: the base path of all names. No name can leave it.
 
     Raises:
         TypeError: the client is neither.
-        ValueError: the path is bad. Of the object's methods: the name is bad, or is another kind of object already.
+        ValueError: the path is invalid. The namespace's methods raise it if a name is invalid, or belongs to another
+            kind of object.
 
     Source:
         The module `asyncio`.

@@ -111,7 +111,7 @@ class Queue(PrimitiveTwin, Generic[T]):
     async def put(self, item: T, *, timeout: float | None = None) -> None:
         """Put an item into the queue.
 
-        A cancelled call has put the item, or never will; which is not told.
+        A cancelled call has put the item, or never will; it does not tell which.
 
         Args:
             item: the item, as the codec takes it.
@@ -124,9 +124,10 @@ class Queue(PrimitiveTwin, Generic[T]):
         await self._core.put(item, timeout=timeout)
 
     async def get(self, *, timeout: float | None = None) -> T:
-        """Take the next item out of the queue. A cancelled call takes none: an item under way is put back in its place.
+        """Take the next item out of the queue.
 
-        The `CancelledError` goes on when that is done, or after a third of the session timeout.
+        A cancelled call takes no item: one that is under way is put back in its place. The `CancelledError` is raised
+        when that is done, or after a third of the session timeout.
 
         Args:
             timeout: how long to wait, in seconds; None waits forever.
@@ -150,8 +151,8 @@ class Queue(PrimitiveTwin, Generic[T]):
     def claim(self, *, block: bool = True, timeout: float | None = None) -> Claim[T]:
         """Return an async context manager that takes the next item, and acknowledges it when its block has ended.
 
-        If the block raises an exception, which a cancellation is too, or if the process dies or its session is lost,
-        the item is free again, in its place, for any consumer.
+        If the block raises an exception (a cancellation is one), the process dies or its session is lost, the item is
+        free again, in its place, for any consumer.
 
         Args:
             block: whether to wait for an item.
@@ -172,15 +173,15 @@ class Queue(PrimitiveTwin, Generic[T]):
         return bool(await self._core.full())
 
     def task_done(self) -> Completion:
-        """Say that the work on one item that `get()` returned is complete; `join()` waits for it.
+        """Mark one item that `get()` has returned as done; `join()` waits until all are.
 
         Raises:
-            ValueError: this process has no item that is not done.
+            ValueError: all items that this process has taken are done.
         """
         return self._in_background(self._core.task_done())
 
     async def join(self) -> None:
-        """Wait until no item is left, and all that were taken by `get()` are done or their consumers' sessions over."""
+        """Wait until no item is left, and each that `get()` has returned is done, or its consumer's session is over."""
         await self._core.join()
 
     def shutdown(self, immediate: bool = False) -> Completion:
@@ -207,7 +208,7 @@ class LifoQueue(Queue[T]):
 
 
 class PriorityQueue(Queue[T]):
-    """A `Queue` whose item of the lowest priority is the first out; see `zkconcurrent.PriorityQueue`.
+    """A `Queue` whose item with the lowest number is the first out; see `zkconcurrent.PriorityQueue`.
 
     Args:
         client: see `Queue`.
@@ -245,7 +246,7 @@ class DelayQueue(Queue[T]):
     async def put(self, item: T, *, timeout: float | None = None, delay: float = 0.0) -> None:
         """Put an item into the queue, which can be taken `delay` seconds from now.
 
-        A cancelled call has put the item, or never will; which is not told.
+        A cancelled call has put the item, or never will; it does not tell which.
 
         Args:
             item: the item, as the codec takes it.
@@ -267,11 +268,12 @@ class DelayQueue(Queue[T]):
 
 
 class Claim(Generic[T]):
-    """An item that a task has claimed, for the time of an `async with` block; see `Queue.claim`.
+    """An item that a task has claimed for the length of an `async with` block; see `Queue.claim`.
 
     Attributes:
         item: the item.
-        attempts: how often it was claimed, this time included. Without `max_attempts` that is not counted, and is 1.
+        attempts: how often it was claimed, this time included. Without `max_attempts`, claims are not counted, and this
+            is 1.
         token: the claim's fencing token: a later claim of the same item has a greater one.
     """
 
@@ -290,7 +292,10 @@ class Claim(Generic[T]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self._core._exit(acknowledges=kind is None)
+        if kind is GeneratorExit or asyncio._get_running_loop() is None:  # the loop is gone, and this task with it
+            self._core._forsake()
+        else:
+            await self._core._exit(acknowledges=kind is None)
 
     def __repr__(self) -> str:
         return repr(self._core).replace("zkconcurrent.", "zkconcurrent.aio.", 1)

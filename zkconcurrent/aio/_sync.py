@@ -40,8 +40,8 @@ class Semaphore(LockBase):
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.
         path: the semaphore's path; missing nodes are created.
-        value: the number of permits, the same for all processes until one has called `resize`; None takes the number
-            that is there.
+        value: the number of permits, the same for all processes until one has called `resize`; None takes the present
+            number.
         on_lost: called with the semaphore, once for each `acquire` whose permits are lost; may be async.
     """
 
@@ -87,7 +87,7 @@ class Semaphore(LockBase):
         return Released([(core, hold) for hold in holds])
 
     def locked(self) -> bool:
-        """Return whether no permit is free, as last seen. The call asks for news, at most once a second."""
+        """Return whether no permit is free, as last seen; updated from the server at most once a second."""
         core = self._core
         mine, size = sum(hold.alive for hold in core._path_state.all(core._rule.role)), core._size()
         all_mine = size is not None and mine >= size
@@ -102,7 +102,10 @@ class Semaphore(LockBase):
         return int(await self._core.available())
 
     async def resize(self, n: int) -> None:
-        """Have the semaphore consist of `n` permits; see `zkconcurrent.Semaphore.resize`."""
+        """Set the number of permits; see `zkconcurrent.Semaphore.resize`.
+
+        A waiter for more permits than `n` keeps those behind it waiting, until it gives up or there are enough again.
+        """
         await self._core.resize(n)
 
     async def destroy(self) -> None:
@@ -191,6 +194,7 @@ class Condition(PrimitiveTwin):
         if isinstance(struck, GeneratorExit):
             if hold.claimant is not None:  # else it is the task's still
                 call.desert()
+                self._lock._core._path_state.end_blocks_of(hold)
             return
         late = await resolve(self._core._restore_hold(hold, call, struck))
         follow(self._lock._core, hold)
@@ -248,7 +252,7 @@ class Event(PrimitiveTwin):
         self._asked = 0.0
 
     def is_set(self) -> bool:
-        """Return whether the flag is set, as last seen. The call asks for news, at most once a second."""
+        """Return whether the flag is set, as last seen; updated from the server at most once a second."""
         core = self._core
         if core._session.now() - self._asked >= REFRESH:
             self._asked = core._session.now()

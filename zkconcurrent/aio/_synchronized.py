@@ -1,4 +1,4 @@
-"""`synchronized` for `async def`: calls that hold a lock, at a path that is made of what they are called with."""
+"""`synchronized` for `async def`: each call holds a lock, at a path made from the call's arguments."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class synchronized(LockedBy):  # noqa: N801 - as wrapt has it
     """Decorate an `async def` so that each call holds a lock: `@aio.synchronized(zk, "/users/{user.id}")`.
 
     Templates, values and paths are those of `zkconcurrent.synchronized`. The lock is the `aio.RLock` at the path, so
-    coroutine functions with the same path may await each other in one task. `@aio.synchronized(lock)` holds a lock that
-    is there, of `aio` or of `asyncio`; and `async with aio.synchronized(zk, "/app/report"):` is a block.
+    coroutine functions with the same path may await each other in one task. `@aio.synchronized(lock)` holds an existing
+    lock of `aio` or `asyncio`, and `async with aio.synchronized(zk, "/app/report"):` is a block.
 
     The path is made when the function is called. A coroutine holds the lock while it runs. An async generator holds it
-    from its first step until it ends, is closed or raises, also while it stands at a `yield`. It must end in the task
-    that began it: exhaust it, or use `contextlib.aclosing`. Below `contextlib.asynccontextmanager` that gives an
-    `async with` block.
+    from its first step until it ends, is closed or raises, also while suspended at a `yield`. It must end in the task
+    that began it: exhaust it, or use `contextlib.aclosing`. Below `contextlib.asynccontextmanager` that gives an `async
+    with` block.
 
     Args:
         where: a `kazoo.client.KazooClient`; or a namespace of `aio`, below whose path the lock is; or a plain function
@@ -36,9 +36,9 @@ class synchronized(LockedBy):  # noqa: N801 - as wrapt has it
         path: the path, absolute for a client and relative for a namespace.
 
     Raises:
-        TypeError: as `zkconcurrent.synchronized`, but that what is decorated must be `async def`.
+        TypeError: as `zkconcurrent.synchronized`, but the target must be `async def`.
         ValueError: as `zkconcurrent.synchronized`.
-        LockLostError: when awaited, and the lock was lost; as at the end of an `async with` block.
+        LockLostError: on a call whose hold was lost; as at the end of an `async with` block.
 
     Source:
         `wrapt.synchronized`.

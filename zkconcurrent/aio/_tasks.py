@@ -63,8 +63,10 @@ class Tasks:
 
     def _forsake(self) -> bool:
         """Leave the holds of a task that was thrown away to the keeper; return whether a block of it ends now."""
+        if self._path_state.leave_block():
+            return True
         if self._caller is of_task:
-            return bool(self._path_state.leave_block())
+            return False
         left = [hold for hold in self._path_state.all(self._rule.role) if ended(hold.owner)]
         left.sort(key=lambda hold: hold.alive)
         tickets = [hold.ticket for hold in left[-1:]]  # the others are not this block's: any task may release them

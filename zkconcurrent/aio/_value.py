@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class _PerLoop(Tasks):
-    """The tasks of a loop make their changes together: those of another loop do not wait if this one is stuck."""
+    """The tasks of each loop make their changes together, so that a loop that is stuck delays only its own tasks."""
 
     def _turn(self) -> Turn:
         turns: Any = self._path_state.loops
@@ -42,7 +42,7 @@ class _SharedValueCore(_PerLoop, _shared_value.SharedValue[Any]):
 class AtomicLong(PrimitiveTwin):
     """A number of 64 bits that all processes share; see `zkconcurrent.AtomicLong`.
 
-    A cancelled change was applied, or never will be; which is not told.
+    A cancelled change was applied, or never will be; the call does not tell which.
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.
@@ -71,11 +71,11 @@ class AtomicLong(PrimitiveTwin):
         return int(await self._core.get_and_add(n))
 
     async def compare_and_set(self, expected: int, value: int) -> bool:
-        """Set the number if it is the expected one; return whether it was."""
+        """Set the number if it is the expected one; return whether it was set."""
         return bool(await self._core.compare_and_set(expected, value))
 
     async def update(self, func: Callable[[int], int]) -> int:
-        """Set the number to what a plain function makes of it; return the new one."""
+        """Replace the number by a plain function's result; return the new number."""
         return int(await self._core.update(func))
 
     async def destroy(self) -> None:
@@ -90,9 +90,9 @@ class AtomicInteger(AtomicLong):
 
 
 class SharedValue(PrimitiveTwin, Generic[T]):
-    """A value that all processes share; see `zkconcurrent.SharedValue`. `AtomicReference` is another name of it.
+    """A value that all processes share; see `zkconcurrent.SharedValue`. `AtomicReference` is another name for it.
 
-    A cancelled change was applied, or never will be; which is not told.
+    A cancelled change was applied, or never will be; the call does not tell which.
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.
@@ -123,7 +123,7 @@ class SharedValue(PrimitiveTwin, Generic[T]):
         return bool(await self._core.compare_and_set(expected, value))
 
     async def update(self, func: Callable[[T], T]) -> T:
-        """Set the value to what a plain function makes of it; return the new one."""
+        """Replace the value by a plain function's result; return the new value."""
         value: T = await self._core.update(func)
         return value
 
@@ -131,7 +131,7 @@ class SharedValue(PrimitiveTwin, Generic[T]):
         """Wait until a predicate is true of the value; return its last result.
 
         Args:
-            predicate: is called with the value, and again whenever it has changed.
+            predicate: is called with the value, and again whenever that has changed.
             timeout: how long to wait, in seconds; None waits forever, zero or less reads the value once.
         """
         return await self._core.wait_for(predicate, timeout)

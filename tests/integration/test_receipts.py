@@ -1,0 +1,231 @@
+"""Receipts, which numbers, values and queues keep: what one object leaves, the client's next one at its path uses."""
+
+from __future__ import annotations
+
+import gc
+import os
+import weakref
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+
+from tests.conftest import FAST, Connect, Eventually, InThread
+from tests.helpers.on_tasks import OnTasks
+from tests.helpers.proxy import Proxy
+from tests.simulation.values import Number
+from zkconcurrent import (
+    AtomicInteger,
+    AtomicLong,
+    DelayQueue,
+    ForeignNodeError,
+    LifoQueue,
+    PriorityQueue,
+    Queue,
+    SharedValue,
+    SimpleQueue,
+    aio,
+)
+from zkconcurrent._recipes import receipts
+from zkconcurrent.testing import Server
+
+NUMBERS = (AtomicLong, AtomicInteger)
+KINDS = (*NUMBERS, SharedValue, Queue, LifoQueue, PriorityQueue, DelayQueue, SimpleQueue)
+CYCLES = 12
+THREADS = 3
+
+
+def of_tasks(kind: Any) -> Any:
+    """Return the class whose calls a task makes."""
+    return type(kind.__name__, (OnTasks,), {"_twin": getattr(aio, kind.__name__), "twin_of": kind})
+
+
+ALL = pytest.mark.parametrize(
+    "kind",
+    [*KINDS, *(of_tasks(kind) for kind in KINDS if kind is not SimpleQueue)],
+    ids=lambda kind: f"{'aio.' if hasattr(kind, 'twin_of') else ''}{kind.__name__}",
+)
+SOME = pytest.mark.parametrize("kind", [AtomicLong, Queue])
+
+
+def use(kind: Any, zk: KazooClient, path: str) -> weakref.ref[Any]:
+    """Make an object, and use it; return what tells whether its state is garbage."""
+    of = getattr(kind, "twin_of", kind)
+    made = kind(zk, path, 0, codec=Number) if of is SharedValue else kind(zk, path)
+    if of is SharedValue:
+        made.update(lambda number: number + 1)
+    elif of in NUMBERS:
+        made.add()
+    else:
+        item = 1 if of is PriorityQueue else b"x"
+        made.put(item)
+        assert made.get() == item
+    return weakref.ref(made._path_state)
+
+
+def use_and_drop(kind: Any, zk: KazooClient, path: str, eventually: Eventually) -> None:
+    """Use an object, which is garbage then."""
+    state = use(kind, zk, path)
+    if state() is not None:  # a thread, or a task, drops its last reference a moment later; or it is part of a cycle
+        eventually(lambda: state() is None or gc.collect() < 0)
+
+
+def nodes(zk: KazooClient, path: str) -> list[str]:
+    """Return all nodes below a path."""
+    below: list[str] = []
+    with suppress(NoNodeError):  # a member of an object that is garbage was just deleted
+        below = [f"{path}/{name}" for name in zk.get_children(path)]
+    return sorted([*below, *(each for one in below for each in nodes(zk, one))])
+
+
+def receipts_of(zk: KazooClient, path: str) -> list[str]:
+    """Return the paths of the receipts."""
+    return [each for each in nodes(zk, path) if "/receipts/" in each]
+
+
+@ALL
+def test_a_new_object_for_each_use(kind: Any, connect: Connect, zk: KazooClient, zk_path: str, eventually: Any) -> None:
+    """Fault 133: a program that makes an object for each use leaves as many nodes as one that makes one."""
+    client = connect()
+    use_and_drop(kind, client, zk_path, eventually)
+    left = receipts_of(zk, zk_path)
+    assert len(left) == 1
+    for _ in range(CYCLES):
+        use_and_drop(kind, client, zk_path, eventually)
+    assert receipts_of(zk, zk_path) == left
+    # Only folders, and of a number its queue.
+    eventually(lambda: {each.count("/") - zk_path.count("/") for each in nodes(zk, zk_path) if each not in left} == {1})
+
+
+@SOME
+def test_two_objects_at_once(kind: Any, connect: Connect, zk: KazooClient, zk_path: str, eventually: Any) -> None:
+    """The second goes on with the receipt of the first, also when that is garbage; two clients have one each."""
+    client, other = connect(), connect()
+    first, second = kind(client, zk_path), kind(client, zk_path)
+    for _ in range(3):
+        use(kind, client, zk_path)
+        use(kind, other, zk_path)
+    left = receipts_of(zk, zk_path)
+    del first
+    use(kind, client, zk_path)
+    del second
+    for _ in range(3):
+        use_and_drop(kind, client, zk_path, eventually)
+        use_and_drop(kind, other, zk_path, eventually)
+    assert receipts_of(zk, zk_path) == left
+    assert len(left) == 2
+
+
+@SOME
+def test_threads_with_objects_of_their_own(
+    kind: Any, connect: Connect, zk: KazooClient, zk_path: str, in_thread: InThread
+) -> None:
+    """Of threads that make an object for each use, each has a receipt to itself for its call."""
+    client = connect()
+
+    def run() -> None:
+        for _ in range(10):
+            use(kind, client, zk_path)
+
+    running = [in_thread(run) for _ in range(THREADS)]
+    for each in running:
+        each.result(60)
+    # Each thread may use one, or be about to leave those of a state, which has one for each thread at most.
+    assert len(receipts_of(zk, zk_path)) <= THREADS * THREADS
+    if kind is AtomicLong:
+        assert AtomicLong(zk, zk_path).get() == THREADS * 10
+
+
+@SOME
+def test_an_expired_session(
+    kind: Any, connect: Connect, zookeeper: Server, zk: KazooClient, zk_path: str, eventually: Any
+) -> None:
+    """The receipt outlives the session, in which the next object makes a member of its own."""
+    client = connect(**FAST)
+    use_and_drop(kind, client, zk_path, eventually)
+    left = receipts_of(zk, zk_path)
+    before = client.client_id
+    zookeeper.expire(client)
+    eventually(lambda: client.connected and client.client_id != before)
+    use_and_drop(kind, client, zk_path, eventually)
+    assert receipts_of(zk, zk_path) == left
+
+
+@SOME
+def test_a_forked_child(kind: Any, connect: Connect, zk: KazooClient, zk_path: str, eventually: Any) -> None:
+    """A child that drops the parent's object leaves its receipt alone, and the parent's next one uses it."""
+    client = connect()
+    use_and_drop(kind, client, zk_path, eventually)
+    made = kind(client, zk_path)
+    use(kind, client, zk_path)
+    left = receipts_of(zk, zk_path)
+    child = os.fork()
+    if not child:
+        del made
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    del made
+    use_and_drop(kind, client, zk_path, eventually)
+    assert receipts_of(zk, zk_path) == left
+
+
+@SOME
+def test_removed_while_idle(
+    kind: Any, connect: Connect, zk: KazooClient, zk_path: str, eventually: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another client has removed the receipt, untouched for a day: the next object makes another."""
+    client, other = connect(), connect()
+    use_and_drop(kind, client, zk_path, eventually)
+    left = receipts_of(zk, zk_path)
+    monkeypatch.setattr(receipts, "UNTOUCHED", -60.0)
+    use_and_drop(kind, other, zk_path, eventually)
+    monkeypatch.undo()
+    theirs = receipts_of(zk, zk_path)
+    assert not set(left) & set(theirs)
+    for _ in range(3):
+        use_and_drop(kind, client, zk_path, eventually)
+    assert len(receipts_of(zk, zk_path)) == 2
+    if kind is AtomicLong:
+        assert AtomicLong(zk, zk_path).get() == 5
+
+
+@pytest.mark.parametrize("lost", ["request", "answer"])
+def test_a_lost_reply_of_a_later_object(
+    lost: str, connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str, eventually: Any
+) -> None:
+    """The receipt of an earlier object tells what was applied, and what was not."""
+    client = connect(hosts=proxy.hosts, **FAST)
+    for _ in range(3):
+        use_and_drop(AtomicLong, client, zk_path, eventually)
+    with getattr(proxy, f"lose_{lost}")("multi") as fault:
+        use_and_drop(AtomicLong, client, zk_path, eventually)
+        fault.wait()
+    assert AtomicLong(zk, zk_path).get() == 4
+    assert len(receipts_of(zk, zk_path)) == 1
+
+
+def test_another_kind_of_value(connect: Connect, zk_path: str, eventually: Any) -> None:
+    """A later object remembers nothing of what an earlier one has seen there: it may be of another kind."""
+    client = connect()
+    value = SharedValue(client, zk_path, b"")
+    value.set(b"seven b")
+    state = weakref.ref(value._path_state)
+    del value
+    eventually(lambda: state() is None)
+    with pytest.raises(ForeignNodeError, match=zk_path):
+        AtomicLong(client, zk_path).add()
+
+
+def test_destroyed_meanwhile(connect: Connect, zk: KazooClient, zk_path: str, eventually: Any) -> None:
+    """After `destroy()`, a later object makes its receipt anew."""
+    client = connect()
+    for kind in (AtomicLong, Queue):
+        path = f"{zk_path}/{kind.__name__}"
+        use_and_drop(kind, client, path, eventually)
+        kind(client, path).destroy()
+        assert zk.exists(path) is None
+        for _ in range(3):
+            use_and_drop(kind, client, path, eventually)
+        assert len(receipts_of(zk, path)) == 1

@@ -1,0 +1,111 @@
+"""Requests that are sent again after a lost reply, while the first is still to be applied: the recipes, reply by reply.
+
+By default the leader holds up a session's reads for what that session has sent by way of a follower. With
+`zookeeper.forward_learner_requests_to_commit_processor_disabled` it does not, so a look shows nothing of it.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from zkconcurrent._engine.lease import Lease
+from zkconcurrent._recipes.detached import detach
+from zkconcurrent._recipes.entries import Flight, Unknown, Writer, write
+from zkconcurrent._recipes.group import Member, stay
+from zkconcurrent._recipes.mirror import Layout, Mirror
+from zkconcurrent._recipes.operations import (
+    BadVersion,
+    Check,
+    ConnectionLost,
+    Delete,
+    Failure,
+    Get,
+    MarkDeleted,
+    Multi,
+    Node,
+    NoNode,
+    Sync,
+)
+from zkconcurrent._recipes.ticket import Ticket
+
+OURS = Node(b"{}", 1, 0.0, 1)
+
+
+def _sent_twice() -> tuple[Flight, Any]:
+    """Return a write whose first reply was lost, and that is sent again, as its writer shows nothing of the first."""
+    mirror = Mirror(Layout("/map", "Dict"), threading.RLock())
+    mirror.laid_out = True
+    flight = Flight(mirror, b"{}")
+    ticket = Ticket("/map/writers", "_c_x-", Lease(1))
+    ticket.queued_as("_c_x-writer-0000000000", 1)
+    flight.writer = Writer(ticket)
+    writing: Any = write(flight, (Delete("/map/entries/a"),))
+    first = next(writing)
+    sync, _ = writing.throw(ConnectionLost())
+    assert type(sync) is Sync
+    again = writing.send((None, Node(b"", 1, 0.0, 1)))
+    assert isinstance(first, Multi)
+    assert again == first
+    return flight, writing
+
+
+def _failed(error: Failure) -> Failure:
+    error.part = 0
+    return error
+
+
+def test_applied_before_it_was_sent_again() -> None:
+    """Fault 152: the second fails, as the first was applied just before: the write is not made once more."""
+    flight, writing = _sent_twice()
+    sync, _ = writing.throw(_failed(BadVersion()))
+    assert type(sync) is Sync
+    with pytest.raises(StopIteration) as ended:
+        writing.send((None, Node(b"", 1, 0.0, 1, version=1)))
+    assert ended.value.value is None
+    assert flight.writer is not None
+    assert (flight.doubt, flight.writer.version) == (False, 1)
+
+
+def test_the_writer_is_gone_as_it_was_sent_again() -> None:
+    """Nothing can tell any more whether the first was applied, so the write is not repeated."""
+    _, writing = _sent_twice()
+    writing.throw(_failed(NoNode()))
+    writing.send((None, None))  # and discards the writer
+    with pytest.raises(Unknown):
+        writing.send(None)
+
+
+def test_a_hold_that_was_made_before_it_was_sent_again() -> None:
+    """Fault 153: the second `multi` fails, as the first was applied just before: the lock is held, and stays so."""
+    ticket, left = Ticket("/lock", "_c_x-", Lease(1)), Ticket("/lock", "_c_y-", Lease(1))
+    ticket.queued_as("_c_x-lock-0000000000", 1)
+    acquiring = detach(ticket, "me", "u", b"{}")
+    next(acquiring)
+    first = acquiring.send(left)
+    acquiring.throw(ConnectionLost())
+    again = acquiring.send((None, None))
+    assert again == first
+    assert isinstance(acquiring.throw(NoNode()), Get)
+    assert acquiring.send(OURS) == MarkDeleted(ticket)
+    assert acquiring.send(None) == MarkDeleted(left)
+    with pytest.raises(StopIteration) as ended:
+        acquiring.send(None)
+    assert ended.value.value.name == "_c_u-lock-0000000000"
+
+
+def test_a_leave_whose_reply_was_lost() -> None:
+    """Fault 153: a write comes before the look at the node, so that the second delete meets no other member's."""
+    member = Member("/group", "a", b"", lambda: 0.0, 0.0)
+    member.ticket = Ticket("/group", "_c_x-", Lease(1))
+    member.ticket.queued_as("a", 1)
+    member.wanted = False
+    leaving = stay(member, lambda: None)
+    assert next(leaving).operations == (Delete("/group/a"),)  # type: ignore[union-attr]
+    barrier = leaving.throw(ConnectionLost())
+    assert isinstance(barrier, Multi)
+    assert barrier.operations == (Check("/group"),)
+    assert isinstance(leaving.send([None]), Get)
+    assert isinstance(leaving.send(None), MarkDeleted)
