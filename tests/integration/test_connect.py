@@ -26,7 +26,7 @@ from tests.helpers.forwarder import Connection, Forwarder
 from tests.helpers.proxy import Proxy
 from zkconcurrent._connect import _close_all
 from zkconcurrent.testing import Server
-from zkconcurrent.testing._ports import free_ports
+from zkconcurrent.testing._ports import ReservedPorts
 
 TLS = Path(__file__).parent / "tls"  # a server's certificate for localhost alone, and who signed it; for 100 years
 
@@ -319,8 +319,8 @@ def test_tls_unchecked(option: str, tls_port: int, zk_path: str) -> None:
 @clean
 def test_nobody_is_there() -> None:
     """Where nobody listens it is a TimeoutError, in time, that names all hosts; nothing is left."""
-    (other,) = free_ports(1)  # where all others listen on 127.0.0.1
-    with nobodys_port() as one:
+    with nobodys_port() as one, contextlib.closing(ReservedPorts(1)) as reserved:
+        (other,) = reserved.numbers  # where all others listen on 127.0.0.1
         began = time.monotonic()
         with pytest.raises(TimeoutError, match=rf"127.0.0.1:{one},\[::1\]:{other}, without TLS, within 0.6 s"):
             zkconcurrent.connect(f"zk://u:secret@127.0.0.1:{one},[::1]:{other}/app?start_timeout=0.6&timeout=2")

@@ -7,7 +7,7 @@ import socket
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from tests.conftest import Eventually
 from tests.helpers.processes import processes_of
 from zkconcurrent.testing import Server
 from zkconcurrent.testing import _server as server_module
-from zkconcurrent.testing._ports import free_ports, try_ports
+from zkconcurrent.testing._ports import ReservedPorts, try_ports
 
 pytestmark = pytest.mark.xdist_group("test_server")
 
@@ -107,9 +107,8 @@ def test_given_port() -> None:
     """A port that is asked for is used; and if it is taken that is an error, not another port."""
 
     def start() -> None:
-        (port,) = free_ports(1)
-        with Server(port=port) as two:
-            assert two.hosts == f"127.0.0.1:{port}"
+        with closing(ReservedPorts(1)) as reserved, Server(port=reserved.numbers[0]) as two:
+            assert two.hosts == f"127.0.0.1:{reserved.numbers[0]}"
 
     with Server() as one:
         try_ports(start)
@@ -120,11 +119,18 @@ def test_given_port() -> None:
 
 def test_taken_port(shared: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """A chosen port that someone else takes first is given up for another."""
-    chosen = iter([[shared.port], [shared.port]])
-    monkeypatch.setattr(server_module, "free_ports", lambda count: next(chosen, None) or free_ports(count))
+    tries = iter(range(2))
+
+    def reserve(count: int) -> ReservedPorts:
+        reserved = ReservedPorts(count)
+        if next(tries, None) is not None:
+            reserved.numbers = (shared.port,)
+        return reserved
+
+    monkeypatch.setattr(server_module, "ReservedPorts", reserve)
     with Server() as server:
         assert server.port != shared.port
-    assert next(chosen, None) is None
+    assert next(tries, None) is None
 
 
 def test_bad_settings(temporary: Path) -> None:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ._ports import free_ports, try_ports
+from ._ports import ReservedPorts, try_ports
 from ._server import Server
 from ._service import Service
 
@@ -58,6 +58,7 @@ class Ensemble(Service):
         self._settings = {"initLimit": 50, "syncLimit": 10, **(settings or {})}
         self._options = options
         self._each = each or (lambda _number: {})
+        self._reserved: ReservedPorts | None = None  # from each start until stop
         self.servers: tuple[Server, ...] = ()
 
     def __repr__(self) -> str:
@@ -100,6 +101,8 @@ class Ensemble(Service):
         for server in self.servers:
             server.stop()
         self.servers = ()
+        if self._reserved is not None:
+            self._reserved.close()
 
     def leader(self, timeout: float = _ELECTION_TIMEOUT) -> Server:
         """Return the leader, once there is one.
@@ -125,8 +128,8 @@ class Ensemble(Service):
         return [server for server in self.servers if server.mode() == "follower"]
 
     def _start_all(self) -> None:
-        self.servers = self._make_servers()
         try:
+            self.servers = self._make_servers()
             for server in self.servers:
                 server.start(wait=False)
             self.wait()
@@ -135,7 +138,8 @@ class Ensemble(Service):
             raise
 
     def _make_servers(self) -> tuple[Server, ...]:
-        ports = iter(free_ports(3 * self._n))
+        self._reserved = ReservedPorts(3 * self._n)
+        ports = iter(self._reserved.numbers)
         numbers = range(1, self._n + 1)
         peers = {number: Peer(next(ports), next(ports)) for number in numbers}
         return tuple(

@@ -1,4 +1,9 @@
-"""Ports for servers that restart on the same port."""
+"""Ports for servers that restart on the same port.
+
+A port whose server is dead, or is yet to start, looks free, and so does the port at which a follower would lead. So a
+free port is not enough: two suites that run at once would give it away twice. Each port is reserved by a UDP socket,
+which is in nobody's way, as servers use TCP, and which the system closes when the process ends.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +22,47 @@ class PortTakenError(RuntimeError):
     """Another process listens on a port that was chosen for the server."""
 
 
-def free_ports(count: int) -> list[int]:
-    """Return different loopback ports that are free now; another process may still take one before its use."""
-    ports: set[int] = set()
-    while len(ports) < count:
+class ReservedPorts:
+    """Loopback ports that are free, and that no other `ReservedPorts` of this machine has until `close`.
+
+    A process that does not ask here may still take one.
+
+    Args:
+        count: how many.
+
+    Attributes:
+        numbers: the ports; none after `close`.
+
+    Raises:
+        RuntimeError: there are not so many.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.numbers: tuple[int, ...] = ()
+        self._reservations: list[socket.socket] = []
         # Not `random`: a test suite may give each of its processes the same seed.
-        port = _PORTS[secrets.randbelow(len(_PORTS))]
-        if _is_free(port):
-            ports.add(port)
-    return list(ports)
+        untried = secrets.SystemRandom().sample(_PORTS, len(_PORTS))
+        while len(self.numbers) < count:
+            if not untried:
+                self.close()
+                raise RuntimeError(f"not {count} ports are free from {_PORTS[0]} to {_PORTS[-1]}; end some servers")
+            port = untried.pop()
+            reservation = _bound(socket.SOCK_DGRAM, port)
+            if reservation is None:
+                continue
+            listener = _bound(socket.SOCK_STREAM, port)
+            if listener is None:
+                reservation.close()
+                continue
+            listener.close()
+            self._reservations.append(reservation)
+            self.numbers += (port,)
+
+    def close(self) -> None:
+        """Let others have them."""
+        self.numbers = ()
+        while self._reservations:
+            self._reservations.pop().close()
 
 
 def try_ports(start: Callable[[], None]) -> None:
@@ -43,10 +80,11 @@ def try_ports(start: Callable[[], None]) -> None:
     start()
 
 
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
+def _bound(kind: int, port: int) -> socket.socket | None:
+    bound = socket.socket(socket.AF_INET, kind)
+    try:
+        bound.bind(("127.0.0.1", port))
+    except OSError:
+        bound.close()
+        return None
+    return bound

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ._installation import Installation, find_installation
 from ._java import find_java, java_version
-from ._ports import PortTakenError, free_ports, try_ports
+from ._ports import PortTakenError, ReservedPorts, try_ports
 from ._process_guard import ProcessGuard
 from ._service import Service
 
@@ -76,6 +76,7 @@ class Server(Service):
     ) -> None:
         self._fixed_port = port
         self._port = port
+        self._reserved: ReservedPorts | None = None  # from a start that chooses the port until stop
         self._server_id = server_id
         self._installation = installation
         self._java = Path("java")  # replaced at the start
@@ -200,6 +201,8 @@ class Server(Service):
         guard, self._guard = self._guard, None
         if guard is not None and guard.is_ours:
             guard.close()
+        if self._reserved is not None:
+            self._reserved.close()
         atexit.unregister(self.stop)
 
     def kill(self) -> None:
@@ -258,7 +261,8 @@ class Server(Service):
 
     def _start_afresh(self, wait: bool) -> None:
         if self._fixed_port is None:
-            (self._port,) = free_ports(1)
+            self._reserved = ReservedPorts(1)
+            (self._port,) = self._reserved.numbers
         try:
             self._guard = ProcessGuard()
             atexit.register(self.stop)

@@ -1,0 +1,79 @@
+"""A server's ports are its own while it is dead, and before it listens at them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterable
+
+import pytest
+
+import zkconcurrent.testing._ports as ports_module
+from zkconcurrent.testing import Ensemble, Peer, Server
+from zkconcurrent.testing._ports import ReservedPorts
+
+TAKE = """
+import sys
+from zkconcurrent.testing import _ports
+for port in map(int, sys.argv[1:]):
+    _ports._PORTS = (port,)
+    try:
+        print(*_ports.ReservedPorts(1).numbers)
+    except RuntimeError:
+        pass
+"""
+
+
+def taken(ports: Iterable[int]) -> set[int]:
+    """Return those of these ports that another process can get."""
+    command = [sys.executable, "-c", TAKE, *map(str, ports)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    return set(map(int, done.stdout.split()))
+
+
+def test_reserved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither this process nor another gets a port twice, until it is closed."""
+    ours = ReservedPorts(3)
+    mine = ours.numbers
+    assert len({*mine}) == 3
+    assert not taken(mine)
+    monkeypatch.setattr(ports_module, "_PORTS", mine)
+    with pytest.raises(RuntimeError, match="not 1 ports are free"):
+        ReservedPorts(1)
+    ours.close()
+    assert ours.numbers == ()
+    assert taken(mine) == {*mine}
+
+
+def test_not_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What cannot get as many as it asks for keeps none."""
+    ours = ReservedPorts(2)
+    mine = ours.numbers
+    ours.close()
+    monkeypatch.setattr(ports_module, "_PORTS", mine)
+    with pytest.raises(RuntimeError, match="not 3 ports are free"):
+        ReservedPorts(3)
+    assert taken(mine) == {*mine}
+
+
+def test_a_dead_server_keeps_its_port() -> None:
+    """Another suite gets the port of a killed server no more than that of a running one, and so it can restart."""
+    with Server() as server:
+        server.kill()
+        assert not taken([server.port])
+        server.start()
+        assert not taken([server.port])
+
+
+def test_a_follower_keeps_the_port_at_which_it_would_lead() -> None:
+    """Nobody listens there until it leads: two ensembles with the same one, and neither would find its way."""
+    peers: set[Peer] = set()
+
+    def route(_a: int, _b: int, peer: Peer) -> Peer:
+        peers.add(peer)
+        return peer
+
+    with Ensemble(route=route) as ensemble:
+        ports = {port for peer in peers for port in peer}
+        assert len(ports) == 6
+        assert not taken([*ports, *(server.port for server in ensemble.servers)])
