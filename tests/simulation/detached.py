@@ -170,10 +170,10 @@ class DetachedChecks(CallChecks):
             return
         before, line = self.moments[-1], dict(self.moments[-1].line)
         begun = len(self.moments) - 1
-        for zxid, change in enumerate(self.ensemble.log[begun : begun + n], begun + 1):
+        for applied, change in enumerate(self.ensemble.log[begun : begun + n], begun + 1):
             name = str(change[1]).removeprefix(f"{self.path}/")
             if change[0] == "create" and change[1].startswith(f"{self.path}/"):
-                node = Contender.of(self.path, name, Node(change[2], zxid, 0.0, change[4]))
+                node = Contender.of(self.path, name, Node(change[2], self.ensemble.zxid(applied), 0.0, change[4]))
                 line[name] = Entry(change[4], node.owner, node.token)
                 self.made[name] = None if isinstance(by, str) else by
             elif change[0] == "delete":

@@ -12,8 +12,10 @@ sessions only with that one's answers to its pings; what comes before that, and 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable
+from copy import copy
 from typing import Any
 
 from kazoo import exceptions as kazoo_errors
@@ -197,6 +199,7 @@ class Ensemble:
         self.on_proof: Callable[[], None] | None = None
         self.servers = (self.leader, self.follower)
         self.log: list[tuple[Any, ...]] = []
+        self.elections: list[int] = []  # how long the log was at each but the first
         self.gone: dict[str, tuple[int, int]] = {}  # when, in changes, each node was removed, and made
         self.sessions: dict[int, SessionState] = {}
         self.wires: list[Transport] = []
@@ -230,7 +233,7 @@ class Ensemble:
         now = self.world.now
         unheard = max(server.cut_off_until, server.stands_until, server.late_until, self.leader.stands_until)
         alone = server.alone_until > now
-        if unheard > now or server.applied < seen or (alone and session == 0):
+        if unheard > now or self.zxid(server.applied) < seen or (alone and session == 0):
             return None
         timeout = min(timeout, server.limit)
         if session == 0:
@@ -379,7 +382,7 @@ class Ensemble:
         if self.world.trace is not None:
             what = f"{told(request)}: {type(error).__name__ if error else _shorten(value)}"
         self.world.say(f"{wire.server.name} serves {_name(state.number)}: {what}")
-        self._send(wire, f"the answer to {what}", (request, answer, value, error, wire.server.applied))
+        self._send(wire, f"the answer to {what}", (request, answer, value, error, self.zxid(wire.server.applied)))
         self.on_answer(wire, answer)
         proof = error is None and type(request) in (Create2, Transaction)
         if self.on_proof is not None and proof and wire.server is self.follower:
@@ -532,6 +535,18 @@ class Ensemble:
         while server.applied < len(self.log):
             self._apply(server)
 
+    def zxid(self, applied: int) -> int:
+        """Return the zxid of the last of so many changes; its upper half counts the elections before that."""
+        return (bisect_left(self.elections, applied) << 32) + applied
+
+    def lose_delete(self, path: str, node: Znode) -> None:
+        """Have all servers show a node again: one that has lost its delete is elected, and others take its copy."""
+        self.world.say(f"all servers lose the delete of {path}")
+        for wire in list(self.wires):
+            self.close(wire)
+        self.elections.append(len(self.log))
+        self._commit(("restore", path, node))
+
     def recover(self) -> None:
         """Let the follower catch up, if nothing keeps it back any more, and the servers hear of sessions' ends."""
         if self.follower.amiss_until <= self.world.now:
@@ -615,6 +630,7 @@ class Ensemble:
         old.alone_since, old.alone_until = now, now + length
         old.knows = {state.number for state in self.sessions.values() if not state.closed}
         self.leader, self.follower = new, old
+        self.elections.append(len(self.log))
         for state in self.sessions.values():
             if not state.closed:
                 state.touched, state.timeout, state.pending = now, state.created, None
@@ -637,14 +653,19 @@ class Ensemble:
             above = server.nodes[_above(path)]
             above.children[path.rpartition("/")[2]] = None
             above.created += 1
-            server.nodes[path] = Znode(data, server.applied, time, owner, container, acl)
+            server.nodes[path] = Znode(data, self.zxid(server.applied), time, owner, container, acl)
             if owner:
                 server.ephemerals.setdefault(owner, {})[path] = None
             self._tell_trees(server, path, EventType.CREATED)
             self._tell(server.child_watches, _above(path), EventType.CHILD)
+        elif change[0] == "restore":
+            _, path, old = change
+            server.nodes[_above(path)].children[path.rpartition("/")[2]] = None
+            server.nodes[path] = copy(old)
+            server.ephemerals.setdefault(old.owner, {})[path] = None
         elif change[0] == "set":
             node = server.nodes[change[1]]
-            node.data, node.version, node.mzxid = change[2], node.version + 1, server.applied
+            node.data, node.version, node.mzxid = change[2], node.version + 1, self.zxid(server.applied)
             self._tell_trees(server, change[1], EventType.CHANGED)
             self._tell(server.watches, change[1], EventType.CHANGED)
         elif change[0] == "delete":

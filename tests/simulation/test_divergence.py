@@ -1,4 +1,4 @@
-"""A server whose copy has diverged: it has lost a delete, and goes on showing a node that its leader does not have."""
+"""Servers that lose a delete: one whose copy has diverged goes on showing the node, or, once elected, all show it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.simulation.ensemble import Znode
 from tests.simulation.mutants import Mutant, one, seeded
 from tests.simulation.run import Run
 from tests.simulation.schedule import TIMEOUT, Schedule
@@ -19,6 +20,38 @@ PERMITS = [Use(3, -1, HOLD, "all")], [Use(3, -1, 0.0, "all")]
 KINDS = [pytest.param(Run, LOCKS, id="lock"), pytest.param(SemaphoreRun, PERMITS, id="semaphore")]
 
 
+def lose(kind: type[Run], visits: tuple[list[Any], list[Any]]) -> None:
+    """Have all servers lose the delete with which the first client leaves, once it knows of it; the other comes twice.
+
+    Raises:
+        Violation: it waits for ever.
+    """
+    run = kind(Schedule([[(0.0, visits[0])], [(1.0, visits[1] * 2)]], []))
+    ensemble, registry = run.ensemble, run.processes[0].session.registry
+    there: dict[str, Znode] = {}
+    lost: list[str] = []
+
+    def step() -> None:
+        nodes = ensemble.leader.nodes
+        there.update((path, node) for path, node in nodes.items() if node.owner == registry.session)
+        if not lost and not registry.tickets and not registry.deletes and (gone := there.keys() - nodes):
+            lost.append(max(gone, key=ensemble.gone.__getitem__))
+            ensemble.lose_delete(lost[0], there[lost[0]])
+        checks()
+
+    checks, run.world.check = run.world.check, step
+    began = run.world.now
+    run.to_the_end()
+    assert len(lost) == 1
+    assert run.world.now - began < HOLD + TIMEOUT
+
+
+@pytest.mark.parametrize(("kind", "visits"), KINDS)
+def test_a_node_that_comes_back_is_deleted_again(kind: type[Run], visits: tuple[list[Any], list[Any]]) -> None:
+    """Fault 159: its client looks for it, as the leader is new, and the others go on."""
+    lose(kind, visits)
+
+
 def finish(kind: type[Run], visits: tuple[list[Any], list[Any]]) -> None:
     """Have the client of a follower wait for that of the leader, whose delete the follower loses.
 
@@ -30,7 +63,7 @@ def finish(kind: type[Run], visits: tuple[list[Any], list[Any]]) -> None:
     began = run.world.now
     run.to_the_end()
     assert run.ensemble.follower.diverged
-    assert run.world.now - began < HOLD + 3 * TIMEOUT
+    assert run.world.now - began < HOLD + 2 * TIMEOUT
 
 
 @pytest.mark.parametrize(("kind", "visits"), KINDS)
@@ -39,6 +72,7 @@ def test_a_waiter_leaves_the_server(kind: type[Run], visits: tuple[list[Any], li
     finish(kind, visits)
 
 
+NEW = "_engine.heartbeat:Heartbeat._look_for_new_leader"
 ASK, DOUBT = "_engine.heartbeat:Heartbeat._ask_leader", "_engine.heartbeat:Heartbeat._doubt_server"
 
 
@@ -55,3 +89,26 @@ def test_seeded_bugs_are_found(mutant: Mutant, kind: type[Run], visits: tuple[li
     """The run finds what would leave a waiter there."""
     with seeded(mutant), pytest.raises(Violation, match="not finished"):
         finish(kind, visits)
+
+
+@pytest.mark.parametrize(("kind", "visits"), KINDS)
+@pytest.mark.parametrize(
+    "mutant",
+    [
+        one("nobody looks under a new leader", NEW, "self._unlisted.update(self._client.registry.left)", "pass"),
+        one("a new leader is not noticed", NEW, "epoch not in (None, self._epoch)", "False"),
+        one(
+            "where nodes were deleted is forgotten",
+            "_engine.registry:Registry.mark_deleted",
+            "self.left[ticket.path] = None",
+            "pass",
+        ),
+    ],
+    ids=lambda mutant: mutant.name,
+)
+def test_seeded_bugs_of_a_new_leader_are_found(
+    mutant: Mutant, kind: type[Run], visits: tuple[list[Any], list[Any]]
+) -> None:
+    """The run finds what would leave the others waiting for a node that nobody knows."""
+    with seeded(mutant), pytest.raises(Violation, match="not finished"):
+        lose(kind, visits)

@@ -8,7 +8,8 @@ timeout, in the place of kazoo's ping. So the first hold finds a request that is
 
 A server may lose a part of its log in a crash, and go on showing a node that its leader has deleted. A waiter for the
 end of that node would wait forever. So once in each session timeout the keeper asks the leader whether the nodes that
-the client waits for exist.
+the client waits for exist; if one does not, the next heartbeat asks again. If that server is elected, all servers show
+the node again. So under a new leader the keeper lists the paths where this client has deleted nodes lately.
 """
 
 from __future__ import annotations
@@ -39,12 +40,15 @@ class Heartbeat:
         self._in_doubt: dict[str, float] = {}  # the paths where a create may still arrive, and until when
         self._asked_leader = -math.inf  # when it was last asked for the awaited nodes
         self._unknown: set[str] = set()  # of these, the ones that it did not have
+        self._epoch: int | None = None  # of the leader that was heard of last
+        self._unlisted: set[str] = set()  # the paths that are to be listed, as a leader is new
 
     def reset(self) -> None:
         """Forget the outstanding replies, and send the next heartbeat at once: the connection is a new one."""
         self._unanswered.clear()
         self._last = -math.inf
-        self._asked_leader = self._client.clock()
+        # A copy diverges as its server restarts, so it is found out soon.
+        self._asked_leader = self._client.clock() - self._client.timeout * 2 / 3
         self._unknown.clear()
 
     def hurry(self) -> None:
@@ -125,7 +129,7 @@ class Heartbeat:
         elif not readable:
             link.check_root(self._expected(lambda _: None))  # proves as much, and no node can be missing
         self._in_doubt = {path: until for path, until in self._in_doubt.items() if now < until}
-        for path in self._in_doubt:
+        for path in {**self._in_doubt, **dict.fromkeys(self._unlisted)}:
             self._delete_strays(path)
         if now - self._asked_leader >= client.timeout:
             self._asked_leader = now
@@ -136,6 +140,7 @@ class Heartbeat:
         def on_reply(reply: HandledReply) -> None:
             if reply in self._unanswered:
                 self._unanswered.discard(reply)
+                self._look_for_new_leader()
                 then(reply)
             if self._is_proving():
                 self._client.wake_calls()
@@ -180,6 +185,13 @@ class Heartbeat:
         ticket.unreadable = True  # checked again, it would make that proof fail too
         return True
 
+    def _look_for_new_leader(self) -> None:
+        """List the paths where nodes were deleted lately, if the leader is new: it may not know of the deletes."""
+        epoch, self._epoch = self._epoch, self._client.link.epoch
+        if epoch not in (None, self._epoch):
+            self._unlisted.update(self._client.registry.left)
+            self.hurry()
+
     def _ask_leader(self) -> None:
         """Ask whether the leader has the nodes whose end waiters wait for."""
         registry = self._client.registry
@@ -200,6 +212,7 @@ class Heartbeat:
         client = self._client
         if node not in self._unknown:
             self._unknown.add(node)
+            self._asked_leader = -math.inf
             client.registry.note_change(node)
             client.registry.note_change(node.rpartition("/")[0])
             return
@@ -214,9 +227,14 @@ class Heartbeat:
         client, link = self._client, self._client.link
 
         def listed(reply: HandledReply) -> None:
+            if reply.error is None or isinstance(reply.error, kazoo_errors.NoNodeError):
+                self._unlisted.discard(path)
             for node in client.registry.strays(path, reply.value or ()):
-                client.warn_later("deleting a node of this client that belongs to no holder or waiter: %s", node)
-                link.delete(node, HandledReply(lambda _: None))
+                link.delete(node, HandledReply(partial(deleted, node=node), post=client.post))
+
+        def deleted(reply: HandledReply, node: str) -> None:
+            if reply.error is None:
+                client.warn_later("deleted a node of this client that belonged to no holder or waiter: %s", node)
 
         link.sync(path, HandledReply(lambda _: None))
         link.children(path, HandledReply(listed, post=client.post))

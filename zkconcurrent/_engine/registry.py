@@ -13,6 +13,8 @@ from .._recipes.operations import SessionExpired
 from .._recipes.ticket import PREFIX_LENGTH, State, Ticket
 from .lease import Lease
 
+MOST_LEFT = 100
+
 
 class Registry:
     """The tickets that one client waits with, holds, and has yet to delete.
@@ -28,6 +30,7 @@ class Registry:
         tickets: those that wait or hold, by prefix.
         deletes: those whose nodes must be removed from the server, by prefix.
         lost: the lost holds that were not reported yet.
+        left: the paths where its nodes were deleted last, a hundred at most, the latest at the end.
         trees: takes the nodes that change below a path, by that path; and the path itself, if its watch was replaced.
     """
 
@@ -39,6 +42,7 @@ class Registry:
         self.tickets: dict[str, Ticket] = {}
         self.deletes: dict[str, Ticket] = {}
         self.lost: list[Ticket] = []
+        self.left: dict[str, None] = {}
         self.trees: dict[str, deque[str]] = {}
         self._awaiting: dict[str, set[Ticket]] = {}
 
@@ -128,6 +132,10 @@ class Registry:
             ticket.become(State.DISCARDED)
         self.deletes.pop(ticket.prefix, None)
         self.tickets.pop(ticket.prefix, None)
+        self.left.pop(ticket.path, None)
+        self.left[ticket.path] = None
+        if len(self.left) > MOST_LEFT:
+            self.left.pop([*self.left][0], None)  # noqa: RUF015 - in one step: a handler may add one
 
     def suspend_hold(self, ticket: Ticket) -> bool:
         """Turn a hold into a waiter: its node is being deleted, which is no loss; see `SuspendHold`."""

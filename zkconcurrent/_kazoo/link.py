@@ -169,6 +169,11 @@ class Link:
         """Whether a server is connected at the moment."""
         return bool(self.client.connected)
 
+    @property
+    def epoch(self) -> int:
+        """The number of the leader that the last reply knew: the upper half of its zxid."""
+        return int(self.client.last_zxid) >> 32
+
     def session(self) -> int | None:
         """Return the present session's id while connected."""
         client_id = self.client.client_id
