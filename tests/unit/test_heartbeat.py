@@ -1,4 +1,4 @@
-"""When the heartbeat cuts a connection, look by look: on one that is dead, not on one that is slow."""
+"""The heartbeat, look by look: when it cuts a connection, and what it lists under a new leader."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kazoo.exceptions import ConnectionLoss, NoAuthError, NoNodeError
 
 from zkconcurrent._engine.heartbeat import Heartbeat
 from zkconcurrent._engine.lease import Lease
@@ -13,6 +14,9 @@ from zkconcurrent._engine.registry import Registry
 
 TIMEOUT = 6.0
 LOOK = TIMEOUT / 9 + 0.01  # the keeper's pause
+
+
+STRAY, OWN = "_c_00000000-0000-0000-0000-000000000009-lock-0000000000", "_c_00000000-0000-0000-0000-000000000001-"
 
 
 class Line:
@@ -42,7 +46,7 @@ def beating(line: Line) -> Heartbeat:
     """Return the heartbeat of a session that waits for something."""
     lease = Lease(1)
     lease.opened(0.0, TIMEOUT)
-    registry = Registry("")
+    registry = Registry("00000000-0000-0000-0000")
     registry.opened(lease)
     registry.begin("/path", [])
     session = SimpleNamespace(
@@ -86,3 +90,60 @@ def test_a_heartbeat_that_is_lost() -> None:
     for pause in (second - first, third - second):
         assert TIMEOUT < pause <= TIMEOUT + 2 * LOOK
     assert not line.cut
+
+
+class Server(Line):
+    """A link to a server that answers at once, and whose leader may be a new one.
+
+    Args:
+        error: how it refuses a listing.
+    """
+
+    epoch = 1
+
+    def __init__(self, error: Exception | None) -> None:
+        super().__init__([None] * 100)
+        self.error = error
+        self.listed: list[str] = []
+        self.deleted: list[str] = []
+
+    def sync(self, _path: str, reply: Any) -> None:
+        """Answer."""
+        reply.set()
+
+    def children(self, path: str, reply: Any) -> None:
+        """Show a node of this client that has no ticket, one that has, and one of another client."""
+        self.listed.append(path)
+        if self.error is not None:
+            reply.set_exception(self.error)
+        else:
+            reply.set([STRAY, OWN + "lock-0000000001", "_c_11111111-1111-1111-1111-000000000009-lock-0000000002"])
+
+    def delete(self, node: str, reply: Any) -> None:
+        """Note it."""
+        self.deleted.append(node)
+        reply.set()
+
+
+@pytest.mark.parametrize(
+    ("error", "times", "deleted"),
+    [
+        pytest.param(None, 1, [f"/left/{STRAY}"], id="a node has come back"),
+        pytest.param(NoNodeError(), 1, [], id="the path is gone"),
+        pytest.param(NoAuthError(), 1, [], id="the path may not be read any more"),
+        pytest.param(ConnectionLoss(), 8, [], id="the connection is lost"),
+    ],
+)
+def test_under_a_new_leader(error: Exception | None, times: int, deleted: list[str]) -> None:
+    """Where it has deleted nodes it lists once, and again only if it got no reply; under the same leader, never."""
+    server = Server(error)
+    heartbeat = beating(server)
+    heartbeat._client.registry.left = {"/left": None}
+    for look in range(10):
+        heartbeat.beat(1000 + look * TIMEOUT)
+    assert not server.listed
+    server.epoch = 2
+    for look in range(10, 18):
+        heartbeat.beat(1000 + look * TIMEOUT)
+    assert server.listed == ["/left"] * times
+    assert server.deleted == deleted

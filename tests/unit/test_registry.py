@@ -1,11 +1,11 @@
-"""The registry's state, where a signal handler comes between two of its steps."""
+"""The registry's state: where a signal handler comes between two of its steps, and what it remembers."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from zkconcurrent._engine.lease import Lease
-from zkconcurrent._engine.registry import Registry
+from zkconcurrent._engine.registry import MOST_LEFT, Registry
 
 
 def test_a_ticket_that_goes_as_it_is_discarded() -> None:
@@ -38,3 +38,13 @@ def test_a_waiter_that_was_told_shows_no_node() -> None:
     assert registry.shown() == ["/lock/ahead"]
     registry.note_change("/lock/ahead")
     assert registry.shown() == []
+
+
+def test_where_nodes_were_deleted_last() -> None:
+    """It remembers a hundred paths, each once, and drops the one that it has not used for longest."""
+    registry, lease = Registry("seed"), Lease(1)
+    lease.opened(0.0, 6.0)
+    registry.opened(lease)
+    for n in [*range(MOST_LEFT), 0, MOST_LEFT]:
+        registry.mark_deleted(registry.begin(f"/{n}", []))
+    assert [*registry.left] == [f"/{n}" for n in [*range(2, MOST_LEFT), 0, MOST_LEFT]]

@@ -18,7 +18,8 @@ import math
 from collections.abc import Callable
 from functools import partial
 
-from .._kazoo.replies import HandledReply, kazoo_errors
+from .._kazoo.replies import HandledReply, failure, kazoo_errors
+from .._recipes.operations import ConnectionLost
 from .._recipes.ticket import State, Ticket
 from .client_state import ClientState
 
@@ -227,7 +228,7 @@ class Heartbeat:
         client, link = self._client, self._client.link
 
         def listed(reply: HandledReply) -> None:
-            if reply.error is None or isinstance(reply.error, kazoo_errors.NoNodeError):
+            if reply.error is None or not isinstance(failure(reply.error, path), ConnectionLost):
                 self._unlisted.discard(path)
             for node in client.registry.strays(path, reply.value or ()):
                 link.delete(node, HandledReply(partial(deleted, node=node), post=client.post))
