@@ -274,9 +274,9 @@ def test_a_write_that_waited_at_the_leader(how: str, in_thread: InThread, eventu
 
     The leader has heard of no touch since before that, and the write was sent long after it.
     """
-    timeout, tick = 4.0, 0.4
+    timeout, tick = 6.0, 0.4
     with contextlib.ExitStack() as stack:
-        at = stack.enter_context(site(tick, 20))
+        at = stack.enter_context(site(tick, 30))
         proxy = stack.enter_context(Proxy(at.one.hosts))
         mine = stack.enter_context(connected(proxy.hosts, timeout))
         theirs = stack.enter_context(connected(at.other.hosts))
@@ -290,7 +290,7 @@ def test_a_write_that_waited_at_the_leader(how: str, in_thread: InThread, eventu
         if how == "still":
             eventually(lambda: clock() > began + tick)  # else it would find the answer to its last ping, and a touch
             at.leader.freeze()
-        eventually(lambda: clock() > began + 0.5 * timeout)
+        eventually(lambda: clock() > began + 0.4 * timeout)
         before = at.passed(at.one, at.leader)
         created = stack.enter_context(proxy.expect("create2"))
         acquiring = in_thread(lock.acquire, timeout=timeout)
