@@ -10,11 +10,11 @@ export PYTHON
 export PYTHONDONTWRITEBYTECODE :=
 
 BIN := .venv/bin
-# Most tests wait for a server, or for a timeout, most of the time: twelve at once, each in a process and on a server of
+# Most tests wait for a server, or for a timeout, most of the time: eight at once, each in a process and on a server of
 # its own.
 PYTEST := $(BIN)/python -m pytest
-SHARED := --numprocesses 12 --dist loadgroup --max-worker-restart 0
-# In a fresh checkout, one process compiles the tests before twelve import them, each of which would compile them all.
+SHARED := --numprocesses 8 --dist loadgroup --max-worker-restart 0
+# In a fresh checkout, one process compiles the tests before eight import them, each of which would compile them all.
 COMPILED := [ -d tests/__pycache__ ] || $(PYTEST) --collect-only --quiet $(PYTEST_ARGS) >/dev/null 2>&1
 
 .PHONY: help demo test test-fast test-servers coverage seeds newest-kazoo soak bench docs package lint clean

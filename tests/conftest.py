@@ -38,7 +38,7 @@ settings.register_profile("untimed", deadline=None, suppress_health_check=[Healt
 settings.load_profile("untimed")
 
 T = TypeVar("T")
-PATIENCE = 20.0
+PATIENCE = 30.0
 # A test that hangs ends its whole process after so long, or half a minute less, with the stack of each thread. The
 # longest one takes a minute, and one that computes all the time several, where many share the processors.
 HANGS = 600.0

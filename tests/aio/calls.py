@@ -632,6 +632,7 @@ class Elect(Scene):
         await soon(self.election.withdraw())
         await soon(self.rival.stand())
         assert await soon(self.rival.wait())
+        await until(lambda: len(nodes(self.far, self.path)) == 1, "one stands")  # a cancelled call's delete is late
         assert len(await self.rival.candidates()) == 1
         await self.rival.withdraw()
 

@@ -53,7 +53,7 @@ class Fault:
         self.released = False
         self._proxy, self.effect, self._names, self._left, self._where = proxy, effect, names, nth, where
 
-    def wait(self, timeout: float = 10) -> Message:
+    def wait(self, timeout: float = 30) -> Message:
         """Wait until it has happened, and return the request.
 
         Raises:
