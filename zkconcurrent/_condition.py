@@ -8,17 +8,15 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TypeVar
 
+from ._condition_wait import ConditionWait
 from ._engine.calls import Calls
-from ._engine.driver import Call
-from ._engine.holds import Hold, lost_error
+from ._engine.holds import Hold
 from ._engine.waiting import Steps
 from ._errors import ZkConcurrentError
 from ._kazoo.link import KazooClient
 from ._lock import Lock
-from ._primitive import Primitive, discard_result, node_data
-from ._recipes.condition import clear, notify, outwait, pass_on, release_and_queue, withdraw
-from ._recipes.operations import OutOfReach
-from ._recipes.ticket import State
+from ._primitive import Primitive, discard_result
+from ._recipes.condition import notify, pass_on
 from ._rlock import RLock
 from ._rwlock import ReadLock
 
@@ -124,16 +122,17 @@ class Condition(Primitive):
             ZkConcurrentError: the path can't be used, and the caller still holds the lock; or the lock can't be
                 acquired again.
         """
-        hold, call, steps = self._begin_wait(timeout)
+        wait, steps = self._begin_wait(timeout)
+        call = wait.call
         try:
             try:
                 notified = self._await(call, steps)
             except BaseException as error:
-                self._take_back(hold, call, error)
+                self._take_back(wait, error)
                 raise
-            self._take_back(hold, call)
+            self._take_back(wait)
         except BaseException as error:
-            self._take_back(hold, call, error)  # also after an interrupt in `_take_back` itself
+            self._take_back(wait, error)  # also after an interrupt in `_take_back` itself
             raise
         return notified
 
@@ -148,32 +147,14 @@ class Condition(Primitive):
             self.wait(left)
         return result
 
-    def _begin_wait(self, timeout: float | None) -> tuple[Hold, Call, Steps[bool]]:
-        """Return the hold to release, and the call and steps that release it and wait."""
+    def _begin_wait(self, timeout: float | None) -> tuple[ConditionWait, Steps[bool]]:
+        """Return the wait, and the steps of its first part."""
         hold = self._held("wait on")
         self._lock._check_may_wait()
-        call = Call(self._session, self._waiters, self._lock._path_state)
-        return hold, call, self._outwait(call, hold, self._until(timeout), self._identity())
+        wait = ConditionWait(self._lock, self._waiters, hold, self._identity())
+        return wait, wait.steps(self._until(timeout))
 
-    def _outwait(self, call: Call, hold: Hold, deadline: float | None, owner: int) -> Steps[bool]:
-        """Release the hold and wait; return whether the waiter was notified, or may have been."""
-        path_state = self._lock._path_state
-        if not path_state.claim(hold, owner):
-            raise RuntimeError("cannot wait on un-acquired lock")  # another thread has just released it
-        call.given_up = hold.ticket
-        path_state.drop(hold)
-        # No deadline: the caller must know the outcome before it goes on.
-        ticket = yield from call.run(release_and_queue(hold.ticket, self._waiters, node_data(owner)))
-        call.settled = True
-        if ticket is not None:
-            if (yield from call.run(outwait(ticket), deadline)):
-                return True
-            return bool((yield from call.run(withdraw(ticket))))
-        if hold.ticket.state is State.LOST:
-            raise lost_error(hold)
-        return True
-
-    def _take_back(self, hold: Hold, waited: Call, struck: BaseException | None = None) -> None:
+    def _take_back(self, wait: ConditionWait, struck: BaseException | None = None) -> None:
         """Restore the caller's hold of the lock, whatever interrupts the call, and leave no waiter's node.
 
         Raises:
@@ -181,64 +162,18 @@ class Condition(Primitive):
             ZkConcurrentError: the lock can't be acquired.
         """
         try:
-            late = self._restore_hold(hold, waited, struck)
+            late = self._restore_hold(wait, struck)
             if late is not None:
                 raise late
         finally:
             late = struck = None  # or the traceback and this frame keep each other, and the lock, alive
 
-    def _restore_hold(self, hold: Hold, waited: Call, struck: BaseException | None) -> BaseException | None:
+    def _restore_hold(self, wait: ConditionWait, struck: BaseException | None) -> BaseException | None:
         """Restore the hold; return what interrupted that. To be raised later: a call that raises undoes its grant."""
-        if not self._is_given_up(hold, waited):
+        if not wait.end():
             return None
         calls = Calls(self._session)
-        return self._await(calls, self._reacquire(calls, hold, waited, struck))
-
-    def _is_given_up(self, hold: Hold, waited: Call) -> bool:
-        """End the wait; return whether the hold was released and must be acquired again."""
-        if hold.claimant != self._identity():
-            return False  # never claimed, or already put back
-        waited.abandon()
-        if hold.alive or hold.ticket.state is State.LOST:  # it was not released
-            self._lock._path_state.put_back(hold)
-            return False
-        self._session.discard(hold.ticket)
-        return True
-
-    def _reacquire(
-        self, calls: Calls, hold: Hold, waited: Call, struck: BaseException | None
-    ) -> Steps[BaseException | None]:
-        """Acquire the lock at its former depth; return the last interrupt that came meanwhile.
-
-        After an interrupt, the call does not wait for ZooKeeper while that is out of reach: the hold is lost instead.
-
-        Raises:
-            ZkConcurrentError: the lock can't be acquired.
-        """
-        lock, owner = self._lock, self._identity()
-        late: BaseException | None = None
-        while True:
-            max_outage = None if isinstance(late or struck or Exception(), Exception) else 1 / 3
-            call = calls.add(Call(self._session, lock.path, lock._path_state, max_outage=max_outage))
-            try:
-                if lock._mine() is None:
-                    yield from lock._acquire_steps(call, True, None, owner, hold.depth)
-                # A call of its own, which can be abandoned without the lock.
-                call = calls.add(Call(self._session, self._waiters, max_outage=max_outage))
-                for ticket in waited.tickets:
-                    if not self._session.is_discarded(ticket):
-                        yield from call.run(clear(ticket))
-                return late
-            except (GeneratorExit, ZkConcurrentError):
-                raise
-            except OutOfReach:
-                if lock._mine() is None:
-                    hold.ticket.become(State.LOST)
-                    lock._path_state.put_back(hold)
-                return late
-            except BaseException as error:
-                call.abandon()
-                late = error
+        return self._await(calls, wait.reacquire(calls, struck))
 
     # -- notifying -----------------------------------------------------------------------------------------------
 

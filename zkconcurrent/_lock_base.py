@@ -440,9 +440,10 @@ class LockBase(Line, Acquirable):
         return self._must_hold().ticket.token
 
     def _loss(self) -> Loss:
-        """Return the loss of the current hold, or of the next one; the caller holds the session's lock."""
-        hold = self._own() or self._newest()
-        return self._path_state.next_loss[self._rule.role] if hold is None else hold.loss
+        """Return the loss of the current hold, or of the next one."""
+        with self._session.lock:
+            hold = self._own() or self._newest()
+            return self._path_state.next_loss[self._rule.role] if hold is None else hold.loss
 
     @property
     def lost(self) -> threading.Event:

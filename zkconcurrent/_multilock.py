@@ -11,7 +11,7 @@ from typing import Any
 from ._cancel import CancellableWait
 from ._engine.calls import Calls
 from ._engine.driver import Call
-from ._engine.holds import Hold, JointLoss, Loss, listen
+from ._engine.holds import Hold, JointLoss
 from ._engine.waiting import Steps
 from ._errors import ZkConcurrentError
 from ._lock import Lock
@@ -156,18 +156,7 @@ class MultiLock(Several):
 
     def _joint_loss(self) -> JointLoss:
         """Return the `JointLoss` of the current holds of all locks, or of the next ones; as each lock's `lost`."""
-        losses: list[Loss] = []
-        for lock in self._locks:
-            with lock._session.lock:
-                losses.append(lock._loss())
-        joint: JointLoss
-        with self._session.lock:
-            for joint in losses[0].listeners:
-                if joint.holder() is self and joint.is_of(losses):
-                    return joint
-        joint = JointLoss(self, losses, self._session.link.handler.event_object())
-        listen(joint, zip((lock._session for lock in self._locks), losses, strict=True))
-        return joint
+        return JointLoss.of(self, [(lock._session, lock._loss()) for lock in self._locks])
 
     @property
     def lost(self) -> threading.Event:

@@ -16,7 +16,7 @@ from tests.conftest import Connect, Eventually, InThread
 from tests.helpers.contenders import nothing_left, queued, wait_in, waiter_nodes, waiters
 from tests.helpers.lock_types import AnyLock, read_lock, write_lock
 from tests.helpers.losses import expire, operate, run_out
-from zkconcurrent import ClientError, Condition, Lock, LockLostError, ReadWriteLock, RLock, _condition
+from zkconcurrent import ClientError, Condition, Lock, LockLostError, ReadWriteLock, RLock, _condition_wait
 from zkconcurrent._recipes.ticket import Ticket
 from zkconcurrent.testing import Server
 
@@ -333,7 +333,7 @@ def test_an_interrupted_waiter_is_notified_no_more(
     condition = Condition(zk, zk_path)
     deletes = condition._session.deletes
     send = deletes._delete
-    monkeypatch.setattr(_condition, "outwait", interrupted)
+    monkeypatch.setattr(_condition_wait, "outwait", interrupted)
     with condition:
         monkeypatch.setattr(deletes, "_delete", late)
         with pytest.raises(KeyboardInterrupt):

@@ -30,10 +30,10 @@ MUTANTS = [
     ),
     one(
         "a condition's wait has the lock no more",
-        "_condition:Condition._reacquire",
-        "yield from lock._acquire_steps(call, True, None, owner, hold.depth)",
+        "_condition_wait:ConditionWait.reacquire",
+        "yield from lock._acquire_steps(call, True, None, self._owner, hold.depth)",
         "yield from __import__('zkconcurrent._cancel')._cancel.CancellableWait(lock.path, (call,)).run("
-        "lock._acquire_steps(call, True, None, owner, hold.depth), lock._waits)",
+        "lock._acquire_steps(call, True, None, self._owner, hold.depth), lock._waits)",
     ),
     one(
         "an attempt is ended",

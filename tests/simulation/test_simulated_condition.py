@@ -20,10 +20,10 @@ OUTWAIT = "_recipes.condition:outwait"
 WITHDRAW = "_recipes.condition:withdraw"
 NOTIFY = "_recipes.condition:notify"
 WAIT = "_condition:Condition.wait"
-TAKE_BACK, GIVEN_UP = "_condition:Condition._reacquire", "_condition:Condition._is_given_up"
+TAKE_BACK, GIVEN_UP = "_condition_wait:ConditionWait.reacquire", "_condition_wait:ConditionWait.end"
 MULTI = "yield Multi(ticket, (Delete(held.node, held), CreateEphemeral(ticket, WAITER.role, data)))"
 RELEASE, ENQUEUE = "yield Delete(held.node, held)", "yield CreateEphemeral(ticket, WAITER.role, data)"
-AGAIN = "self._take_back(hold, call, error)  # also after an interrupt in `_take_back` itself"
+AGAIN = "self._take_back(wait, error)  # also after an interrupt in `_take_back` itself"
 
 
 def _mutant(name: str, *edits: tuple[str, str, str]) -> Mutant:
@@ -59,7 +59,7 @@ MUTANTS = [
         ),
     ),
     # Taking the lock again.
-    _mutant("one level of the lock is taken again", (TAKE_BACK, "owner, hold.depth)", "owner, 1)")),
+    _mutant("one level of the lock is taken again", (TAKE_BACK, "hold.depth)", "1)")),
     _mutant(
         "interrupted as it takes the lock again, it leaves it free",
         (TAKE_BACK, "except (GeneratorExit, ZkConcurrentError):", "except BaseException:"),
@@ -69,20 +69,20 @@ MUTANTS = [
         "interrupted while it waits, it leaves the lock free",
         (
             WAIT,
-            "except BaseException as error:\n            self._take_back(hold, call, error)\n            raise",
-            "except Exception as error:\n            self._take_back(hold, call, error)\n            raise",
+            "except BaseException as error:\n            self._take_back(wait, error)\n            raise",
+            "except Exception as error:\n            self._take_back(wait, error)\n            raise",
         ),
         (WAIT, AGAIN, "pass"),
     ),
-    _mutant("interrupted, it forgets the lock's node", (GIVEN_UP, "self._session.discard(hold.ticket)", "pass")),
+    _mutant("interrupted, it forgets the lock's node", (GIVEN_UP, "self._lock._session.discard(hold.ticket)", "pass")),
     _mutant(
         "interrupted, it forgets the waiter's node",
-        (GIVEN_UP, "waited.abandon()", "pass"),
+        (GIVEN_UP, "self.call.abandon()", "pass"),
         ("_engine.waiting:_end", "call.abandon()", "pass"),
     ),
     _mutant(
         "interrupted, it forgets a hold that it has",
-        (GIVEN_UP, "self._lock._path_state.put_back(hold)\n        return", "return"),
+        (GIVEN_UP, "path_state.put_back(hold)\n        return", "return"),
     ),
     # Notifying.
     _mutant("a node that is gone already counts", (NOTIFY, "each is True", "each is not None")),

@@ -132,16 +132,16 @@ MUTANTS = [
     one(
         "a cancelled wait leaves the lock free",
         f"{AIO}.wait",
-        "await self._take_back(hold, call, error)\n            raise\n        await",
+        "await self._take_back(wait, error)\n            raise\n        await",
         "raise\n        await",
-        (f"{AIO}.wait", "await self._take_back(hold, call, error)\n        finally:", "pass\n        finally:"),
+        (f"{AIO}.wait", "await self._take_back(wait, error)\n        finally:", "pass\n        finally:"),
     ),
     one(
         "a second cancellation leaves the lock free",
-        "_condition:Condition._reacquire",
+        "_condition_wait:ConditionWait.reacquire",
         "except (GeneratorExit, ZkConcurrentError):",
         "except BaseException:",
-        (f"{AIO}.wait", "await self._take_back(hold, call, error)\n        finally:", "pass\n        finally:"),
+        (f"{AIO}.wait", "await self._take_back(wait, error)\n        finally:", "pass\n        finally:"),
     ),
     # Loops that are closed.
     one(

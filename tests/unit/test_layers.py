@@ -42,7 +42,7 @@ LAYERS = [
     {"_primitive", "_cancel", "_together"},
     {"_settling"},
     {"_lock_base"},
-    {"_lock", "_rlock", "_detached", "_candidacy"},
+    {"_lock", "_rlock", "_detached", "_candidacy", "_condition_wait"},
     {"_rwlock", "_several"},
     {"_codec", "_value", "_local_group"},
     {"_semaphore", "_condition", "_event", "_barrier", "_latch", "_multilock", "_queue", "_dict"}

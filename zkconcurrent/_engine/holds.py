@@ -88,8 +88,20 @@ class JointLoss:
         self.tickets: Sequence[Ticket] = ()
         self._untold = [True]
 
-    def is_of(self, parts: Sequence[Loss]) -> bool:
-        """Return whether these are its parts."""
+    @classmethod
+    def of(cls, holder: LossObserver, losses: Sequence[tuple[Session, Loss]]) -> JointLoss:
+        """Return the holder's joint loss of these, each with the session that tells it; make it if there is none."""
+        parts = [loss for _, loss in losses]
+        session = losses[0][0]
+        with session.lock:
+            for each in parts[0].listeners:
+                if isinstance(each, JointLoss) and each.holder() is holder and each._is_of(parts):
+                    return each
+        joint = cls(holder, parts, session.link.handler.event_object())
+        listen(joint, losses)
+        return joint
+
+    def _is_of(self, parts: Sequence[Loss]) -> bool:
         return all(part() is each for part, each in zip(self.parts, parts, strict=True))
 
     @property

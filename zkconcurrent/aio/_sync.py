@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from .. import _condition, _event, _latch, _semaphore
+from .._condition_wait import ConditionWait
 from .._engine.driver import Call
 from .._engine.identity import of_caller
 from .._errors import ClientError, ZkConcurrentError
@@ -171,18 +172,19 @@ class Condition(PrimitiveTwin):
             LockLostError: the lock was lost before the call released it.
         """
         core = self._core
-        hold, call, steps = core._begin_wait(timeout)
+        wait, steps = core._begin_wait(timeout)
+        call = wait.call
         notified = False
         try:
             try:
                 notified = await Pending(call, steps)
             except BaseException as error:
-                await self._take_back(hold, call, error)
+                await self._take_back(wait, error)
                 raise
-            await self._take_back(hold, call)
+            await self._take_back(wait)
         except BaseException as error:
             try:
-                await self._take_back(hold, call, error)
+                await self._take_back(wait, error)
             finally:
                 if not isinstance(error, GeneratorExit) and (notified or not self._is_withdrawn(call)):
                     with suppress(ClientError):  # the client is stopped, so its session wakes nobody any more
@@ -190,14 +192,14 @@ class Condition(PrimitiveTwin):
             raise
         return bool(notified)
 
-    async def _take_back(self, hold: Any, call: Call, struck: BaseException | None = None) -> None:
+    async def _take_back(self, wait: ConditionWait, struck: BaseException | None = None) -> None:
         if isinstance(struck, GeneratorExit):
-            if hold.claimant is not None:  # else it is the task's still
-                call.desert()
-                self._lock._core._path_state.end_blocks_of(hold)
+            if wait.hold.claimant is not None:  # else it is the task's still
+                wait.call.desert()
+                self._lock._core._path_state.end_blocks_of(wait.hold)
             return
-        late = await resolve(self._core._restore_hold(hold, call, struck))
-        follow(self._lock._core, hold)
+        late = await resolve(self._core._restore_hold(wait, struck))
+        follow(self._lock._core, wait.hold)
         if late is not None:
             raise late
 
