@@ -285,7 +285,7 @@ class Seat(LockBase):
     def _why_over(self, hold: Hold) -> Exception | None:
         if hold.ticket.state is State.LOST:
             return self._lost_error(hold)
-        return None if hold.alive else RuntimeError(f"the term at {self._path} has ended")
+        return None if hold.alive else RuntimeError(f"the term at {self._path} has ended: lead again for a new one")
 
     def _publish(self, hold: Hold, data: bytes) -> None:
         if self._layout == "latch":

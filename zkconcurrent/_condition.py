@@ -159,7 +159,8 @@ class Condition(Primitive):
         """Release the hold and wait; return whether the waiter was notified, or may have been."""
         path_state = self._lock._path_state
         if not path_state.claim(hold, owner):
-            raise RuntimeError("cannot wait on un-acquired lock")  # another thread has just released it
+            # Another thread has just released it.
+            raise RuntimeError(f"cannot wait on un-acquired lock: {self._lock.path}")
         call.given_up = hold.ticket
         path_state.drop(hold)
         # No deadline: the caller must know the outcome before it goes on.
@@ -278,7 +279,7 @@ class Condition(Primitive):
         self._session.check_not_forked(self._path)
         hold = self._lock._own()
         if hold is None:
-            raise RuntimeError(f"cannot {wanted} un-acquired lock")
+            raise RuntimeError(f"cannot {wanted} un-acquired lock: {self._lock.path}")
         self._lock._check(hold)
         return hold
 
