@@ -332,7 +332,7 @@ class BoundedSemaphore(Semaphore):
 
     def _check_bounds(self, more: int) -> None:
         if more > 0:
-            raise ValueError("Semaphore released too many times")
+            raise ValueError(f"Semaphore released too many times: {self._path}")
 
     def _bound(self) -> str:
         size = self._size()
