@@ -285,15 +285,15 @@ class Seat(LockBase):
     def _why_over(self, hold: Hold) -> Exception | None:
         if hold.ticket.state is State.LOST:
             return self._lost_error(hold)
-        return None if hold.alive else RuntimeError(f"the term at {self._path} has ended")
+        return None if hold.alive else RuntimeError(f"the term at {self._path} has ended: lead again for a new one")
 
     def _publish(self, hold: Hold, data: bytes) -> None:
         if self._layout == "latch":
             # Its watch on the leader's node fires once, and it waits for the event of a delete alone (seen with 5.4.0).
             raise RuntimeError(
-                f"the election {self._path} can't publish: a LeaderLatch of Curator that waits behind this leader "
-                "misses the end of a node that was written, and would never lead; let the id say it, or use the layout "
-                "'selector' in every client"
+                f"the election {self._path} can't publish: a LeaderLatch of Curator that waits behind a node that was "
+                "rewritten misses the delete of that node, and would never lead; put the data into the id, or use the "
+                "layout 'selector' in every client"
             )
         self._check_term(hold)
         call = Call(self._session, self._path)

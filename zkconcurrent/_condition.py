@@ -213,7 +213,7 @@ class Condition(Primitive):
         self._session.check_not_forked(self._path)
         hold = self._lock._own()
         if hold is None:
-            raise RuntimeError(f"cannot {wanted} un-acquired lock")
+            raise RuntimeError(f"cannot {wanted} un-acquired lock: {self._lock.path}")
         self._lock._check(hold)
         return hold
 

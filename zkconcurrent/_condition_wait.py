@@ -40,7 +40,7 @@ class ConditionWait:
         """
         call, hold, path_state = self.call, self.hold, self._lock._path_state
         if not path_state.claim(hold, self._owner):
-            raise RuntimeError("cannot wait on un-acquired lock")
+            raise RuntimeError(f"cannot wait on un-acquired lock: {self._lock.path}")
         call.given_up = hold.ticket
         path_state.drop(hold)
         # No deadline: the caller must know the outcome before it goes on.

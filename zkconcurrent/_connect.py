@@ -187,13 +187,13 @@ def connect(
     Args:
         url: the address of ZooKeeper.
         start_timeout: how long to wait for its first reply, in seconds; 15 by default.
-        acl: `"creator"`, the default with a user, `sasl`, or `auth_data`; `"open"`, the default otherwise, also with a
-            certfile, which not every server takes for a user; or, like `default_acl`, a list of `kazoo.security.ACL`
-            for everything the client makes.
-        **options: `tick`; `margin`, how much slower than the servers' clocks ours may run, as a part of the session
+        acl: `"creator"`, the default with a user, `sasl`, or `auth_data`; `"open"`, the default otherwise, even with a
+            certfile, as not every server identifies a user by it; or, like `default_acl`, a list of
+            `kazoo.security.ACL` for all nodes that the client creates.
+        **options: `tick`; `margin`, how much slower than the servers' clocks ours may run, as a fraction of the session
             timeout (0.02); `max_request`, the largest request in bytes (1,000,000), which must be below the servers'
             `jute.maxbuffer`; and the arguments of `kazoo.client.KazooClient`, such as `handler`, `default_acl`,
-            `keyfile_password` or `sasl_options`. None may repeat one in the URL.
+            `keyfile_password` or `sasl_options`. None may repeat an option of the URL.
 
     Returns:
         The client, connected. It is a context manager; otherwise, call its `stop()` and `close()`.
@@ -290,7 +290,7 @@ def _check_lease(timeout: float, tick: float | None, margin: float) -> None:
     if tick is not None and not 0 < tick <= timeout / 2:
         raise ValueError(f"tick is {tick!r}; it must be more than 0, and at most half of the timeout, {timeout:g} s")
     if not 0 <= margin < 0.5:
-        raise ValueError(f"margin is {margin!r}; it must be a part of the timeout, from 0 to less than 0.5")
+        raise ValueError(f"margin is {margin!r}; it must be a fraction of the timeout, from 0 to less than 0.5")
 
 
 def _start(client: Client, chroot: str, patience: float, given_up: Callable[[], bool]) -> None:

@@ -40,8 +40,8 @@ class DetachedLock(Line, Acquirable):
 
     Cost:
         An uncontended `acquire` takes two writes and three reads, in three round trips. If the owner holds the lock, an
-        `acquire` takes three reads in two round trips, or a write more in three if another object has acquired it. A
-        `release` takes one write, and three reads more if another object has acquired the lock.
+        `acquire` takes three reads in two round trips; if another object acquired the lock, also one write, in three
+        round trips. A `release` takes one write; if another object acquired the lock, also three reads.
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.

@@ -222,7 +222,7 @@ class Mirrored(Primitive):
 
         if state.follower.thread == session.identity():
             raise ClientError(
-                self._path, "a finalizer reads it on the thread that keeps the copy, where waiting for it would hang"
+                self._path, "a finalizer reads it on the thread that updates the copy, and would wait for that thread"
             )
         self._check_may_block()
         return self._await(call, steps())
@@ -276,18 +276,18 @@ _MISSING: Any = object()
 class Dict(Mirrored, MutableMapping[str, V]):
     """A dictionary of strings to values that all processes share. Reads come from a local copy, and send nothing.
 
-    A watch keeps the copy current: another client's write shows as soon as its event has come. Two promises hold in
-    this client: after `d[k] = v`, `d[k]` is `v` or a later value; and no read returns an older value than one before.
-    While no server is in reach, reads return the last known values, and `stale` is True. Once a server is in reach
-    again, reads wait until the copy has been listed anew.
+    A watch keeps the copy current: another client's write shows as soon as its event has arrived. Two promises hold in
+    this client: after `d[k] = v`, `d[k]` is `v` or a later value; and no read returns an older value than an earlier
+    read. While no server is in reach, reads return the last known values, and `stale` is True. Once a server is in
+    reach again, reads wait until the entries have been listed again.
 
     Iteration is weakly consistent, like that of `ConcurrentHashMap`: it shows the keys that exist when it begins, never
     raises because of a change, and may or may not show later changes.
 
     Layout:
-        `<path>`, PERSISTENT, whose version counts the entries made and deleted; `<path>/entries/<key>`, PERSISTENT, or
-        EPHEMERAL with `ephemeral`, with the encoded value; `<path>/writers/_c_<uuid>-writer-<number>`, EPHEMERAL, of
-        which a client has as many as it had writes at the same time. The nodes above are containers.
+        `<path>`, PERSISTENT, whose version counts the entries created and deleted; `<path>/entries/<key>`, PERSISTENT,
+        or EPHEMERAL with `ephemeral`, with the encoded value; `<path>/writers/_c_<uuid>-writer-<number>`, EPHEMERAL,
+        one for each of a client's concurrent writes. The nodes above are containers.
 
     Invariant:
         Each write is applied once, even if its reply is lost: it is one request that also writes the client's own
@@ -295,15 +295,15 @@ class Dict(Mirrored, MutableMapping[str, V]):
 
     Cost:
         A read: nothing. `d[k] = v` and `del d[k]`: one write. `setdefault`: one write or two reads; `replace` with an
-        old value, `remove` and `pop`: three reads and one write, in two round trips. A change costs each other client
-        that reads the map one event and one read. The first read, and each reconnect: four requests, and a read for
-        each entry.
+        old value, `remove` and `pop`: three reads and one write, in two round trips. Each change costs every other
+        client that reads the map one event and one read. The first read, and each reconnect: four requests, and a read
+        for each entry.
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.
         path: the map's path; the first write makes the missing nodes.
         codec: turns values into bytes and back: `BYTES`, `TEXT`, `JSON`, `MSGPACK`, or any object with `encode` and
-            `decode`. Each read decodes anew, so a change to a returned value changes nothing else.
+            `decode`. Each read decodes the value again, so changing a returned object changes nothing else.
         ephemeral: whether an entry goes with the session of the client that wrote it. All processes must give the same.
 
     Raises:

@@ -80,8 +80,8 @@ class DoubleBarrier(Primitive):
     Cost:
         `enter`: 1 write and 2 reads in one round trip; then 2 reads to wait, or 1 write by the party that opens the
         barrier. Each arrival wakes the parties that wait, each of which reads twice. `leave`: 3 reads in two round
-        trips, and 1 write; then 2 reads to wait. The party whose name sorts first leaves
-        last: each departure of the party that it waits for wakes it alone, and its own wakes the others, each of which
+        trips, and 1 write; then 2 reads to wait. The party whose name sorts first leaves last. It waits for one party
+        after the other, and only it is woken when that one leaves. Its own departure wakes the others, each of which
         reads once.
 
     Args:

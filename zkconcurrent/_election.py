@@ -80,7 +80,7 @@ class Term:
             return self._hold.loss.event
 
     def publish(self, data: bytes) -> None:
-        """Replace the data of the leader's node, which are the candidate's id until then. Waits for ZooKeeper.
+        """Replace the data of the leader's node, which is the candidate's id until then. Waits for ZooKeeper.
 
         All candidates and observers see the data. This candidate's next term begins with its id again.
 
@@ -154,7 +154,7 @@ class Election(ByName):
 
     A thread leads in a block `with election.lead() as term`, or while it runs a function: `run`. Or the client stands
     in the background: `stand` begins a candidacy, which a thread of the library keeps up through losses and new
-    sessions, until `withdraw`. `is_leader` tells at any moment whether it leads, and `wait` returns its term.
+    sessions, until `withdraw`. `is_leader` returns whether it leads at that moment, and `wait` returns its term.
 
     Layout:
         `selector`: `<path>/_c_<uuid>-lock-<sequence>`, EPHEMERAL_SEQUENTIAL, one for each candidate: the znodes of
@@ -247,7 +247,7 @@ class Election(ByName):
     def stand(self) -> None:
         """Stand as a candidate, in the background, until `withdraw()`; if this client stands already, change nothing.
 
-        The call waits until ZooKeeper has shown whether the path can be an election's, and not until the client leads.
+        The call waits only until ZooKeeper has shown that the path can be an election's, not until the client leads.
         The candidacy belongs to the client and the path, not to this object. Its node has this object's id.
 
         Raises:

@@ -35,11 +35,11 @@ class ClientError(ZkConcurrentError, RuntimeError):
 
 
 class WaitCancelledError(ZkConcurrentError):
-    """Another thread has ended this wait by `cancel_waits()`: nothing is held, and no node is left."""
+    """Another thread ended this wait by `cancel_waits()`: nothing is held, and no node is left."""
 
 
 class ForeignNodeError(ZkConcurrentError):
-    """The path has foreign data or nodes, such as a lock's child that is no contender or does not exclude ours.
+    """The path has foreign data or nodes, such as a child of a lock that is not a contender, or does not exclude ours.
 
     Examples are the nodes of kazoo's own recipes, and those of another primitive whose path lies below this one.
     """

@@ -127,7 +127,7 @@ class Membership:
         finally:
             self._callers.pop(id(call), None)
         if not self._member.joined:
-            raise self._error or ClientError(path, "the membership ended as it began")
+            raise self._error or ClientError(path, "the membership ended before join() returned; join again")
         return self
 
     def _sleep(self, pause: float | None) -> Steps[None]:
@@ -211,9 +211,9 @@ class Group(Primitive):
         with workers.join(b"10.0.0.7:8000") as me:
             print(workers.members())  # {'5f0c...': b'10.0.0.7:8000', ...}
 
-    A member whose process dies is gone when its session is over. A membership outlives a lost connection. If its
-    session expires, the others see the member go; it joins again, with the same id and data, as soon as ZooKeeper is in
-    reach, as Curator's PersistentNode does.
+    A member whose process dies disappears when its session ends. A membership outlives a lost connection. If its
+    session expires, the others see the member leave; it joins again, with the same id and data, as soon as ZooKeeper is
+    in reach, as Curator's PersistentNode does.
 
     Layout:
         `<path>/<id>`, EPHEMERAL, with the data: the znodes of Curator's GroupMember. The path itself is a container.
@@ -226,7 +226,7 @@ class Group(Primitive):
         `join`: 1 write, and 1 read with a watch that `join` does not wait for; after a reconnect, that read again.
         `leave`: 1 write. `members`: 2 reads, and 1 for each member, in 2 round trips. `observe`: a change wakes each
         observer, which reads the list and all members once, and once more when it waits again; for a new member, once
-        more. A membership has a thread of the library, which sleeps.
+        more. Each membership has its own thread in the library, which sleeps.
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.
@@ -256,11 +256,10 @@ class Group(Primitive):
         """Join the group; wait until all others can see it.
 
         Args:
-            data: what the others see, in bytes. None: the host, process and thread, and the time, as JSON.
-            id: a name that no other member has; None makes a new one.
-            wait: how long to wait, in seconds, for an id that another member has. A process that was killed is a member
-                until its session is over. So a program that is started again with the same id may have to wait that
-                long.
+            data: the bytes that the others see; None for the host, process, thread and time, as JSON.
+            id: a name that no other member has; None generates one.
+            wait: how long to wait, in seconds, for an id that another member has. A killed process stays a member until
+                its session ends, so a program that restarts with the same id may have to wait that long.
 
         Returns:
             The membership, a context manager that leaves the group at its end.

@@ -487,7 +487,9 @@ class Side(Held):
 
     def _refuse_upgrade(self, me: int) -> None:
         if self._writes and me in self._pair._holds[False]:
-            raise RuntimeError("this thread holds the read lock, and the write lock waits until no thread reads")
+            raise RuntimeError(
+                "this thread holds the read lock, and the write lock would wait for it: release the read lock first"
+            )
 
     def release(self) -> None:
         """Release the lock once.

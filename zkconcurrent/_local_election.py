@@ -51,7 +51,7 @@ class LineTerm(ABC):
 
     def _check(self) -> None:
         if self not in self._election._line:
-            raise RuntimeError(f"the term at {self._election.path} has ended")
+            raise RuntimeError(f"the term at {self._election.path} has ended: lead again for a new one")
 
     def _candidate(self) -> Candidate:
         node = f"{self._election.path}/{self._token:010d}"

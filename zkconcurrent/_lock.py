@@ -19,7 +19,7 @@ class Lock(LockBase):
 
     Cost:
         An uncontended `acquire` takes one write and one read, in one round trip; a `release` takes one write, and wakes
-        one waiter. If the lock is unfair and only threads of one process contend, most hand-overs take no request.
+        one waiter. With `fair=False`, most hand-overs between threads of one process take no request.
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.

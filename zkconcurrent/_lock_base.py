@@ -38,7 +38,7 @@ class Contender(NamedTuple):
         session: the ZooKeeper session id, as in the server's logs; 0 for the holder of a `DetachedLock`.
         since: when the contender queued, by the server's clock.
         node: the node's path.
-        token: the fencing token of its hold: the creation zxid of the node, or of the one in whose place it is.
+        token: the fencing token of its hold: the creation zxid of the node, or of the node that it replaced.
         position: a waiter's place in the queue, by arrival: 1 for the next, 2 for the one behind it; 0 for a holder.
         owner: the owner's name, if it holds or waits for a `DetachedLock`.
     """
@@ -86,9 +86,9 @@ class Acquirable(Waiter, ABC):
         """Release the lock; see `threading`."""
 
     def hold(self, timeout: float | None = None, *, blocking: bool = True) -> Holding:
-        """Return a `with` block that holds the lock, and runs only if that is acquired in time.
+        """Return a `with` block that holds the lock, and runs only if the lock is acquired in time.
 
-        The block may be entered again, also by several threads. It ends as that of `with lock` does.
+        The block may be entered again, also by several threads. It ends as a `with lock` block does.
 
         Args:
             timeout: how long to wait for the lock, in seconds; None waits forever, 0 makes one attempt.
@@ -308,7 +308,7 @@ class LockBase(Line, Acquirable):
         hold = self._own()
         if hold is None:
             self._session.check_not_forked(self._path)
-            raise RuntimeError(self._not_held)
+            raise RuntimeError(f"{self._not_held}: {self._path}")
         return hold
 
     def _release_level(self, hold: Hold) -> None:
@@ -342,7 +342,7 @@ class LockBase(Line, Acquirable):
         call = Call(session, self._path, self._path_state)
         try:
             if not self._path_state.claim(hold, owner):
-                raise RuntimeError("release unlocked lock")
+                raise RuntimeError(f"release unlocked lock: {self._path}")
             if not self._path_state.hand_on(hold) and session.discard(hold.ticket):
                 call.tickets.append(hold.ticket)
         finally:

@@ -31,7 +31,7 @@ def check_path(path: object) -> str:
     if not path.startswith("/"):
         raise ValueError(f"path must start with '/': {path!r}")
     if path == "/":
-        raise ValueError("path must name a node below the root: '/' can't be a lock")
+        raise ValueError("path must name a node below the root: '/' itself can't be used")
     parts = path[1:].split("/")
     if "" in parts:
         raise ValueError(f"path must have no empty part and no '/' at its end: {path!r}")

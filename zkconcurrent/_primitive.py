@@ -71,7 +71,7 @@ class ByName:
         found: Any = self
         opens = getattr(found.client, "by_name", None)
         if opens is None:
-            raise self._not_pickled("")
+            raise self._not_pickled("its client was not opened by connect(); ")
         try:
             client, name = opens()
         except ValueError as why:
@@ -184,9 +184,12 @@ def check_timeout(blocking: bool, timeout: float) -> None:
     """Refuse the arguments that `threading` refuses.
 
     Raises:
+        TypeError: None, by which kazoo's locks wait forever.
         ValueError: a timeout without blocking, NaN, or a negative timeout other than -1.
         OverflowError: a timeout above `threading.TIMEOUT_MAX`.
     """
+    if timeout is None:
+        raise TypeError("timeout must be a number of seconds, not None: -1 waits forever")
     if not blocking and timeout != -1:
         raise ValueError("can't specify a timeout for a non-blocking call")
     if timeout != timeout:

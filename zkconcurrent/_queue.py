@@ -175,7 +175,7 @@ class BaseQueue(Primitive, Generic[T]):
             Full: the queue had no free place in time, or ZooKeeper was out of reach; nothing was put.
             ShutDown: the queue is shut down.
             RefusedError: the item is too large.
-            OutcomeUnknownError: the time was up before it could be found out whether the item was put.
+            OutcomeUnknownError: the time was up before the client knew whether the item was put.
             ClientError: the client can't be used here; or the caller is a signal handler or finalizer that interrupted
                 this thread's call of the same queue, and would wait for it.
             ForeignNodeError: the path is something else's.
@@ -191,8 +191,8 @@ class BaseQueue(Primitive, Generic[T]):
         if len(data) > most:
             raise RefusedError(
                 self._path,
-                f"the item has {len(data):,} bytes; more than {most:,} could not be claimed or given back, as the "
-                "client's `max_request` is the limit of that",
+                f"the item has {len(data):,} bytes; an item of more than {most:,} could not be claimed or given back, "
+                "as one request would be larger than the client's `max_request`: store it elsewhere, and put its key",
             )
         wait = block and (timeout is None or timeout > 0)
 
@@ -267,7 +267,7 @@ class BaseQueue(Primitive, Generic[T]):
     def dead(self) -> list[T | bytes]:
         """Return the items that were claimed `max_attempts` times and never acknowledged, the oldest first.
 
-        If the codec can't decode an item, which may be the reason why it is here, the item is returned as bytes.
+        An item that the codec can't decode, which may be why it failed, is returned as bytes.
         """
 
         def decoded(payload: bytes) -> T | bytes:
@@ -279,7 +279,7 @@ class BaseQueue(Primitive, Generic[T]):
         return self._run(items.dead(self._desk), lambda found: [decoded(each) for each in found])
 
     def destroy(self) -> None:
-        """Remove the queue's nodes, with all items; also those that a client puts while this call deletes.
+        """Remove the queue's nodes and all items, including items that a client puts during this call.
 
         Raises:
             RuntimeError: another client uses the queue, or a call of any client waits for it; nothing was deleted.
@@ -368,7 +368,7 @@ class BaseQueue(Primitive, Generic[T]):
 
 
 class Claim(Generic[T]):
-    """An item that this process has claimed for the length of a `with` block; see `Queue.claim`.
+    """An item that this process has claimed for the duration of a `with` block; see `Queue.claim`.
 
     Attributes:
         item: the item.
@@ -433,7 +433,7 @@ class Claim(Generic[T]):
                 raise LockLostError(
                     of._path,
                     f"the claim of {taken.name!r} was lost (its session expired, its node was deleted, or the item's "
-                    "was deleted or written), and the item, if it is there, is processed again",
+                    "was deleted or written), so another consumer may process the item again",
                 ) from None
 
         return of._do(errand, steps)
@@ -464,12 +464,12 @@ class Queue(BaseQueue[T]):
         PERSISTENT_SEQUENTIAL, one for each item; `<path>/claims/<the item's name>`, EPHEMERAL: the znodes of Curator's
         DistributedQueue with a lock path. `<path>/consumers` and `<path>/producers`: the queues of consumers and
         producers that wait, as of a `Lock`. `<path>/members/_c_<uuid>-member-<number>`, EPHEMERAL, and
-        `<path>/receipts/<uuid>`, PERSISTENT, of which a client has as many as it had calls at the same time;
-        `<path>/dead`, the items that were claimed too often.
+        `<path>/receipts/<uuid>`, PERSISTENT, one of each for every concurrent call of a client; `<path>/dead`, the
+        items that were claimed too often.
 
     Invariant:
-        Each item is acknowledged once. Each change is one request that checks that its session lives and writes a
-        receipt in a known version. So it is applied once, whatever replies are lost.
+        Each item is acknowledged once. Each change is one request, which checks that its session lives and writes a
+        receipt on condition of its version. So it is applied once, whatever replies are lost.
 
     Cost:
         `put`: one write, in one round trip; two writes and four reads in two if the queue has a `maxsize`. `get`: one
@@ -514,7 +514,7 @@ class Queue(BaseQueue[T]):
     def task_done(self) -> None:
         """Mark one item that `get()` has returned as done; `join()` waits until all are.
 
-        If items of an earlier session of this client are not done, one of these is meant first.
+        Items that this client took in an earlier session and has not marked yet come first.
 
         Raises:
             ValueError: all items that this process has taken are done.
@@ -537,7 +537,7 @@ class Queue(BaseQueue[T]):
         return self._do(errand, steps)
 
     def join(self) -> None:
-        """Wait until no item is left, and each that `get()` has returned is done, or its consumer's session is over.
+        """Wait until no item is left, and every item that `get()` returned is done, or its consumer's session is over.
 
         Raises:
             ClientError: the client can't be used here.
@@ -615,10 +615,10 @@ class DelayQueue(Queue[T]):
 
     An item is due `delay` seconds after its `put` was called, by the wall clock of the producer's machine. A consumer
     compares that time with its own wall clock. So keep the clocks of all machines in step, with NTP for instance: an
-    item comes late, or early, by as much as they differ. If a clock is set while a consumer waits, the consumer goes by
-    the new time within a second.
+    item comes late, or early, by as much as they differ. If the clock is changed while a consumer waits, the consumer
+    uses the new time within a second.
 
-    `get` and `claim` wait until an item is due, `get_nowait` raises Empty if none is. As in java.util.concurrent,
+    `get` and `claim` wait until an item is due; `get_nowait` raises Empty if none is. As in java.util.concurrent,
     `qsize`, `empty` and `full` count all items, also those that are not due; `join` waits for them, too. Once the queue
     is shut down, its last items can still be taken when they are due.
 
@@ -643,7 +643,7 @@ class DelayQueue(Queue[T]):
             item: the item, as the codec takes it.
             block: whether to wait for a free place, and for ZooKeeper.
             timeout: how long to wait, in seconds; None waits forever.
-            delay: after how many seconds it is due; zero or less for at once.
+            delay: after how many seconds the item is due; zero or less makes it due at once.
 
         Raises:
             TypeError: the delay is not a number.
@@ -652,7 +652,7 @@ class DelayQueue(Queue[T]):
             Full: the queue had no free place in time, or ZooKeeper was out of reach; nothing was put.
             ShutDown: the queue is shut down.
             RefusedError: the item is too large.
-            OutcomeUnknownError: the time was up before it could be found out whether the item was put.
+            OutcomeUnknownError: the time was up before the client knew whether the item was put.
             ClientError: the client can't be used here.
             ForeignNodeError: the path is something else's.
         """

@@ -269,7 +269,7 @@ class QuorumLock(Several):
         self._session.check_not_forked(self._locks[0].path)
         quorum = self._mine()
         if quorum is None:
-            raise RuntimeError("cannot release un-acquired lock")
+            raise RuntimeError(f"cannot release un-acquired lock: {self!r}")
         errors: list[BaseException] = [quorum.error()] if self._is_lost(quorum) else []
         spare = quorum.alive - self._quorum
         left = levels(reversed(quorum.parts))

@@ -24,7 +24,7 @@ class RLock(LockBase):
         As `Lock`. A thread has at most one node in the queue, however often it acquires.
 
     Cost:
-        As `Lock`. To acquire again, or to release a level but the last, takes no request.
+        As `Lock`. Acquiring again, and releasing any level but the last, takes no request.
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.

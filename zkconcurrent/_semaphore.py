@@ -46,8 +46,8 @@ class Semaphore(LockBase):
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.
         path: the semaphore's path; missing nodes are created.
-        value: the number of permits. All processes must give the same, until one has called `resize`; from then on the
-            number of `resize` counts. None takes the present number: then the semaphore must exist at first use.
+        value: the number of permits. All processes must give the same, until one has called `resize`; from then on, the
+            number given to `resize` counts. None takes the current number; the semaphore must then exist at first use.
         on_lost: called with the semaphore, on a thread of its own, once for each `acquire` whose permits are lost.
 
     Raises:
@@ -74,9 +74,8 @@ class Semaphore(LockBase):
     def acquire(self, blocking: bool = True, timeout: float | None = None, *, permits: int = 1) -> bool:
         """Take permits, all or none, in the order of arrival across all processes.
 
-        A call that waits for more permits than exist, added ones included, warns with a RuntimeWarning, as only a
-        client that adds permits can end the wait. With `value=0` it does not warn: all permits of such a semaphore are
-        added.
+        A call that waits for more permits than exist, including added ones, gives a RuntimeWarning, as only a client
+        that adds permits can end the wait. With `value=0` it gives none: all permits of such a semaphore are added.
 
         Args:
             blocking: whether to wait for permits. If False, the call takes them only if enough are free for the
@@ -89,8 +88,8 @@ class Semaphore(LockBase):
 
         Raises:
             TypeError: `permits` is not an int.
-            ValueError: a timeout with `blocking=False`; fewer permits than one, or more than one request can take;
-                other processes use the path with another value; or there is no semaphore, and this one has no value.
+            ValueError: a timeout with `blocking=False`; `permits` is less than one, or more than one request can take;
+                other processes use the path with another value; or there is no semaphore, and `value` is None.
             OverflowError: a timeout above `threading.TIMEOUT_MAX`.
             LockLostError: this thread has lost a permit and has not acknowledged it by `release()`.
             ClientError: the client can't be used here.
@@ -161,8 +160,8 @@ class Semaphore(LockBase):
         Raises:
             TypeError: `n` is not an int.
             ValueError: `n` is less than one, or too large.
-            LockLostError: this thread has lost permits; or the only permits of this process are some that another of
-                its threads has lost. The call acknowledges up to `n` of them, and touches nothing else.
+            LockLostError: this thread has lost permits; or this process has no permits left, and another of its threads
+                has lost some. The call acknowledges up to `n` of them, and touches nothing else.
             RefusedError: this client may not delete a permit's node; it goes on trying.
             ClientError: the process was forked; the permits are its parent's.
         """
@@ -237,15 +236,15 @@ class Semaphore(LockBase):
     def resize(self, n: int) -> None:
         """Set the number of permits to `n`, added ones included. Waits for ZooKeeper.
 
-        All processes learn of the new number: a client that waits for permits at once, any other with its next call.
+        All processes learn of the new number: those that wait for permits at once, the others with their next call.
         From now on the clients' own `value` no longer counts, so a client with another value goes on working.
 
         If more permits are held, their holders keep them, and no client gets a permit until fewer than `n` are held.
         With `n=0` no client gets one until the next `resize`. Permits that another client adds during the call come on
         top of `n`.
 
-        A waiter for more permits than `n` keeps its place, and all those behind it wait, too, although permits are
-        free: until it gives up, as by its timeout or `cancel_waits()`, or there are enough permits again.
+        A waiter for more permits than `n` keeps its place. All clients behind it wait too, even while permits are free,
+        until that waiter gives up (at its timeout, or by `cancel_waits()`) or there are enough permits again.
 
         Args:
             n: how many permits; at most 2**63 - 1.
@@ -253,7 +252,7 @@ class Semaphore(LockBase):
         Raises:
             TypeError: `n` is not an int.
             ValueError: `n` is negative or too large; other processes use the path with another value; or there is no
-                semaphore, and this one has no value.
+                semaphore, and `value` is None.
             ForeignNodeError: the path has other nodes.
             ClientError: the client can't be used here.
         """
@@ -333,7 +332,7 @@ class BoundedSemaphore(Semaphore):
 
     def _check_bounds(self, more: int) -> None:
         if more > 0:
-            raise ValueError("Semaphore released too many times")
+            raise ValueError(f"Semaphore released too many times: {self._path}")
 
     def _bound(self) -> str:
         size = self._size()

@@ -135,8 +135,8 @@ class SharedValue(BaseValue, Generic[T]):
         """Wait until a predicate is true of the value; return its last result, as `threading.Condition.wait_for` does.
 
         Args:
-            predicate: is called with the value, and again whenever that has changed; it may miss a value that is soon
-                replaced.
+            predicate: is called with the value, and again whenever the value has changed; it may miss a value that is
+                quickly replaced.
             timeout: how long to wait, in seconds; None waits forever, zero or less reads the value once.
 
         Raises:

@@ -255,7 +255,7 @@ class BaseValue(Primitive):
         state, turn, me = self._path_state, self._turn(), self._identity()
         if me in state.updating:
             raise RuntimeError(
-                f"the function given to update() changes {self._path!r} itself, and would be called for ever: it must "
+                f"the function given to update() changes {self._path!r} itself, and would be called forever: it must "
                 "only return the new value"
             )
         change = Change(decide, alone=alone)

@@ -36,19 +36,9 @@ def run_page(page: Path, folder: Path, server: Server) -> subprocess.CompletedPr
 
 @pytest.fixture(scope="module")
 def of_all_pages() -> Iterator[Server]:
-    """A server for one page after the other."""
+    """One server for all pages: a reader goes from page to page, so no page may use the paths of another."""
     with Server() as server:
         yield server
-
-
-@pytest.fixture
-def empty(of_all_pages: Server) -> Server:
-    """A server that has no nodes."""
-    with of_all_pages.client() as client:
-        for name in client.get_children("/"):
-            if name != "zookeeper":
-                client.delete(name, recursive=True)
-    return of_all_pages
 
 
 @pytest.mark.parametrize(
@@ -58,9 +48,9 @@ def empty(of_all_pages: Server) -> Server:
     ids=lambda page: str(page.relative_to(ROOT)),
 )
 @pytest.mark.long
-def test_a_page_runs(page: Path, tmp_path: Path, empty: Server) -> None:
-    """The blocks of a page, copied one after the other to an empty folder and server, give what it says."""
-    done = run_page(page, tmp_path, empty)
+def test_a_page_runs(page: Path, tmp_path: Path, of_all_pages: Server) -> None:
+    """The blocks of a page, copied one after the other to an empty folder, give what it says."""
+    done = run_page(page, tmp_path, of_all_pages)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Traceback" not in done.stderr, done.stderr
 

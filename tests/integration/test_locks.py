@@ -110,6 +110,8 @@ def test_bad_timeouts(kind: Kind, zk: KazooClient, zk_path: str) -> None:
         lock.acquire(timeout=float("nan"))
     with pytest.raises(OverflowError):
         lock.acquire(timeout=threading.TIMEOUT_MAX * 2)
+    with pytest.raises(TypeError, match="-1 waits forever"):
+        lock.acquire(timeout=None)  # type: ignore[arg-type]
     assert zk.exists(zk_path) is None
     with lock, pytest.raises(ValueError, match="non-blocking"):
         lock.acquire(False, 0)

@@ -212,7 +212,7 @@ def refused(what: Any, why: str) -> None:
 
 def test_what_is_refused(opened: Client, zk: KazooClient, zookeeper: Server, zk_path: str) -> None:
     """An object that another process could not make again, or whose pickle would show a password."""
-    refused(Lock(zk, f"{zk_path}/lock"), "")
+    refused(Lock(zk, f"{zk_path}/lock"), "not opened by connect")
     refused(Client(hosts=zookeeper.hosts) and Lock(Client(hosts=zookeeper.hosts), "/lock"), r"connect\(\)")
     for kind in (Lock, ReadWriteLock, Semaphore):
         refused(kind(opened, f"/{kind.__name__}", on_lost=print), "on_lost")

@@ -33,8 +33,8 @@ def check_may_block(holders: Callable[[], Iterable[tuple[str, Any]]]) -> None:
     for path, task in holders():
         if task is not None and not task.done() and task.get_loop() is loop:
             raise RuntimeError(
-                f"{task.get_name()} holds {path}, and runs in the event loop that this call would stop until then: "
-                "acquire the lock of zkconcurrent.aio instead"
+                f"{task.get_name()} holds {path}, and could never release it, as this call would stop its event loop: "
+                "await a lock of zkconcurrent.aio instead"
             )
     warn(
         "this call waits in the thread of a running event loop and stops all its tasks: call it by asyncio.to_thread()"

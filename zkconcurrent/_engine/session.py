@@ -194,7 +194,7 @@ class Session(ClientState):
             ClientError: the interpreter exits, and has deleted this client's nodes.
         """
         if self.exiting:
-            raise ClientError(path, "the interpreter is exiting; end the thread, or join it, before the main one ends")
+            raise ClientError(path, "the interpreter is exiting; end this thread, or join it, before the main one ends")
 
     @property
     def suspect(self) -> bool:

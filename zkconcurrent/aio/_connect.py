@@ -19,8 +19,8 @@ async def connect(url: str, **options: Any) -> AsyncIterator[Client]:
     """Open and start a client: `async with aio.connect("zk://host1,host2:2182/app?timeout=10") as zk:`.
 
     The client starts and stops on a thread of the loop's default executor. Tasks and threads may use it together. At
-    the end of the block, the client stops only when everything is done that its tasks have begun, such as an
-    `Event.set()` that no task awaits; it waits for up to a third of the session timeout.
+    the end of the block, the client first waits for background work that its tasks have begun, such as an `Event.set()`
+    that no task awaits, for up to a third of the session timeout; then it stops.
 
     A cancellation waits for nothing. If the client is starting, its thread closes it, which can take as long as one
     more attempt to connect; if the client is stopping, it goes on to stop. `asyncio.run` waits for that thread.

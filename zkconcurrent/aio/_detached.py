@@ -130,7 +130,7 @@ class DetachedLock(PrimitiveTwin):
 
     @asynccontextmanager
     async def hold(self, timeout: float | None = None, *, blocking: bool = True) -> AsyncIterator[None]:
-        """Return an `async with` block that holds the lock, and runs only if that is acquired in time.
+        """Return an `async with` block that holds the lock, and runs only if the lock is acquired in time.
 
         Args:
             timeout: how long to wait for the lock, in seconds; None waits forever, 0 makes one attempt.

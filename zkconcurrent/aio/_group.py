@@ -116,8 +116,8 @@ class Group(PrimitiveTwin):
         """Join the group; `await` it, or use it as an `async with` block that leaves at its end.
 
         Args:
-            data: what the others see, in bytes. None: the host, process and task, and the time, as JSON.
-            id: a name that no other member has; None makes a new one.
+            data: the bytes that the others see; None for the host, process, task and time, as JSON.
+            id: a name that no other member has; None generates one.
             wait: how long to wait, in seconds, for an id that another member has.
 
         Raises:

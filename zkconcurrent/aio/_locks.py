@@ -102,7 +102,7 @@ class Acquirable(Twin):
         task = asyncio.current_task()
         if self._owned and task is not None and getattr(task.get_coro(), "cr_frame", None) is sys._getframe():
             raise RuntimeError(
-                f"acquire() is all that its task does, which would own {self!r} and end: await acquire(timeout=...) "
+                f"this task does nothing but acquire(): it would own {self!r} and end. Await acquire(timeout=...) "
                 "in the task that uses the lock"
             )
         self._loop = asyncio.get_running_loop()

@@ -181,7 +181,7 @@ class Queue(PrimitiveTwin, Generic[T]):
         return self._in_background(self._core.task_done())
 
     async def join(self) -> None:
-        """Wait until no item is left, and each that `get()` has returned is done, or its consumer's session is over."""
+        """Wait until no item is left, and every item taken by `get()` is done, or its consumer's session is over."""
         await self._core.join()
 
     def shutdown(self, immediate: bool = False) -> Completion:
@@ -268,7 +268,7 @@ class DelayQueue(Queue[T]):
 
 
 class Claim(Generic[T]):
-    """An item that a task has claimed for the length of an `async with` block; see `Queue.claim`.
+    """An item that a task has claimed for the duration of an `async with` block; see `Queue.claim`.
 
     Attributes:
         item: the item.

@@ -136,7 +136,7 @@ class Completion:
 class Released(Completion):
     """A `release()` whose deletes are sent or owed. A task may await it, to wait until the nodes are gone.
 
-    An awaiting task waits no longer than `threading`'s twin: until the node is gone, ZooKeeper is out of reach, or a
+    An awaiting task waits no longer than the twin for threads: until the node is gone, ZooKeeper is out of reach, or a
     sixth of the session timeout has passed. The session makes sure of the delete in any case. Awaiting it raises no
     error of the release.
     """

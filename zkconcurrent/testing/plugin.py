@@ -40,8 +40,8 @@ def zk(zookeeper: Server) -> Iterator[KazooClient]:
 def azk(zk: KazooClient, request: pytest.FixtureRequest) -> Iterator[KazooClient]:
     """The client `zk`, for tests of `zkconcurrent.aio`, run by pytest-asyncio, by anyio or by `asyncio.run`.
 
-    It is started before the test's event loop runs. After the test, what its tasks have begun, such as an `Event.set()`
-    that no task awaits, is done before the client stops, for up to a third of the session timeout.
+    It is started before the test's event loop runs. After the test, it waits for background work that the tasks have
+    begun, such as an `Event.set()` that no task awaits, for up to a third of the session timeout; then it stops.
     """
     if "anyio_backend" in request.fixturenames:
         backend = request.getfixturevalue("anyio_backend")
