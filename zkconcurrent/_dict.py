@@ -17,7 +17,7 @@ from collections.abc import (
 )
 from typing import Any, TypeVar, overload
 
-from ._codec import BYTES, Codec, check_codec, encoded
+from ._codec import BYTES, Codec, check_codec, encoded, equal
 from ._engine.driver import Call
 from ._engine.holds import PathState
 from ._engine.session import Dropped, Session, log
@@ -436,16 +436,22 @@ class Dict(Mirrored, MutableMapping[str, V]):
         Raises:
             KeyError: there is none, and no default.
         """
+        value: Any = None
+
+        def decoded(data: bytes) -> bool:
+            nonlocal value
+            value = self._codec.decode(data)  # before it is removed: what the codec can't decode stays
+            return True
 
         def popped(found: bytes | None) -> Any:
             if found is not None:
-                return self._codec.decode(found)
+                return value
             if default is _MISSING:
                 raise KeyError(key)
             return default
 
         checked = self._check_key(key)
-        return self._write(lambda flight: entries.take(flight, checked, _anything), popped)
+        return self._write(lambda flight: entries.take(flight, checked, decoded), popped)
 
     def popitem(self) -> tuple[str, V]:
         """Remove some entry and return its key and value. Of several clients, one gets it.
@@ -462,8 +468,7 @@ class Dict(Mirrored, MutableMapping[str, V]):
         return encoded(self._codec, value, self._path)
 
     def _equals(self, value: V) -> Callable[[bytes], bool]:
-        decode = self._codec.decode
-        return lambda data: bool(decode(data) == value)
+        return lambda data: equal(self._codec, data, value)
 
 
 def _anything(_: bytes) -> bool:

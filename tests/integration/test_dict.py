@@ -181,7 +181,7 @@ def test_bad_keys_and_values(zk: KazooClient, zk_path: str) -> None:
 
 
 def test_codecs(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Values are bytes, or what the codec makes of them; each read decodes anew."""
+    """Fault 194. Values are bytes, or what the codec makes of them; each read decodes anew."""
     plain = Dict[bytes](zk, zk_path)
     plain["x"] = b'{"a":[1,2]}'
     d = Dict[Any](connect(), zk_path, codec=JSON)
@@ -189,6 +189,9 @@ def test_codecs(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     assert d["x"] == {"a": [1, 2]}
     assert d.replace("x", {"a": [1, 2]}, [4])
     assert d.pop("x") == [4]
+    d["x"] = [float("nan")]
+    assert not d.replace("x", object(), 5)
+    assert d.replace("x", d["x"], 5)  # although what is read next is not equal to it
 
 
 def test_what_does_not_match(zk: KazooClient, connect: Connect, zk_path: str) -> None:
@@ -768,7 +771,7 @@ def test_what_a_codec_makes(made: Any, zk: KazooClient, zk_path: str) -> None:
 
 
 def test_an_unreadable_value(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
-    """A value that the codec can't decode raises at its read, and disturbs no other."""
+    """Fault 195. A value that the codec can't decode raises at its read, is not removed, and disturbs no other."""
     d = Dict[Any](zk, zk_path, codec=JSON)
     d["good"] = 1
     zk.create(f"{zk_path}/entries/bad", b"{")
@@ -776,6 +779,9 @@ def test_an_unreadable_value(zk: KazooClient, zk_path: str, eventually: Eventual
     with pytest.raises(ValueError, match="Expecting"):
         d["bad"]
     assert d["good"] == 1
+    with pytest.raises(ValueError, match="Expecting"):
+        d.pop("bad")
+    assert zk.get(f"{zk_path}/entries/bad")[0] == b"{"  # not lost
     d["bad"] = 2
     assert d == {"good": 1, "bad": 2}
 
