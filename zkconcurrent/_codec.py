@@ -104,6 +104,20 @@ def encoded(codec: Codec, value: Any, path: str) -> bytes:
     return bytes(data)
 
 
+def equal(codec: Codec, data: bytes, value: Any) -> bool:
+    """Return whether a codec makes these bytes of a value, or something equal of the bytes.
+
+    The bytes count too, as a value that was read may not be equal to itself once it is decoded anew: NaN, or an object
+    of a class without `__eq__`.
+    """
+    if codec.decode(data) == value:
+        return True
+    try:
+        return bytes(codec.encode(value)) == data
+    except (TypeError, ValueError):
+        return False  # it can't be what was read
+
+
 def check_codec(codec: Codec) -> Codec:
     """Return the codec, if it is one.
 

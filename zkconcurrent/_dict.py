@@ -17,7 +17,7 @@ from collections.abc import (
 )
 from typing import Any, TypeVar, overload
 
-from ._codec import BYTES, Codec, check_codec, encoded
+from ._codec import BYTES, Codec, check_codec, encoded, equal
 from ._engine.driver import Call
 from ._engine.holds import PathState
 from ._engine.session import Dropped, Session, log
@@ -178,7 +178,8 @@ class Mirrored(Primitive):
         """Remove all nodes, entries included.
 
         Raises:
-            RuntimeError: another client has written here in its present session; nothing was deleted.
+            RuntimeError: another client has written here in its present session; nothing was deleted. If it came during
+                the call, and there were more than 100 entries, some of them may be gone.
             ClientError: the client can't be used here.
             ForeignNodeError: the path is something else's; nothing was deleted.
         """
@@ -271,6 +272,7 @@ class Mirrored(Primitive):
 
 
 _MISSING: Any = object()
+_TAKEN: Any = object()  # a default, where `_MISSING` means that there is none
 
 
 class Dict(Mirrored, MutableMapping[str, V]):
@@ -359,7 +361,7 @@ class Dict(Mirrored, MutableMapping[str, V]):
         return _Values(self)
 
     def copy(self) -> dict[str, V]:
-        """Return a `dict` with all entries."""
+        """Return a `dict` with all entries. `dict(d)` reads key by key, and raises `KeyError` if one goes meanwhile."""
         return dict(self._decoded())
 
     def _decoded(self) -> Iterator[tuple[str, V]]:
@@ -387,6 +389,10 @@ class Dict(Mirrored, MutableMapping[str, V]):
             raise KeyError(key)
         checked = self._check_key(key)
         return self._write(lambda flight: entries.delete(flight, checked), deleted)
+
+    def update(self, other: Any = (), /, **kwds: V) -> None:
+        """Set the value of each key, one after the other."""
+        super().update(other.copy() if isinstance(other, Dict) else other, **kwds)
 
     def setdefault(self, key: str, default: Any = None, /) -> Any:
         """Return the value of a key; if the key is missing, set it to the default first. Atomic; asks ZooKeeper."""
@@ -430,16 +436,22 @@ class Dict(Mirrored, MutableMapping[str, V]):
         Raises:
             KeyError: there is none, and no default.
         """
+        value: Any = None
+
+        def decoded(data: bytes) -> bool:
+            nonlocal value
+            value = self._codec.decode(data)  # before it is removed: what the codec can't decode stays
+            return True
 
         def popped(found: bytes | None) -> Any:
             if found is not None:
-                return self._codec.decode(found)
+                return value
             if default is _MISSING:
                 raise KeyError(key)
             return default
 
         checked = self._check_key(key)
-        return self._write(lambda flight: entries.take(flight, checked, _anything), popped)
+        return self._write(lambda flight: entries.take(flight, checked, decoded), popped)
 
     def popitem(self) -> tuple[str, V]:
         """Remove some entry and return its key and value. Of several clients, one gets it.
@@ -448,7 +460,7 @@ class Dict(Mirrored, MutableMapping[str, V]):
             KeyError: there is none.
         """
         for key in self:
-            if (value := self.pop(key, _MISSING)) is not _MISSING:
+            if (value := self.pop(key, _TAKEN)) is not _TAKEN:
                 return key, value
         raise KeyError(f"{self._path!r} has no entries")
 
@@ -456,8 +468,7 @@ class Dict(Mirrored, MutableMapping[str, V]):
         return encoded(self._codec, value, self._path)
 
     def _equals(self, value: V) -> Callable[[bytes], bool]:
-        decode = self._codec.decode
-        return lambda data: bool(decode(data) == value)
+        return lambda data: equal(self._codec, data, value)
 
 
 def _anything(_: bytes) -> bool:

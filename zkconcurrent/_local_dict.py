@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Mutable
 from collections.abc import Set as AbstractSet
 from typing import Any
 
-from ._codec import Codec
+from ._codec import Codec, equal
 
 _MISSING: Any = object()
 
@@ -80,17 +80,20 @@ class _Read(_Entries):
     def _replace(self, key: str, old: Any, new: Any) -> bool:
         data = self._codec.encode(old if new is _MISSING else new)
         with self._lock:
-            if check_key(key) not in self._entries or (new is not _MISSING and self[key] != old):
+            if check_key(key) not in self._entries or (new is not _MISSING and not self._has(key, old)):
                 return False
             self._entries[key] = data
             return True
 
     def _remove(self, key: str, value: Any) -> bool:
         with self._lock:
-            if check_key(key) not in self._entries or self[key] != value:
+            if check_key(key) not in self._entries or not self._has(key, value):
                 return False
             del self._entries[key]
             return True
+
+    def _has(self, key: str, value: Any) -> bool:
+        return equal(self._codec, self._entries[key], value)
 
     def _pop(self, key: str, default: Any) -> Any:
         data = self._entries.pop(check_key(key)) if default is _MISSING else self._entries.pop(check_key(key), _MISSING)

@@ -208,6 +208,7 @@ class QuorumLock(Several):
                 if not each.done:
                     each.call.abandon()
                     calls.calls.remove(each.call)
+            self._all.check_lease()  # the first lock may have been granted long before the last
             if quorum.alive >= self._quorum:
                 self._take(quorum)
                 return True

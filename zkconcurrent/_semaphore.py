@@ -118,11 +118,14 @@ class Semaphore(LockBase):
     def _taking_permits(
         self, call: Call, permits: int, wait: bool, near_deadline: bool, deadline: float | None, owner: int
     ) -> Steps[bool]:
-        if self._may_lack(permits, wait):
-            sight = yield from call.run(ask(self._layout), deadline)
-            if sight is not None and sight.size < permits:
-                self._refuse_or_warn(permits, sight.size)
-        recipe = acquire(self._layout, permits, node_data(owner), wait=wait, near_deadline=near_deadline)
+        def too_few(size: int) -> None:
+            self._note(size)
+            if size:  # with none, all are to come: by a release of what was not acquired, or by the next resize
+                self._refuse_or_warn(permits, wait, size)
+
+        recipe = acquire(
+            self._layout, permits, node_data(owner), wait=wait, near_deadline=near_deadline, too_few=too_few
+        )
         taken = yield from call.run(recipe, deadline)
         if taken is None:
             return False
@@ -133,18 +136,13 @@ class Semaphore(LockBase):
         log.debug("acquired %s", leases)
         return True
 
-    def _may_lack(self, permits: int, wait: bool) -> bool:
-        """Return whether the call should first look whether there are so many permits."""
-        if not wait or self._layout.value == 0:  # all permits of such a semaphore are added
-            return False
-        return 0 < (self._size() or 0) < permits
-
-    def _refuse_or_warn(self, permits: int, size: int) -> None:
+    def _refuse_or_warn(self, permits: int, wait: bool, size: int) -> None:
         """Tell the caller that it asks for more permits than exist."""
-        warn(
-            f"acquire() waits for {permits} permits, and the semaphore {self._path!r} has {size}: it waits until a "
-            "client adds permits, by a release() of more than it holds or by resize()"
-        )
+        if wait and self._layout.value != 0:  # all permits of such a semaphore are added
+            warn(
+                f"acquire() waits for {permits} permits, and the semaphore {self._path!r} has {size}: it waits until a "
+                "client adds permits, by a release() of more than it holds or by resize()"
+            )
 
     def release(self, n: int = 1) -> None:
         """Give back permits: this thread's own, the newest first, then those of other threads of this process.
@@ -318,16 +316,13 @@ class Semaphore(LockBase):
 class BoundedSemaphore(Semaphore):
     """A semaphore that refuses a `release()` of more permits than this process holds.
 
-    Otherwise it is a `Semaphore`; but `acquire` of more permits than there are raises a ValueError.
+    Otherwise it is a `Semaphore`; but `acquire` of more permits than there are raises a ValueError, unless there are
+    none.
     """
 
     _kind = "BoundedSemaphore"
 
-    def _may_lack(self, permits: int, wait: bool) -> bool:  # noqa: ARG002
-        size = self._size()
-        return permits > (1 if size is None else size)
-
-    def _refuse_or_warn(self, permits: int, size: int) -> None:
+    def _refuse_or_warn(self, permits: int, wait: bool, size: int) -> None:  # noqa: ARG002
         raise ValueError(f"permits must be at most value={size} at {self._path}: {permits}")
 
     def _check_bounds(self, more: int) -> None:

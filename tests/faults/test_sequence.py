@@ -1,4 +1,4 @@
-"""Fault 22: sequence numbers at their end, on a real server whose snapshot was edited to be near it."""
+"""Faults 22 and 191: numbers at their end, on a real server whose snapshot was edited to be near it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from zkconcurrent import Lock, SequenceExhaustedError
+from zkconcurrent import AtomicLong, Barrier, Dict, Lock, SequenceExhaustedError, SimpleQueue
 from zkconcurrent.testing import Server
 
 LAST = 2_147_483_647
@@ -19,7 +19,12 @@ _SEAL = struct.Struct("!qi1s")  # the checksum of all before it, and the string 
 
 
 def count_from(server: Server, path: str, number: int) -> None:
-    """Have the node `path` give `number` to its next child: stop the server, edit its snapshot, start it again."""
+    """Have the node `path` give `number` to its next child."""
+    edit(server, {path: number}, after=4)
+
+
+def edit(server: Server, numbers: dict[str, int], after: int = 0) -> None:
+    """Stop the server, edit its snapshot, start it again: the nodes have these versions, or what is so far after."""
     server.restart()  # it writes a snapshot when it starts
     server.kill()
     assert server._guard is not None
@@ -27,11 +32,12 @@ def count_from(server: Server, path: str, number: int) -> None:
         Path(server._guard.folder, "version-2").glob("snapshot.*"), key=lambda file: int(file.suffix[1:], 16)
     )
     data = bytearray(snapshot.read_bytes())
-    name = path.encode()
-    at = data.index(struct.pack("!i", len(name)) + name) + 4 + len(name)
-    (size,) = struct.unpack_from("!i", data, at)
-    at += 4 + max(size, 0) + 8  # its data and its access rights; then the stat: czxid, mzxid, ctime, mtime, version
-    struct.pack_into("!i", data, at + 4 * 8 + 4, number)
+    for path, number in numbers.items():
+        name = path.encode()
+        at = data.index(struct.pack("!i", len(name)) + name) + 4 + len(name)
+        (size,) = struct.unpack_from("!i", data, at)
+        at += 4 + max(size, 0) + 8  # its data and its access rights; then the stat: czxid, mzxid, ctime, mtime, version
+        struct.pack_into("!i", data, at + 4 * 8 + after, number)
     _SEAL.pack_into(data, len(data) - _SEAL.size, zlib.adler32(data[: -_SEAL.size]), 1, b"/")
     snapshot.write_bytes(data)
     server.restart()
@@ -85,3 +91,33 @@ def test_a_client_of_the_edited_server() -> None:
         assert client.create(f"{PATH}/x", sequence=True) == f"{PATH}/x0000000041"
         client.stop()
         client.close()
+
+
+@pytest.mark.parametrize("of_the_clients", [False, True])
+def test_versions_begin_anew(of_the_clients: bool) -> None:
+    """Fault 191. A node that is written once more than 2,147,483,647 times: every change still counts."""
+    with Server(properties={"zookeeper.digest.enabled": "false"}) as server, server.client(timeout=30) as client:
+        number, settings = AtomicLong(client, "/number"), Dict(client, "/settings")
+        barrier, queue = Barrier(client, "/barrier", 1), SimpleQueue(client, "/queue")
+        number.add()
+        settings["k"] = b""
+        queue.put(b"")
+        barrier.wait()
+        if of_the_clients:  # what only this client writes: it goes by its memory
+            receipts = number._path_state.register.receipts + queue._path_state.desk.receipts
+            (writer,) = settings._mirror.writers
+            edit(server, dict.fromkeys([*(each.path for each in receipts), writer.ticket.node], LAST - 1))
+            for each in (*receipts, writer):
+                each.version = LAST - 1
+        else:
+            edit(server, {"/number": LAST - 1, "/settings": LAST - 1, "/barrier": LAST - 1})
+        for n in range(2, 6):
+            assert number.add() == n
+            settings["k"] = b"%d" % n
+            assert settings.replace("k", b"%d" % n, b"")
+            assert settings.pop("k") == b""
+            queue.put(b"")
+            barrier.wait()
+        assert (number.get(), queue.qsize()) == (5, 5)
+        written = [client.get(path)[1].version for path in ("/number", "/settings")]
+        assert of_the_clients or max(written) < 0

@@ -181,7 +181,7 @@ def test_bad_keys_and_values(zk: KazooClient, zk_path: str) -> None:
 
 
 def test_codecs(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Values are bytes, or what the codec makes of them; each read decodes anew."""
+    """Fault 194. Values are bytes, or what the codec makes of them; each read decodes anew."""
     plain = Dict[bytes](zk, zk_path)
     plain["x"] = b'{"a":[1,2]}'
     d = Dict[Any](connect(), zk_path, codec=JSON)
@@ -189,6 +189,9 @@ def test_codecs(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     assert d["x"] == {"a": [1, 2]}
     assert d.replace("x", {"a": [1, 2]}, [4])
     assert d.pop("x") == [4]
+    d["x"] = [float("nan")]
+    assert not d.replace("x", object(), 5)
+    assert d.replace("x", d["x"], 5)  # although what is read next is not equal to it
 
 
 def test_what_does_not_match(zk: KazooClient, connect: Connect, zk_path: str) -> None:
@@ -550,6 +553,21 @@ def test_destroy(zk: KazooClient, connect: Connect, zk_path: str, eventually: Ev
     assert mine == {"b": "2"}
 
 
+def test_destroy_stops_for_another_client(
+    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
+) -> None:
+    """Fault 193. Of many entries some go first; once another client writes, no more do."""
+    mine, theirs = text(connect(proxy.hosts), zk_path), text(zk, zk_path)
+    mine.update({str(n): "x" for n in range(250)})
+    with proxy.hold("multi") as first:
+        destroying = in_thread(mine.destroy)
+        first.wait()
+        theirs["new"] = "1"
+    with pytest.raises(RuntimeError, match="in use"):
+        destroying.result(30)
+    assert len(theirs) == 151
+
+
 @pytest.mark.parametrize(
     ("write", "result"),
     [
@@ -753,7 +771,7 @@ def test_what_a_codec_makes(made: Any, zk: KazooClient, zk_path: str) -> None:
 
 
 def test_an_unreadable_value(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
-    """A value that the codec can't decode raises at its read, and disturbs no other."""
+    """Fault 195. A value that the codec can't decode raises at its read, is not removed, and disturbs no other."""
     d = Dict[Any](zk, zk_path, codec=JSON)
     d["good"] = 1
     zk.create(f"{zk_path}/entries/bad", b"{")
@@ -761,6 +779,9 @@ def test_an_unreadable_value(zk: KazooClient, zk_path: str, eventually: Eventual
     with pytest.raises(ValueError, match="Expecting"):
         d["bad"]
     assert d["good"] == 1
+    with pytest.raises(ValueError, match="Expecting"):
+        d.pop("bad")
+    assert zk.get(f"{zk_path}/entries/bad")[0] == b"{"  # not lost
     d["bad"] = 2
     assert d == {"good": 1, "bad": 2}
 
@@ -778,6 +799,36 @@ def test_weak_iteration(zk: KazooClient, zk_path: str) -> None:
     for _, key in zip(d.items(), list(d), strict=True):
         d.pop(key)
     assert not d
+
+
+def test_entries_that_others_have_taken(zk: KazooClient, zk_path: str) -> None:
+    """Fault 190. An entry that another client has just removed, so that the copy still has it, is passed by."""
+    d = text(zk, zk_path)
+    d.ready()
+    d._mirror.keep("gone", b"", 1)
+    d["there"] = "1"
+    assert list(d) == ["gone", "there"]
+    assert d.popitem() == ("there", "1")
+    with pytest.raises(KeyError, match="no entries"):
+        d.popitem()
+
+
+def test_updated_by_a_map_that_changes(zk: KazooClient, zk_path: str) -> None:
+    """Fault 190. What `update` is given may lose entries meanwhile."""
+
+    class Taking:
+        def encode(self, value: str) -> bytes:
+            source._mirror.drop("b", sys.maxsize)
+            return value.encode()
+
+        def decode(self, data: bytes) -> str:
+            return data.decode()
+
+    source, target = text(zk, zk_path), Dict[str](zk, f"{zk_path}-target", codec=Taking())
+    source.update({"a": "1", "b": "2"})
+    target.update(source, c="3")
+    assert "b" not in source
+    assert target.copy() == {"a": "1", "b": "2", "c": "3"}
 
 
 def test_errors_name_the_path(zk: KazooClient, zk_path: str) -> None:

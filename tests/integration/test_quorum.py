@@ -633,6 +633,25 @@ def test_locks_lost_during_the_try(
         pass
 
 
+def test_a_lease_that_runs_out_during_the_try(
+    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Fault 192. A lock whose lease has run out by the clock does not count, before any other thread has noticed."""
+    lock = QuorumLock([Lock(client, f"{zk_path}/{n}") for n, client in enumerate((zk, connect(proxy.hosts)))])
+    first, second = (each._path_state for each in lock.locks)
+    clock = first.session.clock
+    with proxy.hold("create2") as held:
+        trying = in_thread(lock.acquire, False)
+        held.wait()
+        eventually(lambda: any(each.alive for each in first.all(MUTEX.role)))
+        with first.session.lock:  # so that its keeper can't look
+            first.session.clock = lambda: clock() + 3600.0
+            held.release()
+            eventually(lambda: any(each.alive for each in second.all(MUTEX.role)))
+    assert trying.result(20) is False
+    first.session.clock = clock
+
+
 def test_lost_as_it_is_acquired(
     connect: Connect, zookeeper: Server, zk_path: str, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
 ) -> None:

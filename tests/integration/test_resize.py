@@ -162,6 +162,31 @@ def test_none_at_all(
     theirs.release()
 
 
+def test_too_few_by_another_clients_number(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Fault 196. To ask for more permits than a resize has left is refused, or warned of; with none left, it waits."""
+    bounded, plain = BoundedSemaphore(zk, zk_path, 3), Semaphore(connect(), zk_path, None)
+    other = Semaphore(connect(), zk_path, None)
+    for each in (bounded, plain):
+        with each:
+            pass
+    other.resize(2)
+    for blocking in (True, False):
+        with pytest.raises(ValueError, match="at most value=2"):
+            bounded.acquire(blocking, permits=3)
+    with pytest.warns(RuntimeWarning, match=r"3 permits.*has 2"):
+        assert not plain.acquire(timeout=0.2, permits=3)
+    assert not children(zk, f"{zk_path}/locks")
+    other.resize(0)
+    waiting = in_thread(bounded.acquire)
+    eventually(permits_awaited(zk, zk_path, 1))
+    assert not bounded.acquire(blocking=False)
+    other.resize(1)
+    assert waiting.result(20)
+    bounded.release()
+
+
 def test_added_permits_are_among_them(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """The number counts those that were added; those that are added later come on top."""
     mine, theirs = Semaphore(zk, zk_path, 1), Semaphore(connect(), zk_path, 1)
@@ -254,6 +279,7 @@ def test_a_lost_request_or_answer(
     assert zk.get(f"{zk_path}/permits")[1].version == 1
 
 
+@pytest.mark.filterwarnings("ignore:acquire.. waits for 2 permits:RuntimeWarning")
 def test_many_at_once(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """Several processes resize while others take and give back: the last number stays, and nobody waits in vain."""
     with Semaphore(zk, zk_path, 2):

@@ -406,6 +406,8 @@ def test_a_dict_and_a_set() -> None:
         True,
     )
     assert (d.remove("c", 4), d.remove("c", 5), d.remove("c", 5)) == (False, True, False)
+    d["nan"] = float("nan")
+    assert d.remove("nan", d["nan"])
     assert (d.pop("a"), d.pop("a", None), d.popitem()) == ([1], None, ("d", 4))
     for missing in (lambda: d["x"], lambda: d.pop("x"), lambda: d.__delitem__("x")):
         with pytest.raises(KeyError):

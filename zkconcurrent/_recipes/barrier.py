@@ -48,6 +48,7 @@ from .operations import (
     Sync,
     Wait,
     Watch,
+    next_version,
 )
 from .queue import find
 from .ticket import PREFIX_LENGTH, Ticket
@@ -118,16 +119,16 @@ class State(NamedTuple):
 
     def act(self) -> State:
         """Return the next state once all parties have arrived and the last must run its action first."""
-        return self._replace(acting=True, version=self.version + 1)
+        return self._replace(acting=True, version=next_version(self.version))
 
     def trip(self) -> State:
         """Return the next state when the barrier trips."""
-        return self._replace(generation=self.generation + 1, acting=False, version=self.version + 1)
+        return self._replace(generation=self.generation + 1, acting=False, version=next_version(self.version))
 
     def fail(self) -> State:
         """Return the next state when the current generation breaks."""
         failed = self.failed if self.broken else (*self.failed, self.generation)[-REMEMBERED:]
-        return self._replace(failed=failed, acting=False, version=self.version + 1)
+        return self._replace(failed=failed, acting=False, version=next_version(self.version))
 
     def reset(self) -> State:
         """Return the next state of a reset: the current generation fails, and the next begins."""

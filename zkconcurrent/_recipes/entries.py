@@ -48,6 +48,7 @@ from .operations import (
     SessionExpired,
     Set,
     Sync,
+    next_version,
 )
 from .queue import find
 from .ticket import State, Ticket
@@ -259,7 +260,7 @@ def destroy(mirror: Mirror) -> Recipe[list[str]]:
         ticket: Ticket = yield NewTicket(at.path)
         try:
             while len(parts) > DELETED_TOGETHER:
-                yield Multi(ticket, tuple(parts[-DELETED_TOGETHER:]))
+                yield Multi(ticket, (Check(at.path, node.version), *parts[-DELETED_TOGETHER:]))
                 del parts[-DELETED_TOGETHER:]
             folders = yield Get(at.entries), Get(at.writers)
             kept = [path for path, each in zip((at.entries, at.writers), folders, strict=True) if each is not None]
@@ -349,7 +350,7 @@ def write(flight: Flight, parts: tuple[Part, ...], *, same_writer: bool = False)
             flight.doubt = False  # it was refused
             raise
         else:
-            writer.version += 1
+            writer.version = next_version(writer.version)
             flight.doubt = False
             return results[1:]  # type: ignore[no-any-return]
 

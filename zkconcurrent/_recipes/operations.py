@@ -82,6 +82,11 @@ class Node(NamedTuple):
     mzxid: int = 0
 
 
+def next_version(version: int) -> int:
+    """Return the version of a node that is written once more: a signed number of 32 bits, which begins anew."""
+    return (version + 1 + 2**31) % 2**32 - 2**31
+
+
 MALFORMED = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
 """What the parsing of a node's data may raise: any program may have written them."""
 

@@ -42,6 +42,7 @@ from .operations import (
     SessionExpired,
     Set,
     Sync,
+    next_version,
 )
 from .orders import member_data
 from .queue import find
@@ -179,7 +180,7 @@ class Undertaking:
         receipt.unfinished = sent.unfinished
         if sent.session != receipt.session:
             receipt.before = sent.unfinished
-        receipt.version = sent.version + 1
+        receipt.version = next_version(sent.version)
         self.sent = None
 
     def finish(self) -> None:
@@ -306,7 +307,7 @@ def burn(receipt: Receipt) -> Recipe[bool]:
     """
     try:
         if (yield Set(receipt.path, BURNT, receipt.version)):
-            receipt.version += 1
+            receipt.version = next_version(receipt.version)
             return True
     except ConnectionLost:
         pass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from .nodes import foreign_data, lay_out
@@ -82,7 +82,13 @@ class Sight(NamedTuple):
 
 
 def acquire(
-    at: Layout, permits: int, data: bytes, *, wait: bool, near_deadline: bool = False
+    at: Layout,
+    permits: int,
+    data: bytes,
+    *,
+    wait: bool,
+    near_deadline: bool = False,
+    too_few: Callable[[int], object] = lambda _: None,
 ) -> Recipe[tuple[list[Ticket], int] | None]:
     """Take permits, all or none; return their tickets, and how many permits there are.
 
@@ -100,20 +106,26 @@ def acquire(
             the contenders ahead of us that will get theirs; if they are enough, we wait for those contenders.
         near_deadline: the deadline is near. While the free permits are enough for the contenders ahead and for us, the
             deadline does not count yet.
+        too_few: called at the first look if fewer permits exist, with their number; what it raises ends the attempt.
 
     Source: Curator's `InterProcessSemaphoreV2`.
     """
     if not wait:
         sight = yield from look(at, None, Sync(at.path))
+        if sight.size < permits:
+            too_few(sight.size)
         if not (yield from is_room(at, line_up(sight.queue, MUTEX), sight.free, permits)):
             return None
     said = json.dumps({**json.loads(data), "permits": permits, "try": not wait}).encode()
-    asks = near_deadline or not wait
+    asks, first = near_deadline or not wait, wait
     while True:
         ticket: Ticket = yield NewTicket(at.locks)
         leases: list[Ticket] = []
         try:
             sight = yield from join(ticket, at, said)
+            if first and sight.size < permits:
+                too_few(sight.size)
+            first = False
             while True:
                 if ticket.name not in sight.queue:
                     raise NodeGone

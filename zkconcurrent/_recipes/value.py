@@ -39,6 +39,7 @@ from .operations import (
     Wait,
     WaitGone,
     Watch,
+    next_version,
 )
 from .queue import join
 from .receipts import Ledger, Undertaking, burn, moved, ready, write
@@ -279,7 +280,7 @@ def attempt(batch: Batch, *leaving: Delete, looked: bool) -> Recipe[bool]:
         if (failed.part or 0) < len(leaving):
             raise NodeGone from None
         return False
-    receipt.seen = Seen(data, seen.version + 1, seen.age + 1)
+    receipt.seen = Seen(data, next_version(seen.version), seen.age + 1)
     return True
 
 

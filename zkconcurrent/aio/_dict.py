@@ -137,7 +137,8 @@ class Dict(_Mirrored, Mapping[str, V]):
 
     async def update(self, other: Mapping[str, V] | Iterable[tuple[str, V]] = (), /, **kwds: V) -> None:
         """Set the value of each key, one after the other."""
-        for key, value in dict(other, **kwds).items():
+        there: Any = other.copy() if isinstance(other, Dict) else other
+        for key, value in dict(there, **kwds).items():
             await self._core._put(key, value)
 
     async def setdefault(self, key: str, default: Any = None, /) -> Any:
