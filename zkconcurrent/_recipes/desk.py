@@ -185,6 +185,12 @@ class Desk(Ledger):
         """Return whether an item was read ahead, a moment ago."""
         return name in self.read and 0 <= self.clock() - self.read_at < READ_FOR
 
+    def come_back_to(self, name: str) -> None:
+        """Have the next call begin with an item: it was given back, or others are behind it in its node."""
+        self.read.pop(name, None)
+        if self.at.order.keeps:
+            self.names.appendleft(name)
+
     def keep(self, names: Sequence[str]) -> None:
         """Keep a new listing."""
         self.read = {}
@@ -198,7 +204,8 @@ class Taken(NamedTuple):
         name: its node's name.
         payloads: its content, and that of those behind it if Curator's `putMulti` put several in one node.
         version: the version of its node.
-        attempts: how often it was claimed, this time included, as far as that is counted.
+        base: that version less the times that it was claimed, this time included, as far as these are counted.
+        attempts: these times; 1 if its consumer does not count them.
         session: the session of the claim.
         token: the claim's fencing token.
     """
@@ -206,6 +213,7 @@ class Taken(NamedTuple):
     name: str
     payloads: list[bytes]
     version: int
+    base: int = 0
     attempts: int = 1
     session: int = 0
     token: int = 0

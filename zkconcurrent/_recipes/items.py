@@ -159,7 +159,7 @@ def dead(desk: Desk) -> Recipe[list[bytes]]:
     paths = [f"{at.dead}/{name}" for name in sorted(filter(is_item, names), key=number)]
     nodes: Sequence[Node | None] = (yield tuple(map(Get, paths))) if paths else ()
     found = zip(paths, nodes, strict=True)
-    return [payload for path, node in found if node is not None for payload in unframe(path, node.data)]
+    return [payload for path, node in found if node is not None for payload in unframe(path, node.data)[0]]
 
 
 def destroy(desk: Desk) -> Recipe[list[str]]:

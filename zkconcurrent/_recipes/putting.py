@@ -19,7 +19,6 @@ from .operations import (
     NoNode,
     Recipe,
     Requeue,
-    Set,
     Sync,
     Wait,
     WaitGone,
@@ -58,7 +57,7 @@ def put(errand: Errand, data: bytes, prefix: str, *, wait: bool) -> Recipe[bool]
             return True
 
 
-def add(errand: Errand, item: Create, *leaving: Delete, count: int = 0, after: tuple[Set, ...] = ()) -> Recipe[bool]:
+def add(errand: Errand, item: Create, *leaving: Delete, count: int = 0) -> Recipe[bool]:
     """Create an item, if the queue is open; False: try again.
 
     Raises:
@@ -70,13 +69,13 @@ def add(errand: Errand, item: Create, *leaving: Delete, count: int = 0, after: t
         _, node = yield Sync(at.path), Get(at.path)
         yield from check_open(desk, node)
     try:
-        results = yield from write(errand, (Check(at.path, version), *leaving, item, *after), count=count)
+        results = yield from write(errand, (Check(at.path, version), *leaving, item), count=count)
     except (NoNode, BadVersion) as failed:
         if failed.part == 0:  # shut down, or destroyed
             desk.version = None
         elif failed.part == 1 + len(leaving):
             yield from desk.lay_out()
-        elif (failed.part or 0) > 1 + len(leaving) + len(after):
+        elif (failed.part or 0) > 1 + len(leaving):
             pass  # our receipt is gone, and perhaps the queue
         else:
             raise NodeGone from None
@@ -86,9 +85,7 @@ def add(errand: Errand, item: Create, *leaving: Delete, count: int = 0, after: t
     return True
 
 
-def put_when_first(
-    errand: Errand, item: Create, *, wait: bool, count: int = 0, after: tuple[Set, ...] = ()
-) -> Recipe[bool]:
+def put_when_first(errand: Errand, item: Create, *, wait: bool, count: int = 0) -> Recipe[bool]:
     """Put an item in a queue with a maximal size: only the first of the producers does, and leaves with the same step.
 
     Once a listing shows us first, only we may create items. So a later listing of the items can only show too many,
@@ -120,7 +117,7 @@ def put_when_first(
                     seen = yield WaitGone(ticket, ahead[0], reads, not wait)
                     queue, names, node = seen or (yield reads)
                 elif there < at.maxsize:
-                    if (yield from add(errand, item, Delete(ticket.node, ticket), count=count, after=after)):
+                    if (yield from add(errand, item, Delete(ticket.node, ticket), count=count)):
                         yield MarkDeleted(ticket)
                         return True
                     queue, names, node = yield reads
