@@ -102,6 +102,7 @@ class Desk(Ledger):
         read: what some of them contain; None for one that was gone.
         read_at: when that was read, by `clock`.
         window: how many items to read together.
+        rivals: since the last listing, another consumer has taken, or claimed, what is in it.
         version: the version of the queue's node while the queue is open; None if unknown.
         last: the number of the newest item that was put here.
         made_anew: how often the queue was found to have been destroyed.
@@ -116,6 +117,7 @@ class Desk(Ledger):
         self.read: dict[str, Node | None] = {}
         self.read_at = 0.0
         self.window = 1
+        self.rivals = False
         self.version: int | None = None
         self.last = 0
         self.made_anew = 0
@@ -184,6 +186,12 @@ class Desk(Ledger):
     def fresh(self, name: str) -> bool:
         """Return whether an item was read ahead, a moment ago."""
         return name in self.read and 0 <= self.clock() - self.read_at < READ_FOR
+
+    def meet_rivals(self) -> None:
+        """Note that another consumer was faster: what was read ahead is old."""
+        self.rivals = True
+        self.window = 1
+        self.read = {}
 
     def come_back_to(self, name: str) -> None:
         """Have the next call begin with an item: it was given back, or others are behind it in its node."""

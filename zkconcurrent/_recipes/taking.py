@@ -114,6 +114,7 @@ def take(errand: Errand, *, wait: bool) -> Recipe[Taken | None]:
 def seize_first(errand: Errand, names: Sequence[str], ticket: Ticket | None = None) -> Recipe[Taken | None]:
     """Take the first of the items that is still there; None if none is."""
     desk = errand.desk
+    desk.rivals = False
     if not desk.at.order.keeps:
         made_anew = desk.made_anew
         for first in names:
@@ -151,8 +152,7 @@ def seize(errand: Errand, name: str, ticket: Ticket | None = None) -> Recipe[Tak
     while True:
         yield from ready(errand)  # first: if the queue is destroyed from here on, our receipt goes with it
         node = yield from fetch(desk, name)
-        if node is None:  # the listing is too old to go on with
-            desk.names.clear()
+        if node is None:
             return None
         payloads, base = unframe(item, node.data)
         attempts = max(0, node.version - base)
@@ -172,12 +172,14 @@ def seize(errand: Errand, name: str, ticket: Ticket | None = None) -> Recipe[Tak
         try:
             results = yield from write(errand, parts, count=int(wanted == "get" and errand.counts and not spent))
         except NodeExists as failed:
-            errand.purpose, desk.window = wanted, 1
+            errand.purpose = wanted
+            desk.meet_rivals()
             if failed.part:
                 continue  # an item of this name was just buried
             return None  # claimed
         except (NoNode, BadVersion) as failed:
-            errand.purpose, desk.window = wanted, 1
+            errand.purpose = wanted
+            desk.meet_rivals()
             part = failed.part or 0
             if part == 0:
                 yield from desk.lay_out()
@@ -214,11 +216,26 @@ def seize(errand: Errand, name: str, ticket: Ticket | None = None) -> Recipe[Tak
 
 
 def fetch(desk: Desk, name: str) -> Recipe[Node | None]:
-    """Return an item's node; read those that come next, too, while no other consumer is in the way."""
+    """Return an item's node, or None if another consumer has it; read those that come next, too.
+
+    While other consumers are in the way, few are read ahead, and the claims are listed. What these have taken is passed
+    over: to list all items again instead, for each item that is taken, would cost the more the more there are.
+    """
     if not desk.fresh(name):
         names = [name, *islice(list(desk.names), desk.window - 1)]
+        reads = tuple(Get(f"{desk.at.items}/{each}") for each in names)
         read_at = desk.clock()
-        nodes = yield tuple(Get(f"{desk.at.items}/{each}") for each in names)
+        if desk.rivals:
+            claims, *nodes = yield Children(desk.at.claims), *reads
+            nodes = [None if each in claims else node for each, node in zip(names, nodes, strict=True)]
+        else:
+            nodes = yield reads
+        if None in nodes:
+            desk.rivals = True
+        if not any(nodes):
+            if desk.window == AHEAD:  # the listing is too old to go on with
+                desk.names.clear()
+            desk.window = min(2 * desk.window, AHEAD)
         desk.read, desk.read_at = dict(zip(names, nodes, strict=True)), read_at
     return desk.read.pop(name, None)
 
