@@ -15,6 +15,7 @@ from .operations import (
     MarkDeleted,
     NewTicket,
     Node,
+    NodeExists,
     NodeGone,
     NoNode,
     Recipe,
@@ -46,9 +47,7 @@ def put(errand: Errand, data: bytes, prefix: str, *, wait: bool) -> Recipe[bool]
     """
     desk, at = errand.desk, errand.desk.at
     if desk.last >= LAST_ITEM:
-        raise SequenceExhaustedError(
-            at.path, f"ZooKeeper has no sequence numbers left here (it gave {desk.last}); use another path"
-        )
+        raise exhausted(desk)
     item = Create(f"{at.items}/{prefix}", data, sequential=True)
     if at.maxsize:
         return (yield from put_when_first(errand, item, wait=wait))
@@ -57,12 +56,18 @@ def put(errand: Errand, data: bytes, prefix: str, *, wait: bool) -> Recipe[bool]
             return True
 
 
+def exhausted(desk: Desk) -> SequenceExhaustedError:
+    """Return the error of a queue whose numbers have come to their end."""
+    return SequenceExhaustedError(desk.at.path, "ZooKeeper has no sequence numbers left here; use another path")
+
+
 def add(errand: Errand, item: Create, *leaving: Delete, count: int = 0) -> Recipe[bool]:
     """Create an item, if the queue is open; False: try again.
 
     Raises:
         Closed: the queue is shut down.
         NodeGone: the node to be left is gone.
+        SequenceExhaustedError: the server gives its last number again and again.
     """
     desk, at = errand.desk, errand.desk.at
     while (version := desk.version) is None:
@@ -70,6 +75,8 @@ def add(errand: Errand, item: Create, *leaving: Delete, count: int = 0) -> Recip
         yield from check_open(desk, node)
     try:
         results = yield from write(errand, (Check(at.path, version), *leaving, item), count=count)
+    except NodeExists:
+        raise exhausted(desk) from None
     except (NoNode, BadVersion) as failed:
         if failed.part == 0:  # shut down, or destroyed
             desk.version = None
