@@ -13,6 +13,7 @@ from tests.conftest import Connect, Eventually, InThread
 from tests.helpers.proxy import Proxy
 from zkconcurrent import DelayQueue, Empty, Full, LifoQueue, Queue
 from zkconcurrent._engine.session import Session
+from zkconcurrent._recipes.orders import frame
 
 
 @pytest.fixture
@@ -118,6 +119,18 @@ def test_other_calls(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
     with proxy.counting() as getting:
         last.get()
     assert getting.requests == {"sync": 1, "getData": 2, "getChildren": 2, "multi": 1}
+
+
+def test_many_dead(zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
+    """Fault 182: they are read a hundred at a time, so that the client's heartbeats are answered in between."""
+    queue = Queue[bytes](counted, zk_path)
+    zk.ensure_path(f"{zk_path}/dead")
+    for n in range(250):
+        zk.create(f"{zk_path}/dead/queue-{n:010d}", frame([b"%d" % n]))
+    with proxy.counting() as reading:
+        assert queue.dead() == [b"%d" % n for n in range(250)]
+    assert reading.requests == {"sync": 1, "getChildren": 1, "getData": 250}
+    assert reading.flights == 1 + 3
 
 
 @pytest.mark.parametrize("claims", [False, True], ids=["get", "claim"])

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from zkconcurrent import AtomicLong, Barrier, Dict, Lock, SequenceExhaustedError, SimpleQueue
+from zkconcurrent import AtomicLong, Barrier, Dict, Lock, Queue, SequenceExhaustedError, SimpleQueue
 from zkconcurrent.testing import Server
 
 LAST = 2_147_483_647
@@ -77,6 +77,30 @@ def check_the_end(held: Lock, server: Server) -> None:
         (name,) = other.get_children(PATH)
         assert name.endswith(str(LAST - 1))
         assert held.owner() is not None
+
+
+def test_the_end_of_a_queues_numbers() -> None:
+    """A put says so a little before the end, and at the end also that of an object that has put nothing before."""
+    with Server(properties={"zookeeper.digest.enabled": "false"}) as server, server.client() as client:
+        queue, items = Queue[bytes](client, PATH), [b"first", b"late", b"last"]
+        queue.put(items[0])
+        client.stop()
+        count_from(server, f"{PATH}/items", LAST - 100_000)
+        client.start(timeout=30)
+        queue.put(items[1])
+        with pytest.raises(SequenceExhaustedError, match="another path"):
+            queue.put(b"later")
+        del queue
+        client.stop()
+        count_from(server, f"{PATH}/items", LAST)
+        client.start(timeout=30)
+        Queue[bytes](client, PATH).put(items[2])
+        for _ in range(2):
+            with pytest.raises(SequenceExhaustedError, match="another path"):
+                Queue[bytes](client, PATH).put(b"too late")
+        queue = Queue[bytes](client, PATH)
+        assert [queue.get_nowait() for _ in items] == items
+        assert queue.empty()
 
 
 def test_a_client_of_the_edited_server() -> None:

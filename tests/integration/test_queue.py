@@ -42,7 +42,7 @@ from zkconcurrent import (
 )
 from zkconcurrent._recipes import claims, desk, items, receipts, taking
 from zkconcurrent._recipes.desk import Taken
-from zkconcurrent._recipes.orders import frame
+from zkconcurrent._recipes.orders import frame, unframe
 from zkconcurrent.testing import Server
 
 ALL = pytest.mark.parametrize("kind", [Queue, LifoQueue, PriorityQueue, SimpleQueue])
@@ -473,6 +473,50 @@ def test_a_claim_whose_multis_are_lost(
     assert len(names(zk, zk_path, "items")) == fails
 
 
+def test_a_claim_whose_session_ends_before_its_answer(
+    zk: KazooClient,
+    zookeeper: Server,
+    connect: Connect,
+    zk_path: str,
+    proxy: Proxy,
+    in_thread: InThread,
+    eventually: Eventually,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Fault 180: another thread of its client has the item in the next session; that claim is not taken for its own."""
+    client = connect(proxy.hosts, **FAST)
+    queue = Queue[bytes](client, zk_path)
+    queue.put(b"one")
+    begun, claimed, ready, identified = threading.Event(), threading.Event(), receipts.ready, taking.identified
+
+    def slow(errand: Any) -> Any:
+        if errand.sent is not None:  # the thread that got no answer runs only when the next session has begun
+            begun.wait(30)
+        return (yield from ready(errand))
+
+    def slower(errand: Any, taken: Taken, results: Any = None) -> Any:
+        if results is None:
+            claimed.wait(30)
+        return (yield from identified(errand, taken, results))
+
+    monkeypatch.setattr(receipts, "ready", slow)
+    monkeypatch.setattr(taking, "identified", slower)
+    before = client.client_id[0]
+    with proxy.hold("multi", where=lambda message: not message.heartbeat) as fault:
+        first = in_thread(queue.claim(timeout=4).__enter__)
+        fault.wait()
+        zookeeper.expire(client)
+        proxy.cut()
+    eventually(lambda: client.connected and client.client_id[0] != before)
+    begun.set()
+    with queue.claim(timeout=20) as second:
+        claimed.set()
+        with pytest.raises(Empty):
+            first.result(30)
+        assert zk.get(f"{zk_path}/claims/{names(zk, zk_path, 'claims')[0]}")[1].czxid == second.token
+    assert names(zk, zk_path, "items") == []
+
+
 @pytest.mark.long
 def test_a_put_of_unknown_outcome(
     zk: KazooClient, connect: Connect, zk_path: str, proxy: Proxy, eventually: Eventually
@@ -668,6 +712,66 @@ def test_several_items_in_one_node(zk: KazooClient, zk_path: str) -> None:
     assert [queue.get(), queue.empty()] == [b"four", True]
 
 
+@pytest.mark.parametrize("kind", [Queue, LifoQueue])
+def test_the_order_of_several_items_in_one_node(kind: Any, zk: KazooClient, zk_path: str) -> None:
+    """Fault 181: they come one after the other, before those of the next node, also if one is given back."""
+    queue = kind(zk, zk_path)
+    queue.put(b"warm")
+    queue.get()
+    for payloads in ([b"a", b"b", b"c"], [b"d", b"e"], [b"f"])[:: 1 if kind is Queue else -1]:
+        zk.create(f"{zk_path}/items/queue-", frame(payloads), sequence=True)
+    order = [queue.get()]
+    with pytest.raises(KeyError), queue.claim():
+        raise KeyError
+    for _ in range(3):
+        with queue.claim(block=False) as claim:
+            order.append(claim.item)
+    order += [queue.get_nowait(), queue.get_nowait()]
+    assert order == [b"a", b"b", b"c", b"d", b"e", b"f"]
+
+
+def test_each_of_several_items_in_one_node_has_its_attempts(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """Fault 181: only the item that fails too often is moved aside; those behind it are claimed as often as any."""
+    mine, theirs = (Queue[bytes](each, zk_path, max_attempts=2) for each in (zk, connect()))
+    mine.put(b"warm")
+    mine.get()
+    zk.create(f"{zk_path}/items/queue-", frame([b"a", b"bad", b"b", b"worse", b"c"]), sequence=True)
+    mine.put(b"last")
+    seen = []
+    for n in range(8):
+        with suppress(KeyError), (mine, theirs)[n % 2].claim(block=False) as claim:
+            seen.append((claim.item, claim.attempts))
+            if claim.item in (b"bad", b"worse"):
+                raise KeyError
+    assert seen == [
+        *[(b"a", 1), (b"bad", 1), (b"bad", 2), (b"b", 1)],
+        *[(b"worse", 1), (b"worse", 2), (b"c", 1), (b"last", 1)],
+    ]
+    assert mine.dead() == [b"bad", b"worse"]
+    assert mine.empty()
+
+
+def test_several_items_in_one_node_that_are_put_back(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """Fault 181: one that is put back comes before those behind it, and keeps its attempts."""
+    raw, jobs = Queue[bytes](zk, zk_path), Queue[Any](connect(), zk_path, codec=JSON, max_attempts=3)
+    raw.put(b"warm")
+    raw.get()
+    node = zk.create(f"{zk_path}/items/queue-", frame([b"1", b"{", b"2"]), sequence=True)
+    assert jobs.get() == 1
+    for _ in range(2):
+        with pytest.raises(ValueError), jobs.claim():  # noqa: PT011 - json's own
+            pytest.fail("the block ran")
+        with pytest.raises(ValueError):  # noqa: PT011 - json's own
+            jobs.get()
+    payloads, base = unframe(node, zk.get(node)[0])
+    assert (payloads, zk.get(node)[1].version - base) == ([b"{", b"2"], 2)
+    with pytest.raises(ValueError), jobs.claim():  # noqa: PT011 - json's own
+        pytest.fail("the block ran")
+    assert jobs.get_nowait() == 2
+    assert jobs.dead() == [b"{"]
+    assert raw.empty()
+
+
 def test_members_go_with_the_last_object(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
     """A queue that is garbage leaves no ephemeral node."""
     queue = Queue[bytes](zk, zk_path)
@@ -851,7 +955,6 @@ def test_old_receipts_wherever_they_are(zk: KazooClient, zk_path: str, monkeypat
         zk.create(f"{zk_path}/receipts/{name}", makepath=True)
     monkeypatch.setattr(receipts, "UNTOUCHED", -1.0)
     monkeypatch.setattr(receipts, "most_together", lambda _path: 1)
-    monkeypatch.setattr(claims, "most_together", lambda _path: 1)
     monkeypatch.setattr(items, "most_together", lambda _path: 1)
     Queue[bytes](zk, zk_path).put(b"x")
     left = names(zk, zk_path, "receipts")
@@ -960,7 +1063,7 @@ def test_an_item_that_is_put_back_keeps_its_attempts(
         with pytest.raises(ValueError):  # noqa: PT011 - json's own
             jobs.get(timeout=5)
         data, stat = zk.get(f"{zk_path}/items/{item}")
-        assert (data, stat.version) == (frame([b"{"]), attempt)
+        assert (data, stat.version) == (frame([b"{"], -attempt), 0)
     assert raw.get(timeout=5) == b"{"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
@@ -11,7 +12,7 @@ from kazoo.client import KazooClient
 from tests.conftest import Connect, Eventually
 from tests.helpers.curator import CuratorClient, CuratorPeer
 from tests.interop.conftest import SESSION, ConnectJava
-from zkconcurrent import TEXT, DelayQueue, Empty, PriorityQueue, Queue
+from zkconcurrent import JSON, TEXT, DelayQueue, Empty, PriorityQueue, Queue
 from zkconcurrent.testing import Server
 
 
@@ -56,6 +57,31 @@ def test_we_take_what_java_puts(client: KazooClient, java: CuratorClient, zk_pat
     java.call("queue.put", zk_path, "last").result(20)
     assert queue.get(timeout=20) == "last"
     assert client.get(zk_path)[0] == b"fifo 0 open"
+
+
+def test_several_items_in_one_node(
+    client: KazooClient, connect: Connect, java: CuratorClient, zk_path: str, eventually: Eventually
+) -> None:
+    """Fault 181: each has its attempts, and its own grave; what we leave of them, or put back, Java takes."""
+    queue = Queue[str](client, zk_path, codec=TEXT, max_attempts=2)
+    java.call("queue.putMulti", zk_path, "a,bad,b,c,d").result(20)
+    assert queue.get(timeout=20) == "a"
+    for attempt in (1, 2):
+        with pytest.raises(KeyError), queue.claim(timeout=20) as claim:
+            assert (claim.item, claim.attempts) == ("bad", attempt)
+            raise KeyError
+    with queue.claim(timeout=20) as claim:
+        assert (claim.item, claim.attempts) == ("b", 1)
+    assert queue.dead() == ["bad"]
+    undecoded = Queue[Any](connect(), zk_path, codec=JSON)
+    with pytest.raises(ValueError), undecoded.claim(timeout=20):  # noqa: PT011 - json's own
+        pytest.fail("the block ran")
+    with pytest.raises(ValueError):  # noqa: PT011 - json's own
+        undecoded.get(timeout=20)
+    java.call("queue.putMulti", zk_path, "e,f").result(20)
+    java.call("queue.consume", zk_path, 0).result(20)
+    eventually(lambda: taken(java, "queue", zk_path) == ["c", "d", "e", "f"])
+    eventually(queue.empty)
 
 
 def test_priorities(client: KazooClient, connect_java: ConnectJava, zk_path: str, eventually: Eventually) -> None:

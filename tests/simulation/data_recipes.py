@@ -371,7 +371,7 @@ class QueueOwnerChecks(QueueChecks):
             if path.startswith(f"{self.path}/members/"):
                 unfinished[each.owner] += json.loads(each.data).get("unfinished", 0)
         dead = {
-            content for path, each in nodes.items() if path.startswith(DEAD) for content in unframe(path, each.data)
+            content for path, each in nodes.items() if path.startswith(DEAD) for content in unframe(path, each.data)[0]
         }
         closed = node is not None and not node.data.endswith(b"open")
         idle = not self.names and all(count <= 0 for count in unfinished.values())

@@ -92,7 +92,7 @@ class DataChecks(TaskChecks):
         self._read = len(log)
 
     def _came(self, name: str, data: bytes) -> None:
-        (content,) = unframe(name, data)
+        (content,), _ = unframe(name, data)
         if content in self.created and content in self._there.values():
             raise Violation(f"{content!r} was put twice")
         self.created.add(content)

@@ -142,7 +142,7 @@ class QueueChecks(CallChecks):
                 raise Violation(f"{worker.name} has claimed {taken}, and the claim is {node and node.owner}")
 
     def _came(self, name: str, data: bytes) -> None:
-        (content,) = unframe(name, data)
+        (content,), _ = unframe(name, data)
         self.names[name] = content
         self.ever.discard(name)  # one of a queue that was destroyed
         self.since[name] = self._read
@@ -263,7 +263,7 @@ class QueueChecks(CallChecks):
             content
             for path, node in self.ensemble.leader.nodes.items()
             if path.startswith(DEAD)
-            for content in unframe(path, node.data)
+            for content in unframe(path, node.data)[0]
         }
         if again := (there | buried) & set(self.taken):
             raise Violation(f"taken, and still there: {again}")
@@ -370,6 +370,8 @@ class QueueWorker(CallWorker):
         taken = claim._taken
         assert taken is not None
         if taken.session:
+            if taken.token in [other.token for other, _ in self.checks.held.values()]:
+                raise Violation(f"{self.name} has claimed {taken}, and another thread has that claim")
             self.checks.held[self] = taken, len(self.checks.ensemble.log)
         if step.stay > TIMEOUT and self.checks.outlive is not None:
             self.checks.outlive(self)

@@ -70,8 +70,8 @@ MUTANTS = [
     one(
         "an item that is put back is due at once",
         "_recipes.claims:restore",
-        'create = Create(item, b"" if again else data)',
-        'create = Create(f"{at.items}/queue-|00000001|{taken.name[-10:]}", b"" if again else data)',
+        "create = Create(item, data)",
+        'create = Create(f"{at.items}/queue-|00000001|{taken.name[-10:]}", data)',
     ),
 ]
 

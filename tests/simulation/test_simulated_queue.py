@@ -71,8 +71,8 @@ MUTANTS = [
     one(
         "what is claimed is taken: get makes no claim",
         SEIZE,
-        "parts = own, Delete(claim), remove(at, taken, whole=spent)",
-        "parts = Check(item), Check(item), remove(at, taken, whole=spent)",
+        "parts = own, Delete(claim), remove(at, taken)",
+        "parts = Check(item), Check(item), remove(at, taken)",
     ),
     one("the first consumer does not watch the claims", LOOK, "if seen[1]:", "if False:"),
     one("the first consumer does not watch", LOOK, "seen = yield Watch(ticket, found[:2])", "seen = yield found[:2]"),
@@ -86,8 +86,8 @@ MUTANTS = [
     one(
         "a producer leaves its queue before it puts",
         PUT,
-        "add(errand, item, Delete(ticket.node, ticket), count=count, after=after)",
-        "add(errand, item, count=count, after=after)",
+        "add(errand, item, Delete(ticket.node, ticket), count=count)",
+        "add(errand, item, count=count)",
         (PUT, "elif there < at.maxsize:", "elif there < at.maxsize:\n                    yield Discard(ticket)"),
     ),
     one("a producer does not wait for its turn", PUT, "if ahead:", "if False:"),

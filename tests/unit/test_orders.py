@@ -136,15 +136,17 @@ def test_what_is_free() -> None:
     assert free(["b", "a", "c"], ["a", "x"]) == ["b", "c"]
 
 
-@given(st.lists(st.binary(max_size=50), min_size=1, max_size=4))
-def test_the_data_of_items(payloads: list[bytes]) -> None:
-    """A framed item is unframed again; the bytes are those of Curator's `ItemSerializer`."""
-    assert unframe("/q", frame(payloads)) == payloads
+@given(st.lists(st.binary(max_size=50), min_size=1, max_size=4), st.integers(-(2**31), 2**31 - 1))
+def test_the_data_of_items(payloads: list[bytes], base: int) -> None:
+    """A framed item is unframed again; the bytes are those of Curator's `ItemSerializer`, which ignores the base."""
+    assert unframe("/q", frame(payloads)) == (payloads, 0)
+    assert unframe("/q", frame(payloads, base)) == (payloads, base)
 
 
 def test_the_bytes_of_items() -> None:
     """A version, an entry for each item with its length, and an end."""
     assert frame([b"ab", b""]) == b"\0\1\0\1" + b"\1\0\0\0\2ab" + b"\1\0\0\0\0" + b"\2"
+    assert frame([b""], -2) == b"\0\1\0\1" + b"\1\0\0\0\0" + b"\2" + b"\xff\xff\xff\xfe"
 
 
 @given(st.binary(max_size=20))
@@ -152,7 +154,8 @@ def test_other_data(data: bytes) -> None:
     """Data that is no item's is an error that shows it, and never another one."""
     for each in (data, frame([b"x"])[:-1], frame([b"x"]) + data + b"\0", b"\0\1\0\1" + data):
         with suppress(ForeignNodeError):
-            assert frame(unframe("/q", each)) == each
+            payloads, base = unframe("/q", each)
+            assert frame(payloads, base) == (each if base else each.removesuffix(b"\0\0\0\0"))
 
 
 def test_the_header() -> None:

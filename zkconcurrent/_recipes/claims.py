@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import suppress
 
 from .._errors import ForeignNodeError
-from .._limits import most_together
 from .desk import Closed, Errand, Lost
 from .operations import BadVersion, Create, Delete, NoNode, Recipe, Requeue, SessionExpired, Set
 from .orders import frame
@@ -36,6 +35,8 @@ def acknowledge(errand: Errand, *, doubt: bool = False) -> Recipe[None]:
         errand.purpose = "give back"
         yield from give_back(errand)
         raise
+    if len(taken.payloads) > 1:
+        errand.desk.come_back_to(taken.name)
 
 
 def give_back(errand: Errand, *, doubt: bool = False) -> Recipe[None]:
@@ -47,9 +48,7 @@ def give_back(errand: Errand, *, doubt: bool = False) -> Recipe[None]:
     except (SessionExpired, NoNode):
         errand.over = True
         return
-    if desk.at.order.keeps:
-        desk.read.pop(taken.name, None)
-        desk.names.appendleft(taken.name)
+    desk.come_back_to(taken.name)
 
 
 def settle(errand: Errand) -> Recipe[bool]:
@@ -99,11 +98,8 @@ def restore(errand: Errand) -> Recipe[None]:
     """
     desk, at, taken = errand.desk, errand.desk.at, errand.taken
     assert taken is not None
-    item, data = f"{at.items}/{taken.name}", frame(taken.payloads)
+    item, data = f"{at.items}/{taken.name}", frame(taken.payloads[:1], taken.base - taken.version)
     count = -1 if errand.counts else 0
-    # The version is that of the old node, as it counts the attempts; the last write has the data.
-    attempts = min(taken.version, most_together(item))
-    again = (*(Set(item, b"", -1) for _ in range(attempts - 1)), *[Set(item, data, -1)][:attempts])
     receipt = errand.receipt
     while errand.sent and receipt is not None:
         landed = yield from moved(errand, receipt)
@@ -113,17 +109,18 @@ def restore(errand: Errand) -> Recipe[None]:
             errand.sent = None
     if len(taken.payloads) > 1:
         with suppress(NoNode, BadVersion):  # else what was behind it in its node was taken, too
-            yield from write(errand, (Set(item, data, taken.version + 1),), count=count)
+            whole = Set(item, frame(taken.payloads, taken.base + 2), taken.version + 1)
+            yield from write(errand, (whole,), count=count)
             return
-        create, again = Create(f"{at.items}/{taken.name[:-10]}", frame(taken.payloads[:1]), sequential=True), ()
+        create = Create(f"{at.items}/{taken.name[:-10]}", data, sequential=True)
     else:
-        create = Create(item, b"" if again else data)
+        create = Create(item, data)
     if at.maxsize:
         with suppress(Closed):
-            yield from put_when_first(errand, create, wait=True, count=count, after=again)
+            yield from put_when_first(errand, create, wait=True, count=count)
             return
     while not errand.applied:
         try:
-            yield from write(errand, (create, *again), count=count)
+            yield from write(errand, (create,), count=count)
         except NoNode:
             yield from desk.lay_out()

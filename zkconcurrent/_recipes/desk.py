@@ -102,6 +102,7 @@ class Desk(Ledger):
         read: what some of them contain; None for one that was gone.
         read_at: when that was read, by `clock`.
         window: how many items to read together.
+        rivals: since the last listing, another consumer has taken, or claimed, what is in it.
         version: the version of the queue's node while the queue is open; None if unknown.
         last: the number of the newest item that was put here.
         made_anew: how often the queue was found to have been destroyed.
@@ -116,6 +117,7 @@ class Desk(Ledger):
         self.read: dict[str, Node | None] = {}
         self.read_at = 0.0
         self.window = 1
+        self.rivals = False
         self.version: int | None = None
         self.last = 0
         self.made_anew = 0
@@ -185,6 +187,18 @@ class Desk(Ledger):
         """Return whether an item was read ahead, a moment ago."""
         return name in self.read and 0 <= self.clock() - self.read_at < READ_FOR
 
+    def meet_rivals(self) -> None:
+        """Note that another consumer was faster: what was read ahead is old."""
+        self.rivals = True
+        self.window = 1
+        self.read = {}
+
+    def come_back_to(self, name: str) -> None:
+        """Have the next call begin with an item: it was given back, or others are behind it in its node."""
+        self.read.pop(name, None)
+        if self.at.order.keeps:
+            self.names.appendleft(name)
+
     def keep(self, names: Sequence[str]) -> None:
         """Keep a new listing."""
         self.read = {}
@@ -198,7 +212,8 @@ class Taken(NamedTuple):
         name: its node's name.
         payloads: its content, and that of those behind it if Curator's `putMulti` put several in one node.
         version: the version of its node.
-        attempts: how often it was claimed, this time included, as far as that is counted.
+        base: that version less the times that it was claimed, this time included, as far as these are counted.
+        attempts: these times; 1 if its consumer does not count them.
         session: the session of the claim.
         token: the claim's fencing token.
     """
@@ -206,6 +221,7 @@ class Taken(NamedTuple):
     name: str
     payloads: list[bytes]
     version: int
+    base: int = 0
     attempts: int = 1
     session: int = 0
     token: int = 0

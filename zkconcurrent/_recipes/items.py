@@ -37,6 +37,8 @@ from .orders import Header, is_item, items, number, unfinished, unframe
 from .receipts import Receipt, ready, write
 from .ticket import Ticket
 
+DEAD_TOGETHER = 100  # read in one flight: a heartbeat's reply comes behind it, and its lease may not wait
+
 
 def done(errand: Errand) -> Recipe[None]:
     """Count one item as done.
@@ -157,9 +159,13 @@ def dead(desk: Desk) -> Recipe[list[bytes]]:
     at = desk.at
     _, names = yield Sync(at.path), Children(at.dead)
     paths = [f"{at.dead}/{name}" for name in sorted(filter(is_item, names), key=number)]
-    nodes: Sequence[Node | None] = (yield tuple(map(Get, paths))) if paths else ()
-    found = zip(paths, nodes, strict=True)
-    return [payload for path, node in found if node is not None for payload in unframe(path, node.data)]
+    found: list[bytes] = []
+    for first in range(0, len(paths), DEAD_TOGETHER):
+        some = paths[first : first + DEAD_TOGETHER]
+        for path, node in zip(some, (yield tuple(map(Get, some))), strict=True):
+            if node is not None:
+                found += unframe(path, node.data)[0]
+    return found
 
 
 def destroy(desk: Desk) -> Recipe[list[str]]:

@@ -29,7 +29,7 @@ LAST_ITEM = LAST_SEQUENCE - 100_000
 _DATA = re.compile(rb"(fifo|lifo|priority|float|delay) (\d{1,19}) (open|shutdown|immediate)")
 _VERSION = struct.pack(">i", 0x00010001)
 _SIGN, _ALL_BITS = 1 << 63, (1 << 64) - 1
-_ENTRY, _END = b"\x01", b"\x02"
+_ENTRY, _END, _BASE = b"\x01", b"\x02", struct.Struct(">i")
 
 
 class Order(NamedTuple):
@@ -210,15 +210,21 @@ class Header(NamedTuple):
             )
 
 
-def frame(payloads: Sequence[bytes]) -> bytes:
-    """Return the data of an item's node, as Curator's `ItemSerializer` writes it."""
-    return b"".join(
-        (_VERSION, *(_ENTRY + struct.pack(">i", len(payload)) + payload for payload in payloads), _END),
-    )
+def frame(payloads: Sequence[bytes], base: int = 0) -> bytes:
+    """Return the data of an item's node, as Curator's `ItemSerializer` writes it.
+
+    Args:
+        payloads: the items.
+        base: the node's version less the claims of the first item. It stands behind the end: Curator does not read it.
+    """
+    entries = (_ENTRY + struct.pack(">i", len(payload)) + payload for payload in payloads)
+    return b"".join((_VERSION, *entries, _END, _BASE.pack(base) if base else b""))
 
 
-def unframe(path: str, data: bytes) -> list[bytes]:
-    """Return the payloads in the data of an item's node: one, or several if Curator's `putMulti` made it.
+def unframe(path: str, data: bytes) -> tuple[list[bytes], int]:
+    """Return the payloads in the data of an item's node, and its base: see `frame`.
+
+    There are several payloads only if Curator's `putMulti` made the node.
 
     Raises:
         ForeignNodeError: the data is not an item's.
@@ -233,14 +239,15 @@ def unframe(path: str, data: bytes) -> list[bytes]:
             if size < 0 or at > len(data):
                 raise ValueError
             payloads.append(data[at - size : at])
-        if data[at:] != _END or not payloads:
+        end, base = data[at : at + 1], data[at + 1 :]
+        if end != _END or not payloads:
             raise ValueError
+        return payloads, _BASE.unpack(base)[0] if base else 0
     except (ValueError, struct.error):
         raise ForeignNodeError(
             path,
             f"the node's data is no item's, {data[:100]!r}; delete the node if something else left it behind",
         ) from None
-    return payloads
 
 
 def unfinished(members: Sequence[Node | None]) -> int:

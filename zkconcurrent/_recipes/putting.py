@@ -15,11 +15,11 @@ from .operations import (
     MarkDeleted,
     NewTicket,
     Node,
+    NodeExists,
     NodeGone,
     NoNode,
     Recipe,
     Requeue,
-    Set,
     Sync,
     Wait,
     WaitGone,
@@ -47,9 +47,7 @@ def put(errand: Errand, data: bytes, prefix: str, *, wait: bool) -> Recipe[bool]
     """
     desk, at = errand.desk, errand.desk.at
     if desk.last >= LAST_ITEM:
-        raise SequenceExhaustedError(
-            at.path, f"ZooKeeper has no sequence numbers left here (it gave {desk.last}); use another path"
-        )
+        raise exhausted(desk)
     item = Create(f"{at.items}/{prefix}", data, sequential=True)
     if at.maxsize:
         return (yield from put_when_first(errand, item, wait=wait))
@@ -58,25 +56,33 @@ def put(errand: Errand, data: bytes, prefix: str, *, wait: bool) -> Recipe[bool]
             return True
 
 
-def add(errand: Errand, item: Create, *leaving: Delete, count: int = 0, after: tuple[Set, ...] = ()) -> Recipe[bool]:
+def exhausted(desk: Desk) -> SequenceExhaustedError:
+    """Return the error of a queue whose numbers have come to their end."""
+    return SequenceExhaustedError(desk.at.path, "ZooKeeper has no sequence numbers left here; use another path")
+
+
+def add(errand: Errand, item: Create, *leaving: Delete, count: int = 0) -> Recipe[bool]:
     """Create an item, if the queue is open; False: try again.
 
     Raises:
         Closed: the queue is shut down.
         NodeGone: the node to be left is gone.
+        SequenceExhaustedError: the server gives its last number again and again.
     """
     desk, at = errand.desk, errand.desk.at
     while (version := desk.version) is None:
         _, node = yield Sync(at.path), Get(at.path)
         yield from check_open(desk, node)
     try:
-        results = yield from write(errand, (Check(at.path, version), *leaving, item, *after), count=count)
+        results = yield from write(errand, (Check(at.path, version), *leaving, item), count=count)
+    except NodeExists:
+        raise exhausted(desk) from None
     except (NoNode, BadVersion) as failed:
         if failed.part == 0:  # shut down, or destroyed
             desk.version = None
         elif failed.part == 1 + len(leaving):
             yield from desk.lay_out()
-        elif (failed.part or 0) > 1 + len(leaving) + len(after):
+        elif (failed.part or 0) > 1 + len(leaving):
             pass  # our receipt is gone, and perhaps the queue
         else:
             raise NodeGone from None
@@ -86,9 +92,7 @@ def add(errand: Errand, item: Create, *leaving: Delete, count: int = 0, after: t
     return True
 
 
-def put_when_first(
-    errand: Errand, item: Create, *, wait: bool, count: int = 0, after: tuple[Set, ...] = ()
-) -> Recipe[bool]:
+def put_when_first(errand: Errand, item: Create, *, wait: bool, count: int = 0) -> Recipe[bool]:
     """Put an item in a queue with a maximal size: only the first of the producers does, and leaves with the same step.
 
     Once a listing shows us first, only we may create items. So a later listing of the items can only show too many,
@@ -120,7 +124,7 @@ def put_when_first(
                     seen = yield WaitGone(ticket, ahead[0], reads, not wait)
                     queue, names, node = seen or (yield reads)
                 elif there < at.maxsize:
-                    if (yield from add(errand, item, Delete(ticket.node, ticket), count=count, after=after)):
+                    if (yield from add(errand, item, Delete(ticket.node, ticket), count=count)):
                         yield MarkDeleted(ticket)
                         return True
                     queue, names, node = yield reads

@@ -157,6 +157,7 @@ class Undertaking:
         receipt: the receipt in use.
         sent: the `multi` of which it is not known whether it was applied; cleared last, once the outcome is noted.
         applied: the last `multi` was applied.
+        session: the session in which it was.
         over: nothing is left to be done.
         unknown: it can't be found out any more whether the last `multi` was applied.
         decides_anew: what is sent was decided on what was seen since the receipt exists, so with another receipt it
@@ -171,12 +172,14 @@ class Undertaking:
         self.receipt: Receipt | None = None
         self.sent: Sent | None = None
         self.applied = False
+        self.session = 0
         self.over = False
         self.unknown = False
 
     def note_applied(self, receipt: Receipt, sent: Sent) -> None:
         """Note that a `multi` was applied; again, if that was interrupted."""
         self.applied = True  # first: see `task_done`
+        self.session = sent.session
         receipt.unfinished = sent.unfinished
         if sent.session != receipt.session:
             receipt.before = sent.unfinished

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any
 
-from .._errors import ForeignNodeError
 from .desk import Closed, Desk, Errand, Layout, Sight, Taken, look, reads, sight_of
 from .operations import (
     BadVersion,
@@ -115,6 +114,7 @@ def take(errand: Errand, *, wait: bool) -> Recipe[Taken | None]:
 def seize_first(errand: Errand, names: Sequence[str], ticket: Ticket | None = None) -> Recipe[Taken | None]:
     """Take the first of the items that is still there; None if none is."""
     desk = errand.desk
+    desk.rivals = False
     if not desk.at.order.keeps:
         made_anew = desk.made_anew
         for first in names:
@@ -152,41 +152,41 @@ def seize(errand: Errand, name: str, ticket: Ticket | None = None) -> Recipe[Tak
     while True:
         yield from ready(errand)  # first: if the queue is destroyed from here on, our receipt goes with it
         node = yield from fetch(desk, name)
-        if node is None:  # the listing is too old to go on with
-            desk.names.clear()
+        if node is None:
             return None
-        payloads = unframe(item, node.data)
-        spent = 0 < errand.most <= node.version
+        payloads, base = unframe(item, node.data)
+        attempts = max(0, node.version - base)
+        spent = 0 < errand.most <= attempts
         counted = wanted == "claim" and errand.most and not spent
-        taken = Taken(name, payloads, node.version + bool(counted), node.version + 1 if errand.most else 1)
+        taken = Taken(name, payloads, node.version + bool(counted), base, attempts + 1 if errand.most else 1)
         own = Create(claim, errand.who, ephemeral=True)
         parts: tuple[Part, ...]
         if wanted == "get" or spent:
-            parts = own, Delete(claim), remove(at, taken, whole=spent)
+            parts = own, Delete(claim), remove(at, taken)
         elif counted:
             parts = own, Set(item, node.data, node.version)
         else:
             parts = own, Check(item, node.version)
-        parts = (*parts, Create(f"{at.dead}/{name}", node.data)) if spent else (*parts, *leaving)
+        parts = (*parts, (yield from bury(at, taken))) if spent else (*parts, *leaving)
         errand.taken, errand.purpose = taken, "bury" if spent else wanted
         try:
             results = yield from write(errand, parts, count=int(wanted == "get" and errand.counts and not spent))
         except NodeExists as failed:
-            errand.purpose, desk.window = wanted, 1
-            if failed.part == len(parts) - 1 and spent:
-                raise ForeignNodeError(
-                    f"{at.dead}/{name}", "an item of this name was moved here before; remove one of the two"
-                ) from None
+            errand.purpose = wanted
+            desk.meet_rivals()
+            if failed.part:
+                continue  # an item of this name was just buried
             return None  # claimed
         except (NoNode, BadVersion) as failed:
-            errand.purpose, desk.window = wanted, 1
+            errand.purpose = wanted
+            desk.meet_rivals()
             part = failed.part or 0
             if part == 0:
                 yield from desk.lay_out()
             elif part == len(parts):
                 return None  # our receipt is gone, and perhaps the queue
             elif type(failed) is BadVersion:
-                yield Sync(item)  # it was claimed and given back since it was read
+                yield Sync(item)  # it was claimed and given back, or one of its name was buried, since it was read
             elif isinstance(parts[part], Create):
                 yield CreatePersistent(at.dead, b"")
             elif parts[part] in leaving:
@@ -198,11 +198,15 @@ def seize(errand: Errand, name: str, ticket: Ticket | None = None) -> Recipe[Tak
         if spent:
             errand.applied = False
             errand.put_down()
+            if len(payloads) > 1:
+                continue
             return None
         desk.window = min(2 * desk.window, AHEAD)
         if ticket is not None:
             yield MarkDeleted(ticket)
-        if wanted == "claim":
+        if wanted == "get" and len(payloads) > 1:
+            desk.come_back_to(name)
+        elif wanted == "claim":
             taken = yield from identified(errand, taken, results)
             if not taken.session:  # it has ended with its session before its reply came
                 errand.applied = False
@@ -212,21 +216,45 @@ def seize(errand: Errand, name: str, ticket: Ticket | None = None) -> Recipe[Tak
 
 
 def fetch(desk: Desk, name: str) -> Recipe[Node | None]:
-    """Return an item's node; read those that come next, too, while no other consumer is in the way."""
+    """Return an item's node, or None if another consumer has it; read those that come next, too.
+
+    While other consumers are in the way, few are read ahead, and the claims are listed. What these have taken is passed
+    over: to list all items again instead, for each item that is taken, would cost the more the more there are.
+    """
     if not desk.fresh(name):
         names = [name, *islice(list(desk.names), desk.window - 1)]
+        reads = tuple(Get(f"{desk.at.items}/{each}") for each in names)
         read_at = desk.clock()
-        nodes = yield tuple(Get(f"{desk.at.items}/{each}") for each in names)
+        if desk.rivals:
+            claims, *nodes = yield Children(desk.at.claims), *reads
+            nodes = [None if each in claims else node for each, node in zip(names, nodes, strict=True)]
+        else:
+            nodes = yield reads
+        if None in nodes:
+            desk.rivals = True
+        if not any(nodes):
+            if desk.window == AHEAD:  # the listing is too old to go on with
+                desk.names.clear()
+            desk.window = min(2 * desk.window, AHEAD)
         desk.read, desk.read_at = dict(zip(names, nodes, strict=True)), read_at
     return desk.read.pop(name, None)
 
 
-def remove(at: Layout, taken: Taken, *, whole: bool = False) -> Part:
+def remove(at: Layout, taken: Taken) -> Part:
     """Return the operation that takes an item out of the queue; those behind it in the same node stay."""
     item = f"{at.items}/{taken.name}"
-    if len(taken.payloads) > 1 and not whole:
-        return Set(item, frame(taken.payloads[1:]), taken.version)
+    if len(taken.payloads) > 1:
+        return Set(item, frame(taken.payloads[1:], taken.version + 1), taken.version)
     return Delete(item, version=taken.version)
+
+
+def bury(at: Layout, taken: Taken) -> Recipe[Part]:
+    """Return the operation that puts an item among the dead, beside those of its name: from the same node, say."""
+    path = f"{at.dead}/{taken.name}"
+    node: Node | None = yield Get(path)
+    if node is None:
+        return Create(path, frame(taken.payloads[:1]))
+    return Set(path, frame([*unframe(path, node.data)[0], taken.payloads[0]]), node.version)
 
 
 def identified(errand: Errand, taken: Taken, results: Sequence[Any] | None = None) -> Recipe[Taken]:
@@ -235,10 +263,10 @@ def identified(errand: Errand, taken: Taken, results: Sequence[Any] | None = Non
         stat = results[0][1]
         taken = taken._replace(session=stat.ephemeralOwner, token=stat.czxid)
     else:
-        # Behind the sync by which the receipt was read. A claim of another session may be another client's.
+        # Behind the sync by which the receipt was read. A claim of another session is another client's or, if ours has
+        # ended since, another thread's.
         node: Node | None = yield Get(f"{errand.desk.at.claims}/{taken.name}")
-        member = None if errand.receipt is None else errand.receipt.member
-        if node is not None and member is not None and node.session == member.session:
+        if node is not None and node.session == errand.session:
             taken = taken._replace(session=node.session, token=node.czxid)
     errand.taken = taken
     return taken
