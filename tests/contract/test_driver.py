@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 import pytest
-from kazoo.exceptions import ConnectionLoss, NoNodeError, SessionExpiredError
+from kazoo.exceptions import ConnectionLoss, NoNodeError, SessionExpiredError, ThrottledOpError
 
 from tests.helpers.bench import Bench, Real, ask, perform, wait
 from zkconcurrent._engine import driver
@@ -174,6 +174,95 @@ def test_what_is_made_goes_on_in_the_next_session(bench: Bench, path: str, kind:
         return len(asked), (yield Get(path)) is not None
 
     assert drive(bench, path, recipe) == (2, True)
+
+
+@pytest.mark.parametrize("refused", ["sync", "get"])
+def test_what_is_read_behind_a_request_that_is_refused_alone(bench: Bench, path: str, refused: str) -> None:
+    """Fault 160: a server that is busy refuses one of several requests: what is behind it is read again, not before."""
+
+    def recipe(session: Any, other: Any) -> Steps:
+        send, asked = getattr(session.link, refused), []
+
+        def refused_once(*arguments: Any) -> None:
+            asked.append(arguments)
+            if len(asked) == 1:
+                arguments[1].set_exception(ThrottledOpError())
+            else:
+                ask(other, ("create_persistent", f"{path}/new", b""))
+                send(*arguments)
+
+        yield CreatePersistent(path, b"")
+        setattr(session.link, refused, refused_once)
+        _, node, names = yield Sync(path), Get(path), Children(path)
+        return len(asked), node.created, names
+
+    assert drive(bench, path, recipe, sessions=2) == (2, 1, ["new"])
+
+
+def test_what_a_busy_server_has_not_applied_is_sent_again(bench: Bench, path: str) -> None:
+    """Fault 160: a create, a write or a multi that was refused is not in doubt, and its recipe is not told."""
+
+    def recipe(session: Any) -> Steps:
+        def busy(name: str) -> None:
+            send = getattr(session.link, name)
+
+            def refused_once(*arguments: Any) -> None:
+                setattr(session.link, name, send)
+                arguments[-1].set_exception(ThrottledOpError())
+
+            setattr(session.link, name, refused_once)
+
+        yield EnsureContainer(path)
+        ticket, other = (yield NewTicket(path)), (yield NewTicket(path))
+        busy("create")
+        name, names = yield CreateEphemeral(ticket, ROLE, b""), Children(path, ticket)
+        assert names == [name]
+        busy("multi")
+        yield Multi(other, (CreateEphemeral(other, ROLE, b""), Delete(ticket.node, ticket)))
+        assert (yield Children(path)) == [other.name]
+        busy("set_data")
+        assert (yield Set(other.node, b"new", 0)) is True
+        assert session.heartbeat._in_doubt == {}
+        yield Discard(other)
+        return (yield Children(path))
+
+    assert drive(bench, path, recipe) == []
+
+
+def test_a_create_in_doubt_is_looked_for_behind_a_sync(bench: Bench, path: str) -> None:
+    """Fault 160: a node that may exist is not taken for gone by a listing whose `sync` was refused."""
+
+    def recipe(session: Any) -> Steps:
+        yield EnsureContainer(path)
+        ticket = yield NewTicket(path)
+        bench.lose(session, "create2", applied=True)
+        with pytest.raises(ConnectionLost):
+            yield CreateEphemeral(ticket, ROLE, b"")
+        sync, children, refused = session.link.sync, session.link.children, []
+
+        def refused_once(at: str, reply: Any) -> None:
+            if not refused:
+                refused.append(at)
+                reply.set_exception(ThrottledOpError())
+            else:
+                sync(at, reply)
+
+        def behind(at: str, reply: Any, *watcher: Any) -> None:
+            if session.link.sync is refused_once and len(refused) == 1:
+                refused.append(at)
+                reply.set([])  # a server that lags
+            else:
+                children(at, reply, *watcher)
+
+        with session.lock:  # no heartbeat looks for it meanwhile
+            session.heartbeat._in_doubt.clear()
+            session.link.sync, session.link.children = refused_once, behind
+        yield Discard(ticket)
+        wait(session, lambda: session.is_discarded(ticket))
+        session.link.sync, session.link.children = sync, children
+        return refused, (yield Children(path))
+
+    assert drive(bench, path, recipe) == ([path, path], [])
 
 
 def test_reads_go_on_after_a_reconnect(bench: Bench, path: str) -> None:

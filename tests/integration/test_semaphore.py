@@ -10,11 +10,13 @@ import pickle
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.exceptions import ThrottledOpError
 
-from tests.conftest import Connect, Eventually, InThread
+from tests.conftest import PATIENCE, Connect, Eventually, InThread
 from tests.helpers.contenders import NODE, children, permits_awaited, permits_out, queued
 from tests.helpers.losses import expire, run_out
 from tests.helpers.proxy import Proxy
@@ -147,6 +149,40 @@ def test_never_more_than_there_are(
     assert most[0] <= 3
     eventually(permits_out(zk, zk_path, 0))
     assert permits_awaited(zk, zk_path, 0)()
+
+
+def test_a_listing_that_is_refused_alone(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
+    """Fault 160: the queue is listed again after a busy server has refused that, and the permits not before."""
+    mine, theirs = Semaphore(zk, zk_path), Semaphore(connect(), zk_path)
+    assert mine.acquire(timeout=10)  # so that the path is there
+    mine.release()
+    ours, their, takes, asked = mine._session.link, theirs._session.link, threading.Event(), []
+    multi, children = ours.multi, their.children
+
+    def late(*arguments: Any) -> None:
+        takes.set()
+        assert refused.wait(PATIENCE)
+        multi(*arguments)
+
+    def refused_once(path: str, reply: Any, *watcher: Any) -> None:
+        if path == f"{zk_path}/locks":
+            asked.append(path)
+            if len(asked) == 1:
+                reply.set_exception(ThrottledOpError())
+                return
+            refused.set()
+            assert acquiring.result(PATIENCE)
+        children(path, reply, *watcher)
+
+    refused = threading.Event()
+    ours.multi, their.children = late, refused_once  # type: ignore[method-assign]
+    acquiring = in_thread(mine.acquire)
+    assert takes.wait(PATIENCE)  # it is the first in the queue, and has seen that the permit is free
+    assert not theirs.acquire(timeout=1), "one permit has two holders"
+    assert len(asked) > 1
+    mine.release()
+    assert theirs.acquire(timeout=PATIENCE)
+    theirs.release()
 
 
 def test_order_of_arrival(

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from random import Random
 from typing import Any
 
-from kazoo.exceptions import NoNodeError
+from kazoo.exceptions import NoNodeError, ThrottledOpError
 from kazoo.protocol.serialization import SetData, Transaction
 
 from tests.simulation.checks import Checks
@@ -45,10 +45,16 @@ class Call:
 
     @property
     def looked(self) -> int | None:
-        """How much of the log the first read of the node had seen whose answer arrived."""
+        """How much of the log the first read of the node had seen whose answer arrived.
+
+        It does not count behind a `sync` that a busy server has refused.
+        """
+        refused = False
         for answer, applied in self.served:
-            if answer.done and (isinstance(answer.value, tuple) or isinstance(answer.error, NoNodeError)):
+            looks = isinstance(answer.value, tuple) or isinstance(answer.error, NoNodeError)
+            if answer.done and looks and not refused:
                 return applied
+            refused = isinstance(answer.error, ThrottledOpError)
         return None
 
 

@@ -133,7 +133,7 @@ class CondChecks(Checks):
                 self.woken.get(thread, []).append(request.path)
             else:
                 self._gave_up(request.path)
-        elif isinstance(request, Transaction) and not any(isinstance(each, Exception) for each in value):
+        elif isinstance(request, Transaction) and not any(isinstance(each, Exception) for each in value or [error]):
             made = [node for node, each in zip(value, request.operations, strict=True) if isinstance(each, Create)]
             for each in request.operations:
                 if isinstance(each, Delete) and made:

@@ -43,7 +43,7 @@ from zkconcurrent._recipes.orders import unframe
 
 LIBRARY = ("settle", "follow", "stay")  # recipes of its own threads
 NOT_INTERRUPTED = "a thread of the library is not interrupted"
-FAULTS = (1, 2, 3, 4, 5, 8, 13, 16, 17, 20, 32)
+FAULTS = (1, 2, 3, 4, 5, 8, 13, 16, 17, 20, 32, 160)
 
 
 class InjectedCalls(RecipeRun):

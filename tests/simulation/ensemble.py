@@ -70,6 +70,7 @@ class Transport:
         since: when it was opened.
         stopped_until: until when the client's process does not run.
         delay: how long a message is under way, in seconds, either way.
+        throttled: the server is too busy for its next request, and serves those behind it.
     """
 
     def __init__(self, server: Server, session: SessionState, since: float, stopped_until: Callable[[], float]) -> None:
@@ -84,6 +85,7 @@ class Transport:
         self.since = since
         self.stopped_until = stopped_until
         self.delay = 0.0
+        self.throttled = False
 
     def heard_since(self) -> float:
         """Return since when, or from when on, the leader hears of the session all the time."""
@@ -376,7 +378,7 @@ class Ensemble:
             value = self._answer(wire, request)
         except kazoo_errors.ZookeeperError as refusal:
             error = refusal
-            if not isinstance(request, LOCAL):
+            if not isinstance(request, LOCAL) and not isinstance(error, kazoo_errors.ThrottledOpError):
                 self._catch_up(wire.server)  # a write that is refused has its place in the log too
         what = ""
         if self.world.trace is not None:
@@ -400,6 +402,9 @@ class Ensemble:
     def _answer(self, wire: Transport, request: Any) -> Any:
         server, session = wire.server, wire.session
         path = getattr(request, "path", "")
+        if wire.throttled:
+            wire.throttled = False
+            raise kazoo_errors.ThrottledOpError
         if isinstance(request, GetData):
             node = server.nodes.get(path)
             if node is None:

@@ -161,7 +161,7 @@ MUTANTS = [
     one(
         "a node whose name was never learned is not looked for",
         "_engine.deletes:Deletes._find",
-        "client.link.sync(ticket.path, HandledReply(lambda _: None))",
+        "client.link.sync(ticket.path, synced)",
         "return self._deleted(ticket)",
     ),
     # Waiting.

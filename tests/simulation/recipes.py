@@ -34,6 +34,7 @@ from tests.simulation.table import (
     AFTER,
     ANY,
     BEFORE,
+    BETWEEN,
     SENT,
     SERVED,
     Fault,
@@ -50,6 +51,7 @@ from tests.simulation.table import (
     isolate,
     lose_by_clock,
     predecessor_gives_up,
+    throttle,
 )
 from tests.simulation.world import Actor, Violation
 from zkconcurrent._barrier import Barrier
@@ -58,8 +60,6 @@ from zkconcurrent._errors import SequenceExhaustedError, ZkConcurrentError
 from zkconcurrent._latch import CountDownLatch
 from zkconcurrent._recipes.operations import Recipe
 from zkconcurrent._semaphore import Semaphore
-
-BETWEEN = "between"
 
 
 class RecipeRun(InjectedRun):
@@ -181,6 +181,7 @@ COLUMNS = (
     Fault(39, ((expire_and_starve, (BEFORE,)),)),
     Fault(40, ((lose_by_clock, ANY),)),
     Fault(42, ((forget, (BEFORE,)),)),
+    Fault(160, ((throttle, (BEFORE, SENT, BETWEEN)),)),
 )
 
 
@@ -212,7 +213,9 @@ def impossible(recipe: str, operation: str, fault: int) -> str | None:
         return "makes and writes nothing"
     if fault == 3 and not parts & {"Release", "Discard", "Delete"}:
         return "deletes nothing"
-    if fault == 4 and parts & SILENT and operation != "NewTicket":
+    if (fault == 4 and parts & SILENT and operation != "NewTicket") or (
+        fault == 160 and not parts - SILENT - {"Wait", "WaitTree", "Prove"}
+    ):
         return "sends nothing"
     if fault in (5, 7, 8) and not parts & WAITS:
         return "waits for nobody"
@@ -323,7 +326,7 @@ RW = Table(
     "ReadWriteLock",
     InjectedPair,
     PAIRS,
-    columns(1, 2, 3, 4, 5, 6, 7, 13, 16, 17, 18, 20, 22, 32, 39, 40, 42),
+    columns(1, 2, 3, 4, 5, 6, 7, 13, 16, 17, 18, 20, 22, 32, 39, 40, 42, 160),
     _of_pair,
 )
 
@@ -445,7 +448,7 @@ SEMAPHORE = Table(
     "Semaphore",
     InjectedSemaphore,
     SEMAPHORES,
-    columns(1, 2, 3, 4, 5, 6, 8, 13, 16, 17, 18, 20, 22, 32, 39, 40),
+    columns(1, 2, 3, 4, 5, 6, 8, 13, 16, 17, 18, 20, 22, 32, 39, 40, 160),
     _of_semaphore,
 )
 
@@ -552,7 +555,7 @@ CONDITION = Table(
     "Condition",
     InjectedCondition,
     CONDITIONS,
-    columns(1, 2, 3, 4, 6, 8, 13, 16, 17, 20, 32, 35, 39, 40),
+    columns(1, 2, 3, 4, 6, 8, 13, 16, 17, 20, 32, 35, 39, 40, 160),
     _of_condition,
 )
 
@@ -601,7 +604,7 @@ EVENTS: tuple[Situation, ...] = (
     situation("destroy", "destroy", _does(0.5, "destroy"), [_does(0, "set"), _does(0.5, "clear")]),
     situation("destroy", "destroy", _does(0.5, "destroy"), _does(0, "set", "clear", ("wait", 1.0))),
 )
-EVENT = Table("Event", InjectedEvent, EVENTS, columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 20, 32), of_calls)
+EVENT = Table("Event", InjectedEvent, EVENTS, columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 20, 32, 160), of_calls)
 
 
 # -- latches ---------------------------------------------------------------------------------------------------------
@@ -662,7 +665,7 @@ LATCHES: tuple[Situation, ...] = (
     situation("destroy", "destroy", _counts(0.5, "destroy"), _counts(0, ("count_down", 2))),
     situation("destroy", "destroy", _counts(0.5, "destroy"), _counts(0, ("wait", 1, 3.0), ("count_down", 2))),
 )
-LATCH = Table("CountDownLatch", InjectedLatch, LATCHES, columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 32), _of_latch)
+LATCH = Table("CountDownLatch", InjectedLatch, LATCHES, columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 32, 160), _of_latch)
 
 
 # -- elections -------------------------------------------------------------------------------------------------------
@@ -701,7 +704,7 @@ ELECTIONS: tuple[Situation, ...] = (
         _acts(0, Act("observe", times=2), LEADS),
     ),
 )
-ELECTION = Table("Election", InjectedElection, ELECTIONS, columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 32), _of_election)
+ELECTION = Table("Election", InjectedElection, ELECTIONS, columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 32, 160), _of_election)
 
 
 # -- barriers --------------------------------------------------------------------------------------------------------
@@ -785,6 +788,8 @@ BARRIERS: tuple[Situation, ...] = (
     situation("destroy", "destroy", _comes(0.5, do="destroy"), _comes(0, 0, 0)),
     situation("destroy", "destroy", _comes(0.5, do="destroy"), _comes(0)),
 )
-BARRIER = Table("Barrier", InjectedBarrier, BARRIERS, columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 20, 32, 36), _of_barrier)
+BARRIER = Table(
+    "Barrier", InjectedBarrier, BARRIERS, columns(1, 2, 3, 4, 5, 8, 13, 16, 17, 20, 32, 36, 160), _of_barrier
+)
 
 TABLES = (RW, SEMAPHORE, CONDITION, EVENT, LATCH, ELECTION, BARRIER)

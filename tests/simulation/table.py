@@ -140,6 +140,16 @@ def hear_nothing(run: InjectedRun) -> bool:
     return True
 
 
+def throttle(run: InjectedRun) -> bool:
+    """The server is too busy for one request, and serves those behind it; the target gets no turn for a while."""
+    wire = run.target.process.connection.wire
+    if wire is None or not wire.open:
+        return False
+    wire.throttled = True
+    run.target.process.starve(run.target.actor, run.world.now + 1)
+    return True
+
+
 def count_from(number: int, wraps: bool = False) -> Way:
     """The queue's sequence numbers are near their end."""
 
@@ -154,7 +164,7 @@ def count_from(number: int, wraps: bool = False) -> Way:
     return count
 
 
-BEFORE, SENT, SERVED, AFTER = "before", "sent", "served", "after"
+BEFORE, SENT, BETWEEN, SERVED, AFTER = "before", "sent", "between", "served", "after"
 ANY = (BEFORE, SENT, SERVED, AFTER)
 
 
@@ -186,6 +196,7 @@ FAULTS = (
     Fault(39, ((expire_and_starve, (BEFORE,)),)),
     Fault(40, ((lose_by_clock, ANY),)),
     Fault(42, ((lambda _: None, (BEFORE,)),)),
+    Fault(160, ((throttle, (BEFORE, SENT, BETWEEN)),)),
 )
 
 # -- who can meet whom -----------------------------------------------------------------------------------------------
@@ -204,7 +215,9 @@ def impossible(recipe: str, operation: str, fault: int) -> str | None:
         return "deletes nothing"
     if fault in (3, 20) and operation == "Discard" and recipe in ("acquire", "timed acquire"):
         return "is what a session's end has left: the driver discards all else"
-    if fault == 4 and parts & SILENT and operation != "NewTicket":
+    if (fault == 4 and parts & SILENT and operation != "NewTicket") or (
+        fault == 160 and not parts - SILENT - {"Prove"}
+    ):
         return "sends nothing"
     if fault in (5, 7) and operation != "WaitGone":
         return "does not wait in the queue"

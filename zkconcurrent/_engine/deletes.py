@@ -82,10 +82,12 @@ class Deletes:
     def _find(self, ticket: Ticket) -> None:
         """Delete a node that may exist. Its create was sent before, so a listing behind a sync shows it."""
         client, in_flight = self._client, self.in_flight
+        synced = HandledReply(lambda _: None)
 
         def on_reply(reply: HandledReply) -> None:
-            if reply.error is not None and not isinstance(reply.error, kazoo_errors.NoNodeError):
-                self._try_again(ticket, reply.error)
+            error = synced.error or reply.error  # a busy server may refuse the `sync` alone
+            if error is not None and not isinstance(error, kazoo_errors.NoNodeError):
+                self._try_again(ticket, error)
                 return
             ticket.name = next((name for name in reply.value or () if name.startswith(ticket.prefix)), None)
             if ticket.name is None:
@@ -93,7 +95,7 @@ class Deletes:
             else:
                 self._delete(ticket)
 
-        client.link.sync(ticket.path, HandledReply(lambda _: None))
+        client.link.sync(ticket.path, synced)
         reply = HandledReply(on_reply, post=client.post)
         client.link.children(ticket.path, reply)
         if ticket.prefix in client.registry.deletes and ticket.name is None:

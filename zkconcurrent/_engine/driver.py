@@ -5,7 +5,8 @@ Its promises, which the contract tests check:
 1. operations run in the order they are yielded, in one session; those yielded together are sent back to back;
 2. an operation whose session is over fails with `SessionExpired`; a create that slipped into the next session is
    undone;
-3. an operation that `repeats` is sent again after a reconnect; for any other the recipe gets `ConnectionLost`;
+3. an operation that `repeats` is sent again after a reconnect; for any other the recipe gets `ConnectionLost`. What a
+   busy server has not applied is sent again, with the reads behind it;
 4. a wait may end early, never late;
 5. deadlines and interrupts enter the recipe only as exceptions at the yield. The deadline bounds the waiting: requests
    before the first wait get their replies, for up to a third of the session timeout while connected. After its
@@ -28,6 +29,7 @@ from .._errors import ClientError, RefusedError
 from .._kazoo.replies import HandledReply, Reply, failure, kazoo_errors, no_wakeup
 from .._recipes.operations import (
     POLICIES,
+    Busy,
     Children,
     ConnectionLost,
     CreateEphemeral,
@@ -239,6 +241,9 @@ class Call:
     ) -> Steps[list[Any]]:
         """Send requests together and wait for all replies; after a lost connection, repeat those that may be.
 
+        What a busy server has not applied is repeated, whatever it is. A read behind a request that is repeated is
+        repeated too, as it may show an older state.
+
         Args:
             steps: the requests.
             watcher: is left on the nodes that they read.
@@ -269,8 +274,13 @@ class Call:
                 self.session.run_posted()  # their replies came before the last one, and were posted
             in_doubt, again = again, []
             for i, reply in zip(left, replies, strict=True):
+                if again and type(steps[i]) in _READS:  # one before it may have met a busy server, alone
+                    again.append(i)
+                    continue
                 try:
                     results[i] = self._result(steps[i], reply)
+                except Busy:
+                    again.append(i)
                 except ConnectionLost:
                     if not POLICIES[type(steps[i])].repeats:
                         raise
@@ -683,6 +693,9 @@ def _caller_of_library(frame: FrameType | None) -> FrameType | None:
 @functools.lru_cache(1000)  # each wait asks for each of its frames
 def _is_library(module: object) -> bool:
     return str(module).startswith("zkconcurrent._")
+
+
+_READS = (Children, Get, Look)
 
 
 def _make_container(session: Session, step: EnsureContainer, reply: Reply) -> None:

@@ -226,9 +226,11 @@ class Heartbeat:
     def _delete_strays(self, path: str) -> None:
         """Delete nodes of this client that no recipe knows."""
         client, link = self._client, self._client.link
+        synced = HandledReply(lambda _: None)
 
         def listed(reply: HandledReply) -> None:
-            if reply.error is None or not isinstance(failure(reply.error, path), ConnectionLost):
+            error = synced.error or reply.error
+            if error is None or not isinstance(failure(error, path), ConnectionLost):
                 self._unlisted.discard(path)
             for node in client.registry.strays(path, reply.value or ()):
                 link.delete(node, HandledReply(partial(deleted, node=node), post=client.post))
@@ -237,5 +239,5 @@ class Heartbeat:
             if reply.error is None:
                 client.warn_later("deleted a node of this client that belonged to no holder or waiter: %s", node)
 
-        link.sync(path, HandledReply(lambda _: None))
+        link.sync(path, synced)
         link.children(path, HandledReply(listed, post=client.post))

@@ -28,7 +28,7 @@ from .._errors import ClientError, RefusedError
 from .._kazoo.link import CreatedStat, KazooClient, KazooState, Link, ZnodeStat, boot_clock
 from .._kazoo.replies import failure
 from .._kazoo.transport import on_connection_thread
-from .._recipes.operations import BadVersion, ConnectionLost, NoNode
+from .._recipes.operations import BadVersion, Busy, ConnectionLost, NoNode
 from .._recipes.ticket import State, Ticket
 from .client_state import ClientState
 from .deletes import Deletes
@@ -324,11 +324,11 @@ class Session(ClientState):
             path, stat = node
             ticket.queued_as(path.rpartition("/")[2], stat.czxid)
             created_in = stat.ephemeralOwner
-        elif isinstance(failed, ConnectionLost):
+        elif isinstance(failed, ConnectionLost) and not isinstance(failed, Busy):
             created_in = self.registry.session  # if at all
             self.heartbeat.watch_for_late_create(ticket.path)
         else:
-            if isinstance(failed, NoNode | BadVersion | RefusedError):
+            if isinstance(failed, NoNode | BadVersion | RefusedError | Busy):
                 ticket.sent = before  # the reply says that there is none
             return
         if created_in != ticket.session:

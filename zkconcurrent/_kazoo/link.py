@@ -384,7 +384,8 @@ class Link:
                 self.containers = False
             elif reply.error is None or type(reply.error) not in NO_REPLY:
                 self.containers = True
-            elif self._probes > 1:  # the server closes the connection each time
+            elif self._probes > 1 and not isinstance(reply.error, kazoo_errors.ThrottledOpError):
+                # The server closes the connection each time.
                 self.containers = False
 
         self._probes += 1

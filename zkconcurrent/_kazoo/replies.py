@@ -9,7 +9,16 @@ from typing import Any
 from kazoo import exceptions as kazoo_errors
 
 from .._errors import RefusedError
-from .._recipes.operations import BadVersion, ConnectionLost, Failure, NodeExists, NoNode, NotEmpty, SessionExpired
+from .._recipes.operations import (
+    BadVersion,
+    Busy,
+    ConnectionLost,
+    Failure,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    SessionExpired,
+)
 from .transport import TooLarge
 
 log = logging.getLogger("zkconcurrent")
@@ -124,6 +133,7 @@ _FAILURES: tuple[tuple[type[Exception], type[Failure]], ...] = (
     (kazoo_errors.NodeExistsError, NodeExists),
     (kazoo_errors.BadVersionError, BadVersion),
     (kazoo_errors.NotEmptyError, NotEmpty),
+    (kazoo_errors.ThrottledOpError, Busy),
 )
 # The results of those operations of a failed multi that did not fail themselves.
 NOT_THE_CAUSE = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
@@ -141,6 +151,9 @@ _REASONS = {
     kazoo_errors.InvalidACLError: "the client's default_acl is not valid for its credentials",
     kazoo_errors.NotReadOnlyCallError: "the server is read-only while it is cut off; try again once it has a quorum",
     kazoo_errors.QuotaExceededError: "the quota of the path is used up",
+    kazoo_errors.EphemeralOnLocalSessionError: (
+        "the servers have localSessionsEnabled, which locks can use only with localSessionsUpgradingEnabled"
+    ),
     kazoo_errors.NoChildrenForEphemeralsError: "a node above the path is ephemeral and can't have children",
     kazoo_errors.UnimplementedError: "the server is too old; a Dict or Set needs ZooKeeper 3.6 or newer",
     kazoo_errors.SessionClosedRequireSaslError: "the server demands SASL authentication (sasl_options)",

@@ -43,6 +43,10 @@ class ConnectionLost(Failure):
     """The reply to a create, a write or a multi never came: whether it was applied is unknown."""
 
 
+class Busy(ConnectionLost):
+    """The server was too busy for the request, and has not applied it; it may have served those behind it."""
+
+
 class Requeue(Failure):
     """The ticket is no longer valid: queue anew, at the tail."""
 

@@ -1,0 +1,63 @@
+"""Servers that are so busy that they refuse a request now and then, and serve those behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests.simulation.condition import CondRun, random_turns
+from tests.simulation.ensemble import Transport
+from tests.simulation.event import EventRun, random_steps
+from tests.simulation.mutants import find, one
+from tests.simulation.run import Run, runs
+from tests.simulation.rwlock import RWRun, random_passes
+from tests.simulation.schedule import random_schedule
+from tests.simulation.semaphore import SemaphoreRun, random_uses
+
+pytestmark = pytest.mark.long
+SHARE = 0.1  # of all requests
+
+
+def busy(run: Run, seed: int) -> Run:
+    """Have the servers of a run refuse a request now and then."""
+    random, serve = Random(f"busy {seed}"), run.ensemble.serve
+
+    def serve_or_refuse(wire: Transport) -> None:
+        wire.throttled = wire.throttled or random.random() < SHARE
+        serve(wire)
+
+    run.ensemble.serve = serve_or_refuse  # type: ignore[method-assign]
+    return run
+
+
+@pytest.mark.parametrize(
+    ("kind", "schedule_of"),
+    [
+        pytest.param(Run, lambda seed: random_schedule(Random(seed)), id="lock"),
+        pytest.param(RWRun, random_passes, id="rwlock"),
+        pytest.param(SemaphoreRun, random_uses, id="semaphore"),
+        pytest.param(CondRun, random_turns, id="condition"),
+        pytest.param(EventRun, random_steps, id="event"),
+    ],
+)
+def test_whatever_strikes(kind: type[Run], schedule_of: Callable[[int], Any]) -> None:
+    """Fault 160: all holds that always must."""
+    seeds = iter(range(1_000_000))
+    for run in runs(lambda schedule: busy(kind(schedule), next(seeds)), schedule_of, 50):
+        assert run.checks is not None
+
+
+READ_BEHIND = one(
+    "what was read behind a refused request counts",
+    "_engine.driver:Call._request",
+    "if again and type(steps[i]) in _READS:",
+    "if False:",
+)
+
+
+def test_a_seeded_bug_is_found() -> None:
+    """Runs that the library passes find it: permits are listed before the queue is."""
+    find(READ_BEHIND, lambda seed: busy(SemaphoreRun(random_uses(seed)), seed))
