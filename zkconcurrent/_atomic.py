@@ -6,6 +6,7 @@ import operator
 from collections.abc import Callable
 
 from ._kazoo.link import KazooClient
+from ._paths import check_path
 from ._recipes.value import Layout, look
 from ._value import BaseValue
 
@@ -46,7 +47,7 @@ class AtomicLong(BaseValue):
     _size = 8
 
     def __init__(self, client: KazooClient, path: str) -> None:
-        self._at = Layout(path, self._kind, bytes(self._size), self._size)
+        self._at = Layout(check_path(path), self._kind, bytes(self._size), self._size)
         super().__init__(client, path)
 
     def get(self) -> int:

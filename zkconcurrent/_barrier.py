@@ -98,7 +98,7 @@ class Barrier(Primitive):
         self._parties = parties
         self._action = action
         self._timeout = timeout
-        self._view = View(path, parties)
+        self._view = View(self._path, parties)
 
     def wait(self, timeout: float | None = None) -> int:
         """Wait until all parties have arrived, and go on together.

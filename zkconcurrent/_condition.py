@@ -66,8 +66,8 @@ class Condition(Primitive):
                 "client"
             )
         super().__init__(client, path)
-        self._waiters = f"{path}/waiters"
-        mine = lock.path if lock is not None else f"{path}/{self._part}"
+        self._waiters = f"{self._path}/waiters"
+        mine = lock.path if lock is not None else f"{self._path}/{self._part}"
         with self._session.lock:
             theirs = self._path_state.lock = self._path_state.lock or mine
         if mine != theirs:

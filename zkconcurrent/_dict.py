@@ -24,7 +24,7 @@ from ._engine.session import Dropped, Session, log
 from ._engine.waiting import Steps
 from ._errors import ClientError, OutcomeUnknownError
 from ._kazoo.link import KazooClient
-from ._paths import check_length
+from ._paths import check_length, check_path, plain
 from ._primitive import Primitive, discard_result, node_data
 from ._recipes import entries
 from ._recipes.entries import Flight, Unknown
@@ -141,7 +141,7 @@ class Mirrored(Primitive):
 
     def __init__(self, client: KazooClient, path: str, *, ephemeral: bool = False) -> None:
         self._ephemeral = bool(ephemeral)
-        self._layout = Layout(path, self._kind, self._ephemeral)
+        self._layout = Layout(check_path(path), self._kind, self._ephemeral)
         super().__init__(client, path)
         self._mirror = mirror = self._path_state.mirror
         self._link = self._session.link
@@ -263,7 +263,7 @@ class Mirrored(Primitive):
         if not key:
             raise ValueError("a key must not be empty")
         check_length("the path of a key", self._layout.entry(key))
-        return str.__str__(key)
+        return plain(key)
 
     def __repr__(self) -> str:
         mirror = self._mirror

@@ -38,7 +38,7 @@ class NamedObjects:
     _package = "zkconcurrent"
 
     def __init__(self, path: str = "/") -> None:
-        self._path = path if path == "/" else check_path(path)
+        self._path = "/" if path == "/" else check_path(path)
         self._lock = threading.Lock()
         self._objects: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
         self._made_as: weakref.WeakKeyDictionary[Any, tuple[str, dict[str, object]]] = weakref.WeakKeyDictionary()

@@ -194,9 +194,10 @@ def check_id(path: str, name: str | None) -> str:
     """
     if name is None:
         return str(uuid.uuid4())
-    if check_name(path, name).rpartition("/")[0] != path:
+    base, _, plain = check_name(path, name).rpartition("/")
+    if base != path:
         raise ValueError(f"the id of a member must not contain '/': {name!r}")
-    return name
+    return plain
 
 
 def check_data(data: object) -> bytes:

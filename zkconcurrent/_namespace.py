@@ -55,7 +55,7 @@ class BasePath:
     def __init__(self, client: KazooClient, path: str) -> None:
         Session.of(client)  # raises TypeError if it is not a client
         self._client = client
-        self._path = path if path == "/" else check_path(path)
+        self._path = "/" if path == "/" else check_path(path)
 
     @property
     def client(self) -> KazooClient:

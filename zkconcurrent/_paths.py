@@ -18,7 +18,7 @@ _ESCAPE = re.compile(b"%([0-9A-F]{2})")
 
 
 def check_path(path: object) -> str:
-    """Return `path` if a primitive may live there.
+    """Return `path` if a primitive may live there; of a subclass of str, such as an enum's member, the text it equals.
 
     Raises:
         TypeError: it is not a string.
@@ -27,6 +27,7 @@ def check_path(path: object) -> str:
     """
     if not isinstance(path, str):
         raise TypeError(f"path must be a str, not {type(path).__name__}")
+    path = plain(path)
     check_length("path", path)
     if not path.startswith("/"):
         raise ValueError(f"path must start with '/': {path!r}")
@@ -58,6 +59,7 @@ def check_name(base: str, name: object) -> str:
     """
     if not isinstance(name, str):
         raise TypeError(f"name must be a str, not {type(name).__name__}")
+    name = plain(name)
     check_length("name", name)
     if not name or name.startswith("/"):
         raise ValueError(f"name must be relative to {base!r} and not empty: {name!r}")
@@ -65,6 +67,11 @@ def check_name(base: str, name: object) -> str:
         return check_path(f"{base.rstrip('/')}/{name}")
     except ValueError as error:
         raise ValueError(f"bad name {name!r}: {error}") from None
+
+
+def plain(text: str) -> str:
+    """Return the text itself: an f-string would show an object of a subclass of str as that class likes to."""
+    return str.__str__(text)
 
 
 def check_length(what: str, text: str) -> None:

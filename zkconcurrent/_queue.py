@@ -16,6 +16,7 @@ from ._engine.waiting import Steps
 from ._errors import LockLostError, OutcomeUnknownError, RefusedError, ZkConcurrentError
 from ._kazoo.link import KazooClient
 from ._limits import check_int, check_max_attempts
+from ._paths import check_path
 from ._primitive import Primitive, check_delay, discard_result, node_data
 from ._recipes import claims, items, putting, taking
 from ._recipes.desk import Closed, Desk, Errand, Layout, Lost, Sight, Taken, look
@@ -145,7 +146,7 @@ class BaseQueue(Primitive, Generic[T]):
         codec: Codec = BYTES,
         max_attempts: int | None = None,
     ) -> None:
-        self._layout = Layout(path, self._order, max(0, check_int("maxsize", maxsize)))
+        self._layout = Layout(check_path(path), self._order, max(0, check_int("maxsize", maxsize)))
         self._codec = check_codec(codec)
         self._most = check_max_attempts(max_attempts)
         self._maxsize, self._max_attempts = self._layout.maxsize, max_attempts

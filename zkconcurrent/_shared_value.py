@@ -10,6 +10,7 @@ from ._engine.driver import Call
 from ._engine.waiting import Steps
 from ._errors import ForeignNodeError
 from ._kazoo.link import KazooClient
+from ._paths import check_path
 from ._recipes.value import Layout, Seen, wait_until
 from ._value import BaseValue, check_callable
 
@@ -70,7 +71,7 @@ class SharedValue(BaseValue, Generic[T]):
 
     def __init__(self, client: KazooClient, path: str, value: T, *, codec: Codec = BYTES) -> None:
         self._value, self._codec = value, check_codec(codec)
-        self._at = Layout(path, self._kind, encoded(codec, value, path))
+        self._at = Layout(check_path(path), self._kind, encoded(codec, value, path))
         super().__init__(client, path)
         self._check_size(self._at.initial)
 
