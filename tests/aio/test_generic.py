@@ -63,6 +63,8 @@ LEFT_OUT: dict[ModuleType, dict[str, str]] = {
     test_locks: {
         "test_threadings_condition_takes_an_rlock": STANDARD,
         "test_called_on_kazoos_own_threads": KAZOOS,
+        "test_no_timeout": "is about None, which waits forever in asyncio",
+        "test_the_use_of_a_path_of_a_subclass_of_str": "uses objects of threads alone",
     },
     test_losses: {
         "test_a_loss_is_told_and_settled": BY_LOOP,
@@ -153,6 +155,7 @@ LEFT_OUT: dict[ModuleType, dict[str, str]] = {
         "test_a_forked_child": "forks where the loop's thread is not",
     },
     test_semaphore: {
+        "test_a_listing_that_is_refused_alone": "has the requests of a thread stand still, and so its loop",
         "test_more_permits_than_there_are": "looks for the line of the caller, which here is of the helper",
         "test_a_try_in_a_signal_handler": "interrupts the thread that waits for its task, not the task",
     },

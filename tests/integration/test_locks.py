@@ -114,13 +114,19 @@ def test_bad_timeouts(kind: Kind, zk: KazooClient, zk_path: str) -> None:
         lock.acquire(timeout=float("nan"))
     with pytest.raises(OverflowError):
         lock.acquire(timeout=threading.TIMEOUT_MAX * 2)
-    with pytest.raises(TypeError, match="-1 waits forever"):
-        lock.acquire(timeout=None)  # type: ignore[arg-type]
     assert zk.exists(zk_path) is None
     with lock, pytest.raises(ValueError, match="non-blocking"):
         lock.acquire(False, 0)
     assert lock.acquire(timeout=0)
     lock.release()
+
+
+@every
+def test_no_timeout(kind: Kind, zk: KazooClient, zk_path: str) -> None:
+    """None, as for kazoo's locks, is refused; the error says what waits forever."""
+    with pytest.raises(TypeError, match="-1 waits forever"):
+        kind(zk, zk_path).acquire(timeout=None)  # type: ignore[arg-type]
+    assert zk.exists(zk_path) is None
 
 
 @every
