@@ -477,18 +477,21 @@ def test_a_handler_waits_for_another_thread(several: bool, connect: Connect, zk_
     assert not Session.of(clients[-1]).has_lock()
 
 
-@pytest.mark.parametrize("call", [lambda group, _: group.join(b""), lambda _, d: d.get("a", 1)])
-def test_a_handler_waits_for_a_thread_of_the_library(
-    call: Callable[[Group, Dict[bytes]], object], connect: Connect, zk_path: str, in_thread: InThread
-) -> None:
-    """Fault 197: a membership has a thread, and so has the copy of a map: each goes on beside the interrupted frame."""
+def test_a_handler_waits_for_a_thread_of_the_library(connect: Connect, zk_path: str, in_thread: InThread) -> None:
+    """Fault 197: the threads of a membership, a candidacy and the copy of a map go on beside the interrupted frame."""
     client = connect()
+    election = Election(client, f"{zk_path}/election")
 
-    def handle() -> object:
+    def handle() -> None:
         with Session.of(client).lock:
-            return call(Group(client, f"{zk_path}/group"), Dict(client, f"{zk_path}/map"))
+            with Group(client, f"{zk_path}/group").join(b""):
+                assert not Dict[bytes](client, f"{zk_path}/map")
+            election.stand()
+            assert election.wait() is not None
+            election.withdraw()
+            assert election.leader() is None
 
-    assert in_thread(handle).result(30)
+    in_thread(handle).result(30)
 
 
 def test_a_reconnect_while_a_delete_is_noted(
