@@ -359,11 +359,9 @@ class Seat(LockBase):
                 left = None if deadline is None else deadline - session.now()
                 if left is not None and left <= 0:
                     return None
-                if left is None and session.has_lock():
+                if left is None and session.identity() == candidacy.thread:
                     raise ClientError(
-                        self._path,
-                        "called from a signal handler or finalizer that interrupted this thread where the candidacy "
-                        "waits for it; give a timeout",
+                        self._path, "called from a finalizer on the thread of the candidacy, for which it would wait"
                     )
                 if hold is not None:  # suspect; nothing wakes the call when it no more is
                     left = POLL_INTERVAL if left is None else min(left, POLL_INTERVAL)
@@ -387,8 +385,8 @@ class Seat(LockBase):
         candidacy.waiters[id(call)] = call
         try:
             candidacy.withdraw()
-            if session.link.on_own_thread() or session.identity() == candidacy.thread or session.has_lock():
-                return  # the thread may need it, or the call is a handler's or finalizer's that suspends that thread
+            if session.link.on_own_thread() or session.identity() == candidacy.thread:
+                return  # the thread may need it, or the call is a finalizer's that suspends that thread
             until = session.now() + (session.timeout or UNANSWERED) / 3
             while candidacy.begun and not candidacy.over and (left := until - session.now()) > 0:
                 yield left

@@ -288,8 +288,8 @@ class Election(ByName):
             OverflowError: a timeout above `threading.TIMEOUT_MAX`.
             RuntimeError: the client has never stood at this path; or the calling thread leads in a block, and would
                 wait for itself, as there is no timeout.
-            ClientError: the client can't be used here; the candidacy has ended; or the caller is a signal handler or
-                finalizer that would wait, without a timeout, for what it has interrupted.
+            ClientError: the client can't be used here; the candidacy has ended; or the caller is a finalizer that would
+                wait, without a timeout, for the thread that it has interrupted.
             ZkConcurrentError: the candidacy has ended with this error, as the path can't be used.
         """
         return self._seat.wait(timeout, lambda hold: Term(self._seat, hold))

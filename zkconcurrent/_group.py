@@ -107,6 +107,7 @@ class Membership:
             if other._member.wanted:
                 raise ValueError(f"this client is a member {self.id!r} of the group {path!r} already: give another id")
             other._callers[id(call)] = call
+            other._give_up()  # again: this may be a signal handler that has interrupted its leave
             if not other._over:
                 yield from self._sleep(None)  # until it has left
         self._callers[id(call)] = call

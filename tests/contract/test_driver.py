@@ -88,11 +88,12 @@ def test_a_grant_needs_a_running_lease(bench: Bench, path: str) -> None:
         ticket = yield NewTicket(path)
         yield CreateEphemeral(ticket, ROLE, b"")
         lease = ticket.lease
-        with session.lock:  # no heartbeat is sent meanwhile
-            lease.heard = lease.end = NEVER
-            assert not (yield Grant(ticket))
-            yield Sync(path, ticket)
-            assert not (yield Grant(ticket))
+        session.heartbeat.beat = lambda _: 1.0  # no heartbeat is sent meanwhile
+        lease.heard = lease.end = NEVER
+        assert not (yield Grant(ticket))
+        yield Sync(path, ticket)
+        assert not (yield Grant(ticket))
+        del session.heartbeat.beat
         assert ticket.state is State.QUEUED
         yield Prove(ticket)
         assert lease.believed(session.clock())

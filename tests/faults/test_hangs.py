@@ -1,7 +1,7 @@
 """Nothing hangs: whatever the program does at any moment, on any thread, and whatever ZooKeeper does meanwhile.
 
-Faults 47, 48, 49, 54 and 157. What could take the whole process along, were it to hang, runs in a process of its own,
-which a watchdog ends with all stacks; see `tests.faults.storm`.
+Faults 47, 48, 49, 54, 157 and 197. What could take the whole process along, were it to hang, runs in a process of its
+own, which a watchdog ends with all stacks; see `tests.faults.storm`.
 """
 
 from __future__ import annotations
@@ -28,11 +28,13 @@ from zkconcurrent import (
     Barrier,
     Condition,
     CountDownLatch,
+    Dict,
     DoubleBarrier,
     Election,
     Event,
     Group,
     Lock,
+    QuorumLock,
     RLock,
     Semaphore,
     SharedValue,
@@ -447,6 +449,49 @@ def test_a_release_on_top_of_a_suspended_caller(
             lock.release()
         assert time.monotonic() - began < session.timeout / 6 - 1
         assert not lock.locked()
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_a_handler_waits_for_another_thread(several: bool, connect: Connect, zk_path: str, in_thread: InThread) -> None:
+    """Fault 197: that thread gets the session's lock, which the frame has that the handler has interrupted."""
+    paths = [f"{zk_path}/{n}" for n in range(2 if several else 1)]
+    clients = [connect() for _ in paths]
+    lock = QuorumLock([Lock(client, path) for client, path in zip(clients, paths, strict=True)])
+    acquired, over = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with lock:
+            acquired.set()
+            over.wait(20)
+
+    def handle() -> None:
+        with Session.of(clients[-1]).lock:
+            over.set()
+            with (lock if several else lock.locks[0]).hold(timeout=20):
+                assert Session.of(clients[-1]).has_lock()
+
+    holding = in_thread(hold)
+    assert acquired.wait(20)
+    in_thread(handle).result(30)
+    holding.result(20)
+    assert not Session.of(clients[-1]).has_lock()
+
+
+def test_a_handler_waits_for_a_thread_of_the_library(connect: Connect, zk_path: str, in_thread: InThread) -> None:
+    """Fault 197: the threads of a membership, a candidacy and the copy of a map go on beside the interrupted frame."""
+    client = connect()
+    election = Election(client, f"{zk_path}/election")
+
+    def handle() -> None:
+        with Session.of(client).lock:
+            with Group(client, f"{zk_path}/group").join(b""):
+                assert not Dict[bytes](client, f"{zk_path}/map")
+            election.stand()
+            assert election.wait() is not None
+            election.withdraw()
+            assert election.leader() is None
+
+    in_thread(handle).result(30)
 
 
 def test_a_reconnect_while_a_delete_is_noted(

@@ -117,7 +117,7 @@ def test_bad_arguments(zk: KazooClient, zk_path: str) -> None:
     assert number.add(True) == 1
 
 
-def test_a_function_that_fails(zk: KazooClient, zk_path: str) -> None:
+def test_a_function_that_fails(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """Its error is raised, nothing is changed, and the number can be used; one that changes the number is refused."""
     number = AtomicLong(zk, zk_path)
     number.set(0)
@@ -125,6 +125,16 @@ def test_a_function_that_fails(zk: KazooClient, zk_path: str) -> None:
         number.update(lambda each: 1 // each)
     with pytest.raises(KeyboardInterrupt):
         number.update(lambda _: signal.raise_signal(signal.SIGINT) or 0)
+    number.set(1)
+    seen: list[int] = []
+    with pytest.raises(ZeroDivisionError):  # fault 198: a signal handler may have raised it, so it counts at once
+        number.update(lambda old: seen.append(old) or 1 // 0)  # type: ignore[func-returns-value]
+    assert seen == [1]
+    AtomicLong(connect(), zk_path).set(2)
+    with pytest.raises(ZeroDivisionError):
+        number.update(lambda old: seen.append(old) or (1 // 0 if old < 3 else 3))  # type: ignore[func-returns-value]
+    assert seen == [1, 1, 2]  # what it remembers is not what is there
+    number.set(0)
     with pytest.raises(RuntimeError, match="only return the new value"):
         number.update(lambda _: number.add())
     assert number.add() == 1

@@ -369,6 +369,17 @@ class ReentrantLock:
     def _is_owned(self) -> bool:
         return self.owner is not None and self.owner is self._world.current
 
+    def _release_save(self) -> int:
+        """Release all levels; return how many."""
+        depth, self._depth = self._depth, 1
+        self.release()
+        return depth
+
+    def _acquire_restore(self, depth: int) -> None:
+        """Acquire so many levels."""
+        self.acquire()
+        self._depth = depth
+
     def __enter__(self) -> bool:
         return self.acquire()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from .driver import Call
 from .session import Session
@@ -27,6 +27,11 @@ class Calls:
         self._wake: WakeUp | None = None
         self.deserted: Callable[[], bool] | None = None
         self.calls: list[Call] = []
+
+    @property
+    def sessions(self) -> Collection[Session]:
+        """The sessions of all calls."""
+        return {id(call.session): call.session for call in self.calls}.values()
 
     def begin(self, wake: WakeUp, deserted: Callable[[], bool] | None = None) -> None:
         """Begin; `wake` ends the sleep of each call."""

@@ -139,6 +139,11 @@ class Call:
         self._refused: str | None = None
         self._leaves_clean_up = False
 
+    @property
+    def sessions(self) -> tuple[Session, ...]:
+        """The session, as `Calls` has several."""
+        return (self.session,)
+
     def wait(self, steps: Steps[T]) -> T:
         """Run the call to its end, on the calling thread."""
         return wait(self, steps)

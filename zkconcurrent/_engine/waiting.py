@@ -10,7 +10,8 @@ before the loop has returned, abandons the call: that also undoes a grant, and n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+import operator
+from collections.abc import Callable, Collection, Generator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
@@ -22,6 +23,7 @@ Steps: TypeAlias = Generator["float | None", bool, T]
 WakeUp: TypeAlias = Callable[[], None]
 # CPython handles an interrupt that comes just before the waiting system call only when that call ends.
 LONGEST_SLEEP = 10.0
+_RELEASE = operator.methodcaller("_release_save")
 
 
 class Waiting(Protocol):
@@ -29,9 +31,13 @@ class Waiting(Protocol):
 
     Attributes:
         session: the client's session, whose link makes the events that threads sleep on.
+        sessions: those of all its parts.
     """
 
     session: Any
+
+    @property
+    def sessions(self) -> Collection[Any]: ...
 
     def begin(self, wake: WakeUp, deserted: Callable[[], bool] | None = None) -> None:
         """Begin. `wake`, called on any thread, ends the call's sleep; if it does not sleep, the next one.
@@ -65,7 +71,7 @@ def wait(call: Waiting, steps: Steps[T], event: Any = None) -> T:
             pause = next(steps)
             while True:
                 try:
-                    woken = bool(event.wait(LONGEST_SLEEP if pause is None else pause))
+                    woken = _sleep(call, event, LONGEST_SLEEP if pause is None else pause)
                     event.clear()
                 except BaseException as error:
                     pause = steps.throw(error)
@@ -77,6 +83,25 @@ def wait(call: Waiting, steps: Steps[T], event: Any = None) -> T:
     except BaseException:
         _end(call, steps)
         raise
+
+
+def _sleep(call: Waiting, event: Any, pause: float) -> bool:
+    """Sleep; return whether the call was woken.
+
+    A signal handler or finalizer may have interrupted its thread where that has the lock of a session. What it waits
+    for may be up to other threads, so they get the lock meanwhile. They find all as the handler itself has found it:
+    see `session`.
+    """
+    owned = [session.lock for session in call.sessions if session.has_lock()]
+    if not owned:
+        return bool(event.wait(pause))
+    lent: list[tuple[Any, Any]] = []
+    try:
+        lent.extend(zip(owned, map(_RELEASE, owned), strict=True))  # in one step: an interrupt may not lose one
+        return bool(event.wait(pause))
+    finally:
+        for lock, state in lent:
+            lock._acquire_restore(state)
 
 
 class _Wakeup:

@@ -176,6 +176,7 @@ class Batch(Undertaking):
         changes: the changes.
         outcomes: the result and the error of each, as last decided.
         data: what the value is then.
+        unchanged: what was seen when it was last decided, if the changes made nothing of that.
         turn: where its changes wait, while it is settled.
         queues: it may wait in the queue; otherwise it competes until it is applied.
     """
@@ -190,6 +191,7 @@ class Batch(Undertaking):
         self.leader = changes[0]
         self.outcomes: list[tuple[Any, BaseException | None]] = []
         self.data = b""
+        self.unchanged: Seen | None = None
         self.turn: Any = None
 
     @property
@@ -247,6 +249,10 @@ def apply(batch: Batch) -> Recipe[bool]:
                 continue
             at.check(node)
             receipt.seen = Seen(node.data, node.version)
+            if batch.unchanged is not None and batch.unchanged[:2] == receipt.seen[:2]:
+                # It is not decided again: the error may be one that a signal handler has raised in the user's function.
+                batch.applied = True
+                return True
             if batch.queues and (queue or conflicts >= PATIENCE):
                 return (yield from apply_in_turn(batch))
         if (yield from attempt(batch, looked=looked)):
@@ -271,8 +277,10 @@ def attempt(batch: Batch, *leaving: Delete, looked: bool) -> Recipe[bool]:
     data = batch.decide(seen)
     if data is None:
         receipt.seen = seen if looked else None
+        batch.unchanged = seen
         batch.applied = looked
         return looked
+    batch.unchanged = None
     receipt.seen = None  # until the outcome is known
     try:
         yield from write(batch, (*leaving, Set(batch.at.path, data, seen.version)))
