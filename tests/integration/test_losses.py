@@ -13,6 +13,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.exceptions import ThrottledOpError
 
 from tests.conftest import Connect, Eventually, InThread
 from tests.helpers.contenders import queued
@@ -424,6 +425,27 @@ def test_the_holders_node_was_deleted_and_nobody_holds(
     """Fault 52: a loss too, as somebody may have held."""
     lock = kind(connect(timeout=60), zk_path)
     lock.acquire()
+    deleted(zk, lock)
+    with pytest.raises(LockLostError):
+        lock.release()
+    with lock:
+        pass
+
+
+@pytest.mark.parametrize("kind", [Lock, RLock, read_lock, write_lock, semaphore])
+def test_the_holders_node_was_deleted_and_the_server_is_busy(
+    kind: Kind, zk: KazooClient, connect: Connect, zk_path: str
+) -> None:
+    """Faults 52, 160: a delete that the server was too busy for is none: the next one finds the loss."""
+    lock = kind(connect(timeout=60), zk_path)
+    lock.acquire()
+    link, delete = lock._session.link, lock._session.link.delete
+
+    def refused_once(*arguments: Any) -> None:
+        link.delete = delete  # type: ignore[method-assign]
+        threading.Timer(0.1, arguments[1].set_exception, (ThrottledOpError(),)).start()
+
+    link.delete = refused_once  # type: ignore[method-assign]
     deleted(zk, lock)
     with pytest.raises(LockLostError):
         lock.release()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from .._errors import RefusedError
 from .._kazoo.replies import HandledReply, failure, kazoo_errors
-from .._recipes.operations import ConnectionLost, NoNode
+from .._recipes.operations import Busy, ConnectionLost, NoNode
 from .._recipes.ticket import Ticket
 from .client_state import ClientState
 
@@ -111,6 +111,8 @@ class Deletes:
         failed = failure(error, ticket.path)
         if isinstance(failed, ConnectionLost):
             self.in_flight.pop(ticket.prefix, None)
+            if isinstance(failed, Busy) and ticket.name is not None:
+                ticket.deletes -= 1  # it has deleted nothing: if the node is gone, another client has deleted it
         elif isinstance(failed, RefusedError) and ticket.refusal is None:
             if isinstance(error, kazoo_errors.NoAuthError):
                 failed = RefusedError(
