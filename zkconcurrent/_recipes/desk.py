@@ -140,8 +140,8 @@ class Desk(Ledger):
         counts = [each.before if each.session == session else each.unfinished for each in receipts]
         return sum(counts) - self.done_before
 
-    def lay_out(self) -> Recipe[None]:
-        """Make the nodes that every client shares.
+    def lay_out(self, *also: str) -> Recipe[None]:
+        """Make the nodes that every client shares, and the queue of those that wait, if it is named.
 
         Raises:
             ForeignNodeError: the path is something else's.
@@ -170,6 +170,7 @@ class Desk(Ledger):
                     CreatePersistent(at.claims, b""),
                     EnsureContainer(at.members),
                     EnsureContainer(at.receipts),
+                    *map(EnsureContainer, also),
                 )
             except NoNode:
                 continue  # a parent was just reaped, or the queue destroyed

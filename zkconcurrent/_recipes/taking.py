@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -81,12 +82,11 @@ def take(errand: Errand, *, wait: bool) -> Recipe[Taken | None]:
         raise Closed
     if not wait:
         return None
-    yield from desk.lay_out()  # what does not exist can't be watched
     while True:
         ticket: Ticket = yield NewTicket(at.consumers)
         listing = Children(at.consumers, ticket)
         try:
-            queue: Sequence[str] = yield from join(ticket, MUTEX, errand.who)
+            queue: Sequence[str] = yield from join(ticket, MUTEX, errand.who, partial(desk.lay_out, at.consumers))
             while ahead := blockers(ticket.name, queue, MUTEX):
                 seen = yield WaitGone(ticket, ahead[0], (listing,))
                 (queue,) = seen or [(yield listing)]
