@@ -184,9 +184,10 @@ class Desk(Ledger):
         except IndexError:
             return None
 
-    def fresh(self, name: str) -> bool:
-        """Return whether an item was read ahead, a moment ago."""
-        return name in self.read and 0 <= self.clock() - self.read_at < READ_FOR
+    @property
+    def fresh(self) -> bool:
+        """Whether what was read ahead was read a moment ago."""
+        return 0 <= self.clock() - self.read_at < READ_FOR
 
     def meet_rivals(self) -> None:
         """Note that another consumer was faster: what was read ahead is old."""

@@ -221,7 +221,8 @@ def fetch(desk: Desk, name: str) -> Recipe[Node | None]:
     While other consumers are in the way, few are read ahead, and the claims are listed. What these have taken is passed
     over: to list all items again instead, for each item that is taken, would cost the more the more there are.
     """
-    if not desk.fresh(name):
+    read = desk.read  # another thread may put its own in the place of these at any time
+    if name not in read or not desk.fresh:
         names = [name, *islice(list(desk.names), desk.window - 1)]
         reads = tuple(Get(f"{desk.at.items}/{each}") for each in names)
         read_at = desk.clock()
@@ -236,8 +237,9 @@ def fetch(desk: Desk, name: str) -> Recipe[Node | None]:
             if desk.window == AHEAD:  # the listing is too old to go on with
                 desk.names.clear()
             desk.window = min(2 * desk.window, AHEAD)
-        desk.read, desk.read_at = dict(zip(names, nodes, strict=True)), read_at
-    return desk.read.pop(name, None)
+        read = dict(zip(names, nodes, strict=True))
+        desk.read, desk.read_at = read, read_at
+    return read.pop(name, None)
 
 
 def remove(at: Layout, taken: Taken) -> Part:
