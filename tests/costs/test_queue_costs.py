@@ -121,6 +121,37 @@ def test_other_calls(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
     assert getting.requests == {"sync": 1, "getData": 2, "getChildren": 2, "multi": 1}
 
 
+def test_what_others_have_taken(zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
+    """It is passed over, one by one and then several at a time; the items are not listed again."""
+    queue, other = Queue[bytes](counted, zk_path), Queue[bytes](zk, zk_path)
+    warm(queue)
+    for n in range(8):
+        other.put(b"%d" % n)
+    assert queue.get() == b"0"  # the next one is read, too
+    assert [other.get() for _ in range(3)] == [b"1", b"2", b"3"]
+    with other.claim():
+        with proxy.counting() as passing:
+            assert queue.get() == b"5"
+        assert passing.requests == {"multi": 2, "getChildren": 3, "getData": 6}
+    assert [queue.get(), queue.get()] == [b"6", b"7"]
+
+
+def test_until_it_waits(
+    counted: KazooClient, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """A consumer that finds nothing lists, queues and watches: one write, in three round trips."""
+    queue = Queue[bytes](counted, zk_path)
+    warm(queue)
+    with pytest.raises(Empty):
+        queue.get(timeout=0.3)
+    with proxy.counting() as waiting:
+        taking = in_thread(queue.get)
+        eventually(lambda: waiting.requests == {"sync": 1, "getData": 2, "getChildren": 4, "create2": 1})
+    assert waiting.flights == 3
+    queue.put(b"x")
+    assert taking.result(20) == b"x"
+
+
 def test_many_dead(zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
     """Fault 182: they are read a hundred at a time, so that the client's heartbeats are answered in between."""
     queue = Queue[bytes](counted, zk_path)

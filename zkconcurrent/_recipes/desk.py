@@ -140,8 +140,8 @@ class Desk(Ledger):
         counts = [each.before if each.session == session else each.unfinished for each in receipts]
         return sum(counts) - self.done_before
 
-    def lay_out(self) -> Recipe[None]:
-        """Make the nodes that every client shares.
+    def lay_out(self, *also: str) -> Recipe[None]:
+        """Make the nodes that every client shares, and the queue of those that wait, if it is named.
 
         Raises:
             ForeignNodeError: the path is something else's.
@@ -170,6 +170,7 @@ class Desk(Ledger):
                     CreatePersistent(at.claims, b""),
                     EnsureContainer(at.members),
                     EnsureContainer(at.receipts),
+                    *map(EnsureContainer, also),
                 )
             except NoNode:
                 continue  # a parent was just reaped, or the queue destroyed
@@ -183,9 +184,10 @@ class Desk(Ledger):
         except IndexError:
             return None
 
-    def fresh(self, name: str) -> bool:
-        """Return whether an item was read ahead, a moment ago."""
-        return name in self.read and 0 <= self.clock() - self.read_at < READ_FOR
+    @property
+    def fresh(self) -> bool:
+        """Whether what was read ahead was read a moment ago."""
+        return 0 <= self.clock() - self.read_at < READ_FOR
 
     def meet_rivals(self) -> None:
         """Note that another consumer was faster: what was read ahead is old."""

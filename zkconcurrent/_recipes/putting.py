@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from .._errors import SequenceExhaustedError
 from .desk import Closed, Desk, Errand, Layout
 from .operations import (
@@ -108,7 +110,7 @@ def put_when_first(errand: Errand, item: Create, *, wait: bool, count: int = 0) 
         ticket: Ticket = yield NewTicket(at.producers)
         reads = Children(at.producers, ticket), Children(at.items, ticket), Get(at.path, ticket)
         try:
-            yield from join(ticket, MUTEX, errand.who)
+            yield from join(ticket, MUTEX, errand.who, partial(desk.lay_out, at.producers))
             queue, names, node = yield reads
             while True:
                 yield from check_open(desk, node)

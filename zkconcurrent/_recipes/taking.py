@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -81,12 +82,11 @@ def take(errand: Errand, *, wait: bool) -> Recipe[Taken | None]:
         raise Closed
     if not wait:
         return None
-    yield from desk.lay_out()  # what does not exist can't be watched
     while True:
         ticket: Ticket = yield NewTicket(at.consumers)
         listing = Children(at.consumers, ticket)
         try:
-            queue: Sequence[str] = yield from join(ticket, MUTEX, errand.who)
+            queue: Sequence[str] = yield from join(ticket, MUTEX, errand.who, partial(desk.lay_out, at.consumers))
             while ahead := blockers(ticket.name, queue, MUTEX):
                 seen = yield WaitGone(ticket, ahead[0], (listing,))
                 (queue,) = seen or [(yield listing)]
@@ -221,7 +221,8 @@ def fetch(desk: Desk, name: str) -> Recipe[Node | None]:
     While other consumers are in the way, few are read ahead, and the claims are listed. What these have taken is passed
     over: to list all items again instead, for each item that is taken, would cost the more the more there are.
     """
-    if not desk.fresh(name):
+    read = desk.read  # another thread may put its own in the place of these at any time
+    if name not in read or not desk.fresh:
         names = [name, *islice(list(desk.names), desk.window - 1)]
         reads = tuple(Get(f"{desk.at.items}/{each}") for each in names)
         read_at = desk.clock()
@@ -236,8 +237,9 @@ def fetch(desk: Desk, name: str) -> Recipe[Node | None]:
             if desk.window == AHEAD:  # the listing is too old to go on with
                 desk.names.clear()
             desk.window = min(2 * desk.window, AHEAD)
-        desk.read, desk.read_at = dict(zip(names, nodes, strict=True)), read_at
-    return desk.read.pop(name, None)
+        read = dict(zip(names, nodes, strict=True))
+        desk.read, desk.read_at = read, read_at
+    return read.pop(name, None)
 
 
 def remove(at: Layout, taken: Taken) -> Part:
