@@ -11,7 +11,7 @@ from typing import TypeVar
 from ._engine.calls import Calls
 from ._engine.driver import Call
 from ._engine.holds import Hold, lost_error
-from ._engine.waiting import Steps
+from ._engine.waiting import FRAMES, Steps, check_depth
 from ._errors import ZkConcurrentError
 from ._kazoo.link import KazooClient
 from ._lock import Lock
@@ -150,6 +150,7 @@ class Condition(Primitive):
 
     def _begin_wait(self, timeout: float | None) -> tuple[Hold, Call, Steps[bool]]:
         """Return the hold to release, and the call and steps that release it and wait."""
+        check_depth(FRAMES + 5)  # or the lock could not be acquired again
         hold = self._held("wait on")
         self._lock._check_may_wait()
         call = Call(self._session, self._waiters, self._lock._path_state)

@@ -11,7 +11,6 @@ before the loop has returned, abandons the call: that also undoes a grant, and n
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
@@ -22,6 +21,7 @@ Steps: TypeAlias = Generator["float | None", bool, T]
 WakeUp: TypeAlias = Callable[[], None]
 # CPython handles an interrupt that comes just before the waiting system call only when that call ends.
 LONGEST_SLEEP = 10.0
+FRAMES = 30  # more than any call of the library needs, but for functions of the program
 
 
 class Waiting(Protocol):
@@ -29,9 +29,11 @@ class Waiting(Protocol):
 
     Attributes:
         session: the client's session, whose link makes the events that threads sleep on.
+        settled: only its end is left to wait for, if not all is done.
     """
 
     session: Any
+    settled: bool
 
     def begin(self, wake: WakeUp, deserted: Callable[[], bool] | None = None) -> None:
         """Begin. `wake`, called on any thread, ends the call's sleep; if it does not sleep, the next one.
@@ -57,6 +59,8 @@ def wait(call: Waiting, steps: Steps[T], event: Any = None) -> T:
         steps: its steps.
         event: has `set`, `wait` and `clear`, and is used by this call alone; the link makes one, if not given.
     """
+    if not call.settled:
+        check_depth(FRAMES)
     if event is None:
         event = call.session.link.sleep_event()
     try:
@@ -90,8 +94,7 @@ class _Wakeup:
         self.signalled = False
 
     def wake(self) -> None:  # on any thread
-        with suppress(RuntimeError):  # the loop is closed; the keeper abandons the call
-            self.loop.call_soon_threadsafe(self._rouse)
+        call_soon(self.loop, self._rouse)  # if the loop is closed, the keeper abandons the call
 
     def _rouse(self) -> None:  # on the loop
         self.signalled = True
@@ -103,6 +106,8 @@ async def wait_async(call: Waiting, steps: Steps[T]) -> T:
     """Run a call to its end, in the running task."""
     import asyncio  # programs without an event loop never import it
 
+    if not call.settled:
+        check_depth(FRAMES)
     loop = asyncio.get_running_loop()
     wakeup = _Wakeup(loop)
     try:
@@ -161,6 +166,29 @@ def stopping(steps: Steps[T], why: Callable[[], Exception | None]) -> Steps[T]:
         return end.value  # type: ignore[no-any-return]
     finally:
         steps.close()  # an interrupt may have come between two steps
+
+
+def check_depth(frames: int) -> None:
+    """Refuse to begin what could not come to its end, as the caller can't go that many frames deeper.
+
+    A RecursionError strikes again and again, also the clean-up. So a call begins only with all the frames that it may
+    need; and a block, only with those that its end needs: else the innermost block of a recursion without an end would
+    leave its lock held.
+
+    Raises:
+        RecursionError: the recursion limit is near.
+    """
+    if frames:
+        check_depth(frames - 1)
+
+
+def call_soon(loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -> None:
+    """Have an event loop call a function, unless it is closed; on any thread."""
+    try:
+        loop.call_soon_threadsafe(function)
+    except RuntimeError:  # also that of a recursion that is too deep, and a signal handler's
+        if not loop.is_closed():
+            raise
 
 
 def _end(call: Waiting, steps: Steps[Any]) -> None:
