@@ -7,7 +7,7 @@ import uuid
 
 from ._cancel import CancellableWait, cancel_all
 from ._engine.driver import Call
-from ._engine.waiting import Steps
+from ._engine.waiting import FRAMES, Steps, check_depth
 from ._errors import LockLostError
 from ._kazoo.link import KazooClient
 from ._limits import check_int
@@ -95,6 +95,7 @@ class DetachedLock(Line, Acquirable):
             ClientError: the client can't be used here.
             ZkConcurrentError: the path can't be used as a lock.
         """
+        check_depth(FRAMES + 5)  # a release needs a few more frames than an acquire
         limit = self._deadline(blocking, timeout)
         call = Call(self._session, self._path, self._path_state)
         wait = blocking and timeout != 0

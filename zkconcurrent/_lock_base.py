@@ -17,7 +17,7 @@ from ._engine.holds import Hold, Loss, lost_error
 from ._engine.identity import task_of
 from ._engine.local_handoff import LocalHandoff
 from ._engine.session import log
-from ._engine.waiting import Steps
+from ._engine.waiting import FRAMES, Steps, check_depth
 from ._errors import LockLostError
 from ._kazoo.link import KazooClient
 from ._primitive import Primitive, Waiter, check_on_lost, node_data, not_held, reports_loss
@@ -157,6 +157,7 @@ class Holding:
 
     def __enter__(self) -> None:
         lock, blocking, timeout = self._lock, self._blocking, self._timeout
+        check_depth(5)  # as many as the end needs where the lock is held already
         if not (lock.acquire(blocking) if timeout is None else lock.acquire(blocking, timeout)):
             raise not_acquired(lock, timeout if blocking else 0)
 
@@ -339,6 +340,7 @@ class LockBase(Line, Acquirable):
     def _end_hold(self, hold: Hold) -> Call:
         """End a hold at any depth: send its delete, or leave its node to the next thread."""
         session, owner = self._session, self._identity()
+        check_depth(FRAMES // 2)
         call = Call(session, self._path, self._path_state)
         try:
             if not self._path_state.claim(hold, owner):

@@ -133,7 +133,11 @@ class MultiLock(Several):
         for lock in reversed(self._locks):
             try:
                 holds.append((lock, lock._hold_to_release()))
-            except (ZkConcurrentError, RuntimeError) as error:  # not `Exception`: a signal handler may raise any
+            except ZkConcurrentError as error:  # not `Exception`: a signal handler may raise any
+                errors.append(error)
+            except RuntimeError as error:
+                if lock._own() is not None:
+                    raise  # as in `give_up`
                 errors.append(error)
         return give_up(levels(holds), errors), errors, 0
 

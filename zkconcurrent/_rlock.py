@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from ._engine.holds import Hold
 from ._engine.identity import ident
+from ._engine.waiting import FRAMES, check_depth
 from ._errors import LockLostError
 from ._lock_base import LockBase
-from ._primitive import check_timeout
+from ._primitive import check_timeout, not_held
 from ._recipes.rules import MUTEX
 from ._recipes.ticket import State
 
@@ -57,6 +58,12 @@ class RLock(LockBase):
         call, steps = self._begin_acquire(blocking, timeout)
         return self._await(call, steps)
 
+    def __enter__(self) -> bool:
+        # All arguments are given: CPython 3.13 lets a call that takes defaults go one frame deeper than `__exit__` may.
+        if not self.acquire(True, -1):
+            raise not_held(self)
+        return True
+
     def _acquire_again(self) -> bool:
         hold = self._own()
         if hold is None:
@@ -97,6 +104,7 @@ class RLock(LockBase):
 
     def _release_save(self) -> int:
         """Release all levels; return how many there were."""
+        check_depth(FRAMES + 5)  # or it could not be acquired again
         hold = self._hold_to_release()
         self._check(hold)
         try:

@@ -12,7 +12,7 @@ from ._engine.driver import UNANSWERED, Call
 from ._engine.event_loop import warn
 from ._engine.holds import Hold, lost_error
 from ._engine.session import log
-from ._engine.waiting import Steps
+from ._engine.waiting import FRAMES, Steps, check_depth
 from ._kazoo.link import KazooClient
 from ._limits import check_int, check_positive, most_together
 from ._lock_base import Contender, LockBase
@@ -170,6 +170,7 @@ class Semaphore(LockBase):
         """Send the deletes of up to `n` leases, without waiting for the replies; return their holds."""
         n = check_positive("n", n)
         self._session.check_not_forked(self._path)
+        check_depth(FRAMES // 2)
         self._session.check_lease()
         call = Call(self._session, self._path, self._path_state)
         with self._session.lock:  # two threads that release at once must not release the same permits

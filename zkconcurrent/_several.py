@@ -85,6 +85,7 @@ class Several(Acquirable):
             ClientError: the process was forked; the hold is its parent's.
         """
         calls = Calls(self._session)
+        calls.settled = True
         return self._await(calls, self._released_all(calls, *self._begin_release()))
 
     @abstractmethod
@@ -180,7 +181,11 @@ def _give_up_each(left: Levels, calls: GivenUp, errors: list[BaseException]) -> 
             there = hold.ticket.state is not State.DISCARDED and lock._path_state.has(hold)
             if there and hold.depth == depth and (call := lock._begin_release(hold)) is not None:
                 calls.append((lock, hold, call))
-        except (ZkConcurrentError, RuntimeError) as error:  # not `Exception`: a signal handler may raise any
+        except ZkConcurrentError as error:  # not `Exception`: a signal handler may raise any
+            errors.append(error)
+        except RuntimeError as error:
+            if hold.claimant in (None, lock._identity()):
+                raise  # a signal handler's, or too deep a recursion's: no other thread is releasing it
             errors.append(error)
         left.pop(0)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import multiprocessing
 import os
 import time
@@ -15,8 +16,10 @@ from kazoo.client import KazooClient
 
 import zkconcurrent
 from tests.conftest import Connect, Eventually, InThread
+from tests.faults.storm import use
 from tests.helpers.on_tasks import wrapped
-from zkconcurrent import LockLike, Namespace, aio
+from tests.integration.test_pickling import MAKE as EVERY
+from zkconcurrent import Dict, DoubleBarrier, Event, Lock, LockLike, Namespace, Queue, Semaphore, SharedValue, aio
 from zkconcurrent.testing import Server
 
 PARTIES, ROUNDS = 6, 5
@@ -353,3 +356,43 @@ def test_what_is_no_client() -> None:
     assert "secret" not in str(raised.value)
     with pytest.raises(TypeError, match="KazooClient"):
         zkconcurrent.namespace(None, "/app")
+
+
+# -- paths of other types than str -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [kind for kind in EVERY if kind.isidentifier()])
+def test_a_path_of_a_subclass_of_str(kind: str, zk: KazooClient, zk_path: str) -> None:
+    """Fault 170: a path that is an enum's member counts as the text that it equals, whatever an f-string shows."""
+    member: str = enum.Enum("Paths", {"HERE": f"{zk_path}/here"}, type=str).HERE  # type: ignore[misc, attr-defined]
+    assert repr(EVERY[kind](zk, member).path) == repr(f"{zk_path}/here")
+
+
+def test_the_use_of_a_path_of_a_subclass_of_str(zk: KazooClient, zk_path: str) -> None:
+    """Fault 170: no node is made anywhere else."""
+    some = "Dict DoubleBarrier Event Lock Queue Semaphore SharedValue"
+    paths: Any = enum.Enum("Paths", {kind: f"{zk_path}/{kind}" for kind in some.split()}, type=str)
+    use(
+        [
+            *(Dict(zk, paths.Dict), DoubleBarrier(zk, paths.DoubleBarrier, 1), Event(zk, paths.Event)),
+            *(Lock(zk, paths.Lock), Queue(zk, paths.Queue), Semaphore(zk, paths.Semaphore, 2)),
+            SharedValue(zk, paths.SharedValue, b""),
+        ],
+        0.01,
+    )
+    assert sorted(zk.get_children(zk_path)) == some.split()
+    assert not [name for name in zk.get_children("/") if name.startswith("Paths")]
+
+
+def test_a_name_of_a_subclass_of_str(zk: KazooClient, zk_path: str) -> None:
+    """Fault 170: so does a name below a namespace, and the id of a member of a group."""
+    member: str = enum.Enum("Names", {"CART": "cart"}, type=str).CART  # type: ignore[misc, attr-defined]
+    threads = zkconcurrent.namespace("local", zk_path)
+    assert threads.Lock(member) is threads.Lock("cart")
+    shared = zkconcurrent.namespace(zk, zk_path)
+    assert shared.Lock(member).path == f"{zk_path}/cart"
+    for each in (threads, shared):
+        with each.Group("group").join(b"", member) as joined:
+            assert joined.path == f"{zk_path}/group/cart"
+    base: str = enum.Enum("Bases", {"BASE": zk_path}, type=str).BASE  # type: ignore[misc, attr-defined]
+    assert f"{zkconcurrent.namespace(zk, base).path}/cart" == f"{zk_path}/cart"

@@ -404,9 +404,7 @@ def test_waits_that_are_cancelled(
         assert lock.cancel_waits() == 0
 
 
-def test_clients_that_can_not_be_used(
-    zk: KazooClient, zookeeper: Server, zk_path: str, eventually: Eventually
-) -> None:
+def test_clients_that_can_not_be_used(zk: KazooClient, zookeeper: Server, zk_path: str, eventually: Eventually) -> None:
     """One that was never started is as good as a dead service; of two the error is raised, and nothing is left."""
     dead = [KazooClient(zookeeper.hosts) for _ in range(2)]
     one = QuorumLock([Lock(client, f"{zk_path}/{n}") for n, client in enumerate([dead[0], zk, zk])])

@@ -113,8 +113,8 @@ MUTANTS = [
     one(
         "a wake-up by another thread does not wake the loop",
         "_engine.waiting:_Wakeup.wake",
-        "call_soon_threadsafe(self._rouse)",
-        "call_soon(self._rouse)",
+        "call_soon(self.loop, self._rouse)",
+        "self.loop.call_soon(self._rouse)",
     ),
     # Conditions.
     one(
@@ -171,8 +171,8 @@ MUTANTS = [
     ),
     one(
         "a wake-up of a closed loop ends the thread that wakes",
-        "_engine.waiting:_Wakeup.wake",
-        "with suppress(RuntimeError):",
+        "_engine.waiting:call_soon",
+        "if not loop.is_closed():",
         "if True:",
     ),
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import sys
@@ -14,10 +15,13 @@ from kazoo.client import KazooClient
 
 from tests.conftest import InThread
 from tests.helpers.interrupts import InterruptAt
+from tests.helpers.recursion import with_frames_left
 from zkconcurrent._engine.client_state import ClientState
 from zkconcurrent._engine.lease import Lease
 from zkconcurrent._engine.session import Dropped, Session
+from zkconcurrent._engine.waiting import check_depth
 from zkconcurrent._kazoo.link import Link
+from zkconcurrent._kazoo.replies import HandledReply
 
 
 def client_state() -> ClientState:
@@ -59,6 +63,71 @@ def test_interrupted_at_every_line(in_thread: InThread) -> None:
         if not hook.where:
             break
     assert line > 10
+
+
+@pytest.mark.parametrize("where", ["posted", "at once"])
+def test_an_alarm_strikes_at_every_line(where: str, in_thread: InThread) -> None:
+    """Fault 171: the error of a signal handler is none of the work's: it is raised, and the work is done again."""
+    for line in itertools.count(1):
+        state, done = client_state(), list[str]()
+
+        def handled(name: str, _: object, done: list[str] = done) -> None:
+            done.append(name)
+
+        replies = [HandledReply(functools.partial(handled, name), state.wake_keeper, state.post) for name in "ab"]
+        hook = InterruptAt(line, error=TimeoutError)
+        if where == "posted":
+            with state.lock:
+                for reply in replies:
+                    in_thread(reply.set).result(5)
+        with contextlib.suppress(TimeoutError), hook:
+            if where == "posted":
+                state.run_posted()
+            else:
+                replies[0].set_exception(RuntimeError())
+        assert all(name in done for name, reply in zip("ab", replies, strict=True) if reply.done), hook.where
+        if where == "at once":
+            if not done and not state.posted:
+                replies[0].set_exception(RuntimeError())  # it was interrupted before it was posted
+            replies[1].set()
+        in_thread(state.run_posted).result(5)
+        assert not state.posted, hook.where
+        assert list(dict.fromkeys(done)) == ["a", "b"], hook.where
+        assert all(reply.done for reply in replies), hook.where
+        if not hook.where:
+            break
+    assert line > 10
+
+
+def test_near_the_recursion_limit(in_thread: InThread) -> None:
+    """Fault 172: a thread that can't call so deep leaves the work to another one."""
+    for margin in itertools.count(3):
+        state, done = client_state(), list[int]()
+        reply = HandledReply(lambda _: (check_depth(20), done.append(1)), post=state.post)  # noqa: B023
+        with state.lock:
+            in_thread(reply.set).result(5)
+        try:
+            with_frames_left(margin, state.run_posted)
+        except RecursionError:
+            assert not done
+            in_thread(state.run_posted).result(5)
+        else:
+            break
+        assert done == [1], margin
+        assert reply.done
+    assert margin > 20
+
+
+def test_work_that_fails_by_itself() -> None:
+    """Work that fails each time keeps nobody from the rest: the second failure is logged."""
+    state, done = client_state(), list[int]()
+    state.posted.extend([lambda: done.append(1 // 0), lambda: done.append(1)])
+    with pytest.raises(ZeroDivisionError):
+        state.run_posted()
+    state.run_posted()
+    assert done == [1]
+    assert not state.posted
+    assert "ZeroDivisionError" in repr(state._warnings)
 
 
 @pytest.mark.parametrize("work", ["posted", "dropped"])

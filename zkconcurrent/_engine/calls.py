@@ -19,7 +19,10 @@ class Calls:
     Attributes:
         calls: those that have begun.
         deserted: see `Call`.
+        settled: see `Waiting`.
     """
+
+    settled = False
 
     def __init__(self, session: Session, undo: Callable[[], None] | None = None) -> None:
         self.session = session

@@ -50,6 +50,7 @@ class ClientState:
         self.posted: deque[Callable[[], None]] = deque()
         self.calls: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         self._running: dict[FrameType, Callable[[], None]] = {}  # the posted work under way, by the frame that does it
+        self._failed: Callable[[], None] | None = None  # the posted work that has failed last, on a program's thread
         self._warnings: deque[tuple[Any, ...]] = deque()
         # Not `threading.Event`: a signal handler, or a finalizer, that interrupts its `set` could not set it.
         self._wake = link.sleep_event()
@@ -93,7 +94,11 @@ class ClientState:
         if not self.posted and lock.acquire(False):  # the usual case
             try:
                 if not self.posted:
-                    self._run(act)
+                    try:
+                        self._run(act)
+                    except BaseException:
+                        self.posted.appendleft(act)
+                        raise
                     return
             finally:
                 lock.release()
@@ -114,9 +119,17 @@ class ClientState:
                 self._run_posted_locked()
 
     def _run(self, act: Callable[[], None]) -> None:
+        """Do posted work.
+
+        The first error is raised on a thread of the program: it may be a signal handler's, or too deep a recursion's.
+        So it is none of the work's, which is done again. The second error is the work's own: it is done no more.
+        """
         try:
             act()
         except Exception as error:
+            if self._failed != act and not self.link.on_own_thread():
+                self._failed = act
+                raise
             self.warn_later("work posted by kazoo's thread failed: %r", error)
 
     def _run_posted_locked(self) -> None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Collection, Generator
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
@@ -24,6 +23,7 @@ WakeUp: TypeAlias = Callable[[], None]
 # CPython handles an interrupt that comes just before the waiting system call only when that call ends.
 LONGEST_SLEEP = 10.0
 _RELEASE = operator.methodcaller("_release_save")
+FRAMES = 30  # more than any call of the library needs, but for functions of the program
 
 
 class Waiting(Protocol):
@@ -32,9 +32,11 @@ class Waiting(Protocol):
     Attributes:
         session: the client's session, whose link makes the events that threads sleep on.
         sessions: those of all its parts.
+        settled: only its end is left to wait for, if not all is done.
     """
 
     session: Any
+    settled: bool
 
     @property
     def sessions(self) -> Collection[Any]: ...
@@ -63,6 +65,8 @@ def wait(call: Waiting, steps: Steps[T], event: Any = None) -> T:
         steps: its steps.
         event: has `set`, `wait` and `clear`, and is used by this call alone; the link makes one, if not given.
     """
+    if not call.settled:
+        check_depth(FRAMES)
     if event is None:
         event = call.session.link.sleep_event()
     try:
@@ -115,8 +119,7 @@ class _Wakeup:
         self.signalled = False
 
     def wake(self) -> None:  # on any thread
-        with suppress(RuntimeError):  # the loop is closed; the keeper abandons the call
-            self.loop.call_soon_threadsafe(self._rouse)
+        call_soon(self.loop, self._rouse)  # if the loop is closed, the keeper abandons the call
 
     def _rouse(self) -> None:  # on the loop
         self.signalled = True
@@ -128,6 +131,8 @@ async def wait_async(call: Waiting, steps: Steps[T]) -> T:
     """Run a call to its end, in the running task."""
     import asyncio  # programs without an event loop never import it
 
+    if not call.settled:
+        check_depth(FRAMES)
     loop = asyncio.get_running_loop()
     wakeup = _Wakeup(loop)
     try:
@@ -186,6 +191,29 @@ def stopping(steps: Steps[T], why: Callable[[], Exception | None]) -> Steps[T]:
         return end.value  # type: ignore[no-any-return]
     finally:
         steps.close()  # an interrupt may have come between two steps
+
+
+def check_depth(frames: int) -> None:
+    """Refuse to begin what could not come to its end, as the caller can't go that many frames deeper.
+
+    A RecursionError strikes again and again, also the clean-up. So a call begins only with all the frames that it may
+    need; and a block, only with those that its end needs: else the innermost block of a recursion without an end would
+    leave its lock held.
+
+    Raises:
+        RecursionError: the recursion limit is near.
+    """
+    if frames:
+        check_depth(frames - 1)
+
+
+def call_soon(loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -> None:
+    """Have an event loop call a function, unless it is closed; on any thread."""
+    try:
+        loop.call_soon_threadsafe(function)
+    except RuntimeError:  # also that of a recursion that is too deep, and a signal handler's
+        if not loop.is_closed():
+            raise
 
 
 def _end(call: Waiting, steps: Steps[Any]) -> None:

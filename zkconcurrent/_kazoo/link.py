@@ -108,8 +108,10 @@ class AutoResetEvent:
 
     def set(self) -> None:
         """Wake the waiting thread; if none waits, the next wait returns at once."""
-        try:  # noqa: SIM105 - the woken thread waits for this
+        try:  # no `suppress`: the woken thread waits for this
             self._lock.release()
+        except RecursionError:  # a RuntimeError, too
+            raise
         except RuntimeError:  # it was set before
             pass
 

@@ -76,7 +76,7 @@ class HandledReply(Reply):
         post: has the function called with the session's lock held; if not given, it is called at once.
     """
 
-    __slots__ = ("_post", "_then")
+    __slots__ = ("_failed", "_post", "_then")
 
     def __init__(
         self,
@@ -87,20 +87,26 @@ class HandledReply(Reply):
         super().__init__(wake)
         self._then = then
         self._post = post
+        self._failed = post is None  # the next failure is the last
 
     def _complete(self) -> None:
-        if self._post is None:
-            self._handle()
-        else:
+        if self._post is not None:
             self._post(self._handle)
-
-    def _handle(self) -> None:
+            return
         try:
-            self._then(self)
+            self._handle()
         except Exception:
             log.exception("a reply was not handled")
-        finally:
+
+    def _handle(self) -> None:
+        """Call the function. After a first failure, `post` has this called again."""
+        try:
+            self._then(self)
             self.done = True
+        except BaseException:
+            self.done, self._failed = self._failed, True
+            raise
+        finally:
             self.wake()
 
 

@@ -15,11 +15,12 @@ from typing import Any, TypeVar
 
 from .. import _lock, _multilock, _quorum, _rlock, _rwlock, _several
 from .._engine.identity import of_caller
+from .._engine.waiting import check_depth
 from .._errors import LockLostError
 from .._kazoo.link import KazooClient
 from .._lock_base import Contender
 from .._primitive import not_held, reports_loss
-from ._losses import Holding, Lost, on_loop
+from ._losses import DEPTH_OF_END, Holding, Lost, on_loop
 from ._tasks import Completion, Pending, Released, Tasks, in_background
 
 T = TypeVar("T")
@@ -134,6 +135,7 @@ class Acquirable(Twin):
         return Released([] if call is None or not call.tickets else [(core, hold)])
 
     async def __aenter__(self) -> None:
+        check_depth(DEPTH_OF_END)
         if not await self.acquire():
             raise not_held(self)
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
 from .._engine.holds import Hold, Loss
+from .._engine.waiting import call_soon, check_depth
 from .._errors import LockLostError
 from .._lock_base import not_acquired
+
+DEPTH_OF_END = 8  # frames that the end of an `async with` block needs
 
 
 class Lost:
@@ -69,8 +71,7 @@ class _Listener:
 
     def set(self) -> None:
         """Have the function called; on any thread."""
-        with suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._tell)
+        call_soon(self._loop, self._tell)
 
     def _tell(self) -> None:
         if not self.over:
@@ -119,6 +120,7 @@ class Holding:
         assert self._task is not None
         if hasattr(self._task, "cancelling"):  # since Python 3.11
             self._before = self._task.cancelling()
+        check_depth(DEPTH_OF_END + 1)
         if not await self._lock.acquire(blocking=self._blocking, timeout=self._timeout):
             raise not_acquired(self._lock, self._timeout if self._blocking else 0)
         if self._cancel_on_loss:

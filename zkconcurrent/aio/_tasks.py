@@ -21,7 +21,7 @@ from .._engine.driver import Call
 from .._engine.holds import Hold
 from .._engine.identity import ended, of_task, release_at_end
 from .._engine.session import Dropped, Session
-from .._engine.waiting import Steps, Waiting, wait, wait_async
+from .._engine.waiting import Steps, Waiting, call_soon, wait, wait_async
 from .._errors import ZkConcurrentError
 from .._recipes.rules import Rule
 
@@ -120,8 +120,7 @@ class Completion:
                 future.set_result(None)
 
         def wake() -> None:
-            with suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(end)
+            call_soon(loop, end)
 
         self._wakers.append(wake)
         try:
