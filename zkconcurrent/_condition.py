@@ -11,7 +11,7 @@ from typing import TypeVar
 from ._condition_wait import ConditionWait
 from ._engine.calls import Calls
 from ._engine.holds import Hold
-from ._engine.waiting import FRAMES, Steps, check_depth
+from ._engine.waiting import Steps
 from ._errors import ZkConcurrentError
 from ._kazoo.link import KazooClient
 from ._lock import Lock
@@ -149,7 +149,6 @@ class Condition(Primitive):
 
     def _begin_wait(self, timeout: float | None) -> tuple[ConditionWait, Steps[bool]]:
         """Return the wait, and the steps of its first part."""
-        check_depth(FRAMES + 5)  # or the lock could not be acquired again
         hold = self._held("wait on")
         self._lock._check_may_wait()
         wait = ConditionWait(self._lock, self._waiters, hold, self._identity())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ._engine.calls import Calls
 from ._engine.driver import Call
 from ._engine.holds import Hold, lost_error
-from ._engine.waiting import Steps
+from ._engine.waiting import FRAMES, Steps, check_depth
 from ._errors import ZkConcurrentError
 from ._lock_base import LockBase
 from ._primitive import node_data
@@ -25,6 +25,7 @@ class ConditionWait:
     __slots__ = ("_lock", "_owner", "_waiters", "call", "hold")
 
     def __init__(self, lock: LockBase, waiters: str, hold: Hold, owner: int) -> None:
+        check_depth(FRAMES + 5)  # or the lock could not be acquired again
         self._lock = lock
         self._waiters = waiters
         self._owner = owner
