@@ -25,7 +25,19 @@ from tests.helpers.contenders import at_the_handoff, queued
 from tests.helpers.interrupts import PACKAGE, InterruptAt, at_every_line
 from tests.helpers.lock_types import AnyLock, Kind, against, every
 from tests.helpers.places import PLACES
-from zkconcurrent import Condition, DetachedLock, Election, Lock, MultiLock, QuorumLock, ReadWriteLock, RLock, Semaphore
+from zkconcurrent import (
+    Condition,
+    DetachedLock,
+    Election,
+    Lock,
+    LockLostError,
+    MultiLock,
+    QuorumLock,
+    ReadWriteLock,
+    RLock,
+    Semaphore,
+)
+from zkconcurrent._engine.session import Session
 from zkconcurrent._engine.waiting import wait
 
 pytestmark = pytest.mark.long
@@ -240,6 +252,31 @@ def test_release_interrupted_at_every_line(
     """Either the lock is held still, and can be released again, or it is free."""
     places = unlocked(kind, zk, connect(timeout=SESSION), zk_path)
     assert interrupt_releases(places, eventually, *files_of(kind)) > 20
+
+
+def test_a_loss_by_the_clock_interrupted_at_every_line(
+    connect: Connect, zk: KazooClient, zk_path: str, eventually: Eventually
+) -> None:
+    """Fault 173: the thread that notes the loss is interrupted: the loss is told all the same, and the node goes."""
+    session = Session.of(connect(timeout=SESSION))
+    real = session.clock
+    for hook in at_every_line():
+        lock = Lock(session.link.client, f"{zk_path}/{hook.line}")
+        lock.acquire()
+        lost = lock.lost
+        with session.lock:  # kept, so that the keeper does nothing of it
+            session.clock = lambda: real() + 1000
+            with contextlib.suppress(KeyboardInterrupt), hook:
+                lock.hold_count()
+            session.clock = real
+        try:
+            lock.release()
+        except LockLostError:
+            assert lost.is_set(), hook.where
+        eventually(lambda: not zk.get_children(lock.path), hook.where)  # noqa: B023
+        eventually(lambda: not session.registry.lost)
+        assert lock.hold_count() == 0
+    assert hook.line > 30
 
 
 @pytest.mark.usefixtures("uncollected")

@@ -260,7 +260,7 @@ MUTANTS = [
     ),
     one(
         "a hold lost by our clock leaves its node",
-        "_engine.registry:Registry.expire_lease",
+        "_engine.registry:Registry.finish_loss",
         "self.deletes[ticket.prefix] = ticket",
         "pass",
     ),

@@ -37,15 +37,16 @@ class Loss:
 
     Attributes:
         told: they are lost.
+        reported: the observers were told, too.
         listeners: what is told of the loss, as the joint losses that it is a part of.
     """
 
-    __slots__ = ("__weakref__", "_event", "_make_event", "listeners", "told")
+    __slots__ = ("__weakref__", "_event", "_make_event", "listeners", "reported", "told")
 
     def __init__(self, make_event: Callable[[], threading.Event]) -> None:
         self._make_event = make_event
         self._event: threading.Event | None = None
-        self.told = False
+        self.told = self.reported = False
         self.listeners: tuple[Any, ...] = ()
 
     @property
@@ -353,9 +354,10 @@ class PathState:
 
     def _tell(self, hold: Hold) -> None:
         with self.session.lock:
-            if hold.loss.told:
+            hold.loss.tell()  # again, if that was interrupted
+            if hold.loss.reported:
                 return
-            hold.loss.tell()
+            hold.loss.reported = True
             if self.handoff is not None:
                 self.handoff.wake_next()
             observers = list(self.observers[hold.role])

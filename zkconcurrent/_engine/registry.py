@@ -75,7 +75,6 @@ class Registry:
         for ticket in list(self.tickets.values()):
             if ticket.state is State.HELD:
                 self._lose(ticket)
-                self.deletes[ticket.prefix] = ticket
 
     # -- a ticket's life -----------------------------------------------------------------------------------------
 
@@ -145,15 +144,23 @@ class Registry:
         return True
 
     def _lose(self, ticket: Ticket) -> None:
-        self.tickets.pop(ticket.prefix, None)
-        ticket.become(State.LOST)
-        self.lost.append(ticket)
+        self.lost.append(ticket)  # first: if this is interrupted, whoever looks at a hold next finishes it
+        self.finish_loss(ticket)
+
+    def finish_loss(self, ticket: Ticket) -> None:
+        """Note that a hold is lost, and has its node deleted if that may be there; a second call changes nothing."""
+        if ticket.prefix in self.tickets:
+            if ticket.sent and ticket.session == self.session:
+                self.deletes[ticket.prefix] = ticket
+            ticket.become(State.LOST)
+            self.tickets.pop(ticket.prefix, None)
 
     def mark_missing(self, ticket: Ticket) -> None:
         """Note that the node of a holder or waiter is not on the server."""
         if ticket.prefix not in self.tickets:
             return
         if ticket.state is State.HELD:
+            ticket.sent = False  # nothing is left to delete
             self._lose(ticket)  # an operator has deleted it
         else:
             ticket.note_change()  # its recipe lists again, misses its node and queues anew

@@ -369,6 +369,7 @@ class Session(ClientState):
                     ticket = self.registry.lost[0]
                 except IndexError:  # another thread, or a handler that interrupted this one, has reported it
                     return
+                self.registry.finish_loss(ticket)
                 if (observe := ticket.observer()) is not None:
                     observe(ticket)
                 with suppress(ValueError):  # a handler that interrupted this thread has reported it

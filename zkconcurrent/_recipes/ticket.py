@@ -115,8 +115,10 @@ class Ticket:
 
     def become(self, state: State) -> None:
         """Go to another stage of its life."""
+        self.live = _OVER  # first: wherever this is interrupted, no thread believes in a hold that is none
         self.state = state
-        self.live = self.lease if state is State.HELD else _OVER
+        if state is State.HELD:
+            self.live = self.lease
 
     @property
     def node(self) -> str:
