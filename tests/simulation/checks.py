@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tests.simulation.workload import Section
 
 
+HELD = State.HELD  # looked up once, as it is asked for at every step
 RULES = {rule.role: rule for rule in (MUTEX, READ, WRITE)}
 
 
@@ -69,7 +70,7 @@ class Checks:
                 continue
             registry = process.session.registry
             for ticket in registry.tickets.values():
-                if ticket.state is not State.HELD:
+                if ticket.state is not HELD:
                     continue
                 if ticket not in self.seen:
                     self._granted(ticket, ticket.lease.end)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from kazoo.protocol.serialization import GetChildren
@@ -356,28 +357,20 @@ class Process:
     def messages(self) -> list[tuple[int, Callable[[], None]]]:
         """Return what can happen next on each of the process's channels, with its turn."""
         found: list[tuple[int, Callable[[], None]]] = []
-        connection, handler, world = self.connection, self.client.handler, self.world
+        connection, handler, world = self.client._connection, self.client.handler, self.world
         wire = connection.wire
-        if wire is not None:
-            if self.ensemble.can_serve(wire):
-                found.append((wire.requests[0][0], lambda: self.ensemble.serve(wire)))
-            if not self.runs:
-                return found
-            routine = connection._connection_routine
-            arrived = max(wire.stalled_until, wire.silent_until) <= world.now
-            if (
-                wire.answers
-                and arrived
-                and wire.answers[0][3] <= world.now
-                and routine.listens
-                and world.available(routine)
-            ):
-                found.append((wire.answers[0][0], lambda: world.resume(routine)))
-        elif not self.runs:
+        if wire is not None and wire.requests and self.ensemble.can_serve(wire):
+            found.append((wire.requests[0][0], partial(self.ensemble.serve, wire)))
+        if not self.runs:
             return found
-        watches = handler._workers[0]
-        if handler._callbacks and watches.listens and world.available(watches):
-            found.append((handler._callbacks[0][0], lambda: world.resume(watches)))
+        if wire is not None and wire.answers and wire.answers[0][3] <= world.now:
+            routine, arrived = connection._connection_routine, max(wire.stalled_until, wire.silent_until) <= world.now
+            if arrived and routine.listens and world.available(routine):
+                found.append((wire.answers[0][0], partial(world.resume, routine)))
+        if handler._callbacks:
+            watches = handler._workers[0]
+            if watches.listens and world.available(watches):
+                found.append((handler._callbacks[0][0], partial(world.resume, watches)))
         return found
 
     def stop_until(self, time: float) -> None:

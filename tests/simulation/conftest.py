@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -27,6 +28,13 @@ def stale(record_property: Callable[[str, object], None]) -> Iterator[None]:
     yield
     while found.stale:
         record_property(_PROPERTY, f"found.txt is out of date, see make seeds: {found.stale.pop()}")
+
+
+@pytest.fixture(autouse=True)
+def _frozen() -> None:
+    """Have no collection of garbage look at what earlier tests have left: each run of tasks ends with one."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

@@ -84,7 +84,11 @@ class Run:
         world = self.world
         with _quietly(), _heard(self), self._buried(), world.closing(), self._stopped():
             patience = world.now + PATIENCE
-            while not all(worker.done or not worker.process.alive for worker in self.workers):
+            at_work = list(self.workers)
+            while at_work:
+                if at_work[-1].done or not at_work[-1].process.alive:
+                    at_work.pop()
+                    continue
                 world.step()
                 if world.now > patience or world.steps > world.limit:
                     raise Violation(f"not finished: {[worker.name for worker in self.workers if not worker.done]}")
@@ -128,8 +132,12 @@ class Run:
             self.checks.listed[step.ticket] = getattr(names, "seen", 0)
 
     def _network(self) -> Callable[[], None] | None:
-        moves = [move for process in self.processes for move in process.messages()]
-        return min(moves, key=lambda move: move[0])[1] if moves else None
+        oldest: tuple[int, Callable[[], None]] | None = None
+        for process in self.processes:
+            for move in process.messages():
+                if oldest is None or move[0] < oldest[0]:
+                    oldest = move
+        return None if oldest is None else oldest[1]
 
     # -- deviations ----------------------------------------------------------------------------------------------
 

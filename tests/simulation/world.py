@@ -207,12 +207,11 @@ class World:
         return [actor for actor in order if actor.ready and self.available(actor)]
 
     def _next_ready(self) -> Actor | None:
-        actors = self.actors
-        n = len(actors)
-        for k in range(self.last, self.last + n):
-            actor = actors[k % n]
-            if actor.ready and self.available(actor):
-                return actor
+        actors, last = self.actors, self.last % len(self.actors)
+        for some in (actors[last:], actors[:last]):
+            for actor in some:
+                if actor.ready and self.available(actor):
+                    return actor
         return None
 
     def step(self) -> None:
@@ -253,12 +252,11 @@ class World:
         """Go to the next moment at which something can happen."""
         soonest = self._alarms[0][0] if self._alarms else math.inf
         for actor in self.actors:
-            if actor.done or (actor.process is not None and not actor.process.runs):
-                continue
-            if actor.ready:
-                soonest = min(soonest, actor.held_until)
-            elif actor.until is not None:
-                soonest = min(soonest, max(actor.until, actor.held_until))
+            until = 0.0 if actor.ready else actor.until
+            if until is None or until >= soonest or actor.held_until >= soonest or actor.done:
+                continue  # it does nothing, or nothing sooner
+            if actor.process is None or actor.process.runs:
+                soonest = max(until, actor.held_until)
         if soonest == math.inf:
             raise Violation("nothing will ever happen again")
         self.now = max(self.now, soonest)
