@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import logging
+import numbers
 import os
 import re
 import threading
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 PATIENCE = 15.0
+LONGEST_TIMEOUT = 2**31 / 1000  # the protocol counts in milliseconds, of 32 bits
 TIMEOUT = 20.0  # an election takes up to some seconds, and a lease survives an outage of at least 0.42 of this
 _POLL = 0.05
 _CREDENTIALS = "its client has credentials, which a pickle would show"
@@ -201,6 +203,7 @@ def connect(
     Raises:
         ValueError: a part of the URL is wrong, or is given twice; the error names the part, and shows no text of the
             URL. Or `acl` is creator without credentials.
+        TypeError: the timeout is not a number.
         TimeoutError: no server has replied in time; the error names the hosts. The client is closed again, which can
             take as long as one more attempt to connect: at most the session timeout.
         RefusedError: the service does not accept the credentials, or the chroot can't be created.
@@ -285,8 +288,13 @@ def _check_lease(timeout: float, tick: float | None, margin: float) -> None:
     """Refuse settings that allow no lease.
 
     Raises:
-        ValueError: the tick or the margin is out of range.
+        TypeError: the timeout is not a number.
+        ValueError: the timeout, the tick or the margin is out of range.
     """
+    if not isinstance(timeout, numbers.Number):
+        raise TypeError(f"timeout must be a number of seconds, not {type(timeout).__name__}")
+    if not 0 < timeout < LONGEST_TIMEOUT:
+        raise ValueError(f"timeout is {timeout!r}; it must be a number of seconds, such as 10 or 2.5")
     if tick is not None and not 0 < tick <= timeout / 2:
         raise ValueError(f"tick is {tick!r}; it must be more than 0, and at most half of the timeout, {timeout:g} s")
     if not 0 <= margin < 0.5:
@@ -475,7 +483,7 @@ def _checked(part: str, rule: str, check: Callable[[str], Any], text: str) -> An
 
 
 def _seconds(text: str) -> float:
-    if not re.fullmatch(r"\d+(\.\d+)?", text, re.ASCII) or not 0 < float(text) < 2**31 / 1000:
+    if not re.fullmatch(r"\d+(\.\d+)?", text, re.ASCII) or not 0 < float(text) < LONGEST_TIMEOUT:
         raise ValueError
     return float(text)
 

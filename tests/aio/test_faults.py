@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from contextlib import suppress
 from typing import Any
 
+import pytest
 from kazoo.client import KazooClient
 
 from tests.aio.calls import LOCKS
@@ -80,3 +82,21 @@ def test_cuts_and_an_expiry(connect: Connect, far: KazooClient, zookeeper: Serve
         await until(lambda: not left(zk))
 
     run(main())
+
+
+def test_no_thread_for_the_background(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault 176: a count that raised an error is not made by the next call that finds a thread."""
+    latch = aio.CountDownLatch(zk, zk_path, 5)
+
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def main() -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", start)
+            with pytest.raises(RuntimeError, match="new thread"):
+                latch.count_down()
+        await latch.count_down()
+        assert await latch.fetch_count() == 4
+
+    asyncio.run(main())

@@ -833,6 +833,24 @@ def test_a_codec_that_fails_takes_nothing(zk: KazooClient, connect: Connect, zk_
     assert Queue[bytes](zk, zk_path).get_nowait() == b"{"
 
 
+def test_no_thread_can_be_started(
+    zk: KazooClient, connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 175: the item of a `get` that failed is put back as soon as a thread can be started again."""
+    queue, other = Queue[Any](zk, zk_path, codec=JSON), Queue[bytes](connect(), zk_path)
+    other.put(b"no JSON")
+
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        with pytest.raises(RuntimeError, match="new thread"):
+            queue.get(timeout=5)
+        assert other.empty()
+    assert other.get(timeout=20) == b"no JSON"
+
+
 def test_what_waits_for_a_place_keeps_nothing_waiting(
     zk: KazooClient, connect: Connect, zk_path: str, proxy: Proxy
 ) -> None:

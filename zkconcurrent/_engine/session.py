@@ -78,6 +78,7 @@ class Session(ClientState):
         directory: the live primitives, by path.
         dropped: the tickets to discard that were left by garbage collected primitives and interrupted calls.
         spare_receipts: the nodes of receipts that no object uses, for later ones, with their versions: see `_settling`.
+        unstarted: what starts the threads that could not be started, for the keeper to try again.
         deletes: the background deletes.
         heartbeat: the heartbeat.
         handoffs: those of the unfair locks.
@@ -102,6 +103,7 @@ class Session(ClientState):
         # A finalizer may run anywhere, even with the lock held: it only appends here.
         self.dropped: deque[Dropped] = deque()
         self.spare_receipts: deque[tuple[str, int]] = deque(maxlen=SPARE_RECEIPTS)
+        self.unstarted: deque[Callable[[], None]] = deque()
         self.stuck = False
         self.forked = False
         self.exiting = False
@@ -410,6 +412,9 @@ class Session(ClientState):
         with suppress(IndexError):
             while True:
                 log.warning(*self._warnings.popleft())
+        if self.unstarted:
+            with suppress(RuntimeError):  # again: it is back in the list
+                self.unstarted.popleft()()
         return pause
 
     def _abandon_deserted_calls(self) -> None:
@@ -511,6 +516,7 @@ class Session(ClientState):
         self.lock = self.link.handler.rlock_object()
         self.registry = Registry("")
         self.dropped.clear()
+        self.unstarted.clear()
         self.posted.clear()
         self.calls.clear()
         for place in list(self.directory.values()):

@@ -181,8 +181,13 @@ class Background:
     def run(self, session: Session, pending: Pending[Any]) -> Completion:
         """Queue a call; start the thread if it does not run."""
         completion = Completion()
-        self._left.append((session, pending, completion))
-        self._start()
+        self._left.append(begun := (session, pending, completion))
+        try:
+            self._start()
+        except BaseException:
+            with suppress(ValueError):  # it runs already
+                self._left.remove(begun)  # or a later call would begin this one, which the caller may repeat
+            raise
         return completion
 
     def _start(self) -> None:
