@@ -474,7 +474,7 @@ class Queue(BaseQueue[T]):
 
     Cost:
         `put`: one write, in one round trip; two writes and four reads in two if the queue has a `maxsize`. `get`: one
-        read and one write, in two round trips, and four reads for each 64 items. `claim`: the same, and a write to
+        read and one write, in two round trips, and four reads for 64 items or more. `claim`: the same, and a write to
         acknowledge. One consumer is woken by an item, and one by the end of a claim, however many wait.
 
     Args:

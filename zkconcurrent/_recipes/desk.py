@@ -27,7 +27,9 @@ from .orders import Header, Order, free, items
 from .receipts import Ledger, Undertaking
 from .ticket import Ticket
 
-KEPT = 64  # names of a listing: what is given back meanwhile waits for so many items at most
+# Names of a listing, or this part of all: what is given back meanwhile waits for so many items at most. More of a long
+# backlog are kept, as to list it takes long, and each thread lists.
+KEPT = 64
 READ_FOR = 1.0  # seconds for which what was read ahead counts: if an operator removes `items`, its names come again
 
 
@@ -204,7 +206,7 @@ class Desk(Ledger):
     def keep(self, names: Sequence[str]) -> None:
         """Keep a new listing."""
         self.read = {}
-        self.names = deque(names[:KEPT])
+        self.names = deque(names[: max(KEPT, len(names) // KEPT)])
 
 
 class Taken(NamedTuple):
