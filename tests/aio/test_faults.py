@@ -85,7 +85,7 @@ def test_cuts_and_an_expiry(connect: Connect, far: KazooClient, zookeeper: Serve
 
 
 def test_no_thread_for_the_background(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 176: a count that raised an error is not made by the next call that finds a thread."""
+    """Fault 167: a count that raised an error is not made by the next call that finds a thread."""
     latch = aio.CountDownLatch(zk, zk_path, 5)
 
     def start(_: threading.Thread) -> None:

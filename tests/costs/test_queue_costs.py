@@ -153,7 +153,7 @@ def test_until_it_waits(
 
 
 def test_many_dead(zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
-    """Fault 182: they are read a hundred at a time, so that the client's heartbeats are answered in between."""
+    """Fault 170: they are read a hundred at a time, so that the client's heartbeats are answered in between."""
     queue = Queue[bytes](counted, zk_path)
     zk.ensure_path(f"{zk_path}/dead")
     for n in range(250):

@@ -1,6 +1,6 @@
 """Nothing hangs: whatever the program does at any moment, on any thread, and whatever ZooKeeper does meanwhile.
 
-Faults 47, 48, 49, 54, 157 and 197. What could take the whole process along, were it to hang, runs in a process of its
+Faults 47, 48, 49, 54, 157 and 178. What could take the whole process along, were it to hang, runs in a process of its
 own, which a watchdog ends with all stacks; see `tests.faults.storm`.
 """
 
@@ -453,7 +453,7 @@ def test_a_release_on_top_of_a_suspended_caller(
 
 @pytest.mark.parametrize("several", [False, True])
 def test_a_handler_waits_for_another_thread(several: bool, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """Fault 197: that thread gets the session's lock, which the frame has that the handler has interrupted."""
+    """Fault 178: that thread gets the session's lock, which the frame has that the handler has interrupted."""
     paths = [f"{zk_path}/{n}" for n in range(2 if several else 1)]
     clients = [connect() for _ in paths]
     lock = QuorumLock([Lock(client, path) for client, path in zip(clients, paths, strict=True)])
@@ -478,7 +478,7 @@ def test_a_handler_waits_for_another_thread(several: bool, connect: Connect, zk_
 
 
 def test_a_handler_waits_for_a_thread_of_the_library(connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """Fault 197: the threads of a membership, a candidacy and the copy of a map go on beside the interrupted frame."""
+    """Fault 178: the threads of a membership, a candidacy and the copy of a map go on beside the interrupted frame."""
     client = connect()
     election = Election(client, f"{zk_path}/election")
 

@@ -257,7 +257,7 @@ def test_release_interrupted_at_every_line(
 def test_a_loss_by_the_clock_interrupted_at_every_line(
     connect: Connect, zk: KazooClient, zk_path: str, eventually: Eventually
 ) -> None:
-    """Fault 173: the thread that notes the loss is interrupted: the loss is told all the same, and the node goes."""
+    """Fault 164: the thread that notes the loss is interrupted: the loss is told all the same, and the node goes."""
     session = Session.of(connect(timeout=SESSION))
     real = session.clock
     for hook in at_every_line():

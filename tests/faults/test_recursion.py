@@ -1,4 +1,4 @@
-"""Fault 172: a program calls itself until Python refuses, within the library's blocks or just above its calls.
+"""Fault 163: a program calls itself until Python refuses, within the library's blocks or just above its calls.
 
 A RecursionError is no interrupt that strikes once: it strikes the clean-up, too. So a call begins only with all the
 frames that it may need, and a block only with those that its end needs.

@@ -1,4 +1,4 @@
-"""Faults 22 and 191: numbers at their end, on a real server whose snapshot was edited to be near it."""
+"""Faults 22 and 172: numbers at their end, on a real server whose snapshot was edited to be near it."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_a_client_of_the_edited_server() -> None:
 
 @pytest.mark.parametrize("of_the_clients", [False, True])
 def test_versions_begin_anew(of_the_clients: bool) -> None:
-    """Fault 191. A node that is written once more than 2,147,483,647 times: every change still counts."""
+    """Fault 172. A node that is written once more than 2,147,483,647 times: every change still counts."""
     with Server(properties={"zookeeper.digest.enabled": "false"}) as server, server.client(timeout=30) as client:
         number, settings = AtomicLong(client, "/number"), Dict(client, "/settings")
         barrier, queue = Barrier(client, "/barrier", 1), SimpleQueue(client, "/queue")

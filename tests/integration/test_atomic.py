@@ -127,7 +127,7 @@ def test_a_function_that_fails(zk: KazooClient, connect: Connect, zk_path: str) 
         number.update(lambda _: signal.raise_signal(signal.SIGINT) or 0)
     number.set(1)
     seen: list[int] = []
-    with pytest.raises(ZeroDivisionError):  # fault 198: a signal handler may have raised it, so it counts at once
+    with pytest.raises(ZeroDivisionError):  # fault 179: a signal handler may have raised it, so it counts at once
         number.update(lambda old: seen.append(old) or 1 // 0)  # type: ignore[func-returns-value]
     assert seen == [1]
     AtomicLong(connect(), zk_path).set(2)

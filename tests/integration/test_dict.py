@@ -181,7 +181,7 @@ def test_bad_keys_and_values(zk: KazooClient, zk_path: str) -> None:
 
 
 def test_codecs(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Fault 194. Values are bytes, or what the codec makes of them; each read decodes anew."""
+    """Fault 175. Values are bytes, or what the codec makes of them; each read decodes anew."""
     plain = Dict[bytes](zk, zk_path)
     plain["x"] = b'{"a":[1,2]}'
     d = Dict[Any](connect(), zk_path, codec=JSON)
@@ -556,7 +556,7 @@ def test_destroy(zk: KazooClient, connect: Connect, zk_path: str, eventually: Ev
 def test_destroy_stops_for_another_client(
     zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
-    """Fault 193. Of many entries some go first; once another client writes, no more do."""
+    """Fault 174. Of many entries some go first; once another client writes, no more do."""
     mine, theirs = text(connect(proxy.hosts), zk_path), text(zk, zk_path)
     mine.update({str(n): "x" for n in range(250)})
     with proxy.hold("multi") as first:
@@ -771,7 +771,7 @@ def test_what_a_codec_makes(made: Any, zk: KazooClient, zk_path: str) -> None:
 
 
 def test_an_unreadable_value(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
-    """Fault 195. A value that the codec can't decode raises at its read, is not removed, and disturbs no other."""
+    """Fault 176. A value that the codec can't decode raises at its read, is not removed, and disturbs no other."""
     d = Dict[Any](zk, zk_path, codec=JSON)
     d["good"] = 1
     zk.create(f"{zk_path}/entries/bad", b"{")
@@ -802,7 +802,7 @@ def test_weak_iteration(zk: KazooClient, zk_path: str) -> None:
 
 
 def test_entries_that_others_have_taken(zk: KazooClient, zk_path: str) -> None:
-    """Fault 190. An entry that another client has just removed, so that the copy still has it, is passed by."""
+    """Fault 171. An entry that another client has just removed, so that the copy still has it, is passed by."""
     d = text(zk, zk_path)
     d.ready()
     d._mirror.keep("gone", b"", 1)
@@ -814,7 +814,7 @@ def test_entries_that_others_have_taken(zk: KazooClient, zk_path: str) -> None:
 
 
 def test_updated_by_a_map_that_changes(zk: KazooClient, zk_path: str) -> None:
-    """Fault 190. What `update` is given may lose entries meanwhile."""
+    """Fault 171. What `update` is given may lose entries meanwhile."""
 
     class Taking:
         def encode(self, value: str) -> bytes:

@@ -363,13 +363,13 @@ def test_what_is_no_client() -> None:
 
 @pytest.mark.parametrize("kind", [kind for kind in EVERY if kind.isidentifier()])
 def test_a_path_of_a_subclass_of_str(kind: str, zk: KazooClient, zk_path: str) -> None:
-    """Fault 170: a path that is an enum's member counts as the text that it equals, whatever an f-string shows."""
+    """Fault 161: a path that is an enum's member counts as the text that it equals, whatever an f-string shows."""
     member: str = enum.Enum("Paths", {"HERE": f"{zk_path}/here"}, type=str).HERE  # type: ignore[misc, attr-defined]
     assert repr(EVERY[kind](zk, member).path) == repr(f"{zk_path}/here")
 
 
 def test_the_use_of_a_path_of_a_subclass_of_str(zk: KazooClient, zk_path: str) -> None:
-    """Fault 170: no node is made anywhere else."""
+    """Fault 161: no node is made anywhere else."""
     some = "Dict DoubleBarrier Event Lock Queue Semaphore SharedValue"
     paths: Any = enum.Enum("Paths", {kind: f"{zk_path}/{kind}" for kind in some.split()}, type=str)
     use(
@@ -385,7 +385,7 @@ def test_the_use_of_a_path_of_a_subclass_of_str(zk: KazooClient, zk_path: str) -
 
 
 def test_a_name_of_a_subclass_of_str(zk: KazooClient, zk_path: str) -> None:
-    """Fault 170: so does a name below a namespace, and the id of a member of a group."""
+    """Fault 161: so does a name below a namespace, and the id of a member of a group."""
     member: str = enum.Enum("Names", {"CART": "cart"}, type=str).CART  # type: ignore[misc, attr-defined]
     threads = zkconcurrent.namespace("local", zk_path)
     assert threads.Lock(member) is threads.Lock("cart")

@@ -483,7 +483,7 @@ def test_a_claim_whose_session_ends_before_its_answer(
     eventually: Eventually,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Fault 180: another thread of its client has the item in the next session; that claim is not taken for its own."""
+    """Fault 168: another thread of its client has the item in the next session; that claim is not taken for its own."""
     client = connect(proxy.hosts, **FAST)
     queue = Queue[bytes](client, zk_path)
     queue.put(b"one")
@@ -714,7 +714,7 @@ def test_several_items_in_one_node(zk: KazooClient, zk_path: str) -> None:
 
 @pytest.mark.parametrize("kind", [Queue, LifoQueue])
 def test_the_order_of_several_items_in_one_node(kind: Any, zk: KazooClient, zk_path: str) -> None:
-    """Fault 181: they come one after the other, before those of the next node, also if one is given back."""
+    """Fault 169: they come one after the other, before those of the next node, also if one is given back."""
     queue = kind(zk, zk_path)
     queue.put(b"warm")
     queue.get()
@@ -731,7 +731,7 @@ def test_the_order_of_several_items_in_one_node(kind: Any, zk: KazooClient, zk_p
 
 
 def test_each_of_several_items_in_one_node_has_its_attempts(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Fault 181: only the item that fails too often is moved aside; those behind it are claimed as often as any."""
+    """Fault 169: only the item that fails too often is moved aside; those behind it are claimed as often as any."""
     mine, theirs = (Queue[bytes](each, zk_path, max_attempts=2) for each in (zk, connect()))
     mine.put(b"warm")
     mine.get()
@@ -752,7 +752,7 @@ def test_each_of_several_items_in_one_node_has_its_attempts(zk: KazooClient, con
 
 
 def test_several_items_in_one_node_that_are_put_back(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Fault 181: one that is put back comes before those behind it, and keeps its attempts."""
+    """Fault 169: one that is put back comes before those behind it, and keeps its attempts."""
     raw, jobs = Queue[bytes](zk, zk_path), Queue[Any](connect(), zk_path, codec=JSON, max_attempts=3)
     raw.put(b"warm")
     raw.get()
@@ -836,7 +836,7 @@ def test_a_codec_that_fails_takes_nothing(zk: KazooClient, connect: Connect, zk_
 def test_no_thread_can_be_started(
     zk: KazooClient, connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 175: the item of a `get` that failed is put back as soon as a thread can be started again."""
+    """Fault 166: the item of a `get` that failed is put back as soon as a thread can be started again."""
     queue, other = Queue[Any](zk, zk_path, codec=JSON), Queue[bytes](connect(), zk_path)
     other.put(b"no JSON")
 

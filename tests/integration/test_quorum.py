@@ -636,7 +636,7 @@ def test_locks_lost_during_the_try(
 def test_a_lease_that_runs_out_during_the_try(
     zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """Fault 192. A lock whose lease has run out by the clock does not count, before any other thread has noticed."""
+    """Fault 173. A lock whose lease has run out by the clock does not count, before any other thread has noticed."""
     lock = QuorumLock([Lock(client, f"{zk_path}/{n}") for n, client in enumerate((zk, connect(proxy.hosts)))])
     first, second = (each._path_state for each in lock.locks)
     clock = first.session.clock

@@ -62,7 +62,7 @@ def test_we_take_what_java_puts(client: KazooClient, java: CuratorClient, zk_pat
 def test_several_items_in_one_node(
     client: KazooClient, connect: Connect, java: CuratorClient, zk_path: str, eventually: Eventually
 ) -> None:
-    """Fault 181: each has its attempts, and its own grave; what we leave of them, or put back, Java takes."""
+    """Fault 169: each has its attempts, and its own grave; what we leave of them, or put back, Java takes."""
     queue = Queue[str](client, zk_path, codec=TEXT, max_attempts=2)
     java.call("queue.putMulti", zk_path, "a,bad,b,c,d").result(20)
     assert queue.get(timeout=20) == "a"

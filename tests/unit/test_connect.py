@@ -323,7 +323,7 @@ def test_the_host_name_is_checked(
 
 @pytest.mark.parametrize("timeout", [None, "5", b"5", 0, -1, float("nan"), float("inf"), 10**400, 3e6])
 def test_a_timeout_is_a_number_of_seconds(timeout: Any) -> None:
-    """Fault 174: another one is told at once, and not as if no server had replied."""
+    """Fault 165: another one is told at once, and not as if no server had replied."""
     kind = ValueError if isinstance(timeout, int | float) else TypeError
     with pytest.raises(kind, match=r"timeout .* number of seconds"):
         zkconcurrent.connect("zk://127.0.0.1:1", timeout=timeout, start_timeout=0.1)

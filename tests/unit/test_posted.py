@@ -67,7 +67,7 @@ def test_interrupted_at_every_line(in_thread: InThread) -> None:
 
 @pytest.mark.parametrize("where", ["posted", "at once"])
 def test_an_alarm_strikes_at_every_line(where: str, in_thread: InThread) -> None:
-    """Fault 171: the error of a signal handler is none of the work's: it is raised, and the work is done again."""
+    """Fault 162: the error of a signal handler is none of the work's: it is raised, and the work is done again."""
     for line in itertools.count(1):
         state, done = client_state(), list[str]()
 
@@ -100,7 +100,7 @@ def test_an_alarm_strikes_at_every_line(where: str, in_thread: InThread) -> None
 
 
 def test_near_the_recursion_limit(in_thread: InThread) -> None:
-    """Fault 172: a thread that can't call so deep leaves the work to another one."""
+    """Fault 163: a thread that can't call so deep leaves the work to another one."""
     for margin in itertools.count(3):
         state, done = client_state(), list[int]()
         reply = HandledReply(lambda _: (check_depth(20), done.append(1)), post=state.post)  # noqa: B023
