@@ -59,8 +59,8 @@ class RLock(LockBase):
         return self._await(call, steps)
 
     def __enter__(self) -> bool:
-        # All arguments are given: CPython 3.13 lets a call that takes defaults go one frame deeper than `__exit__` may.
-        if not self.acquire(True, -1):
+        check_depth(2)  # CPython 3.13 lets a call that takes defaults go one frame deeper than `__exit__` may
+        if not self.acquire():
             raise not_held(self)
         return True
 

@@ -10,6 +10,7 @@ every thread of it.
 from __future__ import annotations
 
 import faulthandler
+import functools
 import gc
 import json
 import linecache
@@ -540,21 +541,22 @@ class At:
         sys.settrace(None)
 
     def _trace(self, frame: FrameType, event: str, _arg: Any) -> Any:
-        if not frame.f_globals.get("__name__", "").startswith("zkconcurrent."):
-            return None
-        if event == "line" and not self.where and self._may_be_interrupted(frame):
+        if event == "call" and not frame.f_globals.get("__name__", "").startswith("zkconcurrent."):
+            return None  # nor is this called for its lines
+        if event == "line" and not self.where and self._may_be_interrupted(frame.f_code.co_filename, frame.f_lineno):
             self.passed += 1
             if self.passed == self._line:
+                sys.settrace(None)
                 self.where = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno} {frame.f_code.co_name}"
                 tell(f"progress {self.where}")
                 self._do()
         return self._trace
 
     @staticmethod
-    def _may_be_interrupted(frame: FrameType) -> bool:
+    @functools.cache
+    def _may_be_interrupted(file: str, line: int) -> bool:
         """Return whether it is no line that CPython visits again where it runs no handler (bpo-29988)."""
-        line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).lstrip()
-        return not line.startswith(("with ", "try:"))
+        return not linecache.getline(file, line).lstrip().startswith(("with ", "try:"))
 
 
 def operations(zk: KazooClient) -> list[Callable[[], object]]:

@@ -90,8 +90,7 @@ def test_a_handler_stops_the_client(source: str, zookeeper: Server, zk_path: str
     assert outcome(zookeeper, zk_path, "stop", source)["signals"] > 20
 
 
-@sources
-@pytest.mark.parametrize("job", ["release", "acquire"])
+@pytest.mark.parametrize(("job", "source"), [("release", "timer"), ("acquire", "sibling")])
 def test_a_handler_uses_other_locks(job: str, source: str, zookeeper: Server, zk_path: str) -> None:
     """Fault 47: a handler releases what the program holds elsewhere, and acquires it, or another path."""
     assert outcome(zookeeper, zk_path, job, source)["signals"] >= 150
@@ -129,8 +128,7 @@ def test_stopped_at_any_line(zookeeper: Server, zk_path: str) -> None:
     assert outcome(zookeeper, zk_path, "sweep_stop")["injected"] > 10
 
 
-@sources
-@pytest.mark.parametrize("size", ["0", "3"])
+@pytest.mark.parametrize(("size", "source"), [("0", "sibling"), ("3", "timer")])
 def test_a_handler_uses_the_queue_that_it_interrupted(source: str, size: str, zookeeper: Server, zk_path: str) -> None:
     """Fault 47: it puts, gets and claims, or is told at once that it would wait for its own frame."""
     result = outcome(zookeeper, zk_path, "same_queue", source, size)

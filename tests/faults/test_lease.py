@@ -153,8 +153,9 @@ def queued(client: KazooClient, path: str) -> bool:
     return bool(client.exists(path) and client.get_children(path))
 
 
-@pytest.mark.parametrize("busy", [False, True], ids=["idle", "busy"])
-@pytest.mark.parametrize(("timeout", "tick", "sync_limit"), [(4.0, 0.8, 10), (3.0, 1.0, 5)])
+@pytest.mark.parametrize(
+    ("timeout", "tick", "sync_limit", "busy"), [(4.0, 0.8, 10, False), (3.0, 1.0, 5, True)], ids=["idle", "busy"]
+)
 def test_a_leader_without_a_quorum(
     timeout: float, tick: float, sync_limit: int, busy: bool, in_thread: InThread, eventually: Eventually
 ) -> None:

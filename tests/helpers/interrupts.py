@@ -59,12 +59,13 @@ class InterruptAt:
         assert not self.where or kind is not None, f"the interrupt at {self.where} was swallowed"
 
     def _trace(self, frame: FrameType, event: str, _arg: Any) -> Any:
-        if not frame.f_code.co_filename.startswith(PACKAGE):
-            return None
-        file, line = place = frame.f_code.co_filename, frame.f_lineno
+        file = frame.f_code.co_filename
+        if event == "call" and not (file.startswith(PACKAGE) and file.endswith(self.files)):
+            return None  # nor is this called for its lines
+        line = frame.f_lineno
         if event == "line" and file.endswith(self.files) and _signals_come_here(file, line):
-            self._runs[place] += 1
-            self.left -= self._runs[place] <= FEWER
+            self._runs[file, line] += 1
+            self.left -= self._runs[file, line] <= FEWER
             if self.left == 0:
                 self.where = f"{Path(file).name}:{line} {frame.f_code.co_name}"
                 raise self.error

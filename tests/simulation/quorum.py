@@ -437,6 +437,7 @@ class QuorumRun(Run):
     def __init__(self, schedule: Schedule, *, trace: bool = False) -> None:
         self.schedule = schedule
         self.world = World()
+        self.world.limit = 60_000  # several services, of which each takes its steps
         self.world.trace = [] if trace else None
         self.ensembles = [Ensemble(self.world) for _ in range(self.services)]
         for ensemble in self.ensembles:

@@ -102,7 +102,7 @@ class World:
     def __init__(self) -> None:
         self.now = 1000.0
         self.steps = 0
-        self.limit = 60_000
+        self.limit = 30_000  # several times what the longest run takes
         self.actors: list[Actor] = []
         self.current: Actor | None = None
         self.next_up: Actor | None = None
