@@ -249,7 +249,12 @@ class BaseValue(Primitive):
             finally:
                 updating.discard(me)
 
-        return self._changing(decided, alone=True)
+        within = me in updating  # of this thread's function: refused
+        try:
+            return self._changing(decided, alone=True)
+        finally:
+            if not within:
+                updating.discard(me)  # again: an interrupt may have kept `decided` from it
 
     def _changing(self, decide: Decide, *, alone: bool) -> Any:
         state, turn, me = self._path_state, self._turn(), self._identity()

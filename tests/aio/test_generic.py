@@ -64,7 +64,6 @@ LEFT_OUT: dict[ModuleType, dict[str, str]] = {
         "test_threadings_condition_takes_an_rlock": STANDARD,
         "test_called_on_kazoos_own_threads": KAZOOS,
         "test_no_timeout": "is about None, which waits forever in asyncio",
-        "test_the_use_of_a_path_of_a_subclass_of_str": "uses objects of threads alone",
     },
     test_losses: {
         "test_a_loss_is_told_and_settled": BY_LOOP,
@@ -74,6 +73,7 @@ LEFT_OUT: dict[ModuleType, dict[str, str]] = {
         "test_a_hold_is_not_inherited": NUMBERS,
         "test_the_holders_node_was_deleted_and_another_holds": LATE,
         "test_the_holders_node_was_deleted_and_nobody_holds": LATE,
+        "test_the_holders_node_was_deleted_and_the_server_is_busy": LATE,
         "test_many_nodes_are_deleted_at_once": "is about the session, and takes long",
         "test_a_standard_condition_whose_lock_is_lost": STANDARD,
     },

@@ -140,6 +140,28 @@ def test_a_function_that_fails(zk: KazooClient, connect: Connect, zk_path: str) 
     assert number.add() == 1
 
 
+def test_a_function_whose_end_is_interrupted(zk: KazooClient, zk_path: str) -> None:
+    """Fault 92: the thread's next `update` is not taken for one within the function."""
+
+    class Struck(set[int]):
+        strikes = [KeyboardInterrupt]
+
+        def discard(self, member: int) -> None:
+            if self.strikes:
+                raise self.strikes.pop()
+            super().discard(member)
+
+    number = AtomicLong(zk, zk_path)
+    number.set(0)
+    number._path_state.updating = Struck()
+    with pytest.raises(KeyboardInterrupt):
+        number.update(lambda old: old + 1)
+    assert number.update(lambda old: old + 1) == 1
+    with pytest.raises(RuntimeError, match="only return the new value"):
+        number.update(lambda _: number.update(lambda old: old + 1))
+    assert not number._path_state.updating
+
+
 def test_what_is_no_numbers(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     """Other data, other children, a node that does not last: an error that names the path, and nothing is changed."""
     number = AtomicLong(connect(), zk_path)
