@@ -143,12 +143,12 @@ def test_a_function_that_fails(zk: KazooClient, connect: Connect, zk_path: str) 
 def test_a_function_whose_end_is_interrupted(zk: KazooClient, zk_path: str) -> None:
     """Fault 92: the thread's next `update` is not taken for one within the function."""
 
-    class Struck(set[int]):
-        strikes = [KeyboardInterrupt]
+    strikes = [KeyboardInterrupt]
 
+    class Struck(set[int]):
         def discard(self, member: int) -> None:
-            if self.strikes:
-                raise self.strikes.pop()
+            if strikes:
+                raise strikes.pop()
             super().discard(member)
 
     number = AtomicLong(zk, zk_path)
