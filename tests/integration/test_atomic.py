@@ -142,7 +142,6 @@ def test_a_function_that_fails(zk: KazooClient, connect: Connect, zk_path: str) 
 
 def test_a_function_whose_end_is_interrupted(zk: KazooClient, zk_path: str) -> None:
     """Fault 92: the thread's next `update` is not taken for one within the function."""
-
     strikes = [KeyboardInterrupt]
 
     class Struck(set[int]):
