@@ -91,6 +91,7 @@ LEFT_OUT: dict[ModuleType, dict[str, str]] = {
         "test_a_forked_child": OTHERS,
     },
     test_atomic: {
+        "test_a_function_whose_end_is_interrupted": SIGNALS,
         "test_every_change": ADDRESS,
         "test_what_is_no_numbers": ADDRESS,
         "test_an_interrupted_change": SIGNALS,
