@@ -151,7 +151,7 @@ class Mirror:
             oldest = min((self.under_way.get(other, math.inf) for other in others), default=math.inf)
             for key, gone in list(self.tombstones.items()):
                 if gone.number < oldest and key in self.tombstones and self.tombstones[key] is gone:
-                    del self.tombstones[key]
+                    self.tombstones.pop(key, None)
 
     def take(self, key: str, node: Node | None, zxid: int) -> None:
         """Take a state of a key: its node, or that there is none as of that zxid."""
@@ -180,7 +180,7 @@ class Mirror:
             if gone is None or gone.zxid < zxid:
                 self.tombstones[key] = tombstone
             if known is not None:
-                del self.entries[key]
+                self.entries.pop(key, None)  # a handler may have lent the guard to a thread that has dropped it
 
     def forget(self) -> None:
         """Forget all that is known: the servers were made anew, and their zxids begin again."""
