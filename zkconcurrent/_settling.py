@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from abc import abstractmethod
 from collections import deque
 from contextlib import suppress
 from typing import Any
@@ -40,9 +41,9 @@ class SettlingState(PathState):
         containers = session.dropped, ledger.receipts, ledger.idle, ledger.spares
         weakref.finalize(self, _drop_receipts, *containers).atexit = False
 
+    @abstractmethod
     def _settling_of(self, errand: Any) -> Recipe[bool]:
         """Return the recipe that settles it."""
-        raise NotImplementedError
 
     def _finish(self, errand: Any) -> None:
         """Note that it is settled."""

@@ -10,6 +10,7 @@ fails by its first part. A value's needs none, as it depends on no node of a ses
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from bisect import bisect
 from collections import deque
 from collections.abc import Sequence
@@ -126,9 +127,9 @@ class Ledger:
                     return spare
         return "", 0
 
+    @abstractmethod
     def lay_out(self) -> Recipe[None]:
         """Make the nodes that every client shares."""
-        raise NotImplementedError
 
     def forget(self) -> None:
         """Forget what was seen of the primitive: a receipt is gone, so it may have been destroyed, and made anew."""
