@@ -13,6 +13,10 @@ from ._shared_value import VersionedValue, version_of
 from ._value import check_callable
 
 
+def _same(value: Any) -> Any:
+    return value
+
+
 class Cell:
     """A value, how often it was changed, and what makes a change of both one step."""
 
@@ -23,10 +27,7 @@ class Cell:
         self._updating: set[int] = set()
 
     def _try(self, version: int | None, value: Any) -> bool:
-        if threading.get_ident() in self._updating:
-            raise RuntimeError(
-                "the function given to update() changes the value itself: it must only return the new one"
-            )
+        self._check_not_updating()
         with self._changed:
             if version not in (None, self._version):
                 return False
@@ -43,19 +44,29 @@ class Cell:
             if self._try(version, new):
                 return old, new
 
-    def _alone(self, func: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """Return the user's function, during which its thread can't change the value."""
+    def _update_by(self, func: Callable[[Any], Any], check: Callable[[Any], Any] = _same) -> Any:
+        """Set the value to what the user's function makes of it; its thread can't change the value meanwhile."""
         check_callable("func", func)
-        me = threading.get_ident()
+        self._check_not_updating()
+        me, updating = threading.get_ident(), self._updating
 
         def call(value: Any) -> Any:
-            self._updating.add(me)
+            updating.add(me)
             try:
-                return func(value)
+                return check(func(value))
             finally:
-                self._updating.discard(me)
+                updating.discard(me)
 
-        return call
+        try:
+            return self._update(call)[1]
+        finally:
+            updating.discard(me)  # again: an interrupt may have kept `call` from it
+
+    def _check_not_updating(self) -> None:
+        if threading.get_ident() in self._updating:
+            raise RuntimeError(
+                "the function given to update() changes the value itself: it must only return the new one"
+            )
 
     def _seen(self) -> VersionedValue:
         with self._changed:
@@ -102,8 +113,7 @@ class AtomicLong(Cell):
 
     def update(self, func: Callable[[int], int]) -> int:
         """Set the number to what a function makes of it; return the new one."""
-        alone = self._alone(func)
-        return int(self._update(lambda old: self._check(alone(old)))[1])
+        return int(self._update_by(func, self._check))
 
 
 class AtomicInteger(AtomicLong):
@@ -129,7 +139,7 @@ class SharedValue(Cell):
 
     def update(self, func: Callable[[Any], Any]) -> Any:
         """Set the value to what a function makes of it; return the new one."""
-        return self._update(self._alone(func))[1]
+        return self._update_by(func)
 
     def wait_for(self, predicate: Callable[[Any], Any], timeout: float | None = None) -> Any:
         """Wait until a predicate is true of the value; return its last result."""

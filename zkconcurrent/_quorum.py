@@ -461,7 +461,7 @@ class _Listener:
         with self._all.lock:
             self._loss.tell()
         if (lock := self._lock()) is not None:
-            lock._start_on_lost()
+            lock._session.start_soon(lock._start_on_lost)
 
 
 class _Try(Branch[bool]):

@@ -63,7 +63,7 @@ class SettlingState(PathState):
             self.session.link.spawn(self._settle_all)
         except BaseException:
             self._idle.append(True)
-            self.session.unstarted.append(self._start)
+            self.session.to_start.append(self._start)
             raise
 
     def _settle_all(self) -> None:

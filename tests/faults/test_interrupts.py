@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from types import FrameType
 from typing import Any, Generic, TypeVar
@@ -257,11 +258,11 @@ def test_release_interrupted_at_every_line(
 def test_a_loss_by_the_clock_interrupted_at_every_line(
     connect: Connect, zk: KazooClient, zk_path: str, eventually: Eventually
 ) -> None:
-    """Fault 164: the thread that notes the loss is interrupted: the loss is told all the same, and the node goes."""
+    """Fault 164: the thread that notes the loss is interrupted: the loss is told, once, and the node goes."""
     session = Session.of(connect(timeout=SESSION))
-    real = session.clock
+    real, told = session.clock, Counter[Lock]()
     for hook in at_every_line():
-        lock = Lock(session.link.client, f"{zk_path}/{hook.line}")
+        lock = Lock(session.link.client, f"{zk_path}/{hook.line}", on_lost=lambda lock: told.update([lock]))
         lock.acquire()
         lost = lock.lost
         with session.lock:  # kept, so that the keeper does nothing of it
@@ -275,7 +276,9 @@ def test_a_loss_by_the_clock_interrupted_at_every_line(
             assert lost.is_set(), hook.where
         eventually(lambda: not zk.get_children(lock.path), hook.where)  # noqa: B023
         eventually(lambda: not session.registry.lost)
+        eventually(lambda: told[lock] == lost.is_set(), hook.where)  # noqa: B023
         assert lock.hold_count() == 0
+    assert set(told.values()) == {1}
     assert hook.line > 30
 
 

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import Any, TypeAlias, TypeVar
 
 import pytest
@@ -20,9 +20,10 @@ from tests.helpers.contenders import queued
 from tests.helpers.lock_types import AnyLock, Kind, against, every, read_lock, reentrant, unfair_lock, write_lock
 from tests.helpers.losses import expire, run_out, ways
 from tests.helpers.proxy import Proxy
-from zkconcurrent import ClientError, Event, Lock, LockLostError, RLock, Semaphore
+from zkconcurrent import ClientError, Event, Lock, LockLostError, MultiLock, QuorumLock, RLock, Semaphore
 from zkconcurrent._engine.holds import all_holds
 from zkconcurrent._engine.identity import ident, identity
+from zkconcurrent._engine.session import Session
 from zkconcurrent.testing import Server
 
 T = TypeVar("T")
@@ -67,6 +68,70 @@ def test_a_loss_is_told_and_settled(
     assert not isinstance(unheld.value, LockLostError)
     assert len(told) == 2
     eventually(queued(client, zk_path, 0))
+
+
+def lock_of(zk: KazooClient, zk_path: str, on_lost: Callable[..., None]) -> Any:
+    """Return a lock."""
+    return Lock(zk, zk_path, on_lost=on_lost)
+
+
+def joint_lock_of(zk: KazooClient, zk_path: str, on_lost: Callable[..., None]) -> Any:
+    """Return a lock of two paths."""
+    return MultiLock([Lock(zk, f"{zk_path}/{name}") for name in "ab"], on_lost=on_lost)
+
+
+def quorum_lock_of(zk: KazooClient, zk_path: str, on_lost: Callable[..., None]) -> Any:
+    """Return a lock of two paths, held with both."""
+    return QuorumLock([Lock(zk, f"{zk_path}/{name}") for name in "ab"], quorum=2, on_lost=on_lost)
+
+
+some = pytest.mark.parametrize("make", [lock_of, joint_lock_of, quorum_lock_of])
+
+
+@some
+def test_no_lock_is_kept_as_on_lost_is_started(
+    make: Callable[..., Any], zookeeper: Server, connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 180: a thread's start waits until it runs, on a busy machine for long; an event loop may need the lock."""
+    client, told, kept = connect(timeout=4), threading.Event(), []
+    session, spawn = Session.of(client), client.handler.spawn
+
+    def start(*args: Any) -> None:
+        kept.append(session.has_lock())
+        spawn(*args)
+
+    with suppress(LockLostError), make(client, zk_path, lambda _: told.set()):
+        monkeypatch.setattr(client.handler, "spawn", start)
+        zookeeper.expire(client)
+        assert told.wait(20)
+    assert kept == [False]
+
+
+@some
+def test_no_thread_for_on_lost(
+    make: Callable[..., Any], zookeeper: Server, connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 181: the loss is told, and `on_lost` is called, once, as soon as a thread can be started again."""
+    client, told = connect(timeout=4), threading.Semaphore(0)
+    lock, spawn = make(client, zk_path, lambda _: told.release()), client.handler.spawn
+    tries = []
+
+    def start(*args: Any) -> None:
+        tries.append(args)
+        if len(tries) < 3:
+            raise RuntimeError("can't start new thread")
+        spawn(*args)
+
+    lock.acquire()
+    lost = lock.lost
+    monkeypatch.setattr(client.handler, "spawn", start)
+    zookeeper.expire(client)
+    assert lost.wait(20)
+    assert told.acquire(timeout=20)
+    with pytest.raises(LockLostError):
+        lock.release()
+    assert len(tries) == 3
+    assert not told.acquire(blocking=False)
 
 
 @every

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -85,12 +85,31 @@ def test_a_function_that_changes_the_value() -> None:
     number, shared = local.AtomicLong("n"), local.SharedValue("v", b"")
     for update in (
         lambda: number.update(lambda _: number.add()),
+        lambda: number.update(lambda _: number.update(lambda old: old + 1)),
         lambda: shared.update(lambda _: shared.set(b"x") or b"y"),
     ):
         with pytest.raises(RuntimeError, match="must only return the new one"):
             update()
     assert (number.add(), number.update(lambda old: old + number.get())) == (1, 2)
     assert shared.get() == (b"", 0)
+
+
+def test_a_function_whose_end_is_interrupted() -> None:
+    """Fault 92: the thread's next `update` is not taken for one within the function."""
+
+    class Struck(set[int]):
+        strikes: ClassVar = [KeyboardInterrupt]
+
+        def discard(self, member: int) -> None:
+            if self.strikes:
+                raise self.strikes.pop()
+            super().discard(member)
+
+    number = zkconcurrent.namespace("local").AtomicLong("n")
+    number._updating = Struck()  # type: ignore[attr-defined]
+    with pytest.raises(KeyboardInterrupt):
+        number.update(lambda old: old + 1)
+    assert number.update(lambda old: old + 1) == 1
 
 
 def test_threads_wait_and_watch() -> None:

@@ -13,6 +13,7 @@ import weakref
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 from .._errors import LockLostError
@@ -26,8 +27,10 @@ from .session import Dropped, Session
 class LossObserver(Protocol):
     """A primitive whose user may want to know of a loss."""
 
+    _session: Session
+
     def _start_on_lost(self) -> None:
-        """Call `on_lost` on a thread of its own."""
+        """Call `on_lost` on a thread of its own; may raise RuntimeError, and is called again later then."""
 
 
 class Loss:
@@ -37,7 +40,7 @@ class Loss:
 
     Attributes:
         told: they are lost.
-        reported: the observers were told, too.
+        reported: the keeper starts the observers' threads.
         listeners: what is told of the loss, as the joint losses that it is a part of.
     """
 
@@ -120,7 +123,7 @@ class JointLoss:
         held = self.tickets and all(ticket.state is not State.DISCARDED for ticket in self.tickets)
         holder = self.holder()
         if held and holder is not None:
-            holder._start_on_lost()
+            holder._session.start_soon(holder._start_on_lost)
 
 
 def listen(listener: Any, losses: Iterable[tuple[Session, Loss]]) -> None:
@@ -357,15 +360,19 @@ class PathState:
             hold.loss.tell()  # again, if that was interrupted
             if hold.loss.reported:
                 return
-            hold.loss.reported = True
             if self.handoff is not None:
                 self.handoff.wake_next()
-            observers = list(self.observers[hold.role])
+            self.session.start_soon(partial(self._report, hold.loss, list(self.observers[hold.role])))
             listeners = hold.loss.listeners
-        for observer in observers:
-            observer._start_on_lost()
         for listener in listeners:
             listener.tell()
+
+    def _report(self, loss: Loss, observers: list[LossObserver]) -> None:
+        """Report a loss to the observers, once, on the keeper's thread."""
+        if not loss.reported:
+            loss.reported = True
+            for observer in observers:
+                self.session.start_soon(observer._start_on_lost)
 
     def end_owner(self, owner: int, *, thrown_away: bool) -> bool:
         """Have the keeper release what a task held as it ended; return whether it held anything.

@@ -78,7 +78,7 @@ class Session(ClientState):
         directory: the live primitives, by path.
         dropped: the tickets to discard that were left by garbage collected primitives and interrupted calls.
         spare_receipts: the nodes of receipts that no object uses, for later ones, with their versions: see `_settling`.
-        unstarted: what starts the threads that could not be started, for the keeper to try again.
+        to_start: what starts threads, for the keeper. If one can't be started, it is added again.
         deletes: the background deletes.
         heartbeat: the heartbeat.
         handoffs: those of the unfair locks.
@@ -103,7 +103,7 @@ class Session(ClientState):
         # A finalizer may run anywhere, even with the lock held: it only appends here.
         self.dropped: deque[Dropped] = deque()
         self.spare_receipts: deque[tuple[str, int]] = deque(maxlen=SPARE_RECEIPTS)
-        self.unstarted: deque[Callable[[], None]] = deque()
+        self.to_start: deque[Callable[[], None]] = deque()
         self.stuck = False
         self.forked = False
         self.exiting = False
@@ -378,6 +378,11 @@ class Session(ClientState):
                     self.registry.lost.remove(ticket)  # only now: an interrupt before leaves it to the next
             self.warn_later("lost: %s (fencing token %d)", ticket.node, ticket.token)
 
+    def start_soon(self, start: Callable[[], None]) -> None:
+        """Have the keeper call `start`, which starts a thread: without the lock, as it waits until that runs."""
+        self.to_start.append(start)
+        self._wake.set()
+
     def discard(self, ticket: Ticket) -> bool:
         """Discard the ticket and delete its node, however long that takes; return whether there is a node to wait for.
 
@@ -400,6 +405,9 @@ class Session(ClientState):
     def do_due_work(self) -> float:
         """Do the due work, and log; return the seconds until more is due. On the keeper's thread."""
         self._abandon_deserted_calls()
+        for _ in range(len(self.to_start)):
+            with suppress(RuntimeError):
+                self.to_start.popleft()()
         if not self.lock.acquire(True, STUCK_AFTER):
             self.stuck = True
             self.wake_calls()
@@ -412,9 +420,6 @@ class Session(ClientState):
         with suppress(IndexError):
             while True:
                 log.warning(*self._warnings.popleft())
-        if self.unstarted:
-            with suppress(RuntimeError):  # again: it is back in the list
-                self.unstarted.popleft()()
         return pause
 
     def _abandon_deserted_calls(self) -> None:
@@ -516,7 +521,7 @@ class Session(ClientState):
         self.lock = self.link.handler.rlock_object()
         self.registry = Registry("")
         self.dropped.clear()
-        self.unstarted.clear()
+        self.to_start.clear()
         self.posted.clear()
         self.calls.clear()
         for place in list(self.directory.values()):

@@ -104,7 +104,15 @@ def _sleep(call: Waiting, event: Any, pause: float) -> bool:
         lent.extend(zip(owned, map(_RELEASE, owned), strict=True))  # in one step: an interrupt may not lose one
         return bool(event.wait(pause))
     finally:
-        for lock, state in lent:
+        try:
+            _take_back(lent)
+        finally:
+            _take_back(lent)  # again: a second interrupt may have struck
+
+
+def _take_back(lent: Collection[tuple[Any, Any]]) -> None:
+    for lock, state in lent:
+        if not lock._is_owned():
             lock._acquire_restore(state)
 
 
