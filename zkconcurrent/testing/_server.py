@@ -32,8 +32,8 @@ _FEW_THREADS = {
     "zookeeper.commitProcessor.numWorkerThreads": 0,
 }
 
-# The settings for any logging library: warnings and worse, on standard error. Not a folder on the class path: Java starts
-# more slowly with one.
+# The settings for any logging library: warnings and worse, on standard error. No folder on the class path has them, as
+# Java is slower to start with one.
 _CONF = Path(__file__).parent / "conf"
 _LOGGING = {
     "log4j.configuration": (_CONF / "log4j.properties").as_uri(),
