@@ -110,7 +110,7 @@ class QueueChecks(CallChecks):
             if process.connection.wire is not None:
                 self.opened[process.connection.wire.session.number] = process
         calls = [each.call for each in self.workers if each.call is not None and each.call.what in TAKES]
-        if len(calls) > 1 or (calls and self.settling()):
+        if not self.overlapping.issuperset(calls) and (len(calls) > 1 or self.settling()):
             self.overlapping.update(calls)
         log = self.ensemble.log
         while self._read < len(log):
