@@ -6,6 +6,7 @@ import operator
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 from ._engine.driver import UNANSWERED, Call
 from ._engine.waiting import Steps
@@ -141,7 +142,8 @@ class Barrier(Primitive):
             raise
         if came is None:
             if party is not None and party.goes_on:  # no reply came: retry until the others can learn of it
-                self._session.link.handler.spawn(self._leave_later, party)
+                session = self._session
+                session.start_soon(partial(session.spawn, partial(self._leave_later, party)))
             raise self._broken_error(f"the barrier {self._path!r} is broken; call reset() to use it again")
         return came
 

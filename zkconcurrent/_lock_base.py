@@ -135,13 +135,8 @@ class Acquirable(Waiter, ABC):
         return self.hold_count()
 
     def _start_on_lost(self) -> None:
-        if self._on_lost is None:
-            return
-        try:
-            self._session.link.handler.spawn(self._call_on_lost)
-        except BaseException:
-            self._session.to_start.append(self._start_on_lost)
-            raise
+        if self._on_lost is not None:
+            self._session.spawn(self._call_on_lost)
 
     def _call_on_lost(self) -> None:
         """Call the user's `on_lost`; runs on a thread of its own."""

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from concurrent import futures
 from threading import BrokenBarrierError
+from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
@@ -252,11 +253,29 @@ def test_a_service_out_of_reach(
         waiting.result(20)
 
 
+@pytest.mark.parametrize("failures", [0, 2])
 def test_a_party_that_is_cut_off_as_it_comes(
-    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
+    failures: int,
+    zk: KazooClient,
+    connect: Connect,
+    proxy: Proxy,
+    zk_path: str,
+    in_thread: InThread,
+    eventually: Eventually,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Fault 9: its time is up before its node was made; the others learn of it when it is back, in the background."""
-    theirs, mine = Barrier(connect(hosts=proxy.hosts, timeout=10, **FAST), zk_path, 2), Barrier(zk, zk_path, 2)
+    """Faults 9, 182: its time is up before its node was made; the others learn of it when it is back, by a thread."""
+    client = connect(hosts=proxy.hosts, timeout=10, **FAST)
+    theirs, mine = Barrier(client, zk_path, 2), Barrier(zk, zk_path, 2)
+    spawn, tries = client.handler.spawn, []
+
+    def start(*args: Any) -> None:
+        tries.append(args)
+        if len(tries) <= failures:
+            raise RuntimeError("can't start new thread")
+        spawn(*args)
+
+    monkeypatch.setattr(client.handler, "spawn", start)
     waiting = in_thread(mine.wait)
     eventually(lambda: mine.n_waiting == 1)
     with proxy.lose_request("multi") as fault:
@@ -270,6 +289,7 @@ def test_a_party_that_is_cut_off_as_it_comes(
     with pytest.raises(BrokenBarrierError):
         waiting.result(20)
     assert mine.broken
+    assert len(tries) == failures + 1
 
 
 @pytest.mark.long

@@ -78,7 +78,7 @@ class Session(ClientState):
         directory: the live primitives, by path.
         dropped: the tickets to discard that were left by garbage collected primitives and interrupted calls.
         spare_receipts: the nodes of receipts that no object uses, for later ones, with their versions: see `_settling`.
-        to_start: what starts threads, for the keeper. If one can't be started, it is added again.
+        to_start: what starts threads, for the keeper; see `start_soon`.
         deletes: the background deletes.
         heartbeat: the heartbeat.
         handoffs: those of the unfair locks.
@@ -379,9 +379,24 @@ class Session(ClientState):
             self.warn_later("lost: %s (fencing token %d)", ticket.node, ticket.token)
 
     def start_soon(self, start: Callable[[], None]) -> None:
-        """Have the keeper call `start`, which starts a thread: without the lock, as it waits until that runs."""
+        """Have the keeper call `start`, which starts a thread: without the lock, as it waits until that runs.
+
+        If no thread can be started, `start` adds to `to_start` what the keeper is to call at its next beat.
+        """
         self.to_start.append(start)
         self._wake.set()
+
+    def spawn(self, run: Callable[[], object]) -> None:
+        """Run a function on a thread of its own; if none can be started, when the keeper can start one.
+
+        Raises:
+            RuntimeError: none can be started now.
+        """
+        try:
+            self.link.handler.spawn(run)
+        except BaseException:
+            self.to_start.append(partial(self.spawn, run))
+            raise
 
     def discard(self, ticket: Ticket) -> bool:
         """Discard the ticket and delete its node, however long that takes; return whether there is a node to wait for.
