@@ -42,6 +42,11 @@ LAST = 2_147_483_647
 LOCAL = (GetData, GetChildren, AddWatch)  # what a server answers by itself
 
 
+def _incremented(version: int) -> int:
+    """Return the next version of a node: a number of 32 bits, like Java's."""
+    return version + 1 if version < LAST else -LAST - 1
+
+
 def only_checks(request: Any) -> bool:
     """Whether a request is a multi that changes nothing, as a heartbeat is."""
     return isinstance(request, Transaction) and all(isinstance(each, CheckVersion) for each in request.operations)
@@ -210,6 +215,7 @@ class Ensemble:
         self.on_answer: Callable[[Transport, Any], None] = lambda _, __: None  # after one was served
         self.wraps = False  # creates follow so fast on each other that numbers beyond the last are given
         self.ends = False  # numbers have been near their end
+        self.worn = False  # all nodes that clients share have been written two thousand million times
 
     @property
     def amiss_until(self) -> float:
@@ -658,7 +664,9 @@ class Ensemble:
             above = server.nodes[_above(path)]
             above.children[path.rpartition("/")[2]] = None
             above.created += 1
-            server.nodes[path] = Znode(data, self.zxid(server.applied), time, owner, container, acl)
+            node = server.nodes[path] = Znode(data, self.zxid(server.applied), time, owner, container, acl)
+            if self.worn and not owner and "/receipts/" not in path:  # one client alone writes its receipts
+                node.version = LAST - 1
             if owner:
                 server.ephemerals.setdefault(owner, {})[path] = None
             self._tell_trees(server, path, EventType.CREATED)
@@ -670,7 +678,7 @@ class Ensemble:
             server.ephemerals.setdefault(old.owner, {})[path] = None
         elif change[0] == "set":
             node = server.nodes[change[1]]
-            node.data, node.version, node.mzxid = change[2], node.version + 1, self.zxid(server.applied)
+            node.data, node.version, node.mzxid = change[2], _incremented(node.version), self.zxid(server.applied)
             self._tell_trees(server, change[1], EventType.CHANGED)
             self._tell(server.watches, change[1], EventType.CHANGED)
         elif change[0] == "delete":

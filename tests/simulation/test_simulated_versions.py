@@ -1,0 +1,46 @@
+"""Versions that begin anew, under random faults: all nodes that several clients write have been written very often."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.simulation import barrier, dicts, double_barrier, values
+from tests.simulation.mutants import one, seeded
+from tests.simulation.run import Run, Schedule, runs
+
+KINDS: dict[str, tuple[Callable[[Schedule], Run], Callable[[int], Schedule]]] = {
+    "values": (values.ValueRun, values.random_steps),
+    "maps": (dicts.DictRun, dicts.random_steps),
+    "barriers": (barrier.BarrierRun, barrier.random_meetings),
+    "double barriers": (double_barrier.DoubleBarrierRun, double_barrier.random_steps),
+}
+
+
+def worn(kind: str) -> Callable[[Any], Run]:
+    """Return what makes a run of that kind on such nodes."""
+
+    def make(schedule: Any) -> Run:
+        run = KINDS[kind][0](schedule)
+        run.ensemble.worn = True
+        return run
+
+    return make
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_whatever_strikes(kind: str) -> None:
+    """Fault 172: every change counts as before."""
+    for run in runs(worn(kind), KINDS[kind][1], 30):
+        assert run.injected
+
+
+def test_a_seeded_bug_is_found() -> None:
+    """The same runs find a client that counts further than the protocol can."""
+    bug = one("no end", "_recipes.value:attempt", "next_version(seen.version)", "seen.version + 1")
+    with seeded(bug), pytest.raises(struct.error):
+        for _ in runs(worn("values"), values.random_steps, 30):
+            pass
