@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from typing import Any, TypeAlias, TypeVar
 
 import pytest
@@ -100,11 +100,38 @@ def test_no_lock_is_kept_as_on_lost_is_started(
         kept.append(session.has_lock())
         spawn(*args)
 
-    with suppress(LockLostError), make(client, zk_path, lambda _: told.set()):
-        monkeypatch.setattr(client.handler, "spawn", start)
-        zookeeper.expire(client)
-        assert told.wait(20)
+    lock = make(client, zk_path, lambda _: told.set())
+    lock.acquire()
+    monkeypatch.setattr(client.handler, "spawn", start)
+    zookeeper.expire(client)
+    assert told.wait(20)
+    with pytest.raises(LockLostError):
+        lock.release()
     assert kept == [False]
+
+
+def test_a_log_handler_that_blocks(zookeeper: Server, connect: Connect, zk_path: str) -> None:
+    """Fault 48: `on_lost` runs all the same, while the keeper waits for the program's log."""
+    client, told, blocked, go = connect(timeout=4), threading.Event(), threading.Event(), threading.Event()
+
+    def block(record: logging.LogRecord) -> bool:
+        if record.getMessage().startswith("lost: "):
+            blocked.set()
+            go.wait(20)
+        return True
+
+    lock, log = Lock(client, zk_path, on_lost=lambda _: told.set()), logging.getLogger("zkconcurrent")
+    lock.acquire()
+    log.addFilter(block)
+    try:
+        zookeeper.expire(client)
+        assert told.wait(10)
+        assert blocked.wait(10)
+    finally:
+        go.set()
+        log.removeFilter(block)
+    with pytest.raises(LockLostError):
+        lock.release()
 
 
 @some

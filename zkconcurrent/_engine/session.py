@@ -420,9 +420,7 @@ class Session(ClientState):
     def do_due_work(self) -> float:
         """Do the due work, and log; return the seconds until more is due. On the keeper's thread."""
         self._abandon_deserted_calls()
-        for _ in range(len(self.to_start)):
-            with suppress(RuntimeError):
-                self.to_start.popleft()()
+        self._start_threads()
         if not self.lock.acquire(True, STUCK_AFTER):
             self.stuck = True
             self.wake_calls()
@@ -432,10 +430,17 @@ class Session(ClientState):
             pause = self._do_due_work()
         finally:
             self.lock.release()
+        self._start_threads()  # a log handler of the program may block
         with suppress(IndexError):
             while True:
                 log.warning(*self._warnings.popleft())
         return pause
+
+    def _start_threads(self) -> None:
+        """Start all threads that are to be started, until none can be; without the lock."""
+        with suppress(IndexError, RuntimeError):
+            while True:
+                self.to_start.popleft()()
 
     def _abandon_deserted_calls(self) -> None:
         """Abandon the calls whose event loops are closed. Without the lock, as a call may belong to two sessions."""
