@@ -44,6 +44,7 @@ log = logging.getLogger("zkconcurrent")
 IDLE_BEAT = 1.0
 ADOPT_INTERVAL = 0.01
 STUCK_AFTER = 0.1
+STARTS_FOR = 0.1
 EXIT_POLL_INTERVAL = 0.005
 SPARE_RECEIPTS = 1_000
 
@@ -405,9 +406,7 @@ class Session(ClientState):
     def do_due_work(self) -> float:
         """Do the due work, and log; return the seconds until more is due. On the keeper's thread."""
         self._abandon_deserted_calls()
-        for _ in range(len(self.to_start)):
-            with suppress(RuntimeError):
-                self.to_start.popleft()()
+        self._start_threads()
         if not self.lock.acquire(True, STUCK_AFTER):
             self.stuck = True
             self.wake_calls()
@@ -421,6 +420,23 @@ class Session(ClientState):
             while True:
                 log.warning(*self._warnings.popleft())
         return pause
+
+    def _start_threads(self) -> None:
+        """Start threads, those that could not be started last time, too. Without the lock; see `start_soon`.
+
+        Not for long: on a busy machine a hundred threads take seconds, and without a heartbeat holds would be lost.
+        """
+        until = self.now() + STARTS_FOR
+        for _ in range(len(self.to_start)):
+            try:
+                self.to_start[0]()
+            except RuntimeError:
+                pass  # it is the last now
+            finally:
+                self.to_start.popleft()  # only now: the exit waits until none is left
+            if self.now() > until:
+                self._wake.set()  # the others come after the heartbeat
+                return
 
     def _abandon_deserted_calls(self) -> None:
         """Abandon the calls whose event loops are closed. Without the lock, as a call may belong to two sessions."""
@@ -499,7 +515,10 @@ class Session(ClientState):
                     self.dropped.remove(left)  # only now: an interrupt before leaves it to the next
 
     def abandon_all(self) -> Callable[[float], None]:
-        """Delete all nodes of this client, at the interpreter's exit; return a function that waits for that."""
+        """Delete all nodes of this client, at the interpreter's exit; return a function that waits for that.
+
+        It waits, too, until the calls of `on_lost` have begun, as after a `client.stop()` just before.
+        """
         self.sweep()
         with self.lock:
             self.exiting = True
@@ -509,7 +528,7 @@ class Session(ClientState):
 
         def wait(until: float) -> None:
             # Not by the wake of a delete: that may be for a thread that releases just now.
-            while self.registry.deletes and self.link.connected and self.now() < until:
+            while (self.to_start or (self.registry.deletes and self.link.connected)) and self.now() < until:
                 self.run_posted()
                 self.link.handler.sleep_func(EXIT_POLL_INTERVAL)
 
