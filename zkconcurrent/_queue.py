@@ -521,6 +521,7 @@ class Queue(BaseQueue[T]):
             ValueError: all items that this process has taken are done.
             ClientError: the client can't be used here.
         """
+        self._session.check_not_forked(self._path)  # else the parent's items would count as those of an earlier session
         errand = self._errand("count")
         state = self._path_state
         if not state.begin_to_finish(errand):

@@ -7,6 +7,7 @@ import operator
 import random
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 from weakref import ref
 
@@ -442,7 +443,7 @@ class _Listener:
         self._least = lock.quorum
         self._tickets = tickets
         self._loss = loss
-        self._untold = [True]
+        self._reported = False
 
     def set(self) -> None:
         """Do nothing: `tell` follows."""
@@ -451,17 +452,19 @@ class _Listener:
         """Return None: it is no `MultiLock`'s."""
 
     def tell(self) -> None:
-        """If no quorum is left, set the loss, once, and have `on_lost` called."""
+        """If no quorum is left, set the loss, and have `on_lost` called; again, if that was interrupted."""
         if self.over or sum(ticket.state is State.HELD for ticket in self._tickets) >= self._least:
-            return
-        try:
-            self._untold.pop()  # two sessions may call at once
-        except IndexError:
             return
         with self._all.lock:
             self._loss.tell()
         if (lock := self._lock()) is not None:
-            lock._session.start_soon(lock._start_on_lost)
+            lock._session.start_soon(partial(self._report, lock))
+
+    def _report(self, lock: QuorumLock) -> None:
+        """Report the loss, once, on the keeper's thread: two sessions may have told it at once."""
+        if not self._reported:
+            self._reported = True
+            lock._start_on_lost()
 
 
 class _Try(Branch[bool]):

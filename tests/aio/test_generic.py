@@ -75,6 +75,8 @@ LEFT_OUT: dict[ModuleType, dict[str, str]] = {
         "test_the_holders_node_was_deleted_and_nobody_holds": LATE,
         "test_the_holders_node_was_deleted_and_the_server_is_busy": LATE,
         "test_many_nodes_are_deleted_at_once": "is about the session, and takes long",
+        "test_many_losses_on_a_busy_machine": "so does this",
+        "test_an_exit_just_after_the_client_was_stopped": "is about the session",
         "test_a_standard_condition_whose_lock_is_lost": STANDARD,
     },
     test_event: {

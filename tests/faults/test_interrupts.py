@@ -255,26 +255,49 @@ def test_release_interrupted_at_every_line(
     assert interrupt_releases(places, eventually, *files_of(kind)) > 20
 
 
+def one_lock(locks: list[Lock], on_lost: Callable[[Any], None]) -> Any:
+    """Return a lock that is told of its loss."""
+    return Lock(locks[0].client, locks[0].path, on_lost=on_lost)
+
+
+def all_locks(locks: list[Lock], on_lost: Callable[[Any], None]) -> Any:
+    """Return a lock of all locks."""
+    return MultiLock(locks, on_lost=on_lost)
+
+
+def most_locks(locks: list[Lock], on_lost: Callable[[Any], None]) -> Any:
+    """Return a lock of a majority of locks."""
+    return QuorumLock(locks, on_lost=on_lost)
+
+
+@pytest.mark.parametrize("make", [one_lock, all_locks, most_locks])
 def test_a_loss_by_the_clock_interrupted_at_every_line(
-    connect: Connect, zk: KazooClient, zk_path: str, eventually: Eventually
+    make: Callable[..., Any], connect: Connect, zk: KazooClient, zk_path: str, eventually: Eventually
 ) -> None:
-    """Fault 164: the thread that notes the loss is interrupted: the loss is told, once, and the node goes."""
+    """Faults 164, 190: the thread that notes the loss is interrupted: it is told all the same, once; the nodes go."""
     session = Session.of(connect(timeout=SESSION))
-    real, told = session.clock, Counter[Lock]()
+    real, told = session.clock, Counter[Any]()
+
+    def contenders(lock: Lock) -> int:
+        stat = zk.exists(lock.path)
+        return 0 if stat is None else stat.numChildren
+
     for hook in at_every_line():
-        lock = Lock(session.link.client, f"{zk_path}/{hook.line}", on_lost=lambda lock: told.update([lock]))
+        locks = [Lock(session.link.client, f"{zk_path}/{hook.line}/{name}") for name in "ab"]
+        lock = make(locks, lambda lock: told.update([lock]))
         lock.acquire()
         lost = lock.lost
-        with session.lock:  # kept, so that the keeper does nothing of it
+        with session.lock:  # kept, so that the keeper does nothing of it, but start the threads that it is to start
             session.clock = lambda: real() + 1000
             with contextlib.suppress(KeyboardInterrupt), hook:
                 lock.hold_count()
             session.clock = real
+            eventually(lambda: not session.to_start, hook.where)
         try:
             lock.release()
         except LockLostError:
             assert lost.is_set(), hook.where
-        eventually(lambda: not zk.get_children(lock.path), hook.where)  # noqa: B023
+        eventually(lambda: not any(map(contenders, locks)), hook.where)  # noqa: B023
         eventually(lambda: not session.registry.lost)
         eventually(lambda: told[lock] == lost.is_set(), hook.where)  # noqa: B023
         assert lock.hold_count() == 0

@@ -13,7 +13,7 @@ import time
 
 from kazoo.client import KazooClient
 
-from zkconcurrent import DelayQueue, Queue
+from zkconcurrent import ClientError, DelayQueue, Queue
 
 
 def say(word: object) -> None:
@@ -49,6 +49,19 @@ def main(hosts: str, session: str, path: str, job: str, *arguments: str) -> None
             os._exit(0)
         os.wait()
         say("acknowledged")
+    elif job == "finish":
+        queue = Queue[bytes](zk, path)
+        queue.get()
+        if os.fork() == 0:
+            try:
+                queue.task_done()
+            except ClientError:
+                say("refused")
+            os._exit(0)
+        os.wait()
+        queue.task_done()
+        queue.join()
+        say("joined")
     elif job == "get":
         queue = Queue[bytes](zk, path)
         say(queue.get().decode())

@@ -161,6 +161,52 @@ def test_no_thread_for_on_lost(
     assert not told.acquire(blocking=False)
 
 
+def test_many_losses_on_a_busy_machine(
+    zookeeper: Server, connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 191: the starts of many threads for `on_lost` take longer than a session, and no other hold is lost."""
+    client, told, starts, slowness = connect(timeout=4), threading.Semaphore(0), 30, 0.2
+    spawn = client.handler.spawn
+
+    def start(*args: Any) -> None:
+        time.sleep(slowness)  # as long as a thread may take to get the interpreter from those that compute
+        spawn(*args)
+
+    locks = [Lock(client, f"{zk_path}/lost", on_lost=lambda _: told.release()) for _ in range(starts)]
+    locks[0].acquire()
+    lost = locks[0].lost
+    monkeypatch.setattr(client.handler, "spawn", start)
+    zookeeper.expire(client)
+    assert lost.wait(20)
+    with pytest.raises(LockLostError):
+        locks[0].release()
+    with Lock(client, f"{zk_path}/held"):
+        for _ in locks:
+            assert told.acquire(timeout=20)
+    assert starts * slowness > 4
+
+
+def test_an_exit_just_after_the_client_was_stopped(
+    connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 192: each `on_lost` is called before the interpreter ends."""
+    client, told = connect(timeout=4), []
+    session, spawn = Session.of(client), client.handler.spawn
+
+    def start(*args: Any) -> None:
+        time.sleep(0.05)
+        spawn(*args)
+        told.append(args)
+
+    locks = [Lock(client, f"{zk_path}/{n}", on_lost=lambda _: None) for n in range(4)]
+    for lock in locks:
+        lock.acquire()
+    monkeypatch.setattr(client.handler, "spawn", start)
+    client.stop()
+    session.abandon_all()(time.monotonic() + 20)  # as `atexit` has it done
+    assert len(told) == len(locks)
+
+
 @every
 @ways
 def test_others_get_in(

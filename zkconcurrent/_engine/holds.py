@@ -83,6 +83,8 @@ class JointLoss:
         parts: the losses of its holds, weakly: a loss lives as long as its hold, and this as long as one of them.
         holder: the object that holds it, weakly: otherwise that object would never be garbage.
         tickets: those of the holds, once all are held.
+        told: it is lost, and whether to report that is decided.
+        reported: the keeper has reported it to the holder.
     """
 
     def __init__(self, holder: LossObserver, parts: Sequence[Loss], event: threading.Event) -> None:
@@ -90,7 +92,7 @@ class JointLoss:
         self.parts = tuple(map(weakref.ref, parts))
         self.holder = weakref.ref(holder)
         self.tickets: Sequence[Ticket] = ()
-        self._untold = [True]
+        self.told = self.reported = False
 
     @classmethod
     def of(cls, holder: LossObserver, losses: Sequence[tuple[Session, Loss]]) -> JointLoss:
@@ -114,16 +116,21 @@ class JointLoss:
         return self.holder() is None or any(part() is None for part in self.parts)
 
     def tell(self) -> None:
-        """Set the loss, once; if all parts were held, call `on_lost`."""
+        """Set the loss; if all parts were held at the first, have `on_lost` called."""
         self.event.set()
-        try:
-            self._untold.pop()  # two sessions may call at once
-        except IndexError:
+        if self.told:
             return
         held = self.tickets and all(ticket.state is not State.DISCARDED for ticket in self.tickets)
         holder = self.holder()
         if held and holder is not None:
-            holder._session.start_soon(holder._start_on_lost)
+            holder._session.start_soon(partial(self._report, holder))
+        self.told = True  # only now: if that was interrupted, it is told again
+
+    def _report(self, holder: LossObserver) -> None:
+        """Report the loss, once, on the keeper's thread: two sessions may have told it at once."""
+        if not self.reported:
+            self.reported = True
+            holder._start_on_lost()
 
 
 def listen(listener: Any, losses: Iterable[tuple[Session, Loss]]) -> None:
@@ -358,12 +365,11 @@ class PathState:
     def _tell(self, hold: Hold) -> None:
         with self.session.lock:
             hold.loss.tell()  # again, if that was interrupted
-            if hold.loss.reported:
-                return
-            if self.handoff is not None:
-                self.handoff.wake_next()
-            self.session.start_soon(partial(self._report, hold.loss, list(self.observers[hold.role])))
-            listeners = hold.loss.listeners
+            if not hold.loss.reported:
+                if self.handoff is not None:
+                    self.handoff.wake_next()
+                self.session.start_soon(partial(self._report, hold.loss, list(self.observers[hold.role])))
+            listeners = hold.loss.listeners  # again, too: an interrupt may have come after the keeper's report
         for listener in listeners:
             listener.tell()
 

@@ -44,6 +44,7 @@ log = logging.getLogger("zkconcurrent")
 IDLE_BEAT = 1.0
 ADOPT_INTERVAL = 0.01
 STUCK_AFTER = 0.1
+STARTS_FOR = 0.1
 EXIT_POLL_INTERVAL = 0.005
 SPARE_RECEIPTS = 1_000
 
@@ -437,10 +438,20 @@ class Session(ClientState):
         return pause
 
     def _start_threads(self) -> None:
-        """Start all threads that are to be started, until none can be; without the lock."""
-        with suppress(IndexError, RuntimeError):
-            while True:
-                self.to_start.popleft()()
+        """Start the threads that are to be started, until none can be. Without the lock; see `start_soon`.
+
+        Not for long: on a busy machine a hundred threads take seconds, and without a heartbeat holds would be lost.
+        """
+        until = self.now() + STARTS_FOR
+        while self.to_start and self.now() < until:
+            try:
+                self.to_start[0]()
+            except RuntimeError:
+                return  # what could not be started is the last now
+            finally:
+                self.to_start.popleft()  # only now: the exit waits until none is left
+        if self.to_start:
+            self._wake.set()  # the others come after the heartbeat
 
     def _abandon_deserted_calls(self) -> None:
         """Abandon the calls whose event loops are closed. Without the lock, as a call may belong to two sessions."""
@@ -519,7 +530,10 @@ class Session(ClientState):
                     self.dropped.remove(left)  # only now: an interrupt before leaves it to the next
 
     def abandon_all(self) -> Callable[[float], None]:
-        """Delete all nodes of this client, at the interpreter's exit; return a function that waits for that."""
+        """Delete all nodes of this client, at the interpreter's exit; return a function that waits for that.
+
+        It waits, too, until the calls of `on_lost` have begun, as after a `client.stop()` just before.
+        """
         self.sweep()
         with self.lock:
             self.exiting = True
@@ -529,7 +543,7 @@ class Session(ClientState):
 
         def wait(until: float) -> None:
             # Not by the wake of a delete: that may be for a thread that releases just now.
-            while self.registry.deletes and self.link.connected and self.now() < until:
+            while (self.to_start or (self.registry.deletes and self.link.connected)) and self.now() < until:
                 self.run_posted()
                 self.link.handler.sleep_func(EXIT_POLL_INTERVAL)
 
