@@ -208,6 +208,21 @@ def test_a_request_larger_than_the_server_takes(kind: Kind, size: int | None, co
         assert not states
 
 
+def test_many_holds_and_small_requests(connect: Connect, zk_path: str, eventually: Eventually) -> None:
+    """Fault 203: the heartbeat of a client with small requests takes several of them, and all that it holds stays."""
+    client = connect(timeout=4)
+    client.max_request = 1500
+    locks = [Lock(client, f"{zk_path}/{n}") for n in range(30)]
+    for lock in locks:
+        lock.acquire()
+    lease = Session.of(client).registry.lease
+    end = lease.end
+    eventually(lambda: lease.end > end + lease.timeout or locks[0].lost.is_set())  # all others have proved it by then
+    assert not any(lock.lost.is_set() for lock in locks)
+    for lock in locks:
+        lock.release()
+
+
 def test_the_largest_request() -> None:
     """Fault 50: by default it is what every server takes that was not told otherwise, and not much less."""
     assert 1_000_000 <= largest_request(KazooClient()) <= 0xFFFFF
