@@ -61,6 +61,17 @@ class Secret(str):
         return "'***'"
 
 
+def _secret(option: str, credential: object) -> Secret:
+    """Return a credential that an option gives.
+
+    Raises:
+        TypeError: it is no str. The text of any other object, such as "b'...'", would be the password of somebody else.
+    """
+    if not isinstance(credential, str):
+        raise TypeError(f"the credentials in {option} must be a str, not {type(credential).__name__}")
+    return Secret(credential)
+
+
 class RedactedLog(logging.LoggerAdapter):  # type: ignore[type-arg]
     """A client's log without the user's password, and without the session's, which would let others take it over."""
 
@@ -110,11 +121,11 @@ class Client(KazooClient):  # type: ignore[misc]
     ) -> None:
         options["logger"] = RedactedLog(options.get("logger") or logging.getLogger("kazoo.client"))
         if options.get("auth_data"):
-            options["auth_data"] = [(scheme, Secret(auth)) for scheme, auth in options["auth_data"]]
+            options["auth_data"] = [(scheme, _secret("auth_data", auth)) for scheme, auth in options["auth_data"]]
         if "password" in (options.get("sasl_options") or {}):
             options["sasl_options"] = {
                 **options["sasl_options"],
-                "password": Secret(options["sasl_options"]["password"]),
+                "password": _secret("sasl_options", options["sasl_options"]["password"]),
             }
         super().__init__(**options)
         self.directory_acl = directory_acl
@@ -203,7 +214,7 @@ def connect(
     Raises:
         ValueError: a part of the URL is wrong, or is given twice; the error names the part, and shows no text of the
             URL. Or `acl` is creator without credentials.
-        TypeError: the timeout is not a number.
+        TypeError: the timeout is not a number, or credentials are not a str.
         TimeoutError: no server has replied in time; the error names the hosts. The client is closed again, which can
             take as long as one more attempt to connect: at most the session timeout.
         RefusedError: the service does not accept the credentials, or the chroot can't be created.

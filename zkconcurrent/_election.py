@@ -28,7 +28,8 @@ class Candidate(NamedTuple):
     Attributes:
         id: its data as text: the candidate's id, until it publishes other data.
         data: its data.
-        session: the ZooKeeper session id, as in the server's logs.
+        session: the ZooKeeper session id, a signed number, as in kazoo's `client_id`; the servers' logs have it in
+            hexadecimal, without a sign.
         since: when the candidate queued, by the server's clock.
         node: the node's path.
         token: the node's creation zxid, the fencing token of its term.

@@ -35,7 +35,8 @@ class Contender(NamedTuple):
         host: the host's name; for a Curator client, the text that it left in the node, usually its address.
         pid: the process id.
         thread: the thread's name.
-        session: the ZooKeeper session id, as in the server's logs; 0 for the holder of a `DetachedLock`.
+        session: the ZooKeeper session id, a signed number, as in kazoo's `client_id`; the servers' logs have it in
+            hexadecimal, without a sign. 0 for the holder of a `DetachedLock`.
         since: when the contender queued, by the server's clock.
         node: the node's path.
         token: the fencing token of its hold: the creation zxid of the node, or of the node that it replaced.

@@ -21,9 +21,9 @@ from tests.conftest import Connect, Eventually
 from tests.helpers.contenders import queued
 from tests.helpers.lock_types import Kind, read_lock, write_lock
 from tests.helpers.proxy import Proxy
-from zkconcurrent import ClientError, Lock, RefusedError, RLock, Semaphore
+from zkconcurrent import Barrier, ClientError, DoubleBarrier, Group, Lock, RefusedError, RLock, Semaphore
 from zkconcurrent._engine.session import Session
-from zkconcurrent.testing import Server
+from zkconcurrent.testing import Ensemble, Server
 
 
 def test_credentials_that_are_not_accepted(zk_path: str, zookeeper: Server) -> None:
@@ -62,6 +62,22 @@ def test_a_quota_that_is_used_up(zk_path: str, eventually: Eventually) -> None:
         eventually(queued(one, zk_path, 0))
         with theirs:
             pass
+
+
+def test_local_sessions_that_stay_local(zk_path: str) -> None:
+    """Fault 200: whatever needs an ephemeral node is refused, with the remedy, at a follower as at the leader."""
+    with Ensemble(settings={"localSessionsEnabled": "true"}) as ensemble:
+        for server in (ensemble.leader(), ensemble.followers()[0]):
+            with server.client() as client:
+                for call in (
+                    Lock(client, f"{zk_path}-lock").acquire,
+                    Barrier(client, f"{zk_path}-barrier", 1).wait,  # these two make their nodes in a `multi`
+                    Group(client, f"{zk_path}-group").join,
+                    DoubleBarrier(client, f"{zk_path}-double", 1).enter,
+                ):
+                    refused = outcome_of(call)
+                    assert isinstance(refused, RefusedError), (call, refused)
+                    assert "localSessionsUpgradingEnabled" in str(refused)
 
 
 def semaphore(client: KazooClient, path: str) -> Semaphore:
@@ -190,6 +206,21 @@ def test_a_request_larger_than_the_server_takes(kind: Kind, size: int | None, co
         client.default_acl = None
         assert outcome_of(lambda: lock.acquire(timeout=15) and (lock.release() or True)) is True
         assert not states
+
+
+def test_many_holds_and_small_requests(connect: Connect, zk_path: str, eventually: Eventually) -> None:
+    """Fault 203: the heartbeat of a client with small requests takes several of them, and all that it holds stays."""
+    client = connect(timeout=4)
+    client.max_request = 1500
+    locks = [Lock(client, f"{zk_path}/{n}") for n in range(30)]
+    for lock in locks:
+        lock.acquire()
+    lease = Session.of(client).registry.lease
+    end = lease.end
+    eventually(lambda: lease.end > end + lease.timeout or locks[0].lost.is_set())  # all others have proved it by then
+    assert not any(lock.lost.is_set() for lock in locks)
+    for lock in locks:
+        lock.release()
 
 
 def test_the_largest_request() -> None:

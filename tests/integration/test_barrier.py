@@ -11,11 +11,11 @@ from threading import BrokenBarrierError
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import Connect, Eventually, InThread
+from tests.conftest import FAST, Connect, Eventually, InThread
 from tests.helpers.contenders import barrier_state, parties_in
 from tests.helpers.proxy import Proxy
 from zkconcurrent import Barrier, ForeignNodeError, Lock, ZkConcurrentError
-from zkconcurrent._recipes.barrier import most_parties
+from zkconcurrent._recipes.barrier import State, most_parties
 from zkconcurrent.testing import Server
 
 
@@ -361,6 +361,58 @@ def test_destroy_of_what_is_used_meanwhile(
         destroying.result(20)
     assert count.requests["getChildren"] == 2
     assert zk.exists(zk_path) is None
+
+
+@pytest.mark.parametrize("end", ["its session", "its node"])
+def test_a_party_of_a_barrier_that_was_destroyed_since(
+    end: str,
+    zk: KazooClient,
+    connect: Connect,
+    proxy: Proxy,
+    zk_path: str,
+    in_thread: InThread,
+    eventually: Eventually,
+) -> None:
+    """Fault 201: a party that was lost unnoticed is told, and does not break the barrier that was made anew since."""
+    client = connect(hosts=proxy.hosts, timeout=20, **FAST)
+    late, first, second = (Barrier(each, zk_path, 2) for each in (client, zk, connect()))
+    waiting = in_thread(late.wait, 60)
+    eventually(lambda: first.n_waiting == 1)
+    session = client.client_id
+    proxy.refuse()
+    proxy.cut()
+    if end == "its session":
+        connect(client_id=session).stop()  # closes it
+    else:
+        (node,) = zk.get_children(f"{zk_path}/0000000000")
+        zk.delete(f"{zk_path}/0000000000/{node}")
+    eventually(parties_in(zk, zk_path, 0))
+    first.destroy()
+    passing = in_thread(first.wait, 60)
+    eventually(lambda: second.n_waiting == 1)
+    proxy.resume()
+    with pytest.raises(BrokenBarrierError):
+        waiting.result(30)
+    assert not second.broken
+    assert second.wait(20) == 1
+    assert passing.result(20) == 0
+
+
+def test_destroyed_and_made_anew_as_a_party_comes(
+    zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Fault 201: a party that looked at the barrier just before it was destroyed belongs to the one made anew."""
+    late, first = Barrier(connect(hosts=proxy.hosts), zk_path, 3), Barrier(zk, zk_path, 3)
+    zk.create(zk_path, State(3).data)
+    with proxy.hold("getData", where=lambda message: message.path == zk_path) as looked:
+        waiting = [in_thread(late.wait, 30)]
+        looked.wait()
+        first.destroy()
+        waiting.append(in_thread(first.wait, 30))
+        eventually(lambda: first.n_waiting == 1)
+    eventually(lambda: first.n_waiting == 2)
+    waiting.append(in_thread(first.wait, 30))
+    assert sorted(each.result(20) for each in waiting) == [0, 1, 2]
 
 
 def test_a_session_that_expires_while_waiting(

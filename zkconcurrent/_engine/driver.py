@@ -290,11 +290,24 @@ class Call:
                     if not POLICIES[type(steps[i])].repeats:
                         raise
                     again.append(i)
+                except SessionExpired:
+                    if getattr(reply.error, "part", None) is not None:  # a leader has said so, and its reply came
+                        yield from self._check_not_local(steps[i])
+                    raise
                 else:
                     if i in in_doubt and results[i] is False:
                         results[i] = None
             left, replies = again, None
         return results
+
+    def _check_not_local(self, step: Any) -> Steps[None]:
+        """Refuse a `multi` that the leader has refused as its session is over, if that session lives.
+
+        Then it is a local session, which only its own server knows, and which that may not make a global one. To a
+        single create, such a server says so. The end of a session that is over comes ahead of the reply to a `sync`.
+        """
+        yield from self._request((Sync(self.path, step.ticket),))
+        raise failure(kazoo_errors.EphemeralOnLocalSessionError(), self.path) from None
 
     def _send(self, step: Operation, watcher: Callable[[Any], None] | None, *, last: bool) -> Reply:
         # Replies come in the order of the requests: after the last one, all are there.

@@ -15,7 +15,7 @@ the node again. So under a new leader the keeper lists the paths where this clie
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from .._kazoo.replies import HandledReply, failure, kazoo_errors
@@ -26,6 +26,8 @@ from .client_state import ClientState
 LATE_CREATE_WATCH = 10  # session timeouts
 SHORTEST_PAUSE = 0.01  # seconds between two passes of the keeper
 MOST_ASKED = 1000  # nodes that the leader is asked for at a time
+CHECK = 17  # bytes of one check, without its path
+AROUND = 9  # bytes of a multi, without its checks
 NODES_PER_MULTI = 100  # nodes in one multi: it takes about twice as long as one with a single node
 
 
@@ -123,8 +125,8 @@ class Heartbeat:
         self._last = self._silent_since = now
         known = client.registry.known()
         readable = [ticket for ticket in known if not ticket.unreadable]
-        for first in range(0, len(readable), NODES_PER_MULTI):
-            self._check_nodes(readable[first : first + NODES_PER_MULTI])
+        for part in self._parts([ticket.node for ticket in readable]):
+            self._check_nodes(readable[part])
         if not known:
             link.sync("/", self._expected(lambda _: None))
         elif not readable:
@@ -136,6 +138,19 @@ class Heartbeat:
             self._asked_leader = now
             self._ask_leader()
         self._next = link.transport.next_xid
+
+    def _parts(self, nodes: Sequence[str]) -> Iterator[slice]:
+        """Return the parts of a list of nodes that are checked together: no request may be too large to be sent."""
+        link = self._client.link
+        first = size = 0
+        for n, node in enumerate(nodes):
+            more = CHECK + len(link.full(node).encode())
+            if n - first == NODES_PER_MULTI or (n > first and size + more > link.transport.max_request - AROUND):
+                yield slice(first, n)
+                first, size = n, 0
+            size += more
+        if nodes:
+            yield slice(first, len(nodes))
 
     def _expected(self, then: Callable[[HandledReply], None]) -> HandledReply:
         def on_reply(reply: HandledReply) -> None:
@@ -204,8 +219,8 @@ class Heartbeat:
                 if isinstance(result, kazoo_errors.NoNodeError) and node in registry.shown():
                     self._doubt_server(node)
 
-        for first in range(0, len(shown), NODES_PER_MULTI):
-            asked = shown[first : first + NODES_PER_MULTI]
+        for part in self._parts(shown):
+            asked = shown[part]
             self._client.link.check(asked, HandledReply(partial(on_reply, asked=asked), post=self._client.post))
 
     def _doubt_server(self, node: str) -> None:

@@ -323,9 +323,14 @@ class Party:
         return self.ticket.sent and (self.ticket.name is None or self.seat is not None)
 
     def see(self, node: Node | None) -> bool:
-        """Record what was read of the state's node; return whether the party's generation is still open."""
+        """Record what was read of the state's node; return whether the party's generation is still open.
+
+        The barrier may have been destroyed, and made anew with the same generation and version. The party belongs to
+        the one in which its node was made, which may be newer than the one that it had read.
+        """
         state = self.view.see(node)
-        if state is None or state.born != self.state.born:  # an operator has removed it; it may exist anew
+        came = self.ticket.name is not None
+        if state is None or (state.born > self.ticket.token if came else state.born != self.state.born):
             self.state = self.state.fail()
         else:
             self.state = state
@@ -452,7 +457,7 @@ def _to_the_end(party: Party, waiting: Recipe[int | Party | None]) -> Recipe[int
             outcome = yield from waiting
         except SessionExpired:
             if party.counts:
-                outcome = yield from _break(party)
+                outcome = yield from _break(party, lost=True)
             elif party.ticket.sent:
                 outcome = yield from _come_too_late(party)
             else:
@@ -593,19 +598,24 @@ def _release(party: Party) -> Recipe[int | Party | None]:
     return party if party.acts else party.seat
 
 
-def _break(party: Party, *, patient: bool = False) -> Recipe[int | Party | None]:
+def _break(party: Party, *, patient: bool = False, lost: bool = False) -> Recipe[int | Party | None]:
     """Return how the party's generation ended. If it is open, break it, as one of its parties is missing or leaves.
 
-    One round trip decides: the write fails if the state has changed, and the read behind it shows the change.
+    One round trip decides: the write fails if the state has changed, and the read behind it shows the change. A party
+    whose node may be gone looks first: nothing has kept the barrier from being destroyed, and made anew, meanwhile.
 
     Args:
         party: the party that asks; its session may be over.
-        patient: return the party itself if another party is about to decide.
+        patient: its time is up; return the party itself if another party is about to decide.
+        lost: its session is over.
     """
     view, ticket = party.view, party.ticket
     if ticket.sent and ticket.name is None:
         with suppress(Requeue):  # not created, or gone with its session
             yield from find(ticket)
+    if patient or lost:
+        _, node = yield Sync(view.path), Get(view.path)
+        party.see(node)
     while party.goes_on:
         if patient and party.others_decide():
             return party
