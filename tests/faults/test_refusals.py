@@ -17,7 +17,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import AuthFailedError
 from kazoo.security import make_acl
 
-from tests.conftest import Connect, Eventually
+from tests.conftest import Connect, Eventually, InThread
 from tests.helpers.contenders import queued
 from tests.helpers.lock_types import Kind, read_lock, write_lock
 from tests.helpers.proxy import Proxy
@@ -78,6 +78,41 @@ def test_local_sessions_that_stay_local(zk_path: str) -> None:
                     refused = outcome_of(call)
                     assert isinstance(refused, RefusedError), (call, refused)
                     assert "localSessionsUpgradingEnabled" in str(refused)
+
+
+@pytest.mark.parametrize("acts", [False, True])
+def test_the_next_generation_is_refused(
+    acts: bool, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Fault 204: the party that trips a barrier passes as the others do, though it may not make the next node."""
+    acted: list[str] = []
+    first = Barrier(zk, zk_path, 2)
+    last = Barrier(connect(), zk_path, 2, (lambda: acted.append("once")) if acts else None)
+    waiting = in_thread(first.wait, 20)
+    eventually(lambda: first.n_waiting == 1)
+    rights, _ = zk.get_acls(zk_path)
+    zk.set_acls(zk_path, [make_acl("world", "anyone", read=True, write=True, delete=True, admin=True)])
+    assert last.wait(20) == 1
+    assert waiting.result(20) == 0
+    assert acted == ["once"] * acts
+    with pytest.raises(RefusedError, match="NoAuth"):
+        last.wait(20)
+    zk.set_acls(zk_path, rights)
+    waiting = in_thread(first.wait, 20)
+    assert sorted((last.wait(20), waiting.result(20))) == [0, 1]
+
+
+def test_a_trip_that_is_refused(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Fault 204: one that may not trip it is told so, and leaves; so the others are told that it is broken, or why."""
+    first, last = Barrier(zk, zk_path, 2), Barrier(connect(), zk_path, 2)
+    waiting = in_thread(first.wait, 20)
+    eventually(lambda: first.n_waiting == 1)
+    zk.set_acls(zk_path, [make_acl("world", "anyone", read=True, create=True, delete=True, admin=True)])
+    for wait in (lambda: last.wait(20), lambda: waiting.result(20)):
+        with pytest.raises(RefusedError, match="NoAuth"):
+            wait()
 
 
 def semaphore(client: KazooClient, path: str) -> Semaphore:
