@@ -21,7 +21,7 @@ from tests.conftest import Connect, Eventually, InThread
 from tests.helpers.contenders import queued
 from tests.helpers.lock_types import Kind, read_lock, write_lock
 from tests.helpers.proxy import Proxy
-from zkconcurrent import Barrier, ClientError, DoubleBarrier, Group, Lock, RefusedError, RLock, Semaphore
+from zkconcurrent import Barrier, ClientError, DetachedLock, DoubleBarrier, Group, Lock, RefusedError, RLock, Semaphore
 from zkconcurrent._engine.session import Session
 from zkconcurrent.testing import Ensemble, Server
 
@@ -192,6 +192,26 @@ def test_a_create_that_is_refused(
         zk.set_acls(queue, before)
     with lock:
         pass
+
+
+def test_a_detached_lock_that_is_refused(
+    without_delete: Callable[[str], AbstractContextManager[None]],
+    zk: KazooClient,
+    connect: Connect,
+    zk_path: str,
+    eventually: Eventually,
+) -> None:
+    """Fault 205: the node that queued is all that there is to delete, not the one that was to hold the lock."""
+    client = connect(timeout=6)
+    lock = DetachedLock(client, zk_path, "job")
+    lock.acquire()
+    lock.release()
+    with without_delete(zk_path):
+        with pytest.raises(RefusedError, match="NoAuth"):
+            lock.acquire()
+        (name,) = zk.get_children(zk_path)
+        assert [ticket.node for ticket in Session.of(client).registry.deletes.values()] == [f"{zk_path}/{name}"]
+    eventually(queued(zk, zk_path, 0))
 
 
 def outcome_of(function: Callable[[], object]) -> object:
