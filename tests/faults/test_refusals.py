@@ -17,11 +17,11 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import AuthFailedError
 from kazoo.security import make_acl
 
-from tests.conftest import Connect, Eventually
+from tests.conftest import Connect, Eventually, InThread
 from tests.helpers.contenders import queued
 from tests.helpers.lock_types import Kind, read_lock, write_lock
 from tests.helpers.proxy import Proxy
-from zkconcurrent import Barrier, ClientError, DoubleBarrier, Group, Lock, RefusedError, RLock, Semaphore
+from zkconcurrent import Barrier, ClientError, DetachedLock, DoubleBarrier, Group, Lock, RefusedError, RLock, Semaphore
 from zkconcurrent._engine.session import Session
 from zkconcurrent.testing import Ensemble, Server
 
@@ -78,6 +78,41 @@ def test_local_sessions_that_stay_local(zk_path: str) -> None:
                     refused = outcome_of(call)
                     assert isinstance(refused, RefusedError), (call, refused)
                     assert "localSessionsUpgradingEnabled" in str(refused)
+
+
+@pytest.mark.parametrize("acts", [False, True])
+def test_the_next_generation_is_refused(
+    acts: bool, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Fault 204: the party that trips a barrier passes as the others do, though it may not make the next node."""
+    acted: list[str] = []
+    first = Barrier(zk, zk_path, 2)
+    last = Barrier(connect(), zk_path, 2, (lambda: acted.append("once")) if acts else None)
+    waiting = in_thread(first.wait, 20)
+    eventually(lambda: first.n_waiting == 1)
+    rights, _ = zk.get_acls(zk_path)
+    zk.set_acls(zk_path, [make_acl("world", "anyone", read=True, write=True, delete=True, admin=True)])
+    assert last.wait(20) == 1
+    assert waiting.result(20) == 0
+    assert acted == ["once"] * acts
+    with pytest.raises(RefusedError, match="NoAuth"):
+        last.wait(20)
+    zk.set_acls(zk_path, rights)
+    waiting = in_thread(first.wait, 20)
+    assert sorted((last.wait(20), waiting.result(20))) == [0, 1]
+
+
+def test_a_trip_that_is_refused(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Fault 204: one that may not trip it is told so, and leaves; so the others are told that it is broken, or why."""
+    first, last = Barrier(zk, zk_path, 2), Barrier(connect(), zk_path, 2)
+    waiting = in_thread(first.wait, 20)
+    eventually(lambda: first.n_waiting == 1)
+    zk.set_acls(zk_path, [make_acl("world", "anyone", read=True, create=True, delete=True, admin=True)])
+    for wait in (lambda: last.wait(20), lambda: waiting.result(20)):
+        with pytest.raises(RefusedError, match="NoAuth"):
+            wait()
 
 
 def semaphore(client: KazooClient, path: str) -> Semaphore:
@@ -157,6 +192,26 @@ def test_a_create_that_is_refused(
         zk.set_acls(queue, before)
     with lock:
         pass
+
+
+def test_a_detached_lock_that_is_refused(
+    without_delete: Callable[[str], AbstractContextManager[None]],
+    zk: KazooClient,
+    connect: Connect,
+    zk_path: str,
+    eventually: Eventually,
+) -> None:
+    """Fault 205: the node that queued is all that there is to delete, not the one that was to hold the lock."""
+    client = connect(timeout=6)
+    lock = DetachedLock(client, zk_path, "job")
+    lock.acquire()
+    lock.release()
+    with without_delete(zk_path):
+        with pytest.raises(RefusedError, match="NoAuth"):
+            lock.acquire()
+        (name,) = zk.get_children(zk_path)
+        assert [ticket.node for ticket in Session.of(client).registry.deletes.values()] == [f"{zk_path}/{name}"]
+    eventually(queued(zk, zk_path, 0))
 
 
 def outcome_of(function: Callable[[], object]) -> object:

@@ -19,6 +19,7 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
+from .._errors import RefusedError
 from .._paths import ancestors
 from .nodes import foreign_child, foreign_data
 from .operations import (
@@ -593,6 +594,11 @@ def _release(party: Party) -> Recipe[int | Party | None]:
     except (NoNode, BadVersion, ConnectionLost):
         yield Sync(view.path, ticket)  # the next read shows whether it was done, or why not
         return None
+    except RefusedError:
+        _, node = yield Sync(view.path, ticket), Get(view.path, ticket)
+        if party.see(node) and not party.is_to_act:
+            raise
+        return None  # it was done: no more than the next generation's node was refused
     party.state = changed
     view.note(changed)
     return party if party.acts else party.seat

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from .._errors import RefusedError
 from .operations import (
     MALFORMED,
     Children,
@@ -166,6 +167,7 @@ def detach(ticket: Ticket, owner: str, unique: str, data: bytes) -> Recipe[Detac
     Raises:
         NodeGone: the ticket's node is gone.
         SessionExpired: its session is over, and it has left no node.
+        RefusedError: this client may not delete the ticket's node, or not create another.
     """
     assert ticket.name is not None
     path = ticket.path
@@ -189,6 +191,10 @@ def detach(ticket: Ticket, owner: str, unique: str, data: bytes) -> Recipe[Detac
             raise NodeGone from None
         except NodeExists:
             break
+        except RefusedError:
+            if not in_doubt:
+                yield MarkDeleted(left)  # it has made no node that would be to delete
+            raise
         except (ConnectionLost, Requeue) as error:
             in_doubt = True
             _, found = yield Sync(path), Get(node)
