@@ -17,6 +17,7 @@ from ._errors import ZkConcurrentError
 from ._lock import Lock
 from ._lock_base import Contender, LockBase
 from ._recipes.rules import READ
+from ._recipes.ticket import State
 from ._rlock import RLock
 from ._several import Levels, Released, Several, give_up, levels, restore
 
@@ -139,7 +140,14 @@ class MultiLock(Several):
                 if lock._own() is not None:
                     raise  # as in `give_up`
                 errors.append(error)
-        return give_up(levels(holds), errors), errors, 0
+        joint = None if self._on_lost is None else self._joint_loss()
+        if joint is not None and joint.held:
+            joint.given_up = [hold.ticket for _, hold in holds]
+        try:
+            return give_up(levels(holds), errors), errors, 0
+        finally:
+            if joint is not None:  # of the others, the thread has more levels, or has been told
+                joint.given_up = [ticket for ticket in joint.given_up if ticket.state is State.DISCARDED]
 
     def _holding_tasks(self) -> Iterable[tuple[str, Any]]:
         return (each for lock in self._locks for each in lock._holding_tasks())

@@ -14,7 +14,7 @@ from weakref import ref
 from ._cancel import CancellableWait
 from ._engine.calls import Calls
 from ._engine.driver import UNANSWERED, Call
-from ._engine.holds import Hold, Loss, listen, lost_error
+from ._engine.holds import Hold, Loss, listen, lost_error, was_lost
 from ._engine.identity import ended
 from ._engine.waiting import Steps
 from ._errors import ClientError, LockLostError
@@ -282,6 +282,7 @@ class QuorumLock(Several):
         finally:
             if not left:  # else an interrupt came before the first was released
                 self._forget(quorum)
+        quorum.await_replies([hold.ticket for _, hold, _ in given_up], spare)
         errors += [error for error in found if not isinstance(error, LockLostError)]  # those count only together
         return given_up, errors, spare
 
@@ -427,16 +428,25 @@ class _Quorum:
         if self._listener is not None:
             self._listener.over = True
 
+    def await_replies(self, given_up: list[Ticket], spare: int) -> None:
+        """Note what its release has given up, and how many of these may turn out to have been lost before."""
+        if self._listener is not None:
+            self._listener.given_up, self._listener.spare = given_up, spare
+
 
 class _Listener:
     """Receives each loss of a quorum's locks. It refers to none of the locks, so that a dropped one can be collected.
 
     Attributes:
         over: whether the quorum was released.
+        given_up: the tickets that its release has given up.
+        spare: how many of these may turn out to have been lost before.
     """
 
     def __init__(self, lock: QuorumLock, tickets: list[Ticket], loss: Loss) -> None:
         self.over = False
+        self.given_up: Sequence[Ticket] = ()
+        self.spare = 0
         self.event = self
         self._lock = ref(lock)
         self._all = lock._all
@@ -452,8 +462,12 @@ class _Listener:
         """Return None: it is no `MultiLock`'s."""
 
     def tell(self) -> None:
-        """If no quorum is left, set the loss, and have `on_lost` called; again, if that was interrupted."""
-        if self.over or sum(ticket.state is State.HELD for ticket in self._tickets) >= self._least:
+        """If no quorum was left, set the loss, and have `on_lost` called; again, if that was interrupted."""
+        if self.over:
+            quorate = sum(map(was_lost, self.given_up)) <= self.spare
+        else:
+            quorate = sum(ticket.state is State.HELD for ticket in self._tickets) >= self._least
+        if quorate:
             return
         with self._all.lock:
             self._loss.tell()

@@ -140,6 +140,8 @@ LEFT_OUT: dict[ModuleType, dict[str, str]] = {
         "test_what_is_told_is_not_kept": IDENTITY,
         "test_all_or_none_with_errors": HALFWAY,
         "test_an_alarm_strikes_a_release": SIGNALS,
+        "test_a_loss_that_a_release_finds": LATE,
+        "test_a_loss_by_the_clock_that_a_release_finds": "keeps the session's lock, which the loop needs",
     },
     test_detached: {
         "test_a_killed_holder": PROCESSES,

@@ -311,6 +311,27 @@ def test_a_loss_of_one_of_several(zk: KazooClient, far: KazooClient, zk_path: st
     run(main())
 
 
+@pytest.mark.parametrize("kind", [aio.MultiLock, aio.QuorumLock])
+def test_a_loss_that_a_release_of_several_finds(kind: Any, zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """Fault 194: an awaited release raises no error of it; so `lost` is set, and `on_lost` called, once."""
+    told: list[object] = []
+    lock = kind([aio.Lock(zk, f"{zk_path}/{name}") for name in "ab"], on_lost=told.append)
+    theirs = connect()
+
+    async def main() -> None:
+        await lock.acquire()
+        lost = lock.lost
+        theirs.delete(f"{zk_path}/a/{theirs.get_children(f'{zk_path}/a')[0]}")
+        await lock.release()
+        await until(lambda: told)
+        assert lost.is_set()
+        async with lock:
+            pass
+        assert told == [lock]
+
+    run(main())
+
+
 def test_a_loss_at_the_end_of_the_block(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
     """`async with` raises LockLostError at its end, also in the place of an Exception, but not of a cancel."""
     lock = aio.Lock(zk, zk_path)

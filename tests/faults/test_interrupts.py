@@ -40,6 +40,7 @@ from zkconcurrent import (
 )
 from zkconcurrent._engine.session import Session
 from zkconcurrent._engine.waiting import wait
+from zkconcurrent._recipes.ticket import State
 
 pytestmark = pytest.mark.long
 
@@ -270,7 +271,10 @@ def most_locks(locks: list[Lock], on_lost: Callable[[Any], None]) -> Any:
     return QuorumLock(locks, on_lost=on_lost)
 
 
-@pytest.mark.parametrize("make", [one_lock, all_locks, most_locks])
+makes = pytest.mark.parametrize("make", [one_lock, all_locks, most_locks])
+
+
+@makes
 def test_a_loss_by_the_clock_interrupted_at_every_line(
     make: Callable[..., Any], connect: Connect, zk: KazooClient, zk_path: str, eventually: Eventually
 ) -> None:
@@ -303,6 +307,31 @@ def test_a_loss_by_the_clock_interrupted_at_every_line(
         assert lock.hold_count() == 0
     assert set(told.values()) == {1}
     assert hook.line > 30
+
+
+@makes
+def test_a_release_that_finds_a_loss_interrupted_at_every_line(
+    make: Callable[..., Any], connect: Connect, zk: KazooClient, zk_path: str, eventually: Eventually
+) -> None:
+    """Fault 195: `on_lost` is called, once, if `lost` is set."""
+    session, told = Session.of(connect(timeout=SESSION)), Counter[Any]()
+    for hook in at_every_line():
+        locks = [Lock(session.link.client, f"{zk_path}/{hook.line}/{name}") for name in "ab"]
+        lock = make(locks, lambda lock: told.update([lock]))
+        lock.acquire()
+        lost = lock.lost
+        for ticket in list(session.registry.tickets.values()):
+            if ticket.state is State.HELD:
+                zk.delete(ticket.node)
+        with contextlib.suppress(KeyboardInterrupt, LockLostError), hook:
+            lock.release()
+        with contextlib.suppress(LockLostError, RuntimeError):
+            lock.release()
+        eventually(lambda: told[lock] == lost.is_set(), hook.where)  # noqa: B023
+        if hook.where == "":
+            assert lost.is_set()
+    assert set(told.values()) == {1}
+    assert hook.line > 100
 
 
 @pytest.mark.usefixtures("uncollected")

@@ -227,6 +227,53 @@ def test_a_namespace_has_it_all(zookeeper: Server, connect: Connect, zk_path: st
         eventually(lambda: told == [lock])
 
 
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_loss_that_a_release_finds(
+    which: int, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
+    """Fault 194: its node is gone as it is to be deleted: `lost` is set, and `on_lost` is called once."""
+    told: list[MultiLock] = []
+    locks = [RLock(zk, f"{zk_path}/{name}") for name in "ab"]
+    lock, other = MultiLock(locks, on_lost=told.append), locks[1 - which]
+    with other:
+        lock.acquire()
+        lost = lock.lost
+        connect().delete(locks[which]._mine().ticket.node)  # type: ignore[union-attr]
+        with pytest.raises(LockLostError):
+            lock.release()
+        assert lost.is_set()
+        eventually(lambda: told == [lock])
+        with lock:
+            pass
+        connect().delete(other._mine().ticket.node)  # type: ignore[union-attr]
+        with pytest.raises(LockLostError):
+            other.release()
+        other.acquire()
+    assert told == [lock]
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_loss_by_the_clock_that_a_release_finds(
+    which: int, connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
+    """Fault 194: the release of one lock finds its lease over, when it may have released the other already."""
+    told: list[MultiLock] = []
+    locks = [Lock(connect(timeout=20), f"{zk_path}/{name}") for name in "ab"]
+    lock, session = MultiLock(locks, on_lost=told.append), locks[which]._session
+    lock.acquire()
+    lost, real = lock.lost, session.clock
+    with session.lock:  # kept, so that the keeper does not find it first
+        session.clock = lambda: real() + 1000
+        with pytest.raises(LockLostError):
+            lock.release()
+        session.clock = real
+    assert lost.is_set()
+    eventually(lambda: told == [lock])
+    with lock:
+        pass
+    assert told == [lock]
+
+
 def test_a_loss_of_what_is_not_held(zookeeper: Server, connect: Connect, zk_path: str) -> None:
     """`on_lost` is not called of a lock that is held alone, before or after the MultiLock was."""
     told: list[MultiLock] = []

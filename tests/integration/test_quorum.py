@@ -712,9 +712,12 @@ def test_its_leases_have_run_out(look: str, zk: KazooClient, connect: Connect, z
 
 
 @pytest.mark.parametrize("deleted", [1, 2])
-def test_losses_that_a_release_finds(deleted: int, zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """A node that is gone as it is to be deleted: no error while a quorum was left, else the loss."""
-    lock = QuorumLock([Lock(zk, f"{zk_path}/{name}") for name in "abc"])
+def test_losses_that_a_release_finds(
+    deleted: int, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
+    """Fault 194: a node is gone as it is to be deleted: no error while a quorum was left, else the loss."""
+    told: list[QuorumLock] = []
+    lock = QuorumLock([Lock(zk, f"{zk_path}/{name}") for name in "abc"], on_lost=told.append)
     theirs = connect()
     with lock:
         pass
@@ -723,6 +726,7 @@ def test_losses_that_a_release_finds(deleted: int, zk: KazooClient, connect: Con
         lock.release()
         lock.acquire()
     nodes = [hold.ticket.node for each in lock.locks if (hold := each._mine()) is not None]
+    lost = lock.lost
     for node in nodes[:deleted]:
         theirs.delete(node)
     if deleted == 1:
@@ -730,5 +734,8 @@ def test_losses_that_a_release_finds(deleted: int, zk: KazooClient, connect: Con
     else:
         with pytest.raises(LockLostError):
             lock.release()
+        eventually(lambda: told == [lock])
+    assert lost.is_set() == bool(told)
     with lock:
         assert lock.hold_count() == 1
+    assert len(told) == (deleted == 2)

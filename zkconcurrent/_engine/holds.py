@@ -83,6 +83,7 @@ class JointLoss:
         parts: the losses of its holds, weakly: a loss lives as long as its hold, and this as long as one of them.
         holder: the object that holds it, weakly: otherwise that object would never be garbage.
         tickets: those of the holds, once all are held.
+        given_up: those that the holder's own release gives up; it may find that they were lost before.
         told: it is lost, and whether to report that is decided.
         reported: the keeper has reported it to the holder.
     """
@@ -92,6 +93,7 @@ class JointLoss:
         self.parts = tuple(map(weakref.ref, parts))
         self.holder = weakref.ref(holder)
         self.tickets: Sequence[Ticket] = ()
+        self.given_up: Sequence[Ticket] = ()
         self.told = self.reported = False
 
     @classmethod
@@ -115,14 +117,18 @@ class JointLoss:
         """Whether it is held no more, as one of its parts has ended, or its object."""
         return self.holder() is None or any(part() is None for part in self.parts)
 
+    @property
+    def held(self) -> bool:
+        """Whether all parts are held, or lost and not settled."""
+        return bool(self.tickets) and all(ticket.state is not State.DISCARDED for ticket in self.tickets)
+
     def tell(self) -> None:
-        """Set the loss; if all parts were held at the first, have `on_lost` called."""
+        """Set the loss; if all parts were held until then, have `on_lost` called."""
         self.event.set()
         if self.told:
             return
-        held = self.tickets and all(ticket.state is not State.DISCARDED for ticket in self.tickets)
         holder = self.holder()
-        if held and holder is not None:
+        if holder is not None and (self.held or any(map(was_lost, self.given_up))):
             holder._session.start_soon(partial(self._report, holder))
         self.told = True  # only now: if that was interrupted, it is told again
 
@@ -131,6 +137,11 @@ class JointLoss:
         if not self.reported:
             self.reported = True
             holder._start_on_lost()
+
+
+def was_lost(ticket: Ticket) -> bool:
+    """Return whether a hold is lost, or was before its release: the reply to the delete says that its node was gone."""
+    return ticket.state is State.LOST or isinstance(ticket.refusal, NoNode)
 
 
 def listen(listener: Any, losses: Iterable[tuple[Session, Loss]]) -> None:
@@ -357,7 +368,11 @@ class PathState:
         """
         refusal = hold.ticket.refusal
         if isinstance(refusal, NoNode):
-            self._tell(hold)
+            try:
+                self._tell(hold)
+            except BaseException:
+                self._tell(hold)  # again, after an interrupt: nobody else would
+                raise
             raise lost_error(hold)
         if refusal is not None:
             raise refusal
