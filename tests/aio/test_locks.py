@@ -313,7 +313,7 @@ def test_a_loss_of_one_of_several(zk: KazooClient, far: KazooClient, zk_path: st
 
 @pytest.mark.parametrize("kind", [aio.MultiLock, aio.QuorumLock])
 def test_a_loss_that_a_release_of_several_finds(kind: Any, zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Fault 194: an awaited release raises no error of it; so `lost` is set, and `on_lost` called, once."""
+    """Fault 186: an awaited release raises no error of it; so `lost` is set, and `on_lost` called, once."""
     told: list[object] = []
     lock = kind([aio.Lock(zk, f"{zk_path}/{name}") for name in "ab"], on_lost=told.append)
     theirs = connect()

@@ -278,7 +278,7 @@ makes = pytest.mark.parametrize("make", [one_lock, all_locks, most_locks])
 def test_a_loss_by_the_clock_interrupted_at_every_line(
     make: Callable[..., Any], connect: Connect, zk: KazooClient, zk_path: str, eventually: Eventually
 ) -> None:
-    """Faults 164, 190: the thread that notes the loss is interrupted: it is told all the same, once; the nodes go."""
+    """Faults 164, 183: the thread that notes the loss is interrupted: it is told all the same, once; the nodes go."""
     session = Session.of(connect(timeout=SESSION))
     real, told = session.clock, Counter[Any]()
 
@@ -313,7 +313,7 @@ def test_a_loss_by_the_clock_interrupted_at_every_line(
 def test_a_release_that_finds_a_loss_interrupted_at_every_line(
     make: Callable[..., Any], connect: Connect, zk: KazooClient, zk_path: str, eventually: Eventually
 ) -> None:
-    """Fault 195: `on_lost` is called, once, if `lost` is set."""
+    """Fault 187: `on_lost` is called, once, if `lost` is set."""
     session, told = Session.of(connect(timeout=SESSION)), Counter[Any]()
     for hook in at_every_line():
         locks = [Lock(session.link.client, f"{zk_path}/{hook.line}/{name}") for name in "ab"]

@@ -65,7 +65,7 @@ def test_a_quota_that_is_used_up(zk_path: str, eventually: Eventually) -> None:
 
 
 def test_local_sessions_that_stay_local(zk_path: str) -> None:
-    """Fault 200: whatever needs an ephemeral node is refused, with the remedy, at a follower as at the leader."""
+    """Fault 189: whatever needs an ephemeral node is refused, with the remedy, at a follower as at the leader."""
     with Ensemble(settings={"localSessionsEnabled": "true"}) as ensemble:
         for server in (ensemble.leader(), ensemble.followers()[0]):
             with server.client() as client:
@@ -84,7 +84,7 @@ def test_local_sessions_that_stay_local(zk_path: str) -> None:
 def test_the_next_generation_is_refused(
     acts: bool, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """Fault 204: the party that trips a barrier passes as the others do, though it may not make the next node."""
+    """Fault 193: the party that trips a barrier passes as the others do, though it may not make the next node."""
     acted: list[str] = []
     first = Barrier(zk, zk_path, 2)
     last = Barrier(connect(), zk_path, 2, (lambda: acted.append("once")) if acts else None)
@@ -105,7 +105,7 @@ def test_the_next_generation_is_refused(
 def test_a_trip_that_is_refused(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """Fault 204: one that may not trip it is told so, and leaves; so the others are told that it is broken, or why."""
+    """Fault 193: one that may not trip it is told so, and leaves; so the others are told that it is broken, or why."""
     first, last = Barrier(zk, zk_path, 2), Barrier(connect(), zk_path, 2)
     waiting = in_thread(first.wait, 20)
     eventually(lambda: first.n_waiting == 1)
@@ -201,7 +201,7 @@ def test_a_detached_lock_that_is_refused(
     zk_path: str,
     eventually: Eventually,
 ) -> None:
-    """Fault 205: the node that queued is all that there is to delete, not the one that was to hold the lock."""
+    """Fault 194: the node that queued is all that there is to delete, not the one that was to hold the lock."""
     client = connect(timeout=6)
     lock = DetachedLock(client, zk_path, "job")
     lock.acquire()
@@ -264,7 +264,7 @@ def test_a_request_larger_than_the_server_takes(kind: Kind, size: int | None, co
 
 
 def test_many_holds_and_small_requests(connect: Connect, zk_path: str, eventually: Eventually) -> None:
-    """Fault 203: the heartbeat of a client with small requests takes several of them, and all that it holds stays."""
+    """Fault 192: the heartbeat of a client with small requests takes several of them, and all that it holds stays."""
     client = connect(timeout=4)
     client.max_request = 1500
     locks = [Lock(client, f"{zk_path}/{n}") for n in range(30)]

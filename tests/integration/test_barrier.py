@@ -373,7 +373,7 @@ def test_a_party_of_a_barrier_that_was_destroyed_since(
     in_thread: InThread,
     eventually: Eventually,
 ) -> None:
-    """Fault 201: a party that was lost unnoticed is told, and does not break the barrier that was made anew since."""
+    """Fault 190: a party that was lost unnoticed is told, and does not break the barrier that was made anew since."""
     client = connect(hosts=proxy.hosts, timeout=20, **FAST)
     late, first, second = (Barrier(each, zk_path, 2) for each in (client, zk, connect()))
     waiting = in_thread(late.wait, 60)
@@ -401,7 +401,7 @@ def test_a_party_of_a_barrier_that_was_destroyed_since(
 def test_destroyed_and_made_anew_as_a_party_comes(
     zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """Fault 201: a party that looked at the barrier just before it was destroyed belongs to the one made anew."""
+    """Fault 190: a party that looked at the barrier just before it was destroyed belongs to the one made anew."""
     late, first = Barrier(connect(hosts=proxy.hosts), zk_path, 3), Barrier(zk, zk_path, 3)
     zk.create(zk_path, State(3).data)
     with proxy.hold("getData", where=lambda message: message.path == zk_path) as looked:

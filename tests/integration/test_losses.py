@@ -164,7 +164,7 @@ def test_no_thread_for_on_lost(
 def test_many_losses_on_a_busy_machine(
     zookeeper: Server, connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 191: the starts of many threads for `on_lost` take longer than a session, and no other hold is lost."""
+    """Fault 184: the starts of many threads for `on_lost` take longer than a session, and no other hold is lost."""
     client, told, starts, slowness = connect(timeout=4), threading.Semaphore(0), 30, 0.2
     spawn = client.handler.spawn
 
@@ -189,7 +189,7 @@ def test_many_losses_on_a_busy_machine(
 def test_an_exit_just_after_the_client_was_stopped(
     connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 192: each `on_lost` is called before the interpreter ends."""
+    """Fault 185: each `on_lost` is called before the interpreter ends."""
     client, told = connect(timeout=4), []
     session, spawn = Session.of(client), client.handler.spawn
 

@@ -231,7 +231,7 @@ def test_a_namespace_has_it_all(zookeeper: Server, connect: Connect, zk_path: st
 def test_a_loss_that_a_release_finds(
     which: int, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
 ) -> None:
-    """Fault 194: its node is gone as it is to be deleted: `lost` is set, and `on_lost` is called once."""
+    """Fault 186: its node is gone as it is to be deleted: `lost` is set, and `on_lost` is called once."""
     told: list[MultiLock] = []
     locks = [RLock(zk, f"{zk_path}/{name}") for name in "ab"]
     lock, other = MultiLock(locks, on_lost=told.append), locks[1 - which]
@@ -256,7 +256,7 @@ def test_a_loss_that_a_release_finds(
 def test_a_loss_by_the_clock_that_a_release_finds(
     which: int, connect: Connect, zk_path: str, eventually: Eventually
 ) -> None:
-    """Fault 194: the release of one lock finds its lease over, when it may have released the other already."""
+    """Fault 186: the release of one lock finds its lease over, when it may have released the other already."""
     told: list[MultiLock] = []
     locks = [Lock(connect(timeout=20), f"{zk_path}/{name}") for name in "ab"]
     lock, session = MultiLock(locks, on_lost=told.append), locks[which]._session

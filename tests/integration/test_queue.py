@@ -395,7 +395,7 @@ def test_a_fork_within_a_claim(zk: KazooClient, zk_path: str, spawn: Spawn) -> N
 
 
 def test_a_forked_child_that_says_task_done(zk: KazooClient, zk_path: str, spawn: Spawn) -> None:
-    """Fault 193: it gets an error: the item is its parent's, and so is the client that would say so to the others."""
+    """Fault 188: it gets an error: the item is its parent's, and so is the client that would say so to the others."""
     Queue[bytes](zk, zk_path).put(b"one")
     process = spawn("finish")
     assert [line_from(process), line_from(process)] == ["refused", "joined"]

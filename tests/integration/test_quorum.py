@@ -715,7 +715,7 @@ def test_its_leases_have_run_out(look: str, zk: KazooClient, connect: Connect, z
 def test_losses_that_a_release_finds(
     deleted: int, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
 ) -> None:
-    """Fault 194: a node is gone as it is to be deleted: no error while a quorum was left, else the loss."""
+    """Fault 186: a node is gone as it is to be deleted: no error while a quorum was left, else the loss."""
     told: list[QuorumLock] = []
     lock = QuorumLock([Lock(zk, f"{zk_path}/{name}") for name in "abc"], on_lost=told.append)
     theirs = connect()

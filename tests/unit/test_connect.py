@@ -208,7 +208,7 @@ def test_no_repr_shows_a_password() -> None:
     ],
 )
 def test_credentials_are_text(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 202: what is no text is a TypeError that does not show it; the client is not taken for another user's."""
+    """Fault 191: what is no text is a TypeError that does not show it; the client is not taken for another user's."""
     monkeypatch.setattr(_connect, "find_spec", lambda _: True)
     with pytest.raises(TypeError, match="must be a str") as raised:
         zkconcurrent.connect("zk://127.0.0.1:1", start_timeout=0.1, **options)
