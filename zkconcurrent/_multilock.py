@@ -17,7 +17,6 @@ from ._errors import ZkConcurrentError
 from ._lock import Lock
 from ._lock_base import Contender, LockBase
 from ._recipes.rules import READ
-from ._recipes.ticket import State
 from ._rlock import RLock
 from ._several import Levels, Released, Several, give_up, levels, restore
 
@@ -90,10 +89,9 @@ class MultiLock(Several):
         limit = self._deadline(blocking, timeout)
         before = self._levels()
         calls = Calls(self._session, partial(restore, before))
-        if not blocking or timeout == 0:
-            return self._await(calls, self._acquire_all(calls, before, None, limit))
-        wait = CancellableWait(self._locks[0].path, calls.calls)
-        return self._await(calls, wait.run(self._acquire_all(calls, before, wait, limit), self._waits))
+        wait = CancellableWait(self._locks[0].path, calls.calls) if blocking and timeout else None
+        steps = self._acquire_all(calls, before, wait, limit)
+        return self._await(calls, steps if wait is None else wait.run(steps, self._waits))
 
     def _acquire_all(
         self, calls: Calls, before: Levels, wait: CancellableWait | None, deadline: float | None
@@ -134,20 +132,14 @@ class MultiLock(Several):
         for lock in reversed(self._locks):
             try:
                 holds.append((lock, lock._hold_to_release()))
-            except ZkConcurrentError as error:  # not `Exception`: a signal handler may raise any
-                errors.append(error)
-            except RuntimeError as error:
-                if lock._own() is not None:
+            except (ZkConcurrentError, RuntimeError) as error:  # not `Exception`: a signal handler may raise any
+                if not isinstance(error, ZkConcurrentError) and lock._own() is not None:
                     raise  # as in `give_up`
                 errors.append(error)
-        joint = None if self._on_lost is None else self._joint_loss()
-        if joint is not None and joint.held:
-            joint.given_up = [hold.ticket for _, hold in holds]
-        try:
-            return give_up(levels(holds), errors), errors, 0
-        finally:
-            if joint is not None:  # of the others, the thread has more levels, or has been told
-                joint.given_up = [ticket for ticket in joint.given_up if ticket.state is State.DISCARDED]
+        release = partial(give_up, levels(holds), errors)
+        if self._on_lost is not None:
+            release = partial(self._joint_loss().giving_up, [hold.ticket for _, hold in holds], release)
+        return release(), errors, 0
 
     def _holding_tasks(self) -> Iterable[tuple[str, Any]]:
         return (each for lock in self._locks for each in lock._holding_tasks())

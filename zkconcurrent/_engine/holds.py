@@ -14,7 +14,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from .._errors import LockLostError
 from .._recipes.operations import NoNode
@@ -22,6 +22,8 @@ from .._recipes.ticket import State, Ticket
 from .event_loop import running_task, warn
 from .identity import ended, is_task
 from .session import Dropped, Session
+
+T = TypeVar("T")
 
 
 class LossObserver(Protocol):
@@ -131,6 +133,15 @@ class JointLoss:
         if holder is not None and (self.held or any(map(was_lost, self.given_up))):
             holder._session.start_soon(partial(self._report, holder))
         self.told = True  # only now: if that was interrupted, it is told again
+
+    def giving_up(self, tickets: Sequence[Ticket], release: Callable[[], T]) -> T:
+        """Return `release()`, which gives up these tickets: it, or the replies, may find that they were lost before."""
+        if self.held:
+            self.given_up = tickets
+        try:
+            return release()
+        finally:  # of the others, the thread has more levels, or has been told
+            self.given_up = [ticket for ticket in self.given_up if ticket.state is State.DISCARDED]
 
     def _report(self, holder: LossObserver) -> None:
         """Report the loss, once, on the keeper's thread: two sessions may have told it at once."""
