@@ -90,7 +90,9 @@ class LocalHandoff:
         return call is not None and not call.finished
 
     def _next_waiter(self) -> Call | None:
-        return next((call for call in list(self._waiting) if not call.finished), None)
+        # Not the keys themselves: it is asked several times a cycle, and to copy them takes as long as all else here.
+        calls = (ref() for ref in self._waiting.keyrefs())
+        return next((call for call in calls if call is not None and not call.finished), None)
 
     def _take_kept(self, call: Call) -> Ticket | None:
         """Return the kept ticket, if it is still good."""
