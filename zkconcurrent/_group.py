@@ -45,7 +45,7 @@ class Membership:
         self._session = session = group._session
         self._state = group._path_state
         self._member = Member(group.path, name, data, session.now, patience)
-        self._loss = Loss(session.link.handler.event_object)
+        self._loss = Loss(session.link.user_event)
         self._error: Exception | None = None
         self._began = False  # its thread is there, or about to be
         self._over = False

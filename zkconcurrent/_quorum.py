@@ -95,7 +95,7 @@ class QuorumLock(Several):
         self._all = _All(self._locks)
         self._held: dict[int, tuple[_Quorum, ...]] = {}  # by owner, the newest last
         self._acquiring: set[int] = set()
-        self._next = Loss(self._session.link.handler.event_object)
+        self._next = Loss(self._session.link.user_event)
 
     @property
     def quorum(self) -> int:
@@ -255,7 +255,7 @@ class QuorumLock(Several):
         with self._all.lock:
             for each in lost:
                 self._forget(each)
-            quorum.loss, self._next = self._next, Loss(self._session.link.handler.event_object)
+            quorum.loss, self._next = self._next, Loss(self._session.link.user_event)
             self._held[quorum.owner] = (*self._held.get(quorum.owner, ()), quorum)
         quorum.listen(self)
 

@@ -107,7 +107,7 @@ class JointLoss:
             for each in parts[0].listeners:
                 if isinstance(each, JointLoss) and each.holder() is holder and each._is_of(parts):
                     return each
-        joint = cls(holder, parts, session.link.handler.event_object())
+        joint = cls(holder, parts, session.link.user_event())
         listen(joint, losses)
         return joint
 
@@ -257,7 +257,7 @@ class PathState:
         self.waits: defaultdict[str, weakref.WeakValueDictionary[int, Any]] = defaultdict(weakref.WeakValueDictionary)
         self._blocks: deque[int] = deque()  # an entry for each block of a task that was thrown away
         self.observers: defaultdict[str, weakref.WeakSet[LossObserver]] = defaultdict(weakref.WeakSet)
-        make_event = session.link.handler.event_object
+        make_event = session.link.user_event
         self.next_loss: defaultdict[str, Loss] = defaultdict(lambda: Loss(make_event))
         weakref.finalize(self, _drop_collected, session.dropped, path, self.holds).atexit = False
 

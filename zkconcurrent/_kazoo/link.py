@@ -10,6 +10,7 @@ import os
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -124,6 +125,41 @@ class AutoResetEvent:
         self._lock.acquire(False)
 
 
+class SteadyEvent(threading.Event):
+    """`threading.Event` without a lock that an error of a signal handler, in `set` or `wait`, would leave taken."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._is_set = False
+        self._sleepers: deque[AutoResetEvent] = deque()  # one for each waiting thread
+
+    def is_set(self) -> bool:
+        """Return whether it is set."""
+        return self._is_set
+
+    def set(self) -> None:
+        """Set it, and wake all threads that wait; again, if that was interrupted."""
+        self._is_set = True
+        for sleeper in list(self._sleepers):
+            sleeper.set()
+
+    def clear(self) -> None:
+        """Clear it."""
+        self._is_set = False
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until it is set; return whether it was set within `timeout` seconds, None being forever."""
+        if self._is_set:
+            return True
+        sleeper = AutoResetEvent()
+        self._sleepers.append(sleeper)
+        try:
+            # It may have been set since the first look.
+            return self._is_set or sleeper.wait(-1 if timeout is None else max(0.0, timeout))
+        finally:
+            self._sleepers.remove(sleeper)
+
+
 class Link:
     """One kazoo client, as the session and the driver use it, in the library's own terms.
 
@@ -137,11 +173,11 @@ class Link:
         self.clock = boot_clock
         self._leases: dict[int, Lease] = {}  # by session; kazoo's connection thread writes here
         self.identity = identity(client.handler.name)
-        # The event that a call, or the keeper, sleeps on. It costs half the work of kazoo's, and no interrupted thread
-        # can keep it from being set.
-        self.sleep_event = (
-            AutoResetEvent if type(client.handler) is SequentialThreadingHandler else client.handler.event_object
-        )
+        # The events that a call, or the keeper, sleeps on, and those that users see. No interrupted thread can keep one
+        # from being set, and the first kind costs half the work of kazoo's.
+        of_threads = type(client.handler) is SequentialThreadingHandler
+        self.sleep_event = AutoResetEvent if of_threads else client.handler.event_object
+        self.user_event = SteadyEvent if of_threads else client.handler.event_object
         self.containers: bool | None = None  # whether the servers know containers; None until asked
         self._probes = 0
 
