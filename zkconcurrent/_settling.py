@@ -28,7 +28,7 @@ class SettlingState(PathState):
         super().__init__(session, path, kind)
         self.settler: int | None = None
         self._left: deque[Any] = deque()
-        self._idle = deque([True])  # the caller that takes it starts the thread
+        self._idle = deque([True])  # the thread that takes it settles
 
     def _drop_with(self, ledger: Ledger) -> None:
         """Once this is garbage, have the members discarded, and leave the idle receipts' nodes to later objects.
@@ -55,18 +55,18 @@ class SettlingState(PathState):
             self._start()
 
     def _start(self) -> None:
-        try:
-            self._idle.pop()
-        except IndexError:
-            return  # the thread runs, and looks again before it ends
-        try:
-            self.session.link.spawn(self._settle_all)
-        except BaseException:
-            self._idle.append(True)
-            self.session.to_start.append(self._start)
-            raise
+        if self._idle:  # else the thread runs, and looks again before it ends
+            try:
+                self.session.link.spawn(self._settle_all)
+            except BaseException:
+                self.session.to_start.append(self._start)
+                raise
 
     def _settle_all(self) -> None:
+        try:
+            self._idle.pop()  # here: an interrupt may strike the caller as the thread has begun
+        except IndexError:
+            return
         self.settler = self.session.identity()
         while self._left:
             errand = self._left[0]

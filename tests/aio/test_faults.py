@@ -15,6 +15,7 @@ from tests.aio.loops import left, nodes, run, soon, until
 from tests.conftest import FAST, Connect
 from tests.helpers.proxy import Proxy
 from zkconcurrent import LockLostError, aio
+from zkconcurrent.aio import _tasks
 from zkconcurrent.testing import Server
 
 
@@ -82,6 +83,41 @@ def test_cuts_and_an_expiry(connect: Connect, far: KazooClient, zookeeper: Serve
         await until(lambda: not left(zk))
 
     run(main())
+
+
+def test_an_interrupt_as_the_thread_for_the_background_has_begun(
+    zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 196: calls are made one after the other all the same."""
+    latch, begin, strikes = aio.CountDownLatch(zk, zk_path, 9), threading.Thread.start, [KeyboardInterrupt]
+    inside: list[Any] = []
+    most: list[int] = []
+    wait, second = _tasks.wait, threading.Event()
+
+    def start(thread: threading.Thread) -> None:
+        begin(thread)
+        if thread.name == "zkconcurrent-background" and strikes:
+            raise strikes.pop()
+
+    def waited(*args: Any) -> Any:
+        inside.append(args)
+        most.append(len(inside))
+        if len(inside) > 1:
+            second.set()
+        second.wait(0.5)
+        inside.pop()
+        return wait(*args)
+
+    async def main() -> None:
+        with pytest.raises(KeyboardInterrupt):
+            latch.count_down()
+        await asyncio.gather(*(latch.count_down() for _ in range(3)))
+        assert await latch.fetch_count() in (5, 6)  # whether the first was made is unknown
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    monkeypatch.setattr(_tasks, "wait", waited)
+    asyncio.run(main())
+    assert max(most) == 1
 
 
 def test_no_thread_for_the_background(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:

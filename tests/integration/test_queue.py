@@ -858,6 +858,40 @@ def test_no_thread_can_be_started(
     assert other.get(timeout=20) == b"no JSON"
 
 
+def test_an_interrupt_as_the_settling_thread_has_begun(
+    zk: KazooClient, connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 196: no second thread settles the same at the same time; the item is put back once."""
+    queue, other = Queue[Any](zk, zk_path, codec=JSON), Queue[bytes](connect(), zk_path)
+    other.put(b"no JSON")
+    state, begin, strikes = queue._path_state, threading.Thread.start, [KeyboardInterrupt]
+    settle, second = state._settle, threading.Event()
+    inside: list[Any] = []
+    most: list[int] = []
+
+    def start(thread: threading.Thread) -> None:
+        begin(thread)
+        if thread.name == "zkconcurrent-settling" and strikes:
+            raise strikes.pop()
+
+    def settled(errand: Any) -> bool:
+        inside.append(errand)
+        most.append(len(inside))
+        if len(inside) > 1:
+            second.set()
+        second.wait(2.5)  # the keeper, which tries again each second, has done so by then
+        inside.pop()
+        return settle(errand)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    monkeypatch.setattr(state, "_settle", settled)
+    with pytest.raises(KeyboardInterrupt):
+        queue.get(timeout=5)
+    assert other.get(timeout=20) == b"no JSON"
+    assert other.empty()
+    assert max(most) == 1
+
+
 def test_what_waits_for_a_place_keeps_nothing_waiting(
     zk: KazooClient, connect: Connect, zk_path: str, proxy: Proxy
 ) -> None:

@@ -1,7 +1,7 @@
 """One thread's calls of one lock, each of them written down.
 
 The time at which a hold is lost is that at which the library sets its `lost`, not that at which a thread of ours gets
-to see it: so the clients of a run are given a handler whose events know when they were set, and tell.
+to see it: so the events of a run's clients know when they were set, and tell.
 """
 
 from __future__ import annotations
@@ -12,15 +12,17 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
-from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.client import KazooClient
 
 from tests.soak.events import Log, What, clock
 from zkconcurrent import LockLostError
+from zkconcurrent._engine.session import Session
+from zkconcurrent._kazoo.link import SteadyEvent
 
 MOMENT = 0.4  # seconds
 
 
-class TellingEvent(threading.Event):
+class TellingEvent(SteadyEvent):
     """An event that calls each `tell` once with the time at which it was set."""
 
     def __init__(self) -> None:
@@ -53,11 +55,9 @@ class TellingEvent(threading.Event):
             tell(at)
 
 
-def handler() -> SequentialThreadingHandler:
-    """Return kazoo's handler, and no other kind, as only that is quick, whose events tell: so does a hold's `lost`."""
-    made = SequentialThreadingHandler()
-    made.event_object = TellingEvent
-    return made
+def have_losses_told(client: KazooClient) -> None:
+    """Have the event `lost` of each of a client's holds tell when it is set."""
+    Session.of(client).link.user_event = TellingEvent
 
 
 class Mood:

@@ -31,7 +31,7 @@ from typing import Any
 from kazoo.client import KazooClient, KazooState
 
 from tests.soak.broken_locks import WORKLOADS
-from tests.soak.caller import Mood, handler
+from tests.soak.caller import Mood, have_losses_told
 from tests.soak.events import Log, What, clock
 from tests.soak.mischief import Signals, attack, spawn
 from tests.soak.workload import Entry
@@ -56,9 +56,10 @@ class Party:
         self._log = log
         self._paths = paths
         self._session: int | None = None
-        self.client = KazooClient(hosts, timeout=session, handler=handler(), connection_retry=CONNECT)
+        self.client = KazooClient(hosts, timeout=session, connection_retry=CONNECT)
         self.client.add_listener(self._listen)
         self.client.start(timeout=60)
+        have_losses_told(self.client)
         self.locks = {path: self._make(path, entry) for path, entry in paths.items()}
 
     def _make(self, path: str, entry: Entry) -> dict[str, Any]:

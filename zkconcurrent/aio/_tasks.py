@@ -171,7 +171,7 @@ class Background:
 
     def __init__(self) -> None:
         self._left: deque[tuple[Session, Pending[Any], Completion]] = deque()
-        self._idle = deque([True])  # the caller that takes it starts the thread; no lock, as a signal handler may call
+        self._idle = deque([True])  # the thread that takes it works; no lock, as a signal handler may call
 
     @classmethod
     def of(cls, session: Session) -> Background:
@@ -191,17 +191,14 @@ class Background:
         return completion
 
     def _start(self) -> None:
-        try:
-            self._idle.pop()
-        except IndexError:
-            return  # the thread runs, and looks at the queue again before it ends
-        try:
+        if self._idle:  # else the thread runs, and looks at the queue again before it ends
             threading.Thread(target=self._work, name="zkconcurrent-background").start()
-        except BaseException:
-            self._idle.append(True)
-            raise
 
     def _work(self) -> None:
+        try:
+            self._idle.pop()  # here: an interrupt may strike the caller as the thread has begun
+        except IndexError:
+            return
         while True:
             try:
                 session, pending, completion = self._left.popleft()
