@@ -20,7 +20,7 @@ from kazoo.client import KazooClient
 from tests.conftest import Eventually, InThread
 from tests.helpers.links import Links
 from tests.helpers.proxy import Proxy
-from tests.soak.caller import TellingEvent, handler
+from tests.soak.caller import TellingEvent, have_losses_told
 from tests.soak.events import clock
 from zkconcurrent import Lock, LockLostError, ZkConcurrentError
 from zkconcurrent.testing import Ensemble, Server
@@ -36,8 +36,9 @@ PATH = "/lease/lock"
 @contextlib.contextmanager
 def connected(hosts: str, timeout: float = LONG) -> Iterator[KazooClient]:
     """Open a client that goes on connecting, and whose events know when they were set."""
-    client = KazooClient(hosts, timeout=timeout, connection_retry=dict(RETRY), handler=handler(), randomize_hosts=False)
+    client = KazooClient(hosts, timeout=timeout, connection_retry=dict(RETRY), randomize_hosts=False)
     client.start(timeout=30)
+    have_losses_told(client)
     try:
         yield client
     finally:
