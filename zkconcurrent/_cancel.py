@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from typing import Any, TypeAlias
-from weakref import WeakValueDictionary
 
 from ._engine.driver import Call
+from ._engine.live_set import LiveSet
 from ._engine.waiting import Steps
 from ._errors import WaitCancelledError
 
@@ -64,10 +64,10 @@ class CancellableWait(Generator["float | None", bool, bool]):
         try:
             if not self._begun:
                 self._begun = True
-                self._waits[id(self)] = self
+                self._waits.add(self)
             return self._steps.send(woken)
         except BaseException:  # they have ended
-            self._waits.pop(id(self), None)
+            self._waits.discard(self)
             raise
 
     def throw(self, *error: Any) -> float | None:
@@ -75,30 +75,30 @@ class CancellableWait(Generator["float | None", bool, bool]):
         try:
             return self._steps.throw(*error)
         except BaseException:
-            self._waits.pop(id(self), None)
+            self._waits.discard(self)
             raise
         finally:
             del error  # or its traceback and this frame keep each other, and the call, alive
 
     def close(self) -> None:
         """End the steps where they are."""
-        self._waits.pop(id(self), None)
+        self._waits.discard(self)
         self._steps.close()
 
     def enlist(self, steps: Steps[bool], waits: Waits) -> Steps[bool]:
         """Run steps that are a part of the acquire; `waits` has this wait meanwhile, too."""
-        waits[id(self)] = self
+        waits.add(self)
         try:
             return (yield from steps)
         finally:
-            waits.pop(id(self), None)
+            waits.discard(self)
 
 
-Waits: TypeAlias = "WeakValueDictionary[int, CancellableWait]"
-"""The waits for one thing, by their ids; weakly, as a wait refers to its task, which a closed loop throws away."""
+Waits: TypeAlias = "LiveSet[CancellableWait]"
+"""The waits for one thing; weakly, as a wait refers to its task, which a closed loop throws away."""
 
 
 def cancel_all(waits: Waits) -> int:
     """End all of them; return how many there were."""
-    there = [wait for ref in waits.valuerefs() if (wait := ref()) is not None and not wait.over]
+    there = [wait for wait in waits if not wait.over]
     return sum([wait.cancel() for wait in there])

@@ -7,13 +7,13 @@ holds the seat. For a candidacy a thread of the library holds it, and queues aga
 from __future__ import annotations
 
 import copy
-import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
 from ._engine.driver import POLL_INTERVAL, UNANSWERED, Call
 from ._engine.holds import Hold, PathState
+from ._engine.live_set import LiveSet
 from ._engine.session import log
 from ._engine.waiting import Steps, stopping, wait
 from ._errors import ClientError, LockLostError
@@ -97,7 +97,7 @@ class Candidacy:
         thread: that thread's number.
         over: that thread has ended.
         error: why, if it was not withdrawn.
-        waiters: the calls that its changes wake, by id. Weak, as it outlives them: a task of a closed loop never ends
+        waiters: the calls that its changes wake. Weak, as it outlives them: a task of a closed loop never ends
             its call.
     """
 
@@ -110,7 +110,7 @@ class Candidacy:
         self.thread: int | None = None
         self.over = False
         self.error: Exception | None = None
-        self.waiters: weakref.WeakValueDictionary[int, Call] = weakref.WeakValueDictionary()
+        self.waiters: LiveSet[Call] = LiveSet()
 
     @property
     def goes_on(self) -> bool:
@@ -196,9 +196,8 @@ class Candidacy:
         """Return None: it belongs to no lock of several."""
 
     def _tell(self) -> None:
-        for ref in self.waiters.valuerefs():
-            if (call := ref()) is not None:
-                call.wake()
+        for call in self.waiters:
+            call.wake()
 
 
 class Seat(LockBase):
@@ -348,7 +347,7 @@ class Seat(LockBase):
         self, call: Call, candidacy: Candidacy, deadline: float | None, then: Callable[[Hold], T]
     ) -> Steps[T | None]:
         session = self._session
-        candidacy.waiters[id(call)] = call
+        candidacy.waiters.add(call)
         try:
             self._path_state.start()
             while candidacy.goes_on:
@@ -370,7 +369,7 @@ class Seat(LockBase):
                 raise copy.copy(candidacy.error)
             return None
         finally:
-            candidacy.waiters.pop(id(call), None)
+            candidacy.waiters.discard(call)
 
     def withdraw(self) -> None:
         """End the candidacy; see `Election.withdraw`."""
@@ -382,7 +381,7 @@ class Seat(LockBase):
         session, candidacy = self._session, self._path_state.candidacy
         if candidacy is None:
             return
-        candidacy.waiters[id(call)] = call
+        candidacy.waiters.add(call)
         try:
             candidacy.withdraw()
             if session.link.on_own_thread() or session.identity() == candidacy.thread:
@@ -391,4 +390,4 @@ class Seat(LockBase):
             while candidacy.begun and not candidacy.over and (left := until - session.now()) > 0:
                 yield left
         finally:
-            candidacy.waiters.pop(id(call), None)
+            candidacy.waiters.discard(call)

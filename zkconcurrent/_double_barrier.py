@@ -133,7 +133,7 @@ class DoubleBarrier(Primitive):
         if self._party(owner) is not None:
             raise RuntimeError(f"the caller is inside the double barrier {self._path!r} already: leave() it first")
         entering = self._path_state.entering
-        if (interrupted := entering.get(owner)) is not None and id(interrupted) in self._session.calls:
+        if (interrupted := entering.get(owner)) is not None and interrupted in self._session.calls:
             raise RuntimeError(f"the caller has interrupted its own enter() of the double barrier {self._path!r}")
         entering[owner] = call
         arrived = yield from call.run(enter(self._path, self._parties, node_data(owner)), deadline)

@@ -346,11 +346,14 @@ class LockBase(Line, Acquirable):
         try:
             if not self._path_state.claim(hold, owner):
                 raise RuntimeError(f"release unlocked lock: {self._path}")
-            if not self._path_state.hand_on(hold) and session.discard(hold.ticket):
-                call.tickets.append(hold.ticket)
-        finally:
+            if not self._path_state.hand_on(hold):
+                if session.discard(hold.ticket):
+                    call.tickets.append(hold.ticket)
+                self._path_state.drop(hold)
+        except BaseException:
             if self._path_state.claim(hold, owner) and self._path_state.has(hold):
                 self._drop(hold)  # alive only if an interrupt came before the delete
+            raise
         call.settled = True
         return call
 
@@ -367,11 +370,13 @@ class LockBase(Line, Acquirable):
             LockLostError: another client had deleted the node before, so others may have held the lock.
             RefusedError: this client may not delete the node; the keeper goes on trying.
         """
-        self._await(call, self._released(call, hold))
+        if call.tickets:
+            self._await(call, self._released(call, hold))
+        else:  # handed on: no reply can tell anything of it
+            log.debug("released %s", hold.ticket.node)
 
     def _released(self, call: Call, hold: Hold) -> Steps[None]:
-        if call.tickets:
-            yield from call.gone(hold.ticket)
+        yield from call.gone(hold.ticket)
         log.debug("released %s", hold.ticket.node)
         self._path_state.check_given_up(hold)
 
@@ -406,6 +411,10 @@ class LockBase(Line, Acquirable):
     def _mine(self) -> Hold | None:
         """Return the calling thread's hold, alive or lost."""
         return self._path_state.own(self._rule.role, self._identity())
+
+    def _levels_held(self) -> int:
+        hold = self._holds.get(self._identity())
+        return 0 if hold is None else hold.depth
 
     def hold_count(self) -> int:
         """Return how many levels of the lock the caller holds: the acquires that it has not released.

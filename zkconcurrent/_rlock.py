@@ -91,10 +91,6 @@ class RLock(LockBase):
 
     _own = LockBase._mine
 
-    def _levels_held(self) -> int:
-        hold = self._holds.get(self._identity())
-        return 0 if hold is None else hold.depth
-
     # threading.Condition calls these.
 
     def _is_owned(self) -> bool:

@@ -283,6 +283,9 @@ class Semaphore(LockBase):
         me = self._identity()
         return next((hold for hold in self._to_release(1) if hold.owner == me), None)
 
+    def _levels_held(self) -> int:
+        return self.hold_count()
+
     def hold_count(self) -> int:
         """Return how many permits the caller has taken and not given back. Lost ones do not count. Sends nothing."""
         self._session.check_lease()

@@ -6,12 +6,12 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeAlias
-from weakref import WeakValueDictionary
 
 from ._cancel import Waits, cancel_all
 from ._engine.calls import Calls
 from ._engine.driver import Call
 from ._engine.holds import Hold
+from ._engine.live_set import LiveSet
 from ._engine.waiting import Steps
 from ._errors import LockLostError, ZkConcurrentError
 from ._lock import Lock
@@ -52,7 +52,7 @@ class Several(Acquirable):
         self._locks = tuple(locks)
         self._on_lost = on_lost
         self._session = locks[0]._session
-        self._waits: Waits = WeakValueDictionary()
+        self._waits: Waits = LiveSet()
 
     @classmethod
     def _checked(cls, lock: object) -> LockBase:

@@ -62,7 +62,7 @@ class CancelChecks(TaskChecks):
             wait = ref()
             if (
                 wait is None
-                or not (wait._cancelled and id(wait) in waits and self._runs(process))
+                or not (wait._cancelled and wait in waits and self._runs(process))
                 or wait.over
                 or self._deserted()
             ):
@@ -103,8 +103,8 @@ class CancelRun(TaskRun):
         def end() -> None:
             made = core(player._make(act))
             lock = getattr(made, "_lock", made)
-            waits = lock._waits.valuerefs()
-            self.checks.ended += [(player.process, lock._waits, wait) for wait in waits]
+            waits = list(lock._waits)
+            self.checks.ended += [(player.process, lock._waits, weakref.ref(wait)) for wait in waits]
             self.told += lock.cancel_waits()
             self.world.say(f"ends {len(waits)} waits for {lock.path}")
 

@@ -526,7 +526,7 @@ class TaskChecks(PermitChecks, UnfairChecks, CondChecks):
     def _deserted(self) -> bool:
         """Whether calls of a closed loop are left; the keeper abandons them at its next beat."""
         for process in self.processes:
-            left = [call for call in process.session.calls.values() if call.deserted is not None and call.deserted()]
+            left = [call for call in process.session.calls if call.deserted is not None and call.deserted()]
             if not process.alive or not left:
                 continue
             closed = [loop.closed for (of, _), loop in self.loops.items() if of is process and loop.closed is not None]

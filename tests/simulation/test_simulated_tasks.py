@@ -227,8 +227,8 @@ ELECTION_MUTANTS = [
     one(
         "found: a candidacy keeps the tasks of closed loops that wait for its term",
         "_candidacy:Candidacy.__init__",
-        "= weakref.WeakValueDictionary()",
-        '= type("Strong", (dict,), {"valuerefs": lambda self: [lambda call=call: call for call in self.values()]})()',
+        "= LiveSet()",
+        "= set()",
     ),
 ]
 

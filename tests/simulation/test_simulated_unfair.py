@@ -61,11 +61,16 @@ MUTANTS = [
     ),
     _mutant(
         "a releaser that has handed it over gives it up",
-        ("_lock_base:LockBase._end_hold", " and self._path_state.has(hold)", ""),
+        (
+            "_lock_base:LockBase._end_hold",
+            "            self._path_state.drop(hold)\n    except",
+            "        self._drop(hold)\n    except",
+        ),
     ),
     _mutant(
         "the hand-off is open while a thread holds",
-        ("_engine.local_handoff:LocalHandoff._is_open", "not any(hold.alive", "any(True"),
+        ("_engine.local_handoff:LocalHandoff._is_open", "if hold.alive:", "if False:"),
+        ("_engine.local_handoff:LocalHandoff._is_open", "return True", "return bool(self._holds)"),
     ),
 ]
 

@@ -28,7 +28,8 @@ LAYERS = [
     {"_recipes.claims", "_recipes.election"},
     {"_recipes.items"},
     # What waits, sends and keeps.
-    {"_engine.identity", "_engine.event_loop", "_engine.interpreter", "_engine.waiting", "_engine.process_exit"},
+    {"_engine.identity", "_engine.event_loop", "_engine.interpreter", "_engine.waiting", "_engine.process_exit"}
+    | {"_engine.live_set"},
     {"_kazoo.transport", "_engine.path_directory"},
     {"_kazoo.replies", "_kazoo.session_timeout"},
     {"_kazoo.link"},

@@ -9,13 +9,13 @@ from __future__ import annotations
 import sys
 import time
 import uuid
-import weakref
 from collections import deque
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
 from .._kazoo.link import Link, boot_clock
+from .live_set import LiveSet
 from .registry import Registry
 
 POST_PATIENCE = 0.002
@@ -35,8 +35,8 @@ class ClientState:
             lock, and kazoo's threads do not wait for it.
         timeout: the shortest session timeout negotiated in the session, in seconds; 0 before the first connection.
         posted: the work of kazoo's threads, in order; the thread that has the lock does it.
-        calls: the calls in progress, by id; a change of the connection wakes them. Weak: an interrupt may keep a call
-            from being abandoned, and such a call must not stay here.
+        calls: the calls in progress; a change of the connection wakes them. An interrupt may keep a call from being
+            abandoned, and such a call does not stay here.
     """
 
     def __init__(self, link: Link, clock: Callable[[], float] = boot_clock, now: Callable[[], float] = time.monotonic):
@@ -48,7 +48,7 @@ class ClientState:
         self.registry = Registry(str(uuid.uuid4())[:-13])
         self.timeout = 0.0
         self.posted: deque[Callable[[], None]] = deque()
-        self.calls: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+        self.calls: LiveSet[Any] = LiveSet()
         self._running: dict[FrameType, Callable[[], None]] = {}  # the posted work under way, by the frame that does it
         self._failed: Callable[[], None] | None = None  # the posted work that has failed last, on a program's thread
         self._warnings: deque[tuple[Any, ...]] = deque()
@@ -74,9 +74,8 @@ class ClientState:
 
     def wake_calls(self) -> None:
         """Wake every call in progress."""
-        for ref in self.calls.valuerefs():
-            if (call := ref()) is not None:
-                call.wake()
+        for call in self.calls:
+            call.wake()
 
     def warn_later(self, text: str, *args: object) -> None:
         """Have the keeper log a warning: a log handler may do anything, and the caller may have the lock."""

@@ -151,11 +151,11 @@ class Call:
     def begin(self, wake: Callable[[], None], deserted: Callable[[], bool] | None = None) -> None:
         """Begin; `wake` ends the call's sleep, and so does each change of the connection."""
         self.wake, self.deserted = wake, deserted
-        self.session.calls[id(self)] = self
+        self.session.calls.add(self)
 
     def end(self) -> None:
         """Note that the steps have ended."""
-        self.session.calls.pop(id(self), None)
+        self.session.calls.discard(self)
 
     def leave_clean_up(self) -> None:
         """Wait no more for what is cleaned up: the keeper goes on."""
@@ -207,7 +207,7 @@ class Call:
     def abandon(self) -> None:
         """Discard all tickets that the call has begun or been granted, without waiting."""
         self.finished = self.settled = True  # first: another interrupt may follow
-        self.session.calls.pop(id(self), None)
+        self.session.calls.discard(self)
         self.session.drop(self.tickets)
         if self.path_state is not None:
             self.path_state.drop_tickets(self.tickets)
@@ -265,17 +265,18 @@ class Call:
                 except DeadlinePassed as passed:
                     passed.unsent = not again
                     raise
-                if any(type(steps[i]) is Multi and steps[i].firm for i in left):  # type: ignore[union-attr]
-                    self._await_first_replies(self._deadline)
                 replies = []
                 for i in left:
-                    replies.append(self._send(steps[i], watcher, last=i == left[-1]))
+                    step = steps[i]
+                    if type(step) is Multi and step.firm:
+                        self._await_first_replies(self._deadline)
+                    replies.append(self._send(step, watcher, last=i == left[-1]))
             last = replies[-1]
             bound = None if last.done else self._reply_limit()
             while not last.done:
                 if not (yield from self._park(bound)):
                     last.set_exception(kazoo_errors.ConnectionLoss())  # the request was lost inside kazoo
-            if not all(reply.done for reply in replies):
+            if len(replies) > 1 and not all(reply.done for reply in replies):
                 self.session.run_posted()  # their replies came before the last one, and were posted
             in_doubt, again = again, []
             for i, reply in zip(left, replies, strict=True):

@@ -21,6 +21,7 @@ from .._recipes.operations import NoNode
 from .._recipes.ticket import State, Ticket
 from .event_loop import running_task, warn
 from .identity import ended, is_task
+from .live_set import LiveSet
 from .session import Dropped, Session
 
 T = TypeVar("T")
@@ -237,7 +238,7 @@ class PathState:
         holds: those held, and those lost that their threads have not settled: for each role a dictionary by owner or,
             where a thread may have several, by the tickets' prefixes.
         next_loss: the loss of the next hold, by role.
-        waits: the acquires that wait and may be cancelled, by role and id.
+        waits: the acquires that wait and may be cancelled, by role.
         handoff: the hand-off between threads of this process, if the lock is not fair.
         part: the name of a node below its path that may be a primitive of its own.
         lock: of a condition, its lock's path.
@@ -254,11 +255,12 @@ class PathState:
         self.lock = ""
         self.last_seen: Any = None
         self.holds: Holds = defaultdict(dict)
-        self.waits: defaultdict[str, weakref.WeakValueDictionary[int, Any]] = defaultdict(weakref.WeakValueDictionary)
+        self.waits: defaultdict[str, LiveSet[Any]] = defaultdict(LiveSet)
         self._blocks: deque[int] = deque()  # an entry for each block of a task that was thrown away
         self.observers: defaultdict[str, weakref.WeakSet[LossObserver]] = defaultdict(weakref.WeakSet)
         make_event = session.link.user_event
         self.next_loss: defaultdict[str, Loss] = defaultdict(lambda: Loss(make_event))
+        self._observer = weakref.WeakMethod(self.tell_lost)
         weakref.finalize(self, _drop_collected, session.dropped, path, self.holds).atexit = False
 
     def own(self, role: str, owner: int) -> Hold | None:
@@ -282,12 +284,12 @@ class PathState:
             if before is not None and before.ticket.state is State.LOST:
                 raise lost_error(before)
             self._drop_unsettled(role)
-            task = None if is_task(owner) else running_task()
-            if task is None:
+            task = running_task()
+            if task is None or is_task(owner):
                 hold = Hold(self.path, ticket, role, owner, self.next_loss[role], depth)
             else:
                 hold = TaskHold(task, self.path, ticket, role, owner, self.next_loss[role], depth)
-            ticket.observer = weakref.WeakMethod(self.tell_lost)
+            ticket.observer = self._observer
             self.holds[role][owner] = hold
             self.next_loss.pop(role, None)
         if ticket.state is State.LOST:
@@ -303,7 +305,7 @@ class PathState:
             self._drop_unsettled(role)
             for ticket in tickets:
                 hold = Hold(self.path, ticket, role, owner, self.next_loss[role])
-                ticket.observer = weakref.WeakMethod(self.tell_lost)
+                ticket.observer = self._observer
                 self.holds[role][ticket.prefix] = hold
             self.next_loss.pop(role, None)
         for ticket in tickets:

@@ -15,6 +15,7 @@ from .._recipes.operations import Recipe, SessionExpired
 from .._recipes.ticket import Ticket
 from .driver import Call
 from .holds import Hold
+from .live_set import LiveSet
 from .session import Session
 from .waiting import Steps
 
@@ -39,8 +40,7 @@ class LocalHandoff:
         self._holds = holds
         # Weak, and finished when it is abandoned: no interrupt, at any line, may leave the hand-off closed.
         self._asking: weakref.ref[Call] | None = None
-        # Keys only, in the order of arrival.
-        self._waiting: weakref.WeakKeyDictionary[Call, None] = weakref.WeakKeyDictionary()
+        self._waiting: LiveSet[Call] = LiveSet()
         self._kept: Ticket | None = None
         self._turn_began = 0.0  # when ZooKeeper granted it
         self._handovers = 0  # how often it was handed over since
@@ -70,29 +70,35 @@ class LocalHandoff:
             with session.lock:
                 if self._is_open():
                     self._asking = weakref.ref(call)
-                    self._waiting.pop(call, None)
+                    self._waiting.discard(call)
                     return True
                 if not wait:
                     return False
                 if call not in self._waiting:
                     call.check_not_interrupted()
-                    self._waiting[call] = None
+                    self._waiting.add(call)
             left = None if deadline is None else deadline - session.now()
             if left is not None and left <= 0:
                 return False
             yield left
 
     def _is_open(self) -> bool:
-        return not self._is_asking() and not any(hold.alive for hold in self._holds.values())
+        if self._is_asking():
+            return False
+        for hold in self._holds.values():  # noqa: SIM110 - asked several times a cycle
+            if hold.alive:
+                return False
+        return True
 
     def _is_asking(self) -> bool:
         call = None if self._asking is None else self._asking()
         return call is not None and not call.finished
 
     def _next_waiter(self) -> Call | None:
-        # Not the keys themselves: it is asked several times a cycle, and to copy them takes as long as all else here.
-        calls = (ref() for ref in self._waiting.keyrefs())
-        return next((call for call in calls if call is not None and not call.finished), None)
+        for call in self._waiting:
+            if not call.finished:
+                return call
+        return None
 
     def _take_kept(self, call: Call) -> Ticket | None:
         """Return the kept ticket, if it is still good."""

@@ -166,12 +166,12 @@ class Session(ClientState):
         self.check_not_exiting(path)
         if self.link.stopped:
             self.link.open_at_use()
-        if self.link.stopped:
-            raise ClientError(
-                path,
-                "the client is not started, is stopped, or has given up; call client.start() first (one opened "
-                "before fork() is the parent's: open another in the child)",
-            )
+            if self.link.stopped:
+                raise ClientError(
+                    path,
+                    "the client is not started, is stopped, or has given up; call client.start() first (one opened "
+                    "before fork() is the parent's: open another in the child)",
+                )
         if self.link.on_own_thread():
             raise ClientError(
                 path,
@@ -357,7 +357,7 @@ class Session(ClientState):
     def check_lease(self) -> None:
         """End holds whose lease ran out by the local clock, before the caller relies on them; report all losses."""
         # The common case takes no lock: the lease runs, and all holds are of its session.
-        if not self.registry.lost and self.clock() < self.registry.lease.end:
+        if not self.registry.lost and self.time() < self.registry.lease.end:
             return
         with self.lock:
             self.registry.expire_lease(self.clock())
@@ -459,8 +459,8 @@ class Session(ClientState):
         if now < self._loops_checked_at + IDLE_BEAT:
             return
         self._loops_checked_at = now
-        for ref in self.calls.valuerefs():
-            if (call := ref()) is not None and call.deserted is not None and call.deserted():
+        for call in self.calls:
+            if call.deserted is not None and call.deserted():
                 call.desert()
 
     def stand_in_for_keeper(self) -> None:

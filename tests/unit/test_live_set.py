@@ -1,0 +1,95 @@
+"""`LiveSet`: members leave when they are garbage, and keep their order; it keeps none of them, nor they it."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+import weakref
+from collections.abc import Iterator
+
+import pytest
+
+from zkconcurrent._engine.live_set import LiveSet
+
+
+class Member:
+    """Can be referred to weakly, as calls can."""
+
+
+@pytest.fixture(autouse=True)
+def no_collector() -> Iterator[None]:
+    """Everything here must go by its reference count alone."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def test_members_in_order_of_arrival() -> None:
+    """One that is added again keeps its place; one that leaves and returns is the last."""
+    members = LiveSet[Member]()
+    first, second, third = Member(), Member(), Member()
+    for each in (first, second, first, third):
+        members.add(each)
+    assert list(members) == [first, second, third]
+    assert len(members) == 3
+    assert second in members
+    members.discard(second)
+    members.discard(second)
+    assert second not in members
+    members.add(second)
+    assert list(members) == [first, third, second]
+    members.clear()
+    assert not members
+
+
+def test_garbage_leaves() -> None:
+    """A member that is collected is gone at once, also while the set is read."""
+    members = LiveSet[Member]()
+    kept, dropped = Member(), Member()
+    members.add(dropped)
+    members.add(kept)
+    read = iter(members)
+    del dropped
+    assert len(members) == 1
+    assert list(read) == [kept]
+
+
+def test_a_set_that_goes_before_its_members() -> None:
+    """Nothing is left of it, nor does the end of a member fail."""
+    members = LiveSet[Member]()
+    member = Member()
+    members.add(member)
+    forget = weakref.ref(members._forget)
+    del members
+    del member
+    assert forget() is None
+
+
+def test_changes_while_it_is_read() -> None:
+    """Threads may add and remove while others read."""
+    members = LiveSet[Member]()
+    stop = threading.Event()
+
+    def change() -> None:
+        while not stop.is_set():
+            mine = [Member() for _ in range(20)]
+            for each in mine:
+                members.add(each)
+            for each in mine[::2]:
+                members.discard(each)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    threads = [threading.Thread(target=change) for _ in range(4)]
+    try:
+        for thread in threads:
+            thread.start()
+        for _ in range(500):
+            assert all(isinstance(each, Member) for each in members)
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+        sys.setswitchinterval(interval)
+    assert not members
