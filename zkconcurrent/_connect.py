@@ -24,7 +24,7 @@ from ._engine.interpreter import check_interpreter
 from ._engine.lease import MARGIN
 from ._engine.process_exit import at_exit
 from ._engine.session import Session
-from ._kazoo.link import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, KazooClient, make_acl
+from ._kazoo.link import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, KazooClient, make_acl
 from ._kazoo.replies import failure, kazoo_errors
 from ._kazoo.transport import MAX_REQUEST, request_close
 from ._paths import check_path
@@ -448,7 +448,7 @@ def _take_acl(settings: dict[str, Any]) -> None:
     """Set the ACLs of the nodes that the client makes.
 
     Raises:
-        TypeError: `acl` is neither a word nor a list.
+        TypeError: `acl` is neither a word nor a list, or `default_acl` is no list.
         ValueError: it is an unknown word; there are no credentials; or `default_acl` is given too.
     """
     proven = bool(settings.get("auth_data") or settings.get("sasl_options"))
@@ -456,6 +456,7 @@ def _take_acl(settings: dict[str, Any]) -> None:
     if acl is not None and settings.get("default_acl") is not None:
         raise ValueError("acl and default_acl are the same: give one of them")
     if settings.get("default_acl") is not None:
+        settings["default_acl"] = _acl_list("default_acl must be", settings["default_acl"])
         return
     if acl is None:
         acl = "creator" if proven else "open"
@@ -466,10 +467,14 @@ def _take_acl(settings: dict[str, Any]) -> None:
             raise ValueError("acl=creator needs credentials: a user and a password, sasl, or a certfile")
         settings["default_acl"] = CREATOR_ALL_ACL if acl == "creator" else OPEN_ACL_UNSAFE
         settings["directory_acl"] = _DIRECTORY_ACL if acl == "creator" else None
-    elif isinstance(acl, Sequence) and acl:
-        settings["default_acl"] = list(acl)
     else:
-        raise TypeError(f"acl must be one of {', '.join(_ACLS)}, or a list of kazoo.security.ACL that is not empty")
+        settings["default_acl"] = _acl_list(f"acl must be one of {', '.join(_ACLS)}, or", acl)
+
+
+def _acl_list(must_be: str, given: Any) -> list[ACL]:
+    if not isinstance(given, Sequence) or not given or not all(isinstance(each, ACL) for each in given):
+        raise TypeError(f"{must_be} a list of kazoo.security.ACL that is not empty")
+    return list(given)
 
 
 def _decode(part: str, text: str, *, plus: bool = False) -> str:

@@ -31,7 +31,7 @@ from kazoo.protocol.serialization import (
 from kazoo.protocol.serialization import Create as CreateRequest
 from kazoo.protocol.serialization import Delete as DeleteRequest
 from kazoo.protocol.states import KazooState, ZnodeStat
-from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_acl
+from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_acl
 
 from .._engine.identity import ident, identity
 from .._engine.lease import MARGIN, NEVER, Lease
@@ -56,6 +56,7 @@ CONTAINER = 4
 PERSISTENT_RECURSIVE = 1  # a mode of watches
 
 __all__ = [
+    "ACL",
     "CREATOR_ALL_ACL",
     "OPEN_ACL_UNSAFE",
     "CreatedStat",
