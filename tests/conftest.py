@@ -45,6 +45,7 @@ HANGS = 600.0
 STDERR = pytest.StashKey[int]()
 ARMED = pytest.StashKey[float]()
 TESTS = Path(__file__).parent
+SLOW_TO_START = {"peer", "services", "strict"}  # fixtures: a Java process, three servers, one with its own settings
 SERVERLESS = ("unit", "simulation", "soak/test_history.py")
 FAST = {"connection_retry": {"max_tries": -1, "delay": 0.05, "max_delay": 0.2}}
 Connect = Callable[..., KazooClient]
@@ -62,16 +63,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what needs a server; where several processes share the tests, begin with the long ones, the soak first.
 
     Those that compute are spread among those that wait. Of these, the long ones are for one of the processes; so are
-    those that share a Java process, or three servers.
+    those that share what takes long to start.
     """
     for item in items:
         waits, is_long = needs_server(item), item.get_closest_marker("long") is not None
         if waits:
             item.add_marker(pytest.mark.server)
-        if "peer" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("java"))
-        elif "services" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("services"))
+        if shared := SLOW_TO_START.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.xdist_group(shared.pop()))
         elif is_long and not waits:
             item.add_marker(pytest.mark.xdist_group("computing"))
     if "PYTEST_XDIST_WORKER" not in os.environ:
