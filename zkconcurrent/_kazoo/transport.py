@@ -23,6 +23,7 @@ import itertools
 import logging
 import select
 import socket
+import ssl
 import struct
 import threading
 from collections import deque
@@ -189,7 +190,11 @@ class Transport:
     def drop(self) -> None:
         """Cut a connection without replies, so that kazoo reconnects."""
         with contextlib.suppress(AttributeError, OSError):  # it may be down already
-            self._connection._socket.shutdown(socket.SHUT_RDWR)
+            sock = self._connection._socket
+            # `SSLSocket.shutdown` would end the decryption too: kazoo's thread, amid a reply, would take the rest of it
+            # as it came over the wire, or end with an error that it does not know.
+            plain: Any = super(ssl.SSLSocket, sock) if isinstance(sock, ssl.SSLSocket) else sock
+            plain.shutdown(socket.SHUT_RDWR)
 
     # -- by kazoo's queue ----------------------------------------------------------------------------------------
 
