@@ -345,6 +345,8 @@ def _start(client: Client, chroot: str, patience: float, given_up: Callable[[], 
         else:
             client.chroot = chroot
             return
+    if (refusal := link.transport.refusal) is not None:
+        raise failure(refusal, chroot or "/") from refusal
     raise TimeoutError(
         f"no answer from ZooKeeper at {_hosts(client)}, {'over' if client.use_ssl else 'without'} TLS, within "
         f"{patience:g} s; the log 'kazoo.client' says how each attempt failed"
