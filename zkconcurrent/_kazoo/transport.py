@@ -231,6 +231,8 @@ class Transport:
         client, connection, handler = self._client, self._connection, self._handler
         if not isinstance(connection, ConnectionHandler):
             return  # a simulated one
+        if type(connection.handler) is not FairHandler:
+            connection.handler = FairHandler(client)
         for name in ("_invoke", "_send_request", "_send_ping", "_read_header", "_read_response", "_read_watch_event"):
             self._replace(connection, name)
         self._replace(connection, "_authenticate_with_sasl")
@@ -471,6 +473,27 @@ class Transport:
             log.exception("a watch event was not handled: %r", callback.args)
 
 
+class FairHandler:
+    """kazoo's handler, with an equal share of the session timeout for each server to accept a connection.
+
+    kazoo waits so long for a server's first reply, but a whole session timeout until TCP and TLS have connected. So one
+    server whose machine is down, or that stands still, could cost the session while all others serve.
+    """
+
+    def __init__(self, client: KazooClient) -> None:
+        self._client = client
+        self._handler = client.handler
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._handler, name)
+
+    def create_connection(self, *args: Any, timeout: float | None = None, **options: Any) -> Any:
+        """Connect as kazoo's handler does."""
+        if timeout is not None:
+            timeout /= len(self._client.hosts)
+        return self._handler.create_connection(*args, timeout=timeout, **options)
+
+
 class WakeupSocket:
     """The socket that wakes kazoo's connection thread with a byte for each request, without ever blocking the caller.
 
@@ -603,8 +626,18 @@ _OF_CONNECTION = (
         "_ro_mode",
     ),
     *("_send_ping", "_send_request", "_socket", "_write", "_write_sock", "_xid", "connection_stopped"),
+    "handler",
 )
-_OF_HANDLER = ("_workers", "dispatch_callback", "event_object", "rlock_object", "select", "sleep_func", "spawn")
+_OF_HANDLER = (
+    "_workers",
+    "create_connection",
+    "dispatch_callback",
+    "event_object",
+    "rlock_object",
+    "select",
+    "sleep_func",
+    "spawn",
+)
 # The positional arguments of replaced or called methods; and the local variables that `session_timeout` reads.
 _ARGUMENTS = {
     "_authenticate_with_sasl": ("self", "host", "timeout"),
