@@ -188,8 +188,9 @@ def connect(
 
     The options are `timeout` (of the session, in seconds; default 20), `tick` (the servers' `tickTime`, in seconds: if
     known, leases need fewer requests and survive longer outages), `start_timeout`, `sasl` (`DIGEST-MD5` or `GSSAPI`),
-    `acl`, and with `zks://` `ca`, `certfile` and `keyfile` (PEM files), `verify_certs` and `check_hostname` (`true` or
-    `false`). By default the host name is checked against the certificate; kazoo on its own does not check it.
+    `acl`, and with `zks://` `ca`, `certfile` and `keyfile` (PEM files; without `keyfile`, `certfile` has the key too),
+    `verify_certs` and `check_hostname` (`true` or `false`). By default the host name is checked against the
+    certificate; kazoo on its own does not check it.
 
     With credentials, only the creator has access to the nodes that the client makes (`acl=creator`). A client with
     other credentials, or none, can't read a lock's queue, join it, or delete its holder's node. On the nodes above (the
@@ -250,6 +251,8 @@ def prepare(
     chroot = settings.pop("chroot")
     if settings.get("use_ssl"):
         settings.setdefault("check_hostname", settings.get("verify_certs", True))
+        if settings.get("certfile"):
+            settings.setdefault("keyfile", settings["certfile"])  # it may have both; without a key, kazoo sends neither
     if settings.get("sasl_options") and find_spec("puresasl") is None:
         raise RuntimeError("SASL needs the package pure-sasl: pip install pure-sasl")
     _take_acl(settings)
@@ -345,6 +348,8 @@ def _start(client: Client, chroot: str, patience: float, given_up: Callable[[], 
         else:
             client.chroot = chroot
             return
+    if (refusal := link.transport.refusal) is not None:
+        raise failure(refusal, chroot or "/") from refusal
     raise TimeoutError(
         f"no answer from ZooKeeper at {_hosts(client)}, {'over' if client.use_ssl else 'without'} TLS, within "
         f"{patience:g} s; the log 'kazoo.client' says how each attempt failed"

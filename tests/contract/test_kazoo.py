@@ -166,6 +166,7 @@ CONNECTION: dict[str, tuple[str, ...] | None] = {
     "ping_outstanding": None,
     "logger": None,
     "_ro_mode": None,
+    "_authenticate_with_sasl": ("host", "timeout"),
     "_invoke": ("timeout", "request", "xid"),
     "_write": ("msg", "timeout"),
     "_read": ("length", "timeout"),

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import select
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,6 +28,8 @@ from zkconcurrent._engine.session import Session
 from zkconcurrent._kazoo.replies import Reply
 from zkconcurrent._kazoo.transport import XIDS, Transport, on_connection_thread, wait_for_files
 from zkconcurrent.testing import Server
+
+TLS = Path(__file__).parents[1] / "integration" / "tls"  # a server's certificate for localhost, and who signed it
 
 
 class Own(SequentialThreadingHandler):  # type: ignore[misc]
@@ -495,6 +500,28 @@ def test_waiting_for_files() -> None:
         near.close()
         with pytest.raises(ValueError, match="fd"):
             wait_for_files([SimpleNamespace(fileno=lambda: number)], [], [], 0)
+
+
+def test_a_connection_over_tls_that_is_cut_amid_a_reply(in_thread: InThread) -> None:
+    """Fault 200: its rest is what the server sent, or missing; never as it came over the wire, as if it were data."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(TLS / "server.pem")
+    theirs = ssl.create_default_context(cafile=TLS / "ca.pem")
+    near, far = socket.socketpair()
+    accepted = in_thread(context.wrap_socket, far, server_side=True)
+    client = KazooClient()
+    wire = Transport.of(client)
+    with theirs.wrap_socket(near, server_hostname="localhost") as near, accepted.result() as far:
+        client._connection._socket = near
+        near.setblocking(False)
+        far.sendall(b"half a ")
+        assert client._connection._read(7, 10.0) == b"half a "
+        far.sendall(b"reply")
+        select.select([near], [], [])
+        wire.drop()
+        assert client._connection._read(5, 10.0) == b"reply"
+        with pytest.raises(ConnectionDropped):
+            client._connection._read(1, 10.0)
 
 
 def test_where_it_is_quick(zookeeper: Server) -> None:

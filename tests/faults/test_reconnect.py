@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from contextlib import ExitStack
 from itertools import pairwise
 from unittest.mock import patch
 
@@ -55,6 +56,28 @@ def test_a_client_that_was_cut_off_for_long_goes_on_trying(zookeeper: Server, ev
         assert max(pauses) < 2.5, [f"{pause:.1f}" for pause in pauses]
         proxy.resume()
         eventually(lambda: zk.connected)
+
+
+def test_one_of_three_servers_has_no_power(zookeeper: Server, eventually: Eventually) -> None:
+    """Fault 203: a client that tries that one first reaches another before its session, or a hold, ends."""
+    with ExitStack() as ends:
+        dead = ends.enter_context(socket.socket())
+        dead.bind(("127.0.0.1", 0))
+        dead.listen(0)
+        for _ in range(3):  # the system lets so many wait, and drops what any other client sends
+            visitor = ends.enter_context(socket.socket())
+            visitor.setblocking(False)
+            visitor.connect_ex(dead.getsockname())
+        zk = ends.enter_context(zkconcurrent.connect(f"zk://{zookeeper.hosts}", timeout=6))
+        held = zkconcurrent.Lock(zk, "/one-of-three")
+        ends.enter_context(held)
+        session, alive = zk.client_id, zookeeper.hosts
+        zk.set_hosts(f"127.0.0.1:{dead.getsockname()[1]},{alive},{alive}", randomize_hosts=False)
+        Session.of(zk).link.transport.drop()
+        eventually(lambda: not zk.connected)
+        eventually(lambda: zk.connected)
+        assert zk.client_id == session
+        assert not held.lost.is_set()
 
 
 @pytest.mark.parametrize("error", [ConnectionLoss, SessionExpiredError])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import select
 import signal
@@ -25,6 +26,7 @@ from tests.conftest import Eventually, InThread
 from tests.helpers.forwarder import Connection, Forwarder
 from tests.helpers.proxy import Proxy
 from zkconcurrent._connect import _close_all
+from zkconcurrent._engine.session import Session
 from zkconcurrent.testing import Server
 from zkconcurrent.testing._ports import ReservedPorts
 
@@ -307,6 +309,24 @@ except TimeoutError as error:
         said, _ = process.communicate(timeout=30)
     assert said.startswith(f"no answer from ZooKeeper at {url[url.index('//') + 2 :].partition(':')[0]}:{tls_port}, ")
     assert ("over TLS" in said) == url.startswith("zks")
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # kazoo leaves the socket of a handshake that failed to Python
+def test_tls_and_one_of_three_servers_that_stands_still(tls_port: int, zk_path: str, eventually: Eventually) -> None:
+    """Fault 203: a client that waits for its handshake reaches another before its session, or a hold, ends."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as still,
+        zkconcurrent.connect(f"zks://localhost:{tls_port}?timeout=6&ca={TLS / 'ca.pem'}") as client,
+        (held := zkconcurrent.Lock(client, zk_path)),
+    ):
+        session, alive = client.client_id, f"localhost:{tls_port}"
+        client.set_hosts(f"localhost:{still.getsockname()[1]},{alive},{alive}", randomize_hosts=False)
+        Session.of(client).link.transport.drop()
+        eventually(lambda: not client.connected)
+        eventually(lambda: client.connected)
+        assert client.client_id == session
+        assert not held.lost.is_set()
+        gc.collect()
 
 
 @pytest.mark.parametrize("option", ["check_hostname=false", "verify_certs=false"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import time
 import weakref
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -727,6 +729,31 @@ def test_servers_made_anew(eventually: Eventually) -> None:
             for each in (client, another):
                 each.stop()
                 each.close()
+
+
+def test_servers_restored_from_a_backup(tmp_path: Path, eventually: Eventually) -> None:
+    """Fault 204: a client that has seen what they have forgotten has what is there, once they let it in again."""
+    with Server() as server, server.client(timeout=4, **FAST) as client:
+        d = text(client, "/map")
+        d["a"] = "1"
+        server.kill()
+        assert server._guard is not None
+        data = server._guard.folder / "version-2"
+        shutil.copytree(data, tmp_path / "backup")
+        server.start()
+        for n in range(20):
+            d["b"] = str(n)
+        d["a"] = "forgotten"
+        server.kill()
+        shutil.rmtree(data)
+        shutil.copytree(tmp_path / "backup", data)
+        server.start()
+        with server.client() as another:
+            theirs = text(another, "/map")
+            theirs["a"] = "2"
+            for n in range(60):  # until their zxids are those that the client has seen
+                theirs["c"] = str(n)
+            eventually(lambda: d == {"a": "2", "c": "59"})
 
 
 def test_a_finalizer_on_the_thread_of_the_copy(

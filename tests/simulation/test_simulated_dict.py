@@ -19,11 +19,11 @@ MIRROR, ENTRIES, FACE = "_recipes.mirror", "_recipes.entries", "_dict"
 MUTANTS = [
     Mutant(
         "an older state replaces a newer one: no zxid is compared",
-        (Edit(f"{MIRROR}:Mirror.keep", "(known is None or known.zxid < zxid) and ", ""),),
+        (Edit(f"{MIRROR}:Mirror.keep", "known is None or known.zxid < zxid or zxid < known.zxid <= read_at", "True"),),
     ),
     Mutant(
         "a delete leaves no tombstone",
-        (Edit(f"{MIRROR}:Mirror.keep", " and (gone is None or gone.zxid < zxid)", ""),),
+        (Edit(f"{MIRROR}:Mirror.keep", "gone is None or gone.zxid < zxid or gone.zxid <= read_at", "True"),),
     ),
     Mutant(
         "that a key was missing removes a newer entry",

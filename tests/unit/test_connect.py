@@ -341,6 +341,15 @@ def test_the_host_name_is_checked(
     assert (made[0].use_ssl, made[0].check_hostname) == (True, expected)
 
 
+@pytest.mark.parametrize(("url", "key"), [("zks://a?certfile=c", "c"), ("zks://a?certfile=c&keyfile=k", "k")])
+def test_a_certificate_goes_with_its_key(url: str, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault 205: one file may have both; kazoo would connect without the certificate."""
+    made: list[_connect.Client] = []
+    monkeypatch.setattr(_connect, "_start", lambda client, *_: made.append(client))
+    zkconcurrent.connect(url)
+    assert (made[0].certfile, made[0].keyfile) == ("c", key)
+
+
 @pytest.mark.parametrize("timeout", [None, "5", b"5", 0, -1, float("nan"), float("inf"), 10**400, 3e6])
 def test_a_timeout_is_a_number_of_seconds(timeout: Any) -> None:
     """Fault 165: another one is told at once, and not as if no server had replied."""

@@ -23,6 +23,7 @@ import itertools
 import logging
 import select
 import socket
+import ssl
 import struct
 import threading
 from collections import deque
@@ -47,6 +48,7 @@ READ_SIZE = 65536
 REQUEST_HEADER = struct.Struct("!iii")  # the length of what follows, the request's number, its type
 XIDS = 2**31 - 1
 AUTH_XID = -4
+MOST_SASL_REPLIES = 100  # of one handshake; those of all mechanisms take fewer than ten
 MAX_REQUEST = 1_000_000  # bytes; a server closes the connection at a request above its jute.maxbuffer, 1,048,575
 CALLER_PATIENCE = 0.005  # seconds
 TURN_TRIES, TURN_TRY = 10, 0.02  # how often, and how long each time, the connection thread waits for a turn
@@ -124,6 +126,7 @@ class Transport:
         on_data_watch: is called on kazoo's thread with the path of each node whose data this client has begun to watch.
         handshake: the last one; None if it was over before the transport was there.
         max_request: how many bytes a request may have.
+        refusal: why the servers do not accept the client's credentials; kazoo then stops for good.
     """
 
     def __init__(self, client: KazooClient) -> None:
@@ -138,6 +141,9 @@ class Transport:
         self._received_from: socket.socket | None = None  # and from where
         self._pending_auths: deque[Any] = deque()  # requests to authenticate, whose replies come out of order
         self._sent_lately = False  # a caller sent since kazoo last wanted to ping
+        self._proven = False  # the servers have accepted the client's credentials for SASL before
+        self._sasl_replies: int | None = None  # those of the present SASL handshake; None if there is none
+        self.refusal: Exception | None = None
         self._direct = type(self._handler) is SequentialThreadingHandler
         self.clock: Callable[[], float] = lambda: 0.0
         self.on_close: Callable[[], None] = lambda: None
@@ -189,7 +195,11 @@ class Transport:
     def drop(self) -> None:
         """Cut a connection without replies, so that kazoo reconnects."""
         with contextlib.suppress(AttributeError, OSError):  # it may be down already
-            self._connection._socket.shutdown(socket.SHUT_RDWR)
+            sock = self._connection._socket
+            # `SSLSocket.shutdown` would end the decryption too: kazoo's thread, amid a reply, would take the rest of it
+            # as it came over the wire, or end with an error that it does not know.
+            plain: Any = super(ssl.SSLSocket, sock) if isinstance(sock, ssl.SSLSocket) else sock
+            plain.shutdown(socket.SHUT_RDWR)
 
     # -- by kazoo's queue ----------------------------------------------------------------------------------------
 
@@ -221,8 +231,11 @@ class Transport:
         client, connection, handler = self._client, self._connection, self._handler
         if not isinstance(connection, ConnectionHandler):
             return  # a simulated one
+        if type(connection.handler) is not FairHandler:
+            connection.handler = FairHandler(client)
         for name in ("_invoke", "_send_request", "_send_ping", "_read_header", "_read_response", "_read_watch_event"):
             self._replace(connection, name)
+        self._replace(connection, "_authenticate_with_sasl")
         self._replace(client, "_notify_pending")
         if self._direct:
             self._replace(connection, "_read")
@@ -240,10 +253,40 @@ class Transport:
     def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
         """Send a request of the handshake and return its reply; note when the connection was requested."""
         sent = self.clock()
-        result = self._kazoo.invoke(timeout, request, xid)
+        try:
+            result = self._kazoo.invoke(timeout, request, xid)
+        except kazoo_errors.AuthFailedError as error:
+            self.refusal = error
+            raise
         if type(request) is Connect:
             self.handshake = Handshake(sent, result[0].time_out / 1000.0)
         return result
+
+    def _authenticate_with_sasl(self, host: str, timeout: float) -> None:
+        """Authenticate a connection, and tell a lost connection from a refusal.
+
+        kazoo takes both for a refusal, since servers before 3.6 refuse by closing the connection, and stops for good.
+        But credentials that were accepted before stay accepted when a server is restarted.
+        """
+        self._sasl_replies = 0
+        try:
+            self._kazoo.authenticate_with_sasl(host, timeout)
+        except kazoo_errors.AuthFailedError as error:
+            lost = error.__cause__
+            if self._proven and isinstance(lost, kazoo_errors.ConnectionDropped):
+                raise lost from None
+            self.refusal = error
+            raise
+        except (kazoo_errors.ConnectionDropped, kazoo_errors.SessionExpiredError):
+            raise
+        except (
+            kazoo_errors.KazooException
+        ) as error:  # such as SessionClosedRequireSaslError: it would end kazoo's thread
+            self.refusal = kazoo_errors.AuthFailedError(f"{type(error).__name__} {error}".strip())
+            raise self.refusal from error
+        finally:
+            self._sasl_replies = None
+        self._proven = True
 
     @_drop_on_error
     def _send_request(self, read_timeout: float, connect_timeout: float) -> None:
@@ -314,6 +357,10 @@ class Transport:
         if self._client._state == KeeperState.AUTH_FAILED:
             raise kazoo_errors.AuthFailedError  # kazoo reads on, and the replies belong to no request
         header, buffer, offset = self._kazoo.read_header(timeout)
+        if self._sasl_replies is not None:
+            self._sasl_replies += 1
+            if self._sasl_replies > MOST_SASL_REPLIES:  # kazoo would go on until the session ends
+                raise kazoo_errors.AuthFailedError("the server's replies are not those of SASL, which it may not offer")
         if header.xid == AUTH_XID and self._pending_auths:
             self._client._pending.appendleft(self._pending_auths.popleft())
         return header, buffer, offset
@@ -424,6 +471,27 @@ class Transport:
             callback.func(*callback.args)
         except Exception:  # the connection must go on
             log.exception("a watch event was not handled: %r", callback.args)
+
+
+class FairHandler:
+    """kazoo's handler, with an equal share of the session timeout for each server to accept a connection.
+
+    kazoo waits so long for a server's first reply, but a whole session timeout until TCP and TLS have connected. So one
+    server whose machine is down, or that stands still, could cost the session while all others serve.
+    """
+
+    def __init__(self, client: KazooClient) -> None:
+        self._client = client
+        self._handler = client.handler
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._handler, name)
+
+    def create_connection(self, *args: Any, timeout: float | None = None, **options: Any) -> Any:
+        """Connect as kazoo's handler does."""
+        if timeout is not None:
+            timeout /= len(self._client.hosts)
+        return self._handler.create_connection(*args, timeout=timeout, **options)
 
 
 class WakeupSocket:
@@ -547,12 +615,32 @@ _OF_CLIENT = (
     *("_stopped", "chroot", "last_zxid"),
 )
 _OF_CONNECTION = (
-    *("_connection_routine", "_invoke", "_read", "_read_header", "_read_response", "_read_watch_event", "_ro_mode"),
+    *(
+        "_authenticate_with_sasl",
+        "_connection_routine",
+        "_invoke",
+        "_read",
+        "_read_header",
+        "_read_response",
+        "_read_watch_event",
+        "_ro_mode",
+    ),
     *("_send_ping", "_send_request", "_socket", "_write", "_write_sock", "_xid", "connection_stopped"),
+    "handler",
 )
-_OF_HANDLER = ("_workers", "dispatch_callback", "event_object", "rlock_object", "select", "sleep_func", "spawn")
+_OF_HANDLER = (
+    "_workers",
+    "create_connection",
+    "dispatch_callback",
+    "event_object",
+    "rlock_object",
+    "select",
+    "sleep_func",
+    "spawn",
+)
 # The positional arguments of replaced or called methods; and the local variables that `session_timeout` reads.
 _ARGUMENTS = {
+    "_authenticate_with_sasl": ("self", "host", "timeout"),
     "_invoke": ("self", "timeout", "request", "xid"),
     "_read": ("self", "length", "timeout"),
     "_read_header": ("self", "timeout"),

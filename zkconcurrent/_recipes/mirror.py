@@ -156,17 +156,23 @@ class Mirror:
     def take(self, key: str, node: Node | None, zxid: int) -> None:
         """Take a state of a key: its node, or that there is none as of that zxid."""
         if node is not None:
-            self.keep(key, node.data, node.mzxid)
+            self.keep(key, node.data, node.mzxid, zxid)
         else:
             self.drop(key, zxid)
 
-    def keep(self, key: str, data: bytes, zxid: int) -> None:
-        """Take the entry that a change has made, unless a newer state is known."""
+    def keep(self, key: str, data: bytes, zxid: int, read_at: int = 0) -> None:
+        """Take the entry that a change has made, unless a newer state is known.
+
+        If it was read as of the zxid of that newer state, or later, the servers have forgotten that state: they were
+        restored from a backup.
+        """
         entry = Entry(data, zxid)
         with self.guard:
             known = self.entries[key] if key in self.entries else None  # noqa: SIM401 - no call: see `guard`
             gone = self.tombstones[key] if key in self.tombstones else None  # noqa: SIM401
-            if (known is None or known.zxid < zxid) and (gone is None or gone.zxid < zxid):
+            if (known is None or known.zxid < zxid or zxid < known.zxid <= read_at) and (
+                gone is None or gone.zxid < zxid or gone.zxid <= read_at
+            ):
                 self.entries[key] = entry
 
     def drop(self, key: str, zxid: int) -> None:

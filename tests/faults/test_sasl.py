@@ -1,0 +1,98 @@
+"""SASL: only a refusal of the credentials ends a client, and it is told as one.
+
+The mechanism is a stand-in: each server answers a token, also one that does not offer SASL.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kazoo.protocol import connection as kazoo_connection
+
+import zkconcurrent
+from tests.conftest import Eventually
+from tests.helpers.proxy import Proxy
+from zkconcurrent import RefusedError
+from zkconcurrent.testing import Server
+
+URL = "zk://user:password@{}/sasl?sasl=DIGEST-MD5&timeout=6"
+
+
+class Mechanism:
+    """What stands for pure-sasl's client.
+
+    Attributes:
+        rounds: how many tokens it sends before it is satisfied.
+    """
+
+    rounds = 2.0
+
+    def __init__(self, **_options: object) -> None:
+        self._sent = 0
+
+    @property
+    def complete(self) -> bool:
+        """Whether it is satisfied."""
+        return self._sent > self.rounds
+
+    def process(self, **_challenge: object) -> bytes:
+        """Return the next token, or none at the end."""
+        self._sent += 1
+        return b"" if self.complete else b"token"
+
+    def dispose(self) -> None:
+        """Forget the password."""
+
+
+@pytest.fixture(autouse=True)
+def mechanism(monkeypatch: pytest.MonkeyPatch) -> type[Mechanism]:
+    """Have kazoo use the mechanism."""
+    errors: dict[str, Any] = {"SASLError": ValueError, "SASLProtocolException": ValueError}
+    puresasl = SimpleNamespace(client=SimpleNamespace(SASLClient=Mechanism), **errors)
+    monkeypatch.setattr(kazoo_connection, "puresasl", puresasl, raising=False)
+    monkeypatch.setattr(kazoo_connection, "PURESASL_AVAILABLE", True)
+    monkeypatch.setattr("zkconcurrent._connect.find_spec", lambda _: True)
+    return Mechanism
+
+
+def test_a_connection_that_is_lost_while_it_authenticates(proxy: Proxy, eventually: Eventually) -> None:
+    """Fault 201: after a reconnect the client goes on, and still holds."""
+    with zkconcurrent.connect(URL.format(proxy.hosts), acl="open") as client:
+        lock = zkconcurrent.Lock(client, "/lock")
+        with lock:
+            session = client.client_id
+            with proxy.lose_request("sasl") as lost:
+                proxy.cut()
+                lost.wait()
+            eventually(lambda: client.connected)
+            assert client.client_id == session
+            assert not lock.lost.is_set()
+
+
+def test_a_server_that_does_not_offer_it(
+    zookeeper: Server, mechanism: type[Mechanism], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 202: the client is told at once, and does not send tokens until its session ends."""
+    monkeypatch.setattr(mechanism, "rounds", float("inf"))
+    began = time.monotonic()
+    with pytest.raises(RefusedError, match="credentials were not accepted"):
+        zkconcurrent.connect(URL.format(zookeeper.hosts), start_timeout=60)
+    assert time.monotonic() - began < 6
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_server_that_demands_it_and_refuses(tmp_path: Path) -> None:
+    """Fault 202: the error is that of a refusal, not of a server that gives no answer; kazoo's thread ends in order."""
+    jaas = tmp_path / "jaas.conf"
+    jaas.write_text('Server { org.apache.zookeeper.server.auth.DigestLoginModule required user_user="password"; };\n')
+    properties = {
+        "java.security.auth.login.config": jaas,
+        "zookeeper.authProvider.1": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
+        "zookeeper.sessionRequireClientSASLAuth": "true",
+    }
+    with Server(properties=properties) as server, pytest.raises(RefusedError, match="credentials were not accepted"):
+        zkconcurrent.connect(URL.format(server.hosts), start_timeout=20)
