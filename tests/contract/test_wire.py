@@ -503,7 +503,7 @@ def test_waiting_for_files() -> None:
 
 
 def test_a_connection_over_tls_that_is_cut_amid_a_reply(in_thread: InThread) -> None:
-    """Fault 200: its rest is what the server sent, or missing; never as it came over the wire, as if it were data."""
+    """Fault 197: its rest is what the server sent, or missing; never as it came over the wire, as if it were data."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(TLS / "server.pem")
     theirs = ssl.create_default_context(cafile=TLS / "ca.pem")

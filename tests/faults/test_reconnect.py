@@ -59,7 +59,7 @@ def test_a_client_that_was_cut_off_for_long_goes_on_trying(zookeeper: Server, ev
 
 
 def test_one_of_three_servers_has_no_power(zookeeper: Server, eventually: Eventually) -> None:
-    """Fault 203: a client that tries that one first reaches another before its session, or a hold, ends."""
+    """Fault 200: a client that tries that one first reaches another before its session, or a hold, ends."""
     with ExitStack() as ends:
         dead = ends.enter_context(socket.socket())
         dead.bind(("127.0.0.1", 0))

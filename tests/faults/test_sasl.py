@@ -60,7 +60,7 @@ def mechanism(monkeypatch: pytest.MonkeyPatch) -> type[Mechanism]:
 
 
 def test_a_connection_that_is_lost_while_it_authenticates(proxy: Proxy, eventually: Eventually) -> None:
-    """Fault 201: after a reconnect the client goes on, and still holds."""
+    """Fault 198: after a reconnect the client goes on, and still holds."""
     with zkconcurrent.connect(URL.format(proxy.hosts), acl="open") as client:
         lock = zkconcurrent.Lock(client, "/lock")
         with lock:
@@ -76,7 +76,7 @@ def test_a_connection_that_is_lost_while_it_authenticates(proxy: Proxy, eventual
 def test_a_server_that_does_not_offer_it(
     zookeeper: Server, mechanism: type[Mechanism], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 202: the client is told at once, and does not send tokens until its session ends."""
+    """Fault 199: the client is told at once, and does not send tokens until its session ends."""
     monkeypatch.setattr(mechanism, "rounds", float("inf"))
     began = time.monotonic()
     with pytest.raises(RefusedError, match="credentials were not accepted"):
@@ -86,7 +86,7 @@ def test_a_server_that_does_not_offer_it(
 
 @pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_server_that_demands_it_and_refuses(tmp_path: Path) -> None:
-    """Fault 202: the error is that of a refusal, not of a server that gives no answer; kazoo's thread ends in order."""
+    """Fault 199: the error is that of a refusal, not of a server that gives no answer; kazoo's thread ends in order."""
     jaas = tmp_path / "jaas.conf"
     jaas.write_text('Server { org.apache.zookeeper.server.auth.DigestLoginModule required user_user="password"; };\n')
     properties = {

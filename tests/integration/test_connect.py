@@ -313,7 +313,7 @@ except TimeoutError as error:
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # kazoo leaves the socket of a handshake that failed to Python
 def test_tls_and_one_of_three_servers_that_stands_still(tls_port: int, zk_path: str, eventually: Eventually) -> None:
-    """Fault 203: a client that waits for its handshake reaches another before its session, or a hold, ends."""
+    """Fault 200: a client that waits for its handshake reaches another before its session, or a hold, ends."""
     with (
         socket.create_server(("127.0.0.1", 0)) as still,
         zkconcurrent.connect(f"zks://localhost:{tls_port}?timeout=6&ca={TLS / 'ca.pem'}") as client,

@@ -732,7 +732,7 @@ def test_servers_made_anew(eventually: Eventually) -> None:
 
 
 def test_servers_restored_from_a_backup(tmp_path: Path, eventually: Eventually) -> None:
-    """Fault 204: a client that has seen what they have forgotten has what is there, once they let it in again."""
+    """Fault 202: a client that has seen what they have forgotten has what is there, once they let it in again."""
     with Server() as server, server.client(timeout=4, **FAST) as client:
         d = text(client, "/map")
         d["a"] = "1"

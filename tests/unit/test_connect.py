@@ -343,7 +343,7 @@ def test_the_host_name_is_checked(
 
 @pytest.mark.parametrize(("url", "key"), [("zks://a?certfile=c", "c"), ("zks://a?certfile=c&keyfile=k", "k")])
 def test_a_certificate_goes_with_its_key(url: str, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 205: one file may have both; kazoo would connect without the certificate."""
+    """Fault 201: one file may have both; kazoo would connect without the certificate."""
     made: list[_connect.Client] = []
     monkeypatch.setattr(_connect, "_start", lambda client, *_: made.append(client))
     zkconcurrent.connect(url)

@@ -279,9 +279,8 @@ class Transport:
             raise
         except (kazoo_errors.ConnectionDropped, kazoo_errors.SessionExpiredError):
             raise
-        except (
-            kazoo_errors.KazooException
-        ) as error:  # such as SessionClosedRequireSaslError: it would end kazoo's thread
+        except kazoo_errors.KazooException as error:
+            # Such as SessionClosedRequireSaslError, which would end kazoo's thread.
             self.refusal = kazoo_errors.AuthFailedError(f"{type(error).__name__} {error}".strip())
             raise self.refusal from error
         finally:
@@ -615,27 +614,13 @@ _OF_CLIENT = (
     *("_stopped", "chroot", "last_zxid"),
 )
 _OF_CONNECTION = (
-    *(
-        "_authenticate_with_sasl",
-        "_connection_routine",
-        "_invoke",
-        "_read",
-        "_read_header",
-        "_read_response",
-        "_read_watch_event",
-        "_ro_mode",
-    ),
+    *("_authenticate_with_sasl", "_connection_routine", "_invoke", "_read", "_read_header", "_read_response"),
+    *("_read_watch_event", "_ro_mode"),
     *("_send_ping", "_send_request", "_socket", "_write", "_write_sock", "_xid", "connection_stopped"),
     "handler",
 )
 _OF_HANDLER = (
-    "_workers",
-    "create_connection",
-    "dispatch_callback",
-    "event_object",
-    "rlock_object",
-    "select",
-    "sleep_func",
+    *("_workers", "create_connection", "dispatch_callback", "event_object", "rlock_object", "select", "sleep_func"),
     "spawn",
 )
 # The positional arguments of replaced or called methods; and the local variables that `session_timeout` reads.
