@@ -346,10 +346,11 @@ class LockBase(Line, Acquirable):
         try:
             if not self._path_state.claim(hold, owner):
                 raise RuntimeError(f"release unlocked lock: {self._path}")
-            if not self._path_state.hand_on(hold):
-                if session.discard(hold.ticket):
-                    call.tickets.append(hold.ticket)
-                self._path_state.drop(hold)
+            with session.lock:  # around both: a handler in between may leave its node to another thread
+                if not self._path_state.hand_on(hold):
+                    if session.discard(hold.ticket):
+                        call.tickets.append(hold.ticket)
+                    self._path_state.drop(hold)
         except BaseException:
             if self._path_state.claim(hold, owner) and self._path_state.has(hold):
                 self._drop(hold)  # alive only if an interrupt came before the delete
@@ -359,9 +360,10 @@ class LockBase(Line, Acquirable):
 
     def _drop(self, hold: Hold) -> None:
         """Forget a hold; send its delete first, if it is alive."""
-        if hold.alive:
-            self._session.discard(hold.ticket)
-        self._path_state.drop(hold)
+        with self._session.lock:
+            if hold.alive and self._path_state.has(hold):
+                self._session.discard(hold.ticket)
+            self._path_state.drop(hold)
 
     def _wait_released(self, call: Call, hold: Hold) -> None:
         """Wait until the node of a released hold is gone.

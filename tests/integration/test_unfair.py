@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
@@ -19,6 +20,7 @@ from tests.helpers.manual_clock import ManualClock
 from tests.helpers.proxy import Proxy
 from zkconcurrent import ClientError, Condition, Lock, LockLostError, RLock
 from zkconcurrent._engine import local_handoff
+from zkconcurrent._engine.holds import Hold
 from zkconcurrent.testing import Server
 
 
@@ -332,3 +334,36 @@ def test_what_is_kept_for_a_thread_that_does_not_come(
     finally:
         over.set()
         signal.signal(signal.SIGUSR1, before)
+
+
+@unfair
+def test_a_handler_releases_it_within_a_release(
+    kind: Kind, zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually, monkeypatch: Any
+) -> None:
+    """Fault 210: once the handler has handed it on, the release that it interrupted leaves the next hold alone."""
+    monkeypatch.setattr(local_handoff, "LONGEST_TURN", 1000.0)
+    lock = kind(zk, zk_path)
+    state, inside, go_on = lock._path_state, threading.Event(), threading.Event()
+    claim = state.claim
+
+    def hold() -> bool:
+        with lock:
+            inside.set()
+            assert go_on.wait(20)
+            return lock.hold_count() == 1
+
+    def interrupted(hold: Hold, claimant: int) -> bool:
+        monkeypatch.setattr(state, "claim", claim)
+        lock.release()  # as a signal handler of this thread does
+        assert inside.wait(20)
+        return claim(hold, claimant)
+
+    lock.acquire()
+    holding = in_thread(hold)
+    eventually(at_the_handoff(lock, 1))
+    monkeypatch.setattr(state, "claim", interrupted)
+    lock.release()
+    assert queued(zk, zk_path, 1)()
+    go_on.set()
+    assert holding.result(20)
+    eventually(queued(zk, zk_path, 0))
