@@ -378,9 +378,10 @@ class LockBase(Line, Acquirable):
             log.debug("released %s", hold.ticket.node)
 
     def _released(self, call: Call, hold: Hold) -> Steps[None]:
-        yield from call.gone(hold.ticket)
+        if call.tickets:
+            yield from call.gone(hold.ticket)
+            self._path_state.check_given_up(hold)
         log.debug("released %s", hold.ticket.node)
-        self._path_state.check_given_up(hold)
 
     def cancel_waits(self) -> int:
         """End the waits of all threads and tasks of this client for the lock: each gets a `WaitCancelledError`.
