@@ -34,6 +34,7 @@ from zkconcurrent import (
     namespace,
 )
 from zkconcurrent._engine import local_handoff
+from zkconcurrent._engine.calls import Calls
 from zkconcurrent._engine.driver import Call
 from zkconcurrent._engine.waiting import Steps
 from zkconcurrent._several import _note
@@ -597,3 +598,31 @@ def test_what_was_handed_on_is_the_next_threads(
     losing = in_thread(lose)
     eventually(at_the_handoff(inner, 1))
     lock.release()
+
+
+def test_interrupts_as_its_calls_are_abandoned(
+    zk: KazooClient, zk_path: str, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 212: an interrupt of an acquire, and another one of its clean-up, leave none of the locks held."""
+    lock = MultiLock([Lock(zk, f"{zk_path}/{name}") for name in "abc"])
+    session, strikes = lock._session, [KeyboardInterrupt, KeyboardInterrupt]
+    sweep = session.sweep
+
+    def swept() -> None:
+        if len(strikes) == 1:
+            raise strikes.pop()
+        sweep()
+
+    def end(_: Calls) -> None:
+        raise strikes.pop()
+
+    monkeypatch.setattr(session, "sweep", swept)
+    monkeypatch.setattr(Calls, "end", end)
+    with pytest.raises(KeyboardInterrupt):
+        lock.acquire()
+    assert not strikes
+    monkeypatch.undo()
+    for each in lock.locks:
+        eventually(queued(zk, each.path, 0))
+    with lock:
+        assert lock.hold_count() == 1
