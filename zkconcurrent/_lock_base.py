@@ -307,6 +307,7 @@ class LockBase(Line, Acquirable):
             RuntimeError: there is none.
             ClientError: the process was forked; the hold is its parent's.
         """
+        self._session.sweep()
         hold = self._own()
         if hold is None:
             self._session.check_not_forked(self._path)
@@ -424,6 +425,7 @@ class LockBase(Line, Acquirable):
 
         The result is 0 if the thread holds nothing, or its hold is lost. Sends nothing.
         """
+        self._session.sweep()  # an acquire that was interrupted, and again as it cleaned up
         self._session.check_lease()
         hold = self._mine()
         return hold.depth if hold is not None and hold.alive else 0

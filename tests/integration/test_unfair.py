@@ -20,6 +20,7 @@ from tests.helpers.manual_clock import ManualClock
 from tests.helpers.proxy import Proxy
 from zkconcurrent import ClientError, Condition, Lock, LockLostError, RLock
 from zkconcurrent._engine import local_handoff
+from zkconcurrent._engine.driver import Call
 from zkconcurrent._engine.holds import Hold
 from zkconcurrent.testing import Server
 
@@ -367,3 +368,31 @@ def test_a_handler_releases_it_within_a_release(
     go_on.set()
     assert holding.result(20)
     eventually(queued(zk, zk_path, 0))
+
+
+@unfair
+def test_interrupts_at_the_end_of_an_acquire(kind: Kind, zk: KazooClient, zk_path: str, monkeypatch: Any) -> None:
+    """Fault 216: one strikes as it has the lock, another its clean-up: nothing is held that could be handed on."""
+    lock = kind(zk, zk_path)
+    session, strikes = lock._session, [KeyboardInterrupt, KeyboardInterrupt]
+    sweep = session.sweep
+
+    def swept() -> None:
+        if len(strikes) == 1:
+            raise strikes.pop()
+        sweep()
+
+    def end(_: Call) -> None:
+        raise strikes.pop()
+
+    with monkeypatch.context() as patch, session.lock:  # so that its keeper can't clean up
+        patch.setattr(session, "sweep", swept)
+        patch.setattr(Call, "end", end)
+        with pytest.raises(KeyboardInterrupt):
+            lock.acquire()
+        assert not strikes
+        with pytest.raises(RuntimeError):
+            lock.release()
+        assert lock.hold_count() == 0
+    with lock:
+        assert lock.hold_count() == 1
