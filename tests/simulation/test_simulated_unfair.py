@@ -64,7 +64,7 @@ MUTANTS = [
         (
             "_lock_base:LockBase._end_hold",
             "                self._path_state.drop(hold)\n    except",
-            "            session.discard(hold.ticket)\n    except",
+            "                self._path_state.drop(hold)\n        session.discard(hold.ticket)\n    except",
         ),
     ),
     _mutant(
