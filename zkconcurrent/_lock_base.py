@@ -307,6 +307,7 @@ class LockBase(Line, Acquirable):
             RuntimeError: there is none.
             ClientError: the process was forked; the hold is its parent's.
         """
+        self._session.sweep()
         hold = self._own()
         if hold is None:
             self._session.check_not_forked(self._path)
@@ -346,10 +347,11 @@ class LockBase(Line, Acquirable):
         try:
             if not self._path_state.claim(hold, owner):
                 raise RuntimeError(f"release unlocked lock: {self._path}")
-            if not self._path_state.hand_on(hold):
-                if session.discard(hold.ticket):
-                    call.tickets.append(hold.ticket)
-                self._path_state.drop(hold)
+            with session.lock:  # around both: a handler in between may leave its node to another thread
+                if not self._path_state.hand_on(hold):
+                    if session.discard(hold.ticket):
+                        call.tickets.append(hold.ticket)
+                    self._path_state.drop(hold)
         except BaseException:
             if self._path_state.claim(hold, owner) and self._path_state.has(hold):
                 self._drop(hold)  # alive only if an interrupt came before the delete
@@ -359,9 +361,10 @@ class LockBase(Line, Acquirable):
 
     def _drop(self, hold: Hold) -> None:
         """Forget a hold; send its delete first, if it is alive."""
-        if hold.alive:
-            self._session.discard(hold.ticket)
-        self._path_state.drop(hold)
+        with self._session.lock:
+            if hold.alive and self._path_state.has(hold):
+                self._session.discard(hold.ticket)
+            self._path_state.drop(hold)
 
     def _wait_released(self, call: Call, hold: Hold) -> None:
         """Wait until the node of a released hold is gone.
@@ -376,9 +379,10 @@ class LockBase(Line, Acquirable):
             log.debug("released %s", hold.ticket.node)
 
     def _released(self, call: Call, hold: Hold) -> Steps[None]:
-        yield from call.gone(hold.ticket)
+        if call.tickets:
+            yield from call.gone(hold.ticket)
+            self._path_state.check_given_up(hold)
         log.debug("released %s", hold.ticket.node)
-        self._path_state.check_given_up(hold)
 
     def cancel_waits(self) -> int:
         """End the waits of all threads and tasks of this client for the lock: each gets a `WaitCancelledError`.
@@ -421,6 +425,7 @@ class LockBase(Line, Acquirable):
 
         The result is 0 if the thread holds nothing, or its hold is lost. Sends nothing.
         """
+        self._session.sweep()  # an acquire that was interrupted, and again as it cleaned up
         self._session.check_lease()
         hold = self._mine()
         return hold.depth if hold is not None and hold.alive else 0

@@ -71,8 +71,9 @@ class QueueState(SettlingState):
         """End an errand whose call has ended before its time; what it has under way is settled in the background."""
         if not errand.left:
             errand.finish()
-        elif errand not in self._left:
-            errand.owes = errand.takes and errand.applied
+        else:
+            if errand not in self._left:
+                errand.owes = errand.takes and errand.applied
             self._settle_later(errand)
 
     def settling(self, errand: Errand, error: BaseException) -> Iterator[float]:

@@ -275,6 +275,9 @@ class QuorumLock(Several):
         errors: list[BaseException] = [quorum.error()] if self._is_lost(quorum) else []
         spare = quorum.alive - self._quorum
         left = levels(reversed(quorum.parts))
+        # Before the first delete: from then on, another thread may tell of a loss at any moment.
+        ending = [hold.ticket for _, hold, depth in left if depth == 1 and hold.alive]
+        quorum.await_replies(ending, spare)
         found: list[BaseException] = []
         try:
             quorum.left = left
@@ -282,9 +285,13 @@ class QuorumLock(Several):
         finally:
             if not left:  # else an interrupt came before the first was released
                 self._forget(quorum)
-        quorum.await_replies([hold.ticket for _, hold, _ in given_up], spare)
-        errors += [error for error in found if not isinstance(error, LockLostError)]  # those count only together
-        return given_up, errors, spare
+            else:
+                quorum.await_replies([], 0)
+        lost = sum(ticket.state is State.LOST for ticket in ending)
+        if lost <= max(0, spare):  # losses count only together
+            found = [error for error in found if not isinstance(error, LockLostError)]
+        errors += found
+        return given_up, errors, spare - lost
 
     def _holding_tasks(self) -> Iterable[tuple[str, Any]]:
         holding = [list(lock._holding_tasks()) for lock in self._locks]
@@ -429,7 +436,7 @@ class _Quorum:
             self._listener.over = True
 
     def await_replies(self, given_up: list[Ticket], spare: int) -> None:
-        """Note what its release has given up, and how many of these may turn out to have been lost before."""
+        """Note what its release gives up, and how many of these may turn out to have been lost before."""
         if self._listener is not None:
             self._listener.given_up, self._listener.spare = given_up, spare
 
@@ -439,7 +446,7 @@ class _Listener:
 
     Attributes:
         over: whether the quorum was released.
-        given_up: the tickets that its release has given up.
+        given_up: the tickets that its release gives up.
         spare: how many of these may turn out to have been lost before.
     """
 
@@ -463,7 +470,7 @@ class _Listener:
 
     def tell(self) -> None:
         """If no quorum was left, set the loss, and have `on_lost` called; again, if that was interrupted."""
-        if self.over:
+        if self.over or self.given_up:
             quorate = sum(map(was_lost, self.given_up)) <= self.spare
         else:
             quorate = sum(ticket.state is State.HELD for ticket in self._tickets) >= self._least

@@ -52,7 +52,7 @@ class SettlingState(PathState):
     def _settle_later(self, errand: Any) -> None:
         if errand not in self._left:
             self._left.append(errand)
-            self._start()
+        self._start()  # in any case: an interrupt may have come between the two
 
     def _start(self) -> None:
         if self._idle:  # else the thread runs, and looks again before it ends

@@ -14,7 +14,7 @@ from kazoo.client import KazooClient
 import zkconcurrent
 from tests.aio.calls import AGAINST, LOCKS, Permits
 from tests.aio.loops import idle, nodes, run, soon, until
-from tests.conftest import FAST, Connect
+from tests.conftest import FAST, Connect, Eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent import LockLostError, WaitCancelledError, aio
 from zkconcurrent.testing import Server
@@ -327,6 +327,35 @@ def test_a_loss_that_a_release_of_several_finds(kind: Any, zk: KazooClient, conn
         assert lost.is_set()
         async with lock:
             pass
+        assert told == [lock]
+
+    run(main())
+
+
+@pytest.mark.parametrize("kind", [aio.MultiLock, aio.QuorumLock])
+def test_a_loss_that_is_found_at_once(
+    kind: Any, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 208: the replies to the deletes of a release come before it returns, and nobody awaits it."""
+    told: list[object] = []
+    lock = kind([aio.Lock(zk, f"{zk_path}/{name}") for name in "ab"], on_lost=told.append)
+    theirs, core = connect(), lock._core
+    begin = core._begin_release
+
+    def begun() -> Any:
+        released = begin()
+        for each, hold, _ in released[0]:
+            eventually(lambda each=each, hold=hold: each._session.is_discarded(hold.ticket))
+        return released
+
+    async def main() -> None:
+        await lock.acquire()
+        lost = lock.lost
+        theirs.delete(f"{zk_path}/a/{theirs.get_children(f'{zk_path}/a')[0]}")
+        monkeypatch.setattr(core, "_begin_release", begun)
+        lock.release()
+        await until(lambda: told)
+        assert lost.is_set()
         assert told == [lock]
 
     run(main())

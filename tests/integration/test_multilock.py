@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Callable
 from random import Random
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 from kazoo.client import KazooClient
 
 from tests.conftest import FAST, Connect, Eventually, InThread
-from tests.helpers.contenders import queued
+from tests.helpers.contenders import at_the_handoff, queued
 from tests.helpers.losses import expire, ways
 from tests.helpers.manual_clock import ManualClock
 from tests.helpers.proxy import Proxy
@@ -32,6 +33,8 @@ from zkconcurrent import (
     Semaphore,
     namespace,
 )
+from zkconcurrent._engine import local_handoff
+from zkconcurrent._engine.calls import Calls
 from zkconcurrent._engine.driver import Call
 from zkconcurrent._engine.waiting import Steps
 from zkconcurrent._several import _note
@@ -562,3 +565,64 @@ def test_an_alarm_strikes_a_release(
     if any(held):
         lock.release()
     assert not any(zk.get_children(part.path) for part in parts)
+
+
+def test_what_was_handed_on_is_the_next_threads(
+    zk: KazooClient,
+    connect: Connect,
+    zk_path: str,
+    in_thread: InThread,
+    eventually: Eventually,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Fault 204: the loss of an unfair lock's node is its new holder's, and none of the release that handed it on."""
+    monkeypatch.setattr(local_handoff, "LONGEST_TURN", 1000.0)
+    inner = Lock(zk, f"{zk_path}/b", fair=False)
+    lock = MultiLock([Lock(zk, f"{zk_path}/a"), inner])
+    released = MultiLock._released_all
+    theirs = connect()
+
+    def lose() -> None:
+        with inner:
+            hold = inner._own()
+            assert hold is not None
+            theirs.delete(hold.ticket.node)
+
+    def late(*args: Any) -> Any:
+        with pytest.raises(LockLostError):
+            losing.result(20)
+        return released(*args)
+
+    monkeypatch.setattr(MultiLock, "_released_all", late)
+    lock.acquire()
+    losing = in_thread(lose)
+    eventually(at_the_handoff(inner, 1))
+    lock.release()
+
+
+def test_interrupts_as_its_calls_are_abandoned(
+    zk: KazooClient, zk_path: str, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 205: an interrupt of an acquire, and another one of its clean-up, leave none of the locks held."""
+    lock = MultiLock([Lock(zk, f"{zk_path}/{name}") for name in "abc"])
+    session, strikes = lock._session, [KeyboardInterrupt, KeyboardInterrupt]
+    sweep = session.sweep
+
+    def swept() -> None:
+        if len(strikes) == 1:
+            raise strikes.pop()
+        sweep()
+
+    def end(_: Calls) -> None:
+        raise strikes.pop()
+
+    monkeypatch.setattr(session, "sweep", swept)
+    monkeypatch.setattr(Calls, "end", end)
+    with pytest.raises(KeyboardInterrupt):
+        lock.acquire()
+    assert not strikes
+    monkeypatch.undo()
+    for each in lock.locks:
+        eventually(queued(zk, each.path, 0))
+    with lock:
+        assert lock.hold_count() == 1

@@ -892,6 +892,26 @@ def test_an_interrupt_as_the_settling_thread_has_begun(
     assert max(most) == 1
 
 
+def test_an_interrupt_before_the_settling_thread_is_started(
+    zk: KazooClient, connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 206: the end of the interrupted call starts it, and the item is put back."""
+    queue, other = Queue[Any](zk, zk_path, codec=JSON), Queue[bytes](connect(), zk_path)
+    other.put(b"no JSON")
+    state, strikes = queue._path_state, [KeyboardInterrupt]
+    begin = state._start
+
+    def start() -> None:
+        if strikes:
+            raise strikes.pop()
+        begin()
+
+    monkeypatch.setattr(state, "_start", start)
+    with pytest.raises(KeyboardInterrupt):
+        queue.get(timeout=5)
+    assert other.get(timeout=20) == b"no JSON"
+
+
 def test_what_waits_for_a_place_keeps_nothing_waiting(
     zk: KazooClient, connect: Connect, zk_path: str, proxy: Proxy
 ) -> None:

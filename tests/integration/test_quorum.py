@@ -32,6 +32,7 @@ from zkconcurrent import (
     _quorum,
 )
 from zkconcurrent._recipes.rules import MUTEX
+from zkconcurrent._several import Levels
 from zkconcurrent.testing import Server
 
 HOLDER = """
@@ -739,3 +740,40 @@ def test_losses_that_a_release_finds(
     with lock:
         assert lock.hold_count() == 1
     assert len(told) == (deleted == 2)
+
+
+@pytest.mark.parametrize("deleted", [0, 1])
+def test_a_loss_that_is_told_within_a_release(
+    deleted: int, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually, monkeypatch: Any
+) -> None:
+    """Fault 207: when the deletes of two are sent, the third is lost: no loss, unless one of the two was lost, too."""
+    told: list[QuorumLock] = []
+    lock = QuorumLock([Lock(zk, f"{zk_path}/{name}") for name in "abc"], on_lost=told.append)
+    theirs, give_up = connect(), _quorum.give_up
+
+    def given_up(left: Levels, errors: list[BaseException]) -> Any:
+        last = left.pop()
+        for _, hold, _ in left[:deleted]:
+            theirs.delete(hold.ticket.node)
+        calls = give_up(left, errors)
+        theirs.delete(last[1].ticket.node)
+        eventually(lambda: last[1].loss.told)
+        return calls + give_up([last], errors)
+
+    lock.acquire()
+    while alive(lock) < 3:  # where a service is slow for a moment, the third is left out
+        lock.release()
+        lock.acquire()
+    lost = lock.lost
+    monkeypatch.setattr(_quorum, "give_up", given_up)
+    if deleted:
+        with pytest.raises(LockLostError):
+            lock.release()
+        eventually(lambda: told == [lock])
+    else:
+        lock.release()
+    monkeypatch.undo()
+    assert lost.is_set() == bool(deleted)
+    with lock:
+        assert lock.hold_count() == 1
+    assert len(told) == deleted

@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
@@ -19,6 +20,8 @@ from tests.helpers.manual_clock import ManualClock
 from tests.helpers.proxy import Proxy
 from zkconcurrent import ClientError, Condition, Lock, LockLostError, RLock
 from zkconcurrent._engine import local_handoff
+from zkconcurrent._engine.driver import Call
+from zkconcurrent._engine.holds import Hold
 from zkconcurrent.testing import Server
 
 
@@ -332,3 +335,64 @@ def test_what_is_kept_for_a_thread_that_does_not_come(
     finally:
         over.set()
         signal.signal(signal.SIGUSR1, before)
+
+
+@unfair
+def test_a_handler_releases_it_within_a_release(
+    kind: Kind, zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually, monkeypatch: Any
+) -> None:
+    """Fault 203: once the handler has handed it on, the release that it interrupted leaves the next hold alone."""
+    monkeypatch.setattr(local_handoff, "LONGEST_TURN", 1000.0)
+    lock = kind(zk, zk_path)
+    state, inside, go_on = lock._path_state, threading.Event(), threading.Event()
+    claim = state.claim
+
+    def hold() -> bool:
+        with lock:
+            inside.set()
+            assert go_on.wait(20)
+            return lock.hold_count() == 1
+
+    def interrupted(hold: Hold, claimant: int) -> bool:
+        monkeypatch.setattr(state, "claim", claim)
+        lock.release()  # as a signal handler of this thread does
+        assert inside.wait(20)
+        return claim(hold, claimant)
+
+    lock.acquire()
+    holding = in_thread(hold)
+    eventually(at_the_handoff(lock, 1))
+    monkeypatch.setattr(state, "claim", interrupted)
+    lock.release()
+    assert queued(zk, zk_path, 1)()
+    go_on.set()
+    assert holding.result(20)
+    eventually(queued(zk, zk_path, 0))
+
+
+@unfair
+def test_interrupts_at_the_end_of_an_acquire(kind: Kind, zk: KazooClient, zk_path: str, monkeypatch: Any) -> None:
+    """Fault 209: one strikes as it has the lock, another its clean-up: nothing is held that could be handed on."""
+    lock = kind(zk, zk_path)
+    session, strikes = lock._session, [KeyboardInterrupt, KeyboardInterrupt]
+    sweep = session.sweep
+
+    def swept() -> None:
+        if len(strikes) == 1:
+            raise strikes.pop()
+        sweep()
+
+    def end(_: Call) -> None:
+        raise strikes.pop()
+
+    with monkeypatch.context() as patch, session.lock:  # so that its keeper can't clean up
+        patch.setattr(session, "sweep", swept)
+        patch.setattr(Call, "end", end)
+        with pytest.raises(KeyboardInterrupt):
+            lock.acquire()
+        assert not strikes
+        with pytest.raises(RuntimeError):
+            lock.release()
+        assert lock.hold_count() == 0
+    with lock:
+        assert lock.hold_count() == 1

@@ -63,8 +63,8 @@ MUTANTS = [
         "a releaser that has handed it over gives it up",
         (
             "_lock_base:LockBase._end_hold",
-            "            self._path_state.drop(hold)\n    except",
-            "        self._drop(hold)\n    except",
+            "                self._path_state.drop(hold)\n    except",
+            "                self._path_state.drop(hold)\n        session.discard(hold.ticket)\n    except",
         ),
     ),
     _mutant(

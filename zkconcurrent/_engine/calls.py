@@ -59,6 +59,12 @@ class Calls:
 
     def abandon(self) -> None:
         """Undo everything that the calls have done."""
+        try:
+            self._abandon()
+        finally:
+            self._abandon()  # those that an interrupt has left
+
+    def _abandon(self) -> None:
         if self._undo is not None:
             self._undo()
         for call in self.calls:

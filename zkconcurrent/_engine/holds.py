@@ -335,11 +335,16 @@ class PathState:
             self.tell_lost(hold.ticket)
 
     def hand_on(self, hold: Hold) -> bool:
-        """Keep an ending hold's ticket for the next thread of this process, if allowed; return whether it is kept."""
+        """Keep an ending hold's ticket for the next thread of this process, if allowed; return whether it is kept.
+
+        So it is where a signal handler has released it within this release: its ticket may be another thread's now.
+        """
         handoff = self.handoff
         if handoff is None:
             return False
         with self.session.lock:
+            if self.holds[hold.role].get(hold.owner) is not hold:
+                return True
             if not handoff.keep_for_next(hold.ticket):
                 return False
             self.drop(hold)

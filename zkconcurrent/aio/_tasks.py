@@ -145,6 +145,7 @@ class Released(Completion):
         self._holds = holds  # with the primitives of threads that had them
         for core, hold in holds:
             hold.ticket.wake = partial(_check_released, core, hold)
+            _check_released(core, hold)  # the reply may have come before
 
     def done(self) -> bool:
         """Return whether all nodes are gone."""
