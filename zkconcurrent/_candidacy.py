@@ -384,6 +384,9 @@ class Seat(LockBase):
         candidacy.waiters.add(call)
         try:
             candidacy.withdraw()
+            if (hold := candidacy.hold) is not None:
+                with session.lock:
+                    hold.loss.tell()  # at once: its thread may be long in coming, as after a stop of the process
             if session.link.on_own_thread() or session.identity() == candidacy.thread:
                 return  # the thread may need it, or the call is a finalizer's that suspends that thread
             until = session.now() + (session.timeout or UNANSWERED) / 3

@@ -182,6 +182,23 @@ def test_to_stand(zk: KazooClient, connect: Connect, zk_path: str, in_thread: In
     mine.withdraw()
 
 
+def test_a_withdrawal_whose_thread_is_late(
+    connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
+) -> None:
+    """Fault 210: the term is told before the call returns, though the candidacy's thread has not run since."""
+    election = Election(connect(timeout=SESSION), zk_path)
+    election.stand()
+    term = election.wait(SOON)
+    assert term is not None
+    with monkeypatch.context() as late:
+        late.setattr(Candidacy, "set", lambda _: None)  # nothing wakes that thread
+        election.withdraw()
+        assert term.lost.is_set()
+        assert election.candidates(), "its node is still there"
+    election.withdraw()
+    eventually(lambda: not election.candidates())
+
+
 def test_a_withdrawal_ends_the_wait(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
