@@ -134,6 +134,7 @@ MUTANTS = [
                 "hold.loss.tell()  # before another candidate can lead: the term is over for all who work for it",
                 "pass",
             ),
+            Edit("_candidacy:Seat._withdrawing", "hold.loss.tell()", "pass"),
         ),
     ),
     Mutant(
