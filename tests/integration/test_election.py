@@ -185,7 +185,7 @@ def test_to_stand(zk: KazooClient, connect: Connect, zk_path: str, in_thread: In
 def test_a_withdrawal_whose_thread_is_late(
     connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
 ) -> None:
-    """Fault 210: the term is told before the call returns, though the candidacy's thread has not run since."""
+    """Fault 211: the term is told before the call returns, though the candidacy's thread has not run since."""
     election = Election(connect(timeout=SESSION), zk_path)
     election.stand()
     term = election.wait(SOON)

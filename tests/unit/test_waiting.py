@@ -1,7 +1,11 @@
-"""A wait in a signal handler lends the lock that its thread has, and has it again however the wait ends."""
+"""The loops that wait: what they leave when interrupts strike in a row.
+
+A wait in a signal handler lends the lock that its thread has, and has it again however the wait ends.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +13,8 @@ from typing import Any
 import pytest
 
 from tests.helpers.interrupts import at_every_line
-from zkconcurrent._engine.waiting import _sleep
+from zkconcurrent._engine import waiting
+from zkconcurrent._engine.waiting import Steps, _sleep, wait, wait_async
 
 DEPTH = 2
 
@@ -33,3 +38,28 @@ def test_a_wait_interrupted_twice() -> None:
             lock.release()  # else, after the interrupt at hook.where, a RuntimeError
         assert not lock._is_owned(), hook.where  # type: ignore[attr-defined]
     assert hook.line > 10
+
+
+@pytest.mark.parametrize("in_task", [False, True], ids=["thread", "task"])
+def test_a_call_interrupted_twice(in_task: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault 210: a second Ctrl-C, as the loop is about to abandon the call for the first, leaves it abandoned."""
+    abandoned, strikes, end = [], [KeyboardInterrupt], waiting._end
+
+    def struck(*of: Any) -> None:
+        if strikes:
+            raise strikes.pop()
+        end(*of)
+
+    def steps() -> Steps[None]:
+        raise KeyboardInterrupt
+        yield
+
+    monkeypatch.setattr(waiting, "_end", struck)
+    link = SimpleNamespace(sleep_event=threading.Event)
+    call: Any = SimpleNamespace(
+        settled=False, session=SimpleNamespace(link=link), begin=lambda *_: None, abandon=lambda: abandoned.append(1)
+    )
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(wait_async(call, steps())) if in_task else wait(call, steps())
+    assert not strikes
+    assert abandoned

@@ -85,7 +85,10 @@ def wait(call: Waiting, steps: Steps[T], event: Any = None) -> T:
             call.end()
             return end.value  # type: ignore[no-any-return]
     except BaseException:
-        _end(call, steps)
+        try:
+            _end(call, steps)
+        finally:
+            _end(call, steps)  # again: a second interrupt may have struck
         raise
 
 
@@ -171,7 +174,10 @@ async def wait_async(call: Waiting, steps: Steps[T]) -> T:
             call.end()
             return end.value  # type: ignore[no-any-return]
     except BaseException:
-        _end(call, steps)
+        try:
+            _end(call, steps)
+        finally:
+            _end(call, steps)  # again: a second interrupt may have struck
         raise
 
 
