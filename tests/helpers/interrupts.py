@@ -72,6 +72,30 @@ class InterruptAt:
         return self._trace
 
 
+def strike_twice(patch: Any, session: Any, calls: type) -> list[type[BaseException]]:
+    """Have an interrupt strike as the steps of a call have ended, and another one its clean-up; return those left.
+
+    Args:
+        patch: pytest's `monkeypatch`.
+        session: the client's session.
+        calls: the class of the call, `Call` or `Calls`.
+    """
+    strikes: list[type[BaseException]] = [KeyboardInterrupt, KeyboardInterrupt]
+    sweep = session.sweep
+
+    def swept() -> None:
+        if len(strikes) == 1:
+            raise strikes.pop()
+        sweep()
+
+    def end(_: Any) -> None:
+        raise strikes.pop()
+
+    patch.setattr(session, "sweep", swept)
+    patch.setattr(calls, "end", end)
+    return strikes
+
+
 def at_every_line(*files: str, step: int = 1, error: type[BaseException] = KeyboardInterrupt) -> Iterator[InterruptAt]:
     """Yield an interrupt at each line of a call, one after the other, until one comes after the call's last line."""
     for line in itertools.count(1, step):

@@ -19,6 +19,7 @@ from kazoo.client import KazooClient
 
 from tests.conftest import FAST, Connect, Eventually, InThread
 from tests.helpers.contenders import at_the_handoff, queued
+from tests.helpers.interrupts import strike_twice
 from tests.helpers.losses import expire, ways
 from tests.helpers.manual_clock import ManualClock
 from tests.helpers.proxy import Proxy
@@ -605,19 +606,7 @@ def test_interrupts_as_its_calls_are_abandoned(
 ) -> None:
     """Fault 205: an interrupt of an acquire, and another one of its clean-up, leave none of the locks held."""
     lock = MultiLock([Lock(zk, f"{zk_path}/{name}") for name in "abc"])
-    session, strikes = lock._session, [KeyboardInterrupt, KeyboardInterrupt]
-    sweep = session.sweep
-
-    def swept() -> None:
-        if len(strikes) == 1:
-            raise strikes.pop()
-        sweep()
-
-    def end(_: Calls) -> None:
-        raise strikes.pop()
-
-    monkeypatch.setattr(session, "sweep", swept)
-    monkeypatch.setattr(Calls, "end", end)
+    strikes = strike_twice(monkeypatch, lock._session, Calls)
     with pytest.raises(KeyboardInterrupt):
         lock.acquire()
     assert not strikes

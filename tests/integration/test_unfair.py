@@ -14,6 +14,7 @@ from kazoo.client import KazooClient
 
 from tests.conftest import Connect, Eventually, InThread
 from tests.helpers.contenders import at_the_handoff, queued
+from tests.helpers.interrupts import strike_twice
 from tests.helpers.lock_types import AnyLock, Kind, unfair
 from tests.helpers.losses import expire, operate, run_out
 from tests.helpers.manual_clock import ManualClock
@@ -374,20 +375,9 @@ def test_a_handler_releases_it_within_a_release(
 def test_interrupts_at_the_end_of_an_acquire(kind: Kind, zk: KazooClient, zk_path: str, monkeypatch: Any) -> None:
     """Fault 209: one strikes as it has the lock, another its clean-up: nothing is held that could be handed on."""
     lock = kind(zk, zk_path)
-    session, strikes = lock._session, [KeyboardInterrupt, KeyboardInterrupt]
-    sweep = session.sweep
-
-    def swept() -> None:
-        if len(strikes) == 1:
-            raise strikes.pop()
-        sweep()
-
-    def end(_: Call) -> None:
-        raise strikes.pop()
-
+    session = lock._session
     with monkeypatch.context() as patch, session.lock:  # so that its keeper can't clean up
-        patch.setattr(session, "sweep", swept)
-        patch.setattr(Call, "end", end)
+        strikes = strike_twice(patch, session, Call)
         with pytest.raises(KeyboardInterrupt):
             lock.acquire()
         assert not strikes
