@@ -256,7 +256,7 @@ class QuorumLock(Several):
             for each in lost:
                 self._forget(each)
             quorum.loss, self._next = self._next, Loss(self._session.link.user_event)
-            self._held[quorum.owner] = (*self._held.get(quorum.owner, ()), quorum)
+            self._held[quorum.owner] = (*self._all_mine(), quorum)
         quorum.listen(self)
 
     def _forget(self, quorum: _Quorum) -> None:

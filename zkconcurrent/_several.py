@@ -30,6 +30,8 @@ GivenUp: TypeAlias = "list[tuple[LockBase, Hold, Call]]"
 Released: TypeAlias = "tuple[GivenUp, list[BaseException], int]"
 """The holds that are being released, the errors, and how many more may turn out to have been lost."""
 
+TRIES = 100  # an error that comes more often is no signal handler's, but that of a recursion that is too deep, say
+
 
 class Several(Acquirable):
     """A lock that consists of several locks, of any clients.
@@ -164,12 +166,22 @@ def restore(before: Levels) -> None:
 
 
 def give_up(left: Levels, errors: list[BaseException]) -> GivenUp:
-    """Release a level of each hold, without waiting, and take it off the list; return the calls that wait for it."""
+    """Release a level of each hold, without waiting, and take it off the list; return the calls that wait for it.
+
+    Errors of signal handlers don't end it, however many come: nobody could release what is left as a part of the whole.
+    """
     calls: GivenUp = []
+    struck: list[BaseException] = []
     try:
-        _give_up_each(left, calls, errors)
+        while left and len(struck) < TRIES:
+            try:
+                _give_up_each(left, calls, errors)
+            except BaseException as error:
+                struck.append(error)
     finally:
-        _give_up_each(left, calls, errors)  # those that an interrupt has left unreleased
+        _give_up_each(left, calls, errors)  # those left by an interrupt between two tries
+    if struck:
+        raise struck[0]
     return calls
 
 

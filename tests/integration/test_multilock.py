@@ -29,6 +29,7 @@ from zkconcurrent import (
     Lock,
     LockLostError,
     MultiLock,
+    QuorumLock,
     ReadWriteLock,
     RLock,
     Semaphore,
@@ -37,6 +38,7 @@ from zkconcurrent import (
 from zkconcurrent._engine import local_handoff
 from zkconcurrent._engine.calls import Calls
 from zkconcurrent._engine.driver import Call
+from zkconcurrent._engine.holds import Hold
 from zkconcurrent._engine.waiting import Steps
 from zkconcurrent._several import _note
 from zkconcurrent.testing import Server
@@ -615,3 +617,46 @@ def test_interrupts_as_its_calls_are_abandoned(
         eventually(queued(zk, each.path, 0))
     with lock:
         assert lock.hold_count() == 1
+
+
+@pytest.mark.parametrize("kind", [MultiLock, QuorumLock])
+def test_interrupts_in_a_row_within_a_release(
+    kind: type[MultiLock | QuorumLock], zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 212: however many strike, none of the locks stays held, which nobody could release as part of the whole."""
+    lock = kind([Lock(zk, f"{zk_path}/{name}") for name in "abc"])
+    begin, strikes = Lock._begin_release, 6
+
+    def struck(self: Lock, hold: Hold) -> Call | None:
+        nonlocal strikes
+        strikes -= 1
+        if strikes % 2:  # before the delete, or after it
+            raise TimeoutError
+        call = begin(self, hold)
+        if strikes > 0:
+            raise KeyboardInterrupt
+        return call
+
+    monkeypatch.setattr(Lock, "_begin_release", struck)
+    lock.acquire()
+    with pytest.raises(TimeoutError):
+        lock.release()
+    assert strikes == 0
+    assert [each.hold_count() for each in lock.locks] == [0, 0, 0]
+    assert lock.hold_count() == 0
+
+
+def test_an_error_that_does_not_end(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A release that can't come to its end raises: it is a recursion that is too deep, say. Another one releases all."""
+    lock = MultiLock([Lock(zk, f"{zk_path}/{name}") for name in "ab"])
+
+    def fail(_self: Lock, _hold: Hold) -> None:
+        raise RecursionError("again")
+
+    lock.acquire()
+    with monkeypatch.context() as patch, pytest.raises(RecursionError):
+        patch.setattr(Lock, "_begin_release", fail)
+        lock.release()
+    assert lock.hold_count() == 1
+    lock.release()
+    assert lock.hold_count() == 0
