@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from typing import Any
@@ -13,6 +14,7 @@ from tests.conftest import Connect, Eventually, InThread
 from tests.helpers.proxy import Proxy
 from zkconcurrent import DelayQueue, Empty, Full, LifoQueue, Queue
 from zkconcurrent._engine.session import Session
+from zkconcurrent._recipes import desk
 from zkconcurrent._recipes.orders import frame
 
 
@@ -21,6 +23,12 @@ def proxy(proxy: Proxy) -> Proxy:
     """The shared one, with 20 ms of delay each way, so that what is pipelined is seen to be."""
     proxy.delay(0.02)
     return proxy
+
+
+@pytest.fixture(autouse=True)
+def _a_machine_of_any_speed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was read ahead is not read again, however long the machine takes to use it."""
+    monkeypatch.setattr(desk, "READ_FOR", math.inf)
 
 
 @pytest.fixture
