@@ -17,7 +17,7 @@ SHARED := --numprocesses 8 --dist loadgroup --max-worker-restart 0
 # In a fresh checkout, one process compiles the tests before eight import them, each of which would compile them all.
 COMPILED := [ -d tests/__pycache__ ] || $(PYTEST) --collect-only --quiet $(PYTEST_ARGS) >/dev/null 2>&1
 
-.PHONY: help demo test test-fast test-servers coverage seeds newest-kazoo soak bench docs package lint clean
+.PHONY: help demo test test-long test-fast test-servers coverage seeds newest-kazoo soak bench docs package lint clean
 .NOTPARALLEL:
 
 help: ## this list
@@ -35,13 +35,18 @@ demo: ## threads of several processes share a lock while some of them die: is th
 	  tools/venv server; }
 	@$(BIN)/python examples/demo
 
-test: ## lint and the whole suite; what it needs is installed (by apt-get, where there is one)
+test: ## lint, and all tests but the long ones; what they need is installed (by apt-get, where there is one)
 	@tools/venv test lint
 	@tools/packages
 	@$(COMPILED) & $(MAKE) --no-print-directory lint; status=$$?; wait; exit $$status
-	$(PYTEST) $(SHARED) $(PYTEST_ARGS)
+	$(PYTEST) $(SHARED) -m 'not long' $(PYTEST_ARGS)
 
-test-fast: ## what needs no server and no Java, but the longest of the simulation: a minute
+test-long: ## the others: faults at every line, crowds, the soak, the longest of the simulation
+	@tools/venv test
+	@tools/packages
+	$(PYTEST) $(SHARED) -m long $(PYTEST_ARGS)
+
+test-fast: ## of the first, those that need no server and no Java: a minute
 	@tools/venv test
 	$(PYTEST) $(SHARED) --numprocesses auto -m 'not server and not long' $(PYTEST_ARGS)
 

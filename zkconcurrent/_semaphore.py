@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -12,7 +12,7 @@ from ._engine.driver import UNANSWERED, Call
 from ._engine.event_loop import warn
 from ._engine.holds import Hold, lost_error
 from ._engine.session import log
-from ._engine.waiting import FRAMES, Steps, check_depth
+from ._engine.waiting import FRAMES, Steps, check_depth, insist
 from ._kazoo.link import KazooClient
 from ._limits import check_int, check_positive, most_together
 from ._lock_base import Contender, LockBase
@@ -180,7 +180,7 @@ class Semaphore(LockBase):
                     self._path_state.drop(hold)
                 raise lost_error(holds[0])
             self._check_bounds(n - len(holds))
-            self._give_back(holds)
+            insist(lambda: [self._drop(hold) for hold in holds])  # an interrupt on the way leaves none of them
         call.settled = True
         return call, holds
 
@@ -206,16 +206,6 @@ class Semaphore(LockBase):
 
     def _check_bounds(self, more: int) -> None:
         """Refuse to add permits, if the semaphore is bounded."""
-
-    def _give_back(self, holds: Sequence[Hold]) -> None:
-        """Send the deletes of all leases; an interrupt on the way leaves none of them."""
-        try:
-            for hold in holds:
-                self._drop(hold)
-        except BaseException:
-            for hold in holds:
-                self._drop(hold)
-            raise
 
     def locked(self) -> bool:
         """Return whether no permit is free; asks the leader. Cost: 5 reads, pipelined."""

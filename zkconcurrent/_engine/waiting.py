@@ -22,6 +22,7 @@ Steps: TypeAlias = Generator["float | None", bool, T]
 WakeUp: TypeAlias = Callable[[], None]
 # CPython handles an interrupt that comes just before the waiting system call only when that call ends.
 LONGEST_SLEEP = 10.0
+TRIES = 100  # an error that comes more often is no signal handler's, but that of too deep a recursion, say
 _RELEASE = operator.methodcaller("_release_save")
 FRAMES = 30  # more than any call of the library needs, but for functions of the program
 
@@ -219,6 +220,25 @@ def check_depth(frames: int) -> None:
     """
     if frames:
         check_depth(frames - 1)
+
+
+def insist(step: Callable[[], object]) -> None:
+    """Bring an idempotent step to its end, however often errors of signal handlers strike it; then raise the first.
+
+    Where one strikes before this has begun, nothing is done.
+    """
+    struck: list[BaseException] = []
+    try:
+        while len(struck) < TRIES:
+            try:
+                step()
+                break
+            except BaseException as error:
+                struck.append(error)
+    finally:
+        step()  # again: one may have struck between two tries
+    if struck:
+        raise struck[0]
 
 
 def call_soon(loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -> None:
