@@ -180,7 +180,7 @@ class Semaphore(LockBase):
                     self._path_state.drop(hold)
                 raise lost_error(holds[0])
             self._check_bounds(n - len(holds))
-            insist(lambda: [self._drop(hold) for hold in holds])  # an interrupt on the way leaves none of them
+            insist(lambda: self._drop_all(holds))  # an interrupt on the way leaves none of them
         call.settled = True
         return call, holds
 
@@ -206,6 +206,10 @@ class Semaphore(LockBase):
 
     def _check_bounds(self, more: int) -> None:
         """Refuse to add permits, if the semaphore is bounded."""
+
+    def _drop_all(self, holds: list[Hold]) -> None:
+        for hold in holds:
+            self._drop(hold)
 
     def locked(self) -> bool:
         """Return whether no permit is free; asks the leader. Cost: 5 reads, pipelined."""

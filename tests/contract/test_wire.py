@@ -26,7 +26,8 @@ from tests.helpers.bench import ask
 from tests.helpers.interrupts import at_every_line
 from zkconcurrent._engine.session import Session
 from zkconcurrent._kazoo.replies import Reply
-from zkconcurrent._kazoo.transport import XIDS, Transport, on_connection_thread, wait_for_files
+from zkconcurrent._kazoo.sockets import wait_for_files
+from zkconcurrent._kazoo.transport import XIDS, Transport, on_connection_thread
 from zkconcurrent.testing import Server
 
 TLS = Path(__file__).parents[1] / "integration" / "tls"  # a server's certificate for localhost, and who signed it

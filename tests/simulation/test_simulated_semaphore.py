@@ -127,9 +127,9 @@ MUTANTS = [
     ),
     one(
         "of several permits, one is given back",
-        "_semaphore:Semaphore._release_permits",
-        "for hold in holds])",
-        "for hold in holds[:1]])",
+        "_semaphore:Semaphore._drop_all",
+        "for hold in holds:",
+        "for hold in holds[:1]:",
     ),
     one(
         "what was interrupted leaves permits behind",

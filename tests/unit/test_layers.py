@@ -30,6 +30,7 @@ LAYERS = [
     # What waits, sends and keeps.
     {"_engine.identity", "_engine.event_loop", "_engine.interpreter", "_engine.waiting", "_engine.process_exit"}
     | {"_engine.live_set"},
+    {"_kazoo.private_parts", "_kazoo.sockets"},
     {"_kazoo.transport", "_engine.path_directory"},
     {"_kazoo.replies", "_kazoo.session_timeout"},
     {"_kazoo.link"},
@@ -73,7 +74,7 @@ LAYERS = [
 ]
 PURE = sorted(set[str]().union(*LAYERS[1:11]))
 IMPURE = {"kazoo", "threading", "time", "socket", "os", "logging", "gevent", "eventlet"}
-MAY_IMPORT_KAZOO = {"_kazoo.transport", "_kazoo.replies", "_kazoo.link"}
+MAY_IMPORT_KAZOO = {f"_kazoo.{name}" for name in ("private_parts", "sockets", "transport", "replies", "link")}
 
 
 @functools.cache

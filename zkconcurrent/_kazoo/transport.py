@@ -21,7 +21,6 @@ import contextlib
 import functools
 import itertools
 import logging
-import select
 import socket
 import ssl
 import struct
@@ -31,19 +30,19 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeVar
 
-import kazoo.version
 from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import SequentialThreadingHandler
-from kazoo.handlers.utils import selector_select
 from kazoo.protocol.connection import ConnectionHandler, RWServerAvailable
 from kazoo.protocol.serialization import CloseInstance, Connect, Exists, GetData, Watch
 from kazoo.protocol.states import KeeperState
 
+from .private_parts import check_kazoo
+from .sockets import FairHandler, WakeupSocket, raise_interrupt, wait_for_files
+
 log = logging.getLogger("zkconcurrent")
 
 F = TypeVar("F", bound=Callable[..., Any])
-DONT_WAIT = getattr(socket, "MSG_DONTWAIT", 0)
 READ_SIZE = 65536
 REQUEST_HEADER = struct.Struct("!iii")  # the length of what follows, the request's number, its type
 XIDS = 2**31 - 1
@@ -472,100 +471,6 @@ class Transport:
             log.exception("a watch event was not handled: %r", callback.args)
 
 
-class FairHandler:
-    """kazoo's handler, with an equal share of the session timeout for each server to accept a connection.
-
-    kazoo waits so long for a server's first reply, but a whole session timeout until TCP and TLS have connected. So one
-    server whose machine is down, or that stands still, could cost the session while all others serve.
-    """
-
-    def __init__(self, client: KazooClient) -> None:
-        self._client = client
-        self._handler = client.handler
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._handler, name)
-
-    def create_connection(self, *args: Any, timeout: float | None = None, **options: Any) -> Any:
-        """Connect as kazoo's handler does."""
-        if timeout is not None:
-            timeout /= len(self._client.hosts)
-        return self._handler.create_connection(*args, timeout=timeout, **options)
-
-
-class WakeupSocket:
-    """The socket that wakes kazoo's connection thread with a byte for each request, without ever blocking the caller.
-
-    It has room for few bytes (278 on Linux). A caller that waited for room would wait forever if it had a lock that a
-    reply needs, or ran on the connection thread, which alone empties the pipe.
-    """
-
-    def __init__(self, sock: Any) -> None:
-        self._sock = sock
-        self._raw = getattr(sock, "_sock", sock)  # gevent's own would block
-        self._owes_byte = False  # a byte had no room
-
-    def close(self) -> None:
-        """Close the socket."""
-        self._sock.close()
-
-    def send(self, byte: bytes) -> None:
-        """Send a byte; if it has no room, owe it."""
-        try:
-            self._raw.send(byte, DONT_WAIT)
-        except BlockingIOError:
-            self._owes_byte = True
-
-    def send_owed(self, more: bool) -> None:
-        """Send an owed byte, in the place of the one just taken, if more requests wait."""
-        if self._owes_byte:
-            self._owes_byte = more
-            if more:
-                self.send(b"\0")
-
-
-def raise_interrupt(error: OSError) -> None:
-    """Raise an error again that is no system call's: a signal handler raised it, such as an alarm's TimeoutError."""
-    if error.errno is None:
-        raise error
-
-
-def wait_for_files(
-    readers: Sequence[Any], writers: Sequence[Any], others: Sequence[Any], timeout: float | None = None
-) -> tuple[list[Any], list[Any], list[Any]]:
-    """Wait as `handler.select` of kazoo's threads does, with one system call.
-
-    kazoo makes, fills and closes a selector each time, while all other threads wait for the interpreter's lock. Unusual
-    cases are left to kazoo. Data that TLS has already decrypted is ready too, although the socket does not show it:
-    kazoo would leave the second of two replies in one record until more data arrives.
-    """
-    if not hasattr(select, "poll"):
-        return selector_select(readers, writers, others, timeout)  # type: ignore[no-any-return]
-    poll, files = select.poll(), {}
-    for file in readers:
-        if (pending := getattr(file, "pending", None)) is not None and pending():
-            return [each for each in readers if getattr(each, "pending", int)()], [], []
-        fd = file.fileno()
-        if fd < 0 or fd in files:
-            return selector_select(readers, writers, others, timeout)  # type: ignore[no-any-return]
-        files[fd] = file
-        poll.register(fd, select.POLLIN)
-    for file in writers:
-        fd = file.fileno()
-        if fd < 0 or fd in files:
-            return selector_select(readers, writers, others, timeout)  # type: ignore[no-any-return]
-        files[fd] = file
-        poll.register(fd, select.POLLOUT)
-    readable: list[Any] = []
-    writable: list[Any] = []
-    for fd, event in poll.poll(None if timeout is None else max(timeout, 0.0) * 1000):
-        if event & select.POLLNVAL:
-            return selector_select(readers, writers, others, timeout)  # type: ignore[no-any-return]
-        file = files[fd]
-        (readable if file in readers else writable).append(file)
-    return readable, writable, []
-
-
 def on_connection_thread(watcher: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
     """Have a watcher called on the connection thread itself; it must not wait."""
     watcher.on_connection_thread = True  # type: ignore[attr-defined]
@@ -583,59 +488,6 @@ def request_close(client: KazooClient) -> Any:
     return stopped
 
 
-def check_kazoo(client: KazooClient) -> None:
-    """Refuse a kazoo whose private parts are not the known ones: with another one, a lease may be unsafe.
-
-    Raises:
-        RuntimeError: it names kazoo's version and the missing parts.
-    """
-    connection = getattr(client, "_connection", None)
-    missing = [
-        f"{type(owner).__name__}.{name}"
-        for owner, names in ((client, _OF_CLIENT), (connection, _OF_CONNECTION), (client.handler, _OF_HANDLER))
-        for name in names
-        if not hasattr(owner, name)
-    ]
-    for name, names in (*_ARGUMENTS.items(), *_VARIABLES.items()):
-        code = getattr(getattr(ConnectionHandler, name, None), "__code__", None)
-        known = () if code is None else code.co_varnames[: code.co_argcount if name in _ARGUMENTS else None]
-        if known != names if name in _ARGUMENTS else not {*names} <= {*known}:
-            missing.append(f"ConnectionHandler.{name} with {', '.join(names)}")
-    if missing:
-        raise RuntimeError(
-            f"zkconcurrent can't work on kazoo {kazoo.version.__version__}, which has no {'; '.join(missing)}: "
-            "install kazoo>=2.11,<2.12"
-        )
-
-
-# The parts of kazoo that the library uses, most of them private.
-_OF_CLIENT = (
-    *("_call", "_connection", "_notify_pending", "_pending", "_queue", "_session_id", "_session_timeout", "_state"),
-    *("_stopped", "chroot", "last_zxid"),
-)
-_OF_CONNECTION = (
-    *("_authenticate_with_sasl", "_connection_routine", "_invoke", "_read", "_read_header", "_read_response"),
-    *("_read_watch_event", "_ro_mode"),
-    *("_send_ping", "_send_request", "_socket", "_write", "_write_sock", "_xid", "connection_stopped"),
-    "handler",
-)
-_OF_HANDLER = (
-    *("_workers", "create_connection", "dispatch_callback", "event_object", "rlock_object", "select", "sleep_func"),
-    "spawn",
-)
-# The positional arguments of replaced or called methods; and the local variables that `session_timeout` reads.
-_ARGUMENTS = {
-    "_authenticate_with_sasl": ("self", "host", "timeout"),
-    "_invoke": ("self", "timeout", "request", "xid"),
-    "_read": ("self", "length", "timeout"),
-    "_read_header": ("self", "timeout"),
-    "_read_response": ("self", "header", "buffer", "offset"),
-    "_read_watch_event": ("self", "buffer", "offset"),
-    "_send_ping": ("self", "connect_timeout"),
-    "_send_request": ("self", "read_timeout", "connect_timeout"),
-    "_write": ("self", "msg", "timeout"),
-}
-_VARIABLES = {"_connect": ("negotiated_session_timeout",), "_connect_attempt": ("last_send", "read_timeout")}
 _CONNECTED = (KeeperState.CONNECTED, KeeperState.CONNECTED_RO)
 # A client in one of these states refuses all requests.
 _REFUSALS = {

@@ -1,0 +1,107 @@
+"""The sockets below kazoo's connection: waiting for them, waking with one, connecting one; none blocks a caller."""
+
+from __future__ import annotations
+
+import select
+import socket
+from collections.abc import Sequence
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.handlers.utils import selector_select
+
+DONT_WAIT = getattr(socket, "MSG_DONTWAIT", 0)
+
+
+class FairHandler:
+    """kazoo's handler, with an equal share of the session timeout for each server to accept a connection.
+
+    kazoo waits so long for a server's first reply, but a whole session timeout until TCP and TLS have connected. So one
+    server whose machine is down, or that stands still, could cost the session while all others serve.
+    """
+
+    def __init__(self, client: KazooClient) -> None:
+        self._client = client
+        self._handler = client.handler
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._handler, name)
+
+    def create_connection(self, *args: Any, timeout: float | None = None, **options: Any) -> Any:
+        """Connect as kazoo's handler does."""
+        if timeout is not None:
+            timeout /= len(self._client.hosts)
+        return self._handler.create_connection(*args, timeout=timeout, **options)
+
+
+class WakeupSocket:
+    """The socket that wakes kazoo's connection thread with a byte for each request, without ever blocking the caller.
+
+    It has room for few bytes (278 on Linux). A caller that waited for room would wait forever if it had a lock that a
+    reply needs, or ran on the connection thread, which alone empties the pipe.
+    """
+
+    def __init__(self, sock: Any) -> None:
+        self._sock = sock
+        self._raw = getattr(sock, "_sock", sock)  # gevent's own would block
+        self._owes_byte = False  # a byte had no room
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._sock.close()
+
+    def send(self, byte: bytes) -> None:
+        """Send a byte; if it has no room, owe it."""
+        try:
+            self._raw.send(byte, DONT_WAIT)
+        except BlockingIOError:
+            self._owes_byte = True
+
+    def send_owed(self, more: bool) -> None:
+        """Send an owed byte, in the place of the one just taken, if more requests wait."""
+        if self._owes_byte:
+            self._owes_byte = more
+            if more:
+                self.send(b"\0")
+
+
+def raise_interrupt(error: OSError) -> None:
+    """Raise an error again that is no system call's: a signal handler raised it, such as an alarm's TimeoutError."""
+    if error.errno is None:
+        raise error
+
+
+def wait_for_files(
+    readers: Sequence[Any], writers: Sequence[Any], others: Sequence[Any], timeout: float | None = None
+) -> tuple[list[Any], list[Any], list[Any]]:
+    """Wait as `handler.select` of kazoo's threads does, with one system call.
+
+    kazoo makes, fills and closes a selector each time, while all other threads wait for the interpreter's lock. Unusual
+    cases are left to kazoo. Data that TLS has already decrypted is ready too, although the socket does not show it:
+    kazoo would leave the second of two replies in one record until more data arrives.
+    """
+    if not hasattr(select, "poll"):
+        return selector_select(readers, writers, others, timeout)  # type: ignore[no-any-return]
+    poll, files = select.poll(), {}
+    for file in readers:
+        if (pending := getattr(file, "pending", None)) is not None and pending():
+            return [each for each in readers if getattr(each, "pending", int)()], [], []
+        fd = file.fileno()
+        if fd < 0 or fd in files:
+            return selector_select(readers, writers, others, timeout)  # type: ignore[no-any-return]
+        files[fd] = file
+        poll.register(fd, select.POLLIN)
+    for file in writers:
+        fd = file.fileno()
+        if fd < 0 or fd in files:
+            return selector_select(readers, writers, others, timeout)  # type: ignore[no-any-return]
+        files[fd] = file
+        poll.register(fd, select.POLLOUT)
+    readable: list[Any] = []
+    writable: list[Any] = []
+    for fd, event in poll.poll(None if timeout is None else max(timeout, 0.0) * 1000):
+        if event & select.POLLNVAL:
+            return selector_select(readers, writers, others, timeout)  # type: ignore[no-any-return]
+        file = files[fd]
+        (readable if file in readers else writable).append(file)
+    return readable, writable, []
