@@ -135,6 +135,8 @@ LEFT_OUT: dict[ModuleType, dict[str, str]] = {
     },
     test_rwlock: {"test_both_holds_are_lost_and_settled": BY_LOOP},
     test_multilock: {
+        "test_interrupts_in_a_row_within_a_release": HALFWAY,
+        "test_an_error_that_does_not_end": HALFWAY,
         "test_what_it_is_made_of": IDENTITY,
         "test_a_loss_is_told": IDENTITY,
         "test_what_is_told_is_not_kept": IDENTITY,

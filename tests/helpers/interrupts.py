@@ -72,19 +72,20 @@ class InterruptAt:
         return self._trace
 
 
-def strike_twice(patch: Any, session: Any, calls: type) -> list[type[BaseException]]:
-    """Have an interrupt strike as the steps of a call have ended, and another one its clean-up; return those left.
+def strike(patch: Any, session: Any, calls: type, times: int = 2) -> list[type[BaseException]]:
+    """Have an interrupt strike as the steps of a call have ended, and others its clean-up; return those left.
 
     Args:
         patch: pytest's `monkeypatch`.
         session: the client's session.
         calls: the class of the call, `Call` or `Calls`.
+        times: how many interrupts there are.
     """
-    strikes: list[type[BaseException]] = [KeyboardInterrupt, KeyboardInterrupt]
+    strikes: list[type[BaseException]] = [KeyboardInterrupt] * times
     sweep = session.sweep
 
     def swept() -> None:
-        if len(strikes) == 1:
+        if 0 < len(strikes) < times:
             raise strikes.pop()
         sweep()
 

@@ -19,7 +19,7 @@ from kazoo.client import KazooClient
 
 from tests.conftest import FAST, Connect, Eventually, InThread
 from tests.helpers.contenders import at_the_handoff, queued
-from tests.helpers.interrupts import strike_twice
+from tests.helpers.interrupts import strike
 from tests.helpers.losses import expire, ways
 from tests.helpers.manual_clock import ManualClock
 from tests.helpers.proxy import Proxy
@@ -603,12 +603,19 @@ def test_what_was_handed_on_is_the_next_threads(
     lock.release()
 
 
+@pytest.mark.parametrize("times", [2, 9])
+@pytest.mark.parametrize("kind", ["MultiLock", "QuorumLock"])
 def test_interrupts_as_its_calls_are_abandoned(
-    zk: KazooClient, zk_path: str, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+    kind: str,
+    times: int,
+    zk: KazooClient,
+    zk_path: str,
+    eventually: Eventually,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Fault 205: an interrupt of an acquire, and another one of its clean-up, leave none of the locks held."""
-    lock = MultiLock([Lock(zk, f"{zk_path}/{name}") for name in "abc"])
-    strikes = strike_twice(monkeypatch, lock._session, Calls)
+    """Fault 205: an interrupt of an acquire, and others of its clean-up, leave none of the locks held."""
+    lock = {"MultiLock": MultiLock, "QuorumLock": QuorumLock}[kind]([Lock(zk, f"{zk_path}/{name}") for name in "abc"])
+    strikes = strike(monkeypatch, lock._session, Calls, times)
     with pytest.raises(KeyboardInterrupt):
         lock.acquire()
     assert not strikes

@@ -14,7 +14,7 @@ from kazoo.client import KazooClient
 
 from tests.conftest import Connect, Eventually, InThread
 from tests.helpers.contenders import at_the_handoff, queued
-from tests.helpers.interrupts import strike_twice
+from tests.helpers.interrupts import strike
 from tests.helpers.lock_types import AnyLock, Kind, unfair
 from tests.helpers.losses import expire, operate, run_out
 from tests.helpers.manual_clock import ManualClock
@@ -377,7 +377,7 @@ def test_interrupts_at_the_end_of_an_acquire(kind: Kind, zk: KazooClient, zk_pat
     lock = kind(zk, zk_path)
     session = lock._session
     with monkeypatch.context() as patch, session.lock:  # so that its keeper can't clean up
-        strikes = strike_twice(patch, session, Call)
+        strikes = strike(patch, session, Call)
         with pytest.raises(KeyboardInterrupt):
             lock.acquire()
         assert not strikes

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 
 from .driver import Call
 from .session import Session
-from .waiting import WakeUp
+from .waiting import WakeUp, insist
 
 
 class Calls:
@@ -60,9 +60,9 @@ class Calls:
     def abandon(self) -> None:
         """Undo everything that the calls have done."""
         try:
-            self._abandon()
+            insist(self._abandon)
         finally:
-            self._abandon()  # those that an interrupt has left
+            self._abandon()  # an interrupt may have come before that began
 
     def _abandon(self) -> None:
         if self._undo is not None:

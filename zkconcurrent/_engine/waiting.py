@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Collection, Generator
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
@@ -87,9 +88,9 @@ def wait(call: Waiting, steps: Steps[T], event: Any = None) -> T:
             return end.value  # type: ignore[no-any-return]
     except BaseException:
         try:
-            _end(call, steps)
+            insist(partial(_end, call, steps))
         finally:
-            _end(call, steps)  # again: a second interrupt may have struck
+            _end(call, steps)  # another interrupt may have come before that began
         raise
 
 
@@ -109,9 +110,9 @@ def _sleep(call: Waiting, event: Any, pause: float) -> bool:
         return bool(event.wait(pause))
     finally:
         try:
-            _take_back(lent)
+            insist(partial(_take_back, lent))
         finally:
-            _take_back(lent)  # again: a second interrupt may have struck
+            _take_back(lent)  # as in `wait`
 
 
 def _take_back(lent: Collection[tuple[Any, Any]]) -> None:
@@ -176,9 +177,9 @@ async def wait_async(call: Waiting, steps: Steps[T]) -> T:
             return end.value  # type: ignore[no-any-return]
     except BaseException:
         try:
-            _end(call, steps)
+            insist(partial(_end, call, steps))
         finally:
-            _end(call, steps)  # again: a second interrupt may have struck
+            _end(call, steps)  # another interrupt may have come before that began
         raise
 
 
