@@ -215,7 +215,8 @@ class Ensemble:
         self.on_answer: Callable[[Transport, Any], None] = lambda _, __: None  # after one was served
         self.wraps = False  # creates follow so fast on each other that numbers beyond the last are given
         self.ends = False  # numbers have been near their end
-        self.worn = False  # all nodes that clients share have been written two thousand million times
+        self.worn = 0  # the first version of all nodes that clients share: as if they had been written very often
+        self.fresh = ("/receipts/",)  # but not these: one client alone writes its receipts
 
     @property
     def amiss_until(self) -> float:
@@ -665,8 +666,8 @@ class Ensemble:
             above.children[path.rpartition("/")[2]] = None
             above.created += 1
             node = server.nodes[path] = Znode(data, self.zxid(server.applied), time, owner, container, acl)
-            if self.worn and not owner and "/receipts/" not in path:  # one client alone writes its receipts
-                node.version = LAST - 1
+            if not owner and not any(folder in path for folder in self.fresh):
+                node.version = self.worn
             if owner:
                 server.ephemerals.setdefault(owner, {})[path] = None
             self._tell_trees(server, path, EventType.CREATED)

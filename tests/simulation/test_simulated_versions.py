@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.simulation import barrier, dicts, double_barrier, values
+from tests.simulation.ensemble import LAST
 from tests.simulation.mutants import one, seeded
 from tests.simulation.run import Run, Schedule, runs
 
@@ -20,21 +21,24 @@ KINDS: dict[str, tuple[Callable[[Schedule], Run], Callable[[int], Schedule]]] = 
 }
 
 
-def worn(kind: str) -> Callable[[Any], Run]:
-    """Return what makes a run of that kind on such nodes."""
+def worn(kind: str, first: int) -> Callable[[Any], Run]:
+    """Return what makes a run of that kind on nodes that begin with that version."""
 
     def make(schedule: Any) -> Run:
         run = KINDS[kind][0](schedule)
-        run.ensemble.worn = True
+        run.ensemble.worn = first
+        if first < 0:  # a put into an entry names no version, so nothing can keep the entry's from being -1
+            run.ensemble.fresh += ("/entries/",)
         return run
 
     return make
 
 
+@pytest.mark.parametrize("first", [LAST - 1, -3])
 @pytest.mark.parametrize("kind", KINDS)
-def test_whatever_strikes(kind: str) -> None:
-    """Fault 172: every change counts as before."""
-    for run in runs(worn(kind), KINDS[kind][1], 30):
+def test_whatever_strikes(kind: str, first: int) -> None:
+    """Faults 172, 213: every change counts as before."""
+    for run in runs(worn(kind, first), KINDS[kind][1], 30):
         assert run.injected
 
 
@@ -42,5 +46,5 @@ def test_a_seeded_bug_is_found() -> None:
     """The same runs find a client that counts further than the protocol can."""
     bug = one("no end", "_recipes.value:attempt", "next_version(seen.version)", "seen.version + 1")
     with seeded(bug), pytest.raises(struct.error):
-        for _ in runs(worn("values"), values.random_steps, 30):
+        for _ in runs(worn("values", LAST - 1), values.random_steps, 30):
             pass

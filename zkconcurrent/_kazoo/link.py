@@ -54,6 +54,8 @@ SEQUENTIAL = 2
 EPHEMERAL_SEQUENTIAL = 3
 CONTAINER = 4
 PERSISTENT_RECURSIVE = 1  # a mode of watches
+# The next version would be -1, which requests take for any: nobody could tell then that a node was written meanwhile.
+BEFORE_ANY = -2
 
 __all__ = [
     "ACL",
@@ -328,22 +330,31 @@ class Link:
 
         The cause has the number of the operation that failed, in `part`.
         """
+        requests: list[Any] = []
+        at: list[int] = []  # which operation each is of
+        for n, each in enumerate(operations):
+            requests.append(self._part_request(each))
+            at.append(n)
+            if type(each) is Set and each.version == BEFORE_ANY:  # go on to the version after that, at once
+                requests.append(SetData(self.full(each.path), each.data, -1))
+                at.append(n)
 
         def on_reply(whole: HandledReply) -> None:
             error = whole.error
             for part, each in enumerate(whole.value or ()):
                 if error is None and isinstance(each, Exception) and not isinstance(each, NOT_THE_CAUSE):
                     error = each
-                    error.part = part  # type: ignore[attr-defined]
+                    error.part = at[part]  # type: ignore[attr-defined]
             if error is not None:
                 reply.set_exception(error)
                 return
             self._note_write(whole)
+            results = list(dict(zip(at, whole.value, strict=True)).values())
             # On the connection thread, these two belong to the reply that is being read.
             made = CreatedStat(self.client.last_zxid, self.session() or 0)
-            reply.set([(each, made) if isinstance(each, str) else each for each in whole.value])
+            reply.set([(each, made) if isinstance(each, str) else each for each in results])
 
-        self._transact([self._part_request(each) for each in operations], HandledReply(on_reply))
+        self._transact(requests, HandledReply(on_reply))
 
     def check(self, paths: Sequence[str], reply: Reply) -> None:
         """Ask a majority whether the nodes exist; the reply has, for each, True or the error.
@@ -436,7 +447,10 @@ class Link:
 
     def set_data(self, path: str, data: bytes, version: int, reply: Reply) -> None:
         """Write a node's data, if it has that version."""
-        self.transport.send(SetData(self.full(path), data, version), self._as_write(reply))
+        if version == BEFORE_ANY:
+            self.multi((Set(path, data, version),), reply)
+        else:
+            self.transport.send(SetData(self.full(path), data, version), self._as_write(reply))
 
     def children(self, path: str, reply: Reply, watcher: Callable[[Any], None] | None = None) -> None:
         """List the children's names, and leave a watch there if the node exists."""

@@ -422,9 +422,13 @@ def _find(flight: Flight, key: str, matches: Callable[[bytes], bool]) -> Recipe[
         mirror.take(key, node, zxid)
         if above is None or node is None or not matches(node.data):
             return None
-        if protected:
+        if above.version == -1:  # which a check takes for any
+            with suppress(ConnectionLost):
+                yield _count(at)
+        elif protected:
             return above, node
-        yield from _ready(flight)
+        else:
+            yield from _ready(flight)
 
 
 def _note(mirror: Mirror, key: str, data: bytes | None, results: Sequence[Any] | None) -> Recipe[None]:

@@ -87,8 +87,11 @@ class Node(NamedTuple):
 
 
 def next_version(version: int) -> int:
-    """Return the version of a node that is written once more: a signed number of 32 bits, which begins anew."""
-    return (version + 1 + 2**31) % 2**32 - 2**31
+    """Return the version of a node that is written once more: a signed number of 32 bits, which begins anew.
+
+    None is -1, which requests take for any: the link writes a node twice, to go past it.
+    """
+    return 0 if version == -2 else (version + 1 + 2**31) % 2**32 - 2**31
 
 
 MALFORMED = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
