@@ -132,9 +132,11 @@ class QueueChecks(CallChecks):
     def _look_at_claims(self) -> None:
         """While its session lives, a claim is its consumer's alone, unless an operator has deleted it."""
         nodes = self.ensemble.leader.nodes
-        for worker, (taken, since) in self.held.items():
+        for worker, taken in self.held.items():
             path = CLAIMS + taken.name
-            over = self.ensemble.sessions[taken.session].closed or self.removed.get(path, 0) > since
+            # Since the claim was made: its thread may learn of it only after that.
+            removed = self.ensemble.zxid(self.removed.get(path, 0)) > taken.token
+            over = self.ensemble.sessions[taken.session].closed or removed
             if over or not worker.process.alive:
                 continue
             node = nodes.get(path)
@@ -370,9 +372,9 @@ class QueueWorker(CallWorker):
         taken = claim._taken
         assert taken is not None
         if taken.session:
-            if taken.token in [other.token for other, _ in self.checks.held.values()]:
+            if taken.token in [other.token for other in self.checks.held.values()]:
                 raise Violation(f"{self.name} has claimed {taken}, and another thread has that claim")
-            self.checks.held[self] = taken, len(self.checks.ensemble.log)
+            self.checks.held[self] = taken
         if step.stay > TIMEOUT and self.checks.outlive is not None:
             self.checks.outlive(self)
         try:
