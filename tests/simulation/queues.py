@@ -442,10 +442,12 @@ class QueueRun(LossyRun):
             return
         checks.step()
         waiting = [worker.call.what for worker in self.workers if worker.call is not None and worker.process.alive]
+        # The first of the producers goes by a listing that may be old, as no other client puts an item meanwhile.
+        producing = self.ensemble.leader.children(f"{CHROOT}{PATH}/producers")
         if (
             any(what in TAKES for what in waiting)
             and not any(checks.overdue(process) for process in self.processes if process.alive)
-            and (not checks.maxsize or len(checks.names) < checks.maxsize)
+            and (not checks.maxsize or (len(checks.names) < checks.maxsize and not producing))
         ):
             self._rescued += 1
             above = self.ensemble.leader.nodes[ITEMS[:-1]]
