@@ -647,7 +647,7 @@ def test_interrupts_in_a_row_within_a_release(
 
 
 def test_an_error_that_does_not_end(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A release that can't come to its end raises: it is a recursion that is too deep, say. Another one releases all."""
+    """A release that can't come to its end raises: it is too deep a recursion, say. Another one releases all."""
     lock = MultiLock([Lock(zk, f"{zk_path}/{name}") for name in "ab"])
 
     def fail(_self: Lock, _hold: Hold) -> None:
