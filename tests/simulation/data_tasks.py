@@ -315,9 +315,14 @@ class DataPlayer(Player):
     # -- elections -----------------------------------------------------------------------------------------------
 
     async def _elect(self, act: Act) -> None:
-        election = self._kinds.Election(self.process.client, ELECTION, id=self.process.name)
+        if act.do == "withdraw":
+            await self._withdraw_at_last(act)
+            return
         parts = {"lead": self._lead, "stand": self._stand, "ask": self._ask, "observe": self._observe}
-        await parts.get(act.do, self._withdraw_at_last)(election, act)
+        await parts[act.do](self._election(), act)
+
+    def _election(self) -> Any:
+        return self._kinds.Election(self.process.client, ELECTION, id=self.process.name)
 
     async def _lead(self, election: Any, act: Act) -> None:
         """Lead, in a block; a task is cancelled if the term is lost."""
@@ -381,8 +386,11 @@ class DataPlayer(Player):
                 raise Violation(f"{self.name} observes {found} twice")
             seen.append(found)
 
-    async def _withdraw_at_last(self, election: Any, act: Act) -> None:
-        """Withdraw once all others of the process are done; and now and then, lest they wait for its candidacy."""
+    async def _withdraw_at_last(self, act: Act) -> None:
+        """Withdraw once all others of the process are done; and now and then, lest they wait for its candidacy.
+
+        Whatever interrupts it, it withdraws: the candidacy would last as long as the client.
+        """
         others = [each for each in self.checks.players if each.process is self.process and each is not self]
         rests = RESCUE
         while True:
@@ -390,7 +398,7 @@ class DataPlayer(Player):
                 ends = all(each.done for each in others)
                 if ends or self.world.now > 1000.0 + rests:
                     rests += AGAIN
-                    election.withdraw()
+                    self._election().withdraw()
                 if ends:
                     return
                 await self._sleep(act.stay)

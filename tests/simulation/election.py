@@ -143,11 +143,11 @@ class ElectionWorker(CallWorker):
         if act.what == "sleep":
             self.world.sleep(act.stay)
             return
-        election = Election(self.process.client, PATH, id=self.process.name)
-        self.seat = election._seat
         if act.what == "withdraw":
-            self._withdraw(election)
-        elif act.what == "lead":
+            self._withdraw()
+            return
+        election = self._election()
+        if act.what == "lead":
             self._lead(election, act)
         elif act.what == "stand":
             self._stand(election, act)
@@ -155,6 +155,11 @@ class ElectionWorker(CallWorker):
             self._observe(election, act)
         else:
             self._ask(election, act)
+
+    def _election(self) -> Election:
+        election = Election(self.process.client, PATH, id=self.process.name)
+        self.seat = election._seat
+        return election
 
     def _ask(self, election: Election, act: Act) -> None:
         with self.calling(act.what) as call:
@@ -265,11 +270,12 @@ class ElectionWorker(CallWorker):
         if self.world.now >= call.began + patience > 0 and self.checks.healthy(self, call.began):
             raise Violation(f"{self.name}: to withdraw took {self.world.now - call.began:g} s")
 
-    def _withdraw(self, election: Election) -> None:
+    def _withdraw(self) -> None:
+        """Withdraw, whatever interrupts it: the candidacy would last as long as the client."""
         interrupted = False
         while True:
             try:
-                self._withdraw_once(election)
+                self._withdraw_once(self._election())
                 break
             except KeyboardInterrupt:
                 interrupted = True
@@ -288,9 +294,10 @@ class ElectionRun(CallRun):
     def rescue(self) -> None:
         """Let those go who observe and would wait for ever: let another lead for a while where nobody does."""
         nodes = self.ensemble.leader.nodes
-        if CHROOT + PATH not in nodes or any(
-            each.call is not None and each.call.what == "publish" for each in self.workers
-        ):  # type: ignore[attr-defined]
+        publishing = any(
+            each.call is not None and each.call.what == "publish" and each.process.alive for each in self.workers
+        )
+        if CHROOT + PATH not in nodes or publishing:
             return
         leader = leader_of(self.checks.states(len(self.ensemble.log))[-1])
         if STRANGER in nodes:

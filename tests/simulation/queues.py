@@ -132,9 +132,11 @@ class QueueChecks(CallChecks):
     def _look_at_claims(self) -> None:
         """While its session lives, a claim is its consumer's alone, unless an operator has deleted it."""
         nodes = self.ensemble.leader.nodes
-        for worker, (taken, since) in self.held.items():
+        for worker, taken in self.held.items():
             path = CLAIMS + taken.name
-            over = self.ensemble.sessions[taken.session].closed or self.removed.get(path, 0) > since
+            # Since the claim was made: its thread may learn of it only after that.
+            removed = self.ensemble.zxid(self.removed.get(path, 0)) > taken.token
+            over = self.ensemble.sessions[taken.session].closed or removed
             if over or not worker.process.alive:
                 continue
             node = nodes.get(path)
@@ -370,9 +372,9 @@ class QueueWorker(CallWorker):
         taken = claim._taken
         assert taken is not None
         if taken.session:
-            if taken.token in [other.token for other, _ in self.checks.held.values()]:
+            if taken.token in [other.token for other in self.checks.held.values()]:
                 raise Violation(f"{self.name} has claimed {taken}, and another thread has that claim")
-            self.checks.held[self] = taken, len(self.checks.ensemble.log)
+            self.checks.held[self] = taken
         if step.stay > TIMEOUT and self.checks.outlive is not None:
             self.checks.outlive(self)
         try:
@@ -440,10 +442,12 @@ class QueueRun(LossyRun):
             return
         checks.step()
         waiting = [worker.call.what for worker in self.workers if worker.call is not None and worker.process.alive]
+        # The first of the producers goes by a listing that may be old, as no other client puts an item meanwhile.
+        producing = self.ensemble.leader.children(f"{CHROOT}{PATH}/producers")
         if (
             any(what in TAKES for what in waiting)
             and not any(checks.overdue(process) for process in self.processes if process.alive)
-            and (not checks.maxsize or len(checks.names) < checks.maxsize)
+            and (not checks.maxsize or (len(checks.names) < checks.maxsize and not producing))
         ):
             self._rescued += 1
             above = self.ensemble.leader.nodes[ITEMS[:-1]]

@@ -95,7 +95,7 @@ class Run:
             world.countdown = CALM
             rest = world.now + REST
             world.at_rest = self._look_for_the_end
-            while world.now < rest and not self._over:
+            while not self._over and (world.now < rest or world.now < self._disturbed_until() + REST):
                 world.step()
             if not self._over:
                 self.checks.end()
@@ -125,6 +125,11 @@ class Run:
             with suppress(Violation):
                 self.checks.end()
                 self._over = True
+
+    def _disturbed_until(self) -> float:
+        """Until when a fault keeps clients and servers apart: one that waits for its moment may strike in the rest."""
+        links = [process.connection for process in self.processes if process.alive]
+        return max(max(link.ensemble.amiss_until, link.down_until, link.bound_until) for link in links)
 
     def note_listing(self, step: Children, names: Any) -> None:
         """Remember how new the listing is that a ticket's recipe goes by."""
