@@ -130,8 +130,10 @@ class Leading:
             assert hold is not None
             return Term(seat, hold)
         except BaseException:
-            if (left := seat._mine()) is not None and left is not before:
-                seat._drop(left)  # interrupted: the block does not run
+            try:
+                self._drop(seat._mine(), before)  # interrupted: the block does not run
+            finally:
+                self._drop(seat._mine(), before)  # again: a second interrupt may have struck
             raise
 
     def __exit__(
@@ -145,9 +147,15 @@ class Leading:
             if reports_loss(kind):
                 raise
         except BaseException:
-            if (hold := self._hold) is not None and self._seat._path_state.has(hold):
-                self._seat._drop(hold)  # an interrupt struck before the release
+            try:
+                self._drop(self._hold)  # an interrupt struck before the release
+            finally:
+                self._drop(self._hold)  # again: a second interrupt may have struck
             raise
+
+    def _drop(self, hold: Hold | None, before: Hold | None = None) -> None:
+        if hold is not None and hold is not before:
+            self._seat._drop(hold)
 
 
 class Election(ByName):

@@ -192,7 +192,10 @@ class Membership:
             if not self._session.forked:  # the membership is the parent's
                 self.leave()
         except BaseException:
-            self._give_up()  # nothing is left to do, unless an interrupt struck before the leave
+            try:
+                self._give_up()  # nothing is left to do, unless an interrupt struck before the leave
+            finally:
+                self._give_up()  # again: a second interrupt may have struck
             raise
 
     def __reduce__(self) -> Any:

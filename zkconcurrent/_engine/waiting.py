@@ -23,6 +23,7 @@ WakeUp: TypeAlias = Callable[[], None]
 # CPython handles an interrupt that comes just before the waiting system call only when that call ends.
 LONGEST_SLEEP = 10.0
 _RELEASE = operator.methodcaller("_release_save")
+TRIES = 100  # an error that comes more often is no signal handler's, but that of a recursion that is too deep, say
 FRAMES = 30  # more than any call of the library needs, but for functions of the program
 
 
@@ -88,7 +89,7 @@ def wait(call: Waiting, steps: Steps[T], event: Any = None) -> T:
         try:
             _end(call, steps)
         finally:
-            _end(call, steps)  # again: a second interrupt may have struck
+            _end(call, steps)  # again: an interrupt may have struck between its tries
         raise
 
 
@@ -177,7 +178,7 @@ async def wait_async(call: Waiting, steps: Steps[T]) -> T:
         try:
             _end(call, steps)
         finally:
-            _end(call, steps)  # again: a second interrupt may have struck
+            _end(call, steps)  # again: an interrupt may have struck between its tries
         raise
 
 
@@ -231,11 +232,23 @@ def call_soon(loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -
 
 
 def _end(call: Waiting, steps: Steps[Any]) -> None:
-    """End a call that did not reach its own end."""
+    """End a call that did not reach its own end, however many interrupts come meanwhile; raise the last of them."""
+    left, struck = TRIES, None
     try:
-        steps.close()  # now, not when the last traceback is collected
+        while left:
+            left -= 1
+            try:
+                try:
+                    steps.close()  # now, not when the last traceback is collected
+                finally:
+                    call.abandon()
+                left = 0
+            except BaseException as error:
+                struck = error
+        if struck is not None:
+            raise struck
     finally:
-        call.abandon()
+        struck = None  # or the traceback and this frame keep each other alive
 
 
 def _end_sleep(sleep: asyncio.Future[None]) -> None:
