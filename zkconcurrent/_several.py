@@ -12,7 +12,7 @@ from ._engine.calls import Calls
 from ._engine.driver import Call
 from ._engine.holds import Hold
 from ._engine.live_set import LiveSet
-from ._engine.waiting import Steps
+from ._engine.waiting import TRIES, Steps
 from ._errors import LockLostError, ZkConcurrentError
 from ._lock import Lock
 from ._lock_base import Acquirable, LockBase
@@ -29,8 +29,6 @@ GivenUp: TypeAlias = "list[tuple[LockBase, Hold, Call]]"
 
 Released: TypeAlias = "tuple[GivenUp, list[BaseException], int]"
 """The holds that are being released, the errors, and how many more may turn out to have been lost."""
-
-TRIES = 100  # an error that comes more often is no signal handler's, but that of a recursion that is too deep, say
 
 
 class Several(Acquirable):

@@ -131,6 +131,7 @@ LEFT_OUT: dict[ModuleType, dict[str, str]] = {
         **dict.fromkeys(("test_processes", "test_a_killed_party_has_left", "test_all_have_died"), PROCESSES),
     },
     test_condition: {
+        "test_interrupts_in_a_row_as_a_wait_ends": SIGNALS,
         "test_all_are_woken": "also calls notifyAll(), which asyncio's condition has not",
         "test_two_releases_of_one_hold": HALFWAY,
         "test_which_locks_a_condition_takes": "has the text of an error, which names aio here",
