@@ -11,7 +11,7 @@ from typing import TypeVar
 from ._condition_wait import ConditionWait
 from ._engine.calls import Calls
 from ._engine.holds import Hold
-from ._engine.waiting import Steps
+from ._engine.waiting import TRIES, Steps
 from ._errors import ZkConcurrentError
 from ._kazoo.link import KazooClient
 from ._lock import Lock
@@ -157,12 +157,23 @@ class Condition(Primitive):
     def _take_back(self, wait: ConditionWait, struck: BaseException | None = None) -> None:
         """Restore the caller's hold of the lock, whatever interrupts the call, and leave no waiter's node.
 
+        However many interrupts come: the program goes on as the holder, and releases the lock at the end of its block.
+
         Raises:
             BaseException: what interrupted this call, once the lock is held.
             ZkConcurrentError: the lock can't be acquired.
         """
+        tries, late = TRIES, None
         try:
-            late = self._restore_hold(wait, struck)
+            while tries:
+                tries -= 1
+                try:
+                    late = self._restore_hold(wait, struck) or late
+                    tries = 0
+                except ZkConcurrentError:
+                    raise
+                except BaseException as error:
+                    late = struck = error
             if late is not None:
                 raise late
         finally:

@@ -173,6 +173,7 @@ class DoubleBarrier(Primitive):
         if ticket is None:
             raise RuntimeError(f"the caller is not inside the double barrier {self._path!r}: enter() it first")
         call = Call(self._session, self._path, self._path_state)
+        call.tickets.append(ticket)  # however the call ends, the caller is outside
         wait = timeout is None or timeout > 0
         return self._await(call, self._leaving(call, ticket, wait, deadline, owner))
 
@@ -210,11 +211,13 @@ class DoubleBarrier(Primitive):
 
     def _forsake_party(self, owner: int | None = None) -> None:
         """Leave the node of a party to the keeper. Takes no lock, as the party's task may be thrown away."""
-        session = self._session
-        ticket = self._path_state.inside.pop(self._identity() if owner is None else owner, None)
+        session, inside = self._session, self._path_state.inside
+        me = self._identity() if owner is None else owner
+        ticket = inside.get(me)
         if ticket is not None and ticket.state is State.QUEUED and not session.forked:
             session.dropped.append(Dropped([], [ticket]))
             session.wake_keeper()
+        inside.pop(me, None)  # last: an interrupt before must not lose the ticket
 
     def __enter__(self) -> bool:
         return self.enter()

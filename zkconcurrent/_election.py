@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from ._candidacy import Seat
 from ._engine.holds import Hold
+from ._engine.waiting import insist
 from ._errors import LockLostError
 from ._kazoo.link import KazooClient
 from ._primitive import HOST, ByName, reports_loss
@@ -130,8 +131,7 @@ class Leading:
             assert hold is not None
             return Term(seat, hold)
         except BaseException:
-            if (left := seat._mine()) is not None and left is not before:
-                seat._drop(left)  # interrupted: the block does not run
+            insist(lambda: self._drop(seat._mine(), before))  # interrupted: the block does not run
             raise
 
     def __exit__(
@@ -145,9 +145,12 @@ class Leading:
             if reports_loss(kind):
                 raise
         except BaseException:
-            if (hold := self._hold) is not None and self._seat._path_state.has(hold):
-                self._seat._drop(hold)  # an interrupt struck before the release
+            insist(lambda: self._drop(self._hold))  # an interrupt struck before the release
             raise
+
+    def _drop(self, hold: Hold | None, before: Hold | None = None) -> None:
+        if hold is not None and hold is not before:
+            self._seat._drop(hold)
 
 
 class Election(ByName):

@@ -10,7 +10,7 @@ from typing import Any
 from ._engine.driver import UNANSWERED, Call
 from ._engine.holds import Loss, PathState
 from ._engine.session import Session, log
-from ._engine.waiting import Steps, wait
+from ._engine.waiting import Steps, insist, wait
 from ._errors import ClientError
 from ._local_group import check_data, check_id, check_wait
 from ._primitive import Primitive, check_timeout, node_data
@@ -192,7 +192,7 @@ class Membership:
             if not self._session.forked:  # the membership is the parent's
                 self.leave()
         except BaseException:
-            self._give_up()  # nothing is left to do, unless an interrupt struck before the leave
+            insist(self._give_up)  # nothing is left to do, unless an interrupt struck before the leave
             raise
 
     def __reduce__(self) -> Any:

@@ -525,8 +525,6 @@ class Queue(BaseQueue[T]):
         self._session.check_not_forked(self._path)  # else the parent's items would count as those of an earlier session
         errand = self._errand("count")
         state = self._path_state
-        if not state.begin_to_finish(errand):
-            raise ValueError("task_done() called too many times")
 
         def steps(call: Call) -> Steps[None]:
             try:
@@ -537,7 +535,13 @@ class Queue(BaseQueue[T]):
             finally:
                 state.finishing.discard(errand)
 
-        return self._do(errand, steps)
+        try:
+            if not state.begin_to_finish(errand):
+                raise ValueError("task_done() called too many times")
+            return self._do(errand, steps)
+        except BaseException:
+            state.finishing.discard(errand)  # an interrupt may have kept the steps from their beginning
+            raise
 
     def join(self) -> None:
         """Wait until no item is left, and every item that `get()` returned is done, or its consumer's session is over.

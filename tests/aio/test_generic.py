@@ -87,6 +87,7 @@ LEFT_OUT: dict[ModuleType, dict[str, str]] = {
     test_election: {
         "test_the_object_itself": ADDRESS,
         "test_an_interrupt_while_the_thread_starts": SIGNALS,
+        "test_interrupts_at_the_end_of_a_block": SIGNALS,
         "test_a_handler_that_stands": SIGNALS,
         "test_a_finalizer_that_withdraws": "calls on the candidacy's thread, where no task runs",
         "test_the_leader_is_killed": OTHERS,
@@ -94,6 +95,7 @@ LEFT_OUT: dict[ModuleType, dict[str, str]] = {
     },
     test_atomic: {
         "test_a_function_whose_end_is_interrupted": SIGNALS,
+        "test_a_handler_as_an_interrupted_change_is_abandoned": SIGNALS,
         "test_every_change": ADDRESS,
         "test_what_is_no_numbers": ADDRESS,
         "test_an_interrupted_change": SIGNALS,
@@ -125,9 +127,11 @@ LEFT_OUT: dict[ModuleType, dict[str, str]] = {
         "test_in_and_out_together": "calls leave() on other threads, and so on other tasks",
         "test_an_interrupted_wait": SIGNALS,
         "test_a_signal_handler_enters": SIGNALS,
+        "test_a_leave_interrupted_twice": SIGNALS,
         **dict.fromkeys(("test_processes", "test_a_killed_party_has_left", "test_all_have_died"), PROCESSES),
     },
     test_condition: {
+        "test_interrupts_in_a_row_as_a_wait_ends": SIGNALS,
         "test_all_are_woken": "also calls notifyAll(), which asyncio's condition has not",
         "test_two_releases_of_one_hold": HALFWAY,
         "test_which_locks_a_condition_takes": "has the text of an error, which names aio here",

@@ -31,6 +31,8 @@ from zkconcurrent import (
     _value,
 )
 from zkconcurrent._recipes import receipts, value
+from zkconcurrent._recipes.operations import Recipe
+from zkconcurrent._recipes.ticket import Ticket
 from zkconcurrent.testing import Server
 
 REQUESTS = ("create", "create2", "createContainer", "sync", "getData", "getChildren", "multi", "setData", "delete")
@@ -680,3 +682,30 @@ def test_old_receipts_are_removed(
     monkeypatch.setattr(receipts, "UNTOUCHED", -60.0)
     assert AtomicLong(zk, zk_path).add() == 2
     assert len(receipts_of(zk, zk_path)) == 1
+
+
+def test_a_handler_as_an_interrupted_change_is_abandoned(
+    zk: KazooClient, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 215: it makes its own change at once, without the turn of the call that it keeps from its end."""
+    number = AtomicLong(zk, zk_path)
+    assert number.get() == 0
+    session, strikes, drop = number._session, [1], number._session.drop
+
+    def dropped(tickets: list[Ticket]) -> None:  # the handler strikes here
+        if strikes:
+            strikes.pop()
+            monkeypatch.undo()
+            number.add(10)
+        drop(tickets)
+
+    def interrupted(_: value.Batch) -> Recipe[bool]:
+        raise KeyboardInterrupt
+        yield
+
+    monkeypatch.setattr(session, "drop", dropped)
+    monkeypatch.setattr(_value, "apply", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        in_thread(number.add, 1).result(20)
+    assert not strikes
+    assert number.add(100) == 110

@@ -17,6 +17,7 @@ from tests.helpers.contenders import nothing_left, queued, wait_in, waiter_nodes
 from tests.helpers.lock_types import AnyLock, read_lock, write_lock
 from tests.helpers.losses import expire, operate, run_out
 from zkconcurrent import ClientError, Condition, Lock, LockLostError, ReadWriteLock, RLock, _condition_wait
+from zkconcurrent._condition_wait import ConditionWait
 from zkconcurrent._recipes.ticket import Ticket
 from zkconcurrent.testing import Server
 
@@ -457,3 +458,25 @@ def test_threadings_own_condition(kind: Kind, zk: KazooClient, zk_path: str, in_
             if ready:
                 condition.notify()
     assert future.result(10) is True
+
+
+def test_interrupts_in_a_row_as_a_wait_ends(
+    zk: KazooClient, zk_path: str, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 220: however many strike, the lock is held when the call raises the last of them."""
+    condition, end = Condition(zk, zk_path), ConditionWait.end
+    strikes: list[type[BaseException]] = [KeyboardInterrupt, TimeoutError, KeyboardInterrupt, TimeoutError]
+
+    def struck(self: ConditionWait) -> bool:
+        if strikes:
+            raise strikes.pop()
+        return end(self)
+
+    monkeypatch.setattr(ConditionWait, "end", struck)
+    with condition:
+        with condition, pytest.raises(KeyboardInterrupt):
+            condition.wait(0.01)
+        assert condition._lock.hold_count() == 1
+    assert not strikes
+    eventually(queued(zk, condition._lock.path, 0))
+    eventually(queued(zk, condition._waiters, 0))

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from queue import Queue as Inbox
+from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
@@ -18,7 +19,9 @@ from tests.conftest import FAST, Connect, Eventually, InThread
 from tests.helpers.contenders import waits
 from tests.helpers.processes import Spawn, line_from, parties, tell
 from tests.helpers.proxy import Proxy
-from zkconcurrent import ClientError, DoubleBarrier, ForeignNodeError, LockLostError
+from zkconcurrent import ClientError, DoubleBarrier, ForeignNodeError, LockLostError, _double_barrier
+from zkconcurrent._recipes.operations import Recipe
+from zkconcurrent._recipes.ticket import Ticket
 from zkconcurrent.testing import Server
 
 
@@ -531,3 +534,33 @@ def test_a_node_below_ready(zk: KazooClient, connect: Connect, zk_path: str, eve
     with other:
         pass
     assert zk.get_children(zk_path) == []
+
+
+def test_a_leave_interrupted_twice(
+    zk: KazooClient, zk_path: str, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 217: the second interrupt strikes just as the party is forgotten; its node goes all the same."""
+
+    class Inside(dict[int, Ticket]):
+        def pop(self, *of: Any) -> Any:
+            found = super().pop(*of)
+            if len(strikes) == 1:
+                strikes.append(2)
+                raise KeyboardInterrupt
+            return found
+
+    def interrupted(_: Ticket, *, wait: bool) -> Recipe[bool]:  # noqa: ARG001
+        strikes.append(1)
+        raise KeyboardInterrupt
+        yield
+
+    barrier, strikes = DoubleBarrier(zk, zk_path, 1), list[int]()
+    assert barrier.enter(timeout=20)
+    entered = barrier._path_state.inside
+    barrier._path_state.inside = Inside(entered)
+    entered.clear()
+    monkeypatch.setattr(_double_barrier, "leave", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        barrier.leave()
+    assert strikes == [1, 2]
+    eventually(lambda: all("party" not in name for name in zk.get_children(zk_path)))

@@ -21,10 +21,11 @@ from tests.conftest import FAST, Connect, Eventually, InThread
 from tests.helpers.contenders import children, queued
 from tests.helpers.processes import Spawn, line_from, parties, tell
 from tests.helpers.proxy import Proxy
-from zkconcurrent import ClientError, Election, ForeignNodeError, Lock, LockLostError, RefusedError
+from zkconcurrent import ClientError, Election, ForeignNodeError, Lock, LockLostError, RefusedError, _election
 from zkconcurrent._candidacy import Candidacy, ElectionState
 from zkconcurrent._engine.session import Session
 from zkconcurrent._engine.waiting import LONGEST_SLEEP
+from zkconcurrent._lock_base import LockBase
 from zkconcurrent.testing import Server
 
 LAYOUTS = ("selector", "latch")
@@ -760,3 +761,34 @@ def test_the_object_itself(zk: KazooClient, zk_path: str) -> None:
     with pytest.raises(TypeError, match="open a client in the other process"):
         pickle.dumps(election)
     assert zkconcurrent.namespace(zk).Election(zk_path[1:], id="me").id == "me"
+
+
+def test_interrupts_at_the_end_of_a_block(
+    zk: KazooClient, zk_path: str, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 218: two in a row, as the block is left, or as it begins: the term ends, which no later call could end."""
+    election = Election(zk, zk_path)
+    seat, strikes = election._seat, list[type[BaseException]]()
+
+    def strike(*_: Any) -> None:
+        if strikes:
+            raise strikes.pop()
+
+    def drop(hold: Any) -> None:
+        strike()
+        LockBase._drop(seat, hold)
+
+    monkeypatch.setattr(seat, "_drop", drop)
+    with monkeypatch.context() as patch:
+        patch.setattr(seat, "_release_level", strike)
+        with pytest.raises(TimeoutError), election.lead(20):
+            strikes += [TimeoutError, KeyboardInterrupt]
+    assert not strikes
+    eventually(queued(zk, zk_path, 0))
+    strikes += [TimeoutError, KeyboardInterrupt]
+    with monkeypatch.context() as patch:
+        patch.setattr(_election, "Term", strike)
+        with pytest.raises(TimeoutError), election.lead(20):
+            pass
+    assert not strikes
+    eventually(queued(zk, zk_path, 0))

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from queue import Queue as Inbox
+from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
@@ -19,7 +20,7 @@ from kazoo.security import make_digest_acl
 from tests.conftest import FAST, Connect, Eventually, InThread
 from tests.helpers.processes import Spawn, line_from, parties, tell
 from tests.helpers.proxy import Message, Proxy
-from zkconcurrent import ClientError, ForeignNodeError, Group, RefusedError
+from zkconcurrent import ClientError, ForeignNodeError, Group, Membership, RefusedError
 from zkconcurrent.testing import Server
 
 
@@ -436,3 +437,26 @@ def test_a_process_sees_another(spawn: Spawn, zk: KazooClient, zk_path: str) -> 
     assert next(seen) == {"worker-1": b"mine"}
     tell(process)
     assert next(seen) == {}
+
+
+def test_interrupts_at_the_end_of_a_block(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault 219: two in a row: the member leaves at once, not when its thread next looks, seconds later."""
+    group, strikes = Group(zk, zk_path), list[type[BaseException]]()
+    give_up = Membership._give_up
+
+    def strike(*_: Any) -> None:
+        if strikes:
+            raise strikes.pop()
+
+    def struck(self: Membership) -> None:
+        strike()
+        give_up(self)
+
+    monkeypatch.setattr(Membership, "_give_up", struck)
+    monkeypatch.setattr(Membership, "leave", strike)
+    with pytest.raises(TimeoutError), group.join(id="me"):
+        strikes += [TimeoutError, KeyboardInterrupt]
+    assert not strikes
+    monkeypatch.undo()
+    with group.join(id="me"):
+        assert list(group.members()) == ["me"]

@@ -19,6 +19,7 @@ from kazoo.client import KazooClient
 
 from tests.conftest import FAST, Connect, Eventually, InThread
 from tests.helpers.contenders import waits
+from tests.helpers.interrupts import at_every_line
 from tests.helpers.processes import Spawn, line_from, parties
 from tests.helpers.proxy import Proxy
 from zkconcurrent import (
@@ -910,6 +911,22 @@ def test_an_interrupt_before_the_settling_thread_is_started(
     with pytest.raises(KeyboardInterrupt):
         queue.get(timeout=5)
     assert other.get(timeout=20) == b"no JSON"
+
+
+def test_an_interrupted_task_done(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+    """Fault 214: at whatever line it strikes, the item was done, or can be done by another call."""
+    queue = Queue[bytes](zk, zk_path)
+    for hook in at_every_line("_queue.py"):
+        queue.put(b"item")
+        queue.get(timeout=20)
+        with suppress(KeyboardInterrupt), hook:
+            queue.task_done()
+        eventually(lambda: not queue._path_state._left, hook.where)
+        with suppress(ValueError):  # it was done
+            queue.task_done()
+        assert queue._desk.unfinished == 0, hook.where
+    assert hook.line > 10
+    queue.join()
 
 
 def test_what_waits_for_a_place_keeps_nothing_waiting(

@@ -63,6 +63,7 @@ MUTANTS = [
     _mutant(
         "interrupted as it takes the lock again, it leaves it free",
         (TAKE_BACK, "except (GeneratorExit, ZkConcurrentError):", "except BaseException:"),
+        ("_condition:Condition._take_back", "late = struck = error", "raise"),
         (WAIT, AGAIN, "pass"),
     ),
     _mutant(

@@ -63,3 +63,26 @@ def test_a_call_interrupted_twice(in_task: bool, monkeypatch: pytest.MonkeyPatch
         asyncio.run(wait_async(call, steps())) if in_task else wait(call, steps())
     assert not strikes
     assert abandoned
+
+
+def test_interrupts_in_a_row_as_a_call_ends() -> None:
+    """Fault 216: however many strike, the call is abandoned: nothing of it is left for which others would wait."""
+    abandoned, strikes = [], [KeyboardInterrupt, TimeoutError, KeyboardInterrupt, TimeoutError]
+
+    def abandon() -> None:
+        if strikes:
+            raise strikes.pop()
+        abandoned.append(1)
+
+    def steps() -> Steps[None]:
+        raise TimeoutError("the first")
+        yield
+
+    link = SimpleNamespace(sleep_event=threading.Event)
+    call: Any = SimpleNamespace(
+        settled=False, session=SimpleNamespace(link=link), begin=lambda *_: None, abandon=abandon
+    )
+    with pytest.raises(KeyboardInterrupt):  # the last
+        wait(call, steps())
+    assert not strikes
+    assert abandoned

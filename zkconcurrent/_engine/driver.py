@@ -206,11 +206,12 @@ class Call:
 
     def abandon(self) -> None:
         """Discard all tickets that the call has begun or been granted, without waiting."""
-        self.finished = self.settled = True  # first: another interrupt may follow
+        self.finished = True  # first: another interrupt may follow
         self.session.calls.discard(self)
         self.session.drop(self.tickets)
         if self.path_state is not None:
             self.path_state.drop_tickets(self.tickets)
+        self.settled = True  # last: until then, a signal handler that strikes here must not wait for this call
 
     def desert(self) -> None:
         """Abandon the call of a closed event loop: its caller takes no hold back that the call was giving up."""

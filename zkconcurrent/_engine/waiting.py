@@ -224,22 +224,25 @@ def check_depth(frames: int) -> None:
 
 
 def insist(step: Callable[[], object]) -> None:
-    """Bring an idempotent step to its end, however often errors of signal handlers strike it; then raise the first.
+    """Bring an idempotent step to its end, however often errors of signal handlers strike it; then raise the last.
 
     Where one strikes before this has begun, nothing is done.
     """
-    struck: list[BaseException] = []
+    struck: BaseException | None = None
     try:
-        while len(struck) < TRIES:
+        for _ in range(TRIES):
             try:
                 step()
                 break
             except BaseException as error:
-                struck.append(error)
+                struck = error
     finally:
         step()  # again: one may have struck between two tries
-    if struck:
-        raise struck[0]
+    if struck is not None:
+        try:
+            raise struck
+        finally:
+            struck = None  # or the traceback and this frame keep each other alive
 
 
 def call_soon(loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -> None:
