@@ -50,6 +50,7 @@ XIDS = 2**31 - 1
 AUTH_XID = -4
 MOST_SASL_REPLIES = 100  # of one handshake; those of all mechanisms take fewer than ten
 MAX_REQUEST = 1_000_000  # bytes; a server closes the connection at a request above its jute.maxbuffer, 1,048,575
+SHARES = 4  # of the session timeout, at least: a hold outlives one attempt to connect that gets no reply
 CALLER_PATIENCE = 0.005  # seconds
 TURN_TRIES, TURN_TRY = 10, 0.02  # how often, and how long each time, the connection thread waits for a turn
 
@@ -251,8 +252,14 @@ class Transport:
             setattr(owner, name, ours)
 
     def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
-        """Send a request of the handshake and return its reply; note when the connection was requested."""
+        """Send a request of the handshake and return its reply; note when the connection was requested.
+
+        kazoo waits for the reply of an only server for a whole session timeout. But a server that is just starting may
+        never reply to a connection, and the session may end meanwhile. To begin a session may take longer.
+        """
         sent = self.clock()
+        if self._client._session_id:
+            timeout = min(timeout, self._client._session_timeout / 1000 / SHARES)
         try:
             result = self._kazoo.invoke(timeout, request, xid)
         except kazoo_errors.AuthFailedError as error:
@@ -473,10 +480,10 @@ class Transport:
 
 
 class FairHandler:
-    """kazoo's handler, with an equal share of the session timeout for each server to accept a connection.
+    """kazoo's handler, with an equal share of the session timeout for each server to accept a connection, or less.
 
-    kazoo waits so long for a server's first reply, but a whole session timeout until TCP and TLS have connected. So one
-    server whose machine is down, or that stands still, could cost the session while all others serve.
+    kazoo waits a whole session timeout until TCP and TLS have connected. So one server whose machine is down, or that
+    stands still, could cost the session while all others serve.
     """
 
     def __init__(self, client: KazooClient) -> None:
@@ -489,7 +496,7 @@ class FairHandler:
     def create_connection(self, *args: Any, timeout: float | None = None, **options: Any) -> Any:
         """Connect as kazoo's handler does."""
         if timeout is not None:
-            timeout /= len(self._client.hosts)
+            timeout /= max(SHARES, len(self._client.hosts))
         return self._handler.create_connection(*args, timeout=timeout, **options)
 
 
