@@ -80,6 +80,18 @@ def test_one_of_three_servers_has_no_power(zookeeper: Server, eventually: Eventu
         assert not held.lost.is_set()
 
 
+def test_the_only_server_never_replies_to_a_connection(proxy: Proxy, eventually: Eventually) -> None:
+    """Fault 222: as one does that is just starting: the client tries again before its session ends."""
+    with zkconcurrent.connect(f"zk://{proxy.hosts}", timeout=6) as zk, (held := zkconcurrent.Lock(zk, "/no-reply")):
+        session = zk.client_id
+        with proxy.hold("connect") as request:
+            proxy.cut()
+            request.wait()
+            eventually(lambda: zk.connected)
+            assert zk.client_id == session
+            assert not held.lost.is_set()
+
+
 @pytest.mark.parametrize("error", [ConnectionLoss, SessionExpiredError])
 def test_deletes_that_fail_at_once(zookeeper: Server, eventually: Eventually, error: type[Exception]) -> None:
     """Fault 109: kazoo refuses each delete before its thread tells that the connection is over: the keeper waits."""

@@ -17,6 +17,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import AuthFailedError
 from kazoo.security import make_acl
 
+import zkconcurrent
 from tests.conftest import Connect, Eventually, InThread
 from tests.helpers.contenders import queued
 from tests.helpers.lock_types import Kind, read_lock, write_lock
@@ -43,6 +44,16 @@ def test_credentials_that_are_not_accepted(zk_path: str, zookeeper: Server) -> N
     finally:
         client.stop()
         client.close()
+
+
+def test_credentials_that_are_demanded(zk_path: str) -> None:
+    """Fault 223: the servers demand a user and a password (`enforce.auth`): the error says that, and not SASL alone."""
+    demands = {"zookeeper.enforce.auth.enabled": "true", "zookeeper.enforce.auth.schemes": "digest"}
+    with Server(properties=demands) as server:
+        with pytest.raises(RefusedError, match="auth_data"):
+            zkconcurrent.connect(f"zk://{server.hosts}?timeout=6")
+        with zkconcurrent.connect(f"zk://user:password@{server.hosts}?timeout=6") as client, Lock(client, zk_path):
+            pass
 
 
 def test_a_quota_that_is_used_up(zk_path: str, eventually: Eventually) -> None:

@@ -11,6 +11,7 @@ from threading import BrokenBarrierError
 import pytest
 from kazoo.client import KazooClient
 
+import zkconcurrent
 from tests.conftest import Connect, Eventually, InThread
 from tests.helpers.lock_types import Kind, against, every
 from tests.helpers.proxy import Proxy
@@ -32,8 +33,11 @@ from zkconcurrent import (
     Semaphore,
     SharedValue,
 )
+from zkconcurrent._engine.lease import MARGIN
+from zkconcurrent._engine.session import Session
 from zkconcurrent.testing import Server
 
+IDLE = 12.0
 TIMEOUT = 30.0  # of the sessions: a third of it, which the first question may take, is long for any machine
 
 
@@ -47,6 +51,30 @@ def slow(request: pytest.FixtureRequest, connect: Connect, proxy: Proxy) -> Iter
 
 
 short = pytest.mark.parametrize("timeout", [0.001, 0.05])
+
+
+@pytest.mark.long
+def test_a_hold_of_a_client_that_was_idle(zookeeper: Server, zk_path: str, eventually: Eventually) -> None:
+    """Fault 221: its requests are slow, and what they prove is almost over as it acquires: no hold is lost at once."""
+    round_trip = IDLE / 20
+    with Proxy(zookeeper.hosts) as proxy, zkconcurrent.connect(f"zk://{proxy.hosts}?timeout={IDLE}") as client:
+        session, lock = Session.of(client), Lock(client, zk_path)
+        with lock:  # once, so that the next acquire is one request
+            pass
+        idle_since = session.clock()
+        proxy.delay(round_trip / 2)
+        # Of its requests, one each third of the timeout, every other one is answered too late to count for the next.
+        # So at the reply to the create, the proof is as old as the session timeout, less a part of a round trip.
+        begin = IDLE / 3 - MARGIN * IDLE - 1.5 * round_trip
+        eventually(
+            lambda: (
+                session.clock() > idle_since + 1.5 * IDLE
+                and begin < session.clock() - session.heartbeat._last < begin + round_trip / 8
+            )
+        )
+        assert lock.acquire()
+        assert not lock.lost.wait(2 * round_trip)
+        lock.release()
 
 
 @short

@@ -123,7 +123,7 @@ MUTANTS = [
             "            raise SessionExpired",
             "if ticket is not None and present is not None:\n            ticket.session = present",
         ),
-        ("_engine.registry:Registry.grant", "if not ticket.lease.believed(now):", "if False:"),
+        ("_engine.registry:Registry.grant", "if not ticket.lease.believed(now, ticket.doubted):", "if False:"),
     ),
     one(
         "a create that slips into the next session is taken for one of its own",
@@ -218,7 +218,11 @@ MUTANTS = [
         "_engine.registry:Registry.grant",
         "ticket.session != self.session or ",
         "",
-        ("_engine.registry:Registry.grant", "ticket.lease.believed(now)", "self.lease.believed(now)"),
+        (
+            "_engine.registry:Registry.grant",
+            "ticket.lease.believed(now, ticket.doubted)",
+            "self.lease.believed(now, ticket.doubted)",
+        ),
         ("_engine.registry:Registry.hand_over", "if waiter.session == ticket.session == self.session:", "if True:"),
     ),
     one(
@@ -229,15 +233,15 @@ MUTANTS = [
         ("_engine.registry:Registry.hand_over", "== self.session:", "== ticket.session:"),
         (
             "_engine.registry:Registry.grant",
-            "if not ticket.lease.believed(now):",
-            "if not (ticket.lease.believed(now) or ticket.handed_over):",
+            "if not ticket.lease.believed(now, ticket.doubted):",
+            "if not (ticket.lease.believed(now, ticket.doubted) or ticket.handed_over):",
         ),
     ),
     one(
         "local hand-over: the lease is not checked",
         "_engine.registry:Registry.grant",
-        "if not ticket.lease.believed(now):",
-        "if not (ticket.lease.believed(now) or ticket.handed_over):",
+        "if not ticket.lease.believed(now, ticket.doubted):",
+        "if not (ticket.lease.believed(now, ticket.doubted) or ticket.handed_over):",
     ),
     one(
         "local hand-over: to whoever of ours waits, not only to the next",

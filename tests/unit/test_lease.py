@@ -127,6 +127,25 @@ def test_a_hold_ends_with_its_lease() -> None:
     assert lease.believed(123.5)
 
 
+def test_a_hold_begins_with_time_for_a_renewal() -> None:
+    """Fault 221: an idle client's slow requests prove a lease that is almost over: no hold is to be lost at once."""
+    lease = opened()
+    for n in range(6):
+        lease.answered(100.0 + n * T / 3, 100.0 + n * T / 3 + T / 20, write=False)
+    sent = 100.0 + 6 * T / 3 - T / 10
+    lease.answered(sent, sent + T / 20, write=True)
+    assert lease.heard == pytest.approx(100.0 + 3 * T / 3)  # the next but one was answered too late to be a q
+    assert lease.end > sent + T / 20
+    assert not lease.believed(sent + T / 20)
+    assert lease.believed(lease.end - lease.beat - 0.001)
+    assert not lease.believed(lease.end - lease.beat)
+    doubted = lease.heard
+    assert not lease.believed(lease.end - lease.beat, doubted)
+    lease.answered(sent + T / 10, sent + T / 5, write=True)
+    assert lease.heard > doubted
+    assert lease.believed(lease.end - 0.001, doubted)  # on a slow link, no better proof may ever come
+
+
 def test_beats_renew_it() -> None:
     """With a write each beat, answered at once, the lease runs on for at least (4/9 - margin) of the timeout."""
     lease, now, least = opened(), 100.0, math.inf

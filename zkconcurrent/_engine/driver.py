@@ -474,9 +474,9 @@ class Call:
             # permit is not refused for that.
             self._first_replies_by = max(self._first_replies_by, session.now() + ticket.lease.gap + session.timeout / 3)
         try:
-            ticket.proving = True
+            ticket.proving, ticket.doubted = True, ticket.lease.heard
             session.wake_keeper()
-            while not ticket.lease.believed(session.clock()):
+            while not ticket.lease.believed(session.clock(), ticket.doubted):
                 yield from self._connected(ticket)
                 yield from self._park(session.now() + POLL_INTERVAL)
         finally:

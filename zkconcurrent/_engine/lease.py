@@ -128,12 +128,19 @@ class Lease:
             while len(self._log) > 2 and self._log[1].answered < answered - self.timeout:
                 self._log.popleft()
 
-    def believed(self, now: float) -> bool:
+    def believed(self, now: float, doubted: float = math.inf) -> bool:
         """Return whether a hold may begin: the lease runs, and will run until it can be renewed.
 
-        The opening of a connection may prove a lease that ends before any request is old enough to be a q.
+        The opening of a connection may prove a lease that ends before any request is old enough to be a q. And an idle
+        client's requests, few and answered late, may prove one that ends before the next is answered.
+
+        Args:
+            now: the time.
+            doubted: what was proved when this was last denied: any later proof is as good as they come on a slow link.
         """
-        return now < self.end and (self.renewed or self.end > self.renewable + self.beat)
+        if not self.renewed:
+            return now < self.end and self.end > self.renewable + self.beat
+        return now + (0.0 if self.heard > doubted else self.beat) < self.end
 
     @property
     def renewed(self) -> bool:

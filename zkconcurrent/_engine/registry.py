@@ -95,7 +95,7 @@ class Registry:
         """
         if ticket.session != self.session or ticket.prefix not in self.tickets:
             raise SessionExpired
-        if not ticket.lease.believed(now):
+        if not ticket.lease.believed(now, ticket.doubted):
             return False
         ticket.become(State.HELD)
         ticket.unreadable = False  # the heartbeat must notice if a hold's node is gone

@@ -165,5 +165,7 @@ _REASONS = {
         "see the server's log; a Dict or Set needs servers whose watchManagerName is not WatchManagerOptimized"
     ),
     kazoo_errors.UnimplementedError: "the server is too old; a Dict or Set needs ZooKeeper 3.6 or newer",
-    kazoo_errors.SessionClosedRequireSaslError: "the server demands SASL authentication (sasl_options)",
+    kazoo_errors.SessionClosedRequireSaslError: (
+        "the servers demand credentials: a user and a password (auth_data), or SASL (sasl_options)"
+    ),
 }

@@ -11,13 +11,14 @@ from kazoo.client import KazooClient
 from kazoo.handlers.utils import selector_select
 
 DONT_WAIT = getattr(socket, "MSG_DONTWAIT", 0)
+SHARES = 4  # of the session timeout, at least: a hold outlives one attempt to connect that gets no reply
 
 
 class FairHandler:
-    """kazoo's handler, with an equal share of the session timeout for each server to accept a connection.
+    """kazoo's handler, with an equal share of the session timeout for each server to accept a connection, or less.
 
-    kazoo waits so long for a server's first reply, but a whole session timeout until TCP and TLS have connected. So one
-    server whose machine is down, or that stands still, could cost the session while all others serve.
+    kazoo waits a whole session timeout until TCP and TLS have connected. So one server whose machine is down, or that
+    stands still, could cost the session while all others serve.
     """
 
     def __init__(self, client: KazooClient) -> None:
@@ -30,7 +31,7 @@ class FairHandler:
     def create_connection(self, *args: Any, timeout: float | None = None, **options: Any) -> Any:
         """Connect as kazoo's handler does."""
         if timeout is not None:
-            timeout /= len(self._client.hosts)
+            timeout /= max(SHARES, len(self._client.hosts))
         return self._handler.create_connection(*args, timeout=timeout, **options)
 
 

@@ -38,7 +38,7 @@ from kazoo.protocol.serialization import CloseInstance, Connect, Exists, GetData
 from kazoo.protocol.states import KeeperState
 
 from .private_parts import check_kazoo
-from .sockets import FairHandler, WakeupSocket, raise_interrupt, wait_for_files
+from .sockets import SHARES, FairHandler, WakeupSocket, raise_interrupt, wait_for_files
 
 log = logging.getLogger("zkconcurrent")
 
@@ -250,8 +250,14 @@ class Transport:
             setattr(owner, name, ours)
 
     def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
-        """Send a request of the handshake and return its reply; note when the connection was requested."""
+        """Send a request of the handshake and return its reply; note when the connection was requested.
+
+        kazoo waits for the reply of an only server for a whole session timeout. But a server that is just starting may
+        never reply to a connection, and the session may end meanwhile. To begin a session may take longer.
+        """
         sent = self.clock()
+        if self._client._session_id:
+            timeout = min(timeout, self._client._session_timeout / 1000 / SHARES)
         try:
             result = self._kazoo.invoke(timeout, request, xid)
         except kazoo_errors.AuthFailedError as error:

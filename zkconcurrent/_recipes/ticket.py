@@ -13,6 +13,7 @@ A hold that is released in a `Multi` goes back to QUEUED before that is sent.
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Callable
 
 from .._engine.lease import Lease
@@ -56,6 +57,7 @@ class Ticket:
         changed: a watched node may be gone, or changed: look again.
         handed_over: a thread of this process held the watched node and has released it, so it is our turn.
         proving: it waits for its lease to be proved.
+        doubted: what was proved of its lease when it began to; infinite before.
         unreadable: we may not read the node, or it is gone, so no heartbeat asks for it.
         deletes: how often its delete was sent.
         refusal: why the delete failed: `NoNode` if the node was gone before the first attempt; otherwise an error.
@@ -68,6 +70,7 @@ class Ticket:
         "awaits",
         "changed",
         "deletes",
+        "doubted",
         "handed_over",
         "lasting",
         "late",
@@ -103,6 +106,7 @@ class Ticket:
         self.changed = False
         self.handed_over = False
         self.proving = False
+        self.doubted = math.inf
         self.unreadable = False
         self.deletes = 0
         self.refusal: Exception | None = None
