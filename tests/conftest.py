@@ -47,6 +47,9 @@ ARMED = pytest.StashKey[float]()
 TESTS = Path(__file__).parent
 SLOW_TO_START = {"peer", "services", "strict"}  # fixtures: a Java process, three servers, one with its own settings
 SERVERLESS = ("unit", "simulation", "soak/test_history.py")
+# What a change of the library can hardly break: the tools beside it, and whether the simulation finds bugs.
+TOOLS = ("testing/", "examples/", "benchmarks/", "unit/test_typing.py")
+TESTS_OF_THE_SIMULATION = ("test_simulation[", "test_seeded_bug", "test_a_seeded_bug", "test_weaker_rules")
 FAST = {"connection_retry": {"max_tries": -1, "delay": 0.05, "max_delay": 0.2}}
 Connect = Callable[..., KazooClient]
 Eventually = Callable[..., Any]
@@ -60,24 +63,27 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs a server; where several processes share the tests, begin with the long ones, the soak first.
+    """Mark what needs a server, and what tests the tools; where several processes share the tests, set their order.
 
-    Those that compute are spread among those that wait. Of these, the long ones are for one of the processes; so are
-    those that share what takes long to start.
+    The long ones begin, the soak first. Those that compute are spread among those that wait. Of these, the long ones
+    are for one of the processes; so are those that share what takes long to start.
     """
+    long = {item for item in items if item.get_closest_marker("long") is not None}
     for item in items:
-        waits, is_long = needs_server(item), item.get_closest_marker("long") is not None
+        waits = needs_server(item)
         if waits:
             item.add_marker(pytest.mark.server)
         if shared := SLOW_TO_START.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.xdist_group(shared.pop()))
-        elif is_long and not waits:
+        elif item in long and not waits:
             item.add_marker(pytest.mark.xdist_group("computing"))
+        if item not in long and (path_of(item).startswith(TOOLS) or item.name.startswith(TESTS_OF_THE_SIMULATION)):
+            item.add_marker(pytest.mark.long)
     if "PYTEST_XDIST_WORKER" not in os.environ:
         return
     kinds: dict[tuple[bool, bool], list[pytest.Item]] = {}
     for item in items:
-        kind = (item.get_closest_marker("long") is not None, item.get_closest_marker("server") is not None)
+        kind = (item in long, item.get_closest_marker("server") is not None)
         kinds.setdefault(kind, []).append(item)
     when = {
         item: -(n + 1) / len(some) if is_long else n / len(some)
@@ -93,9 +99,14 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def path_of(item: pytest.Item) -> str:
+    """Return the path of a test's file in the folder of the tests."""
+    return item.path.relative_to(TESTS).as_posix()
+
+
 def needs_server(item: pytest.Item) -> bool:
     """Return whether a test may need a ZooKeeper, or Java."""
-    if item.path.relative_to(TESTS).as_posix().startswith(SERVERLESS):
+    if path_of(item).startswith(SERVERLESS):
         return False
     bench = item.callspec.params.get("bench") if hasattr(item, "callspec") else None
     return getattr(bench, "__name__", "") != "Simulated"
