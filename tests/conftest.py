@@ -47,8 +47,9 @@ ARMED = pytest.StashKey[float]()
 TESTS = Path(__file__).parent
 SLOW_TO_START = {"peer", "services", "strict"}  # fixtures: a Java process, three servers, one with its own settings
 SERVERLESS = ("unit", "simulation", "soak/test_history.py")
-# What a change of the library can hardly break: the tools beside it, and whether the simulation finds bugs.
-TOOLS = ("testing/", "examples/", "benchmarks/", "unit/test_typing.py")
+# What a change of the library can hardly break, if it breaks nothing else: the tools beside it, the tests of threads
+# once more on tasks, and whether the simulation finds bugs.
+LATER = ("testing/", "examples/", "benchmarks/", "unit/test_typing.py", "aio/test_generic.py")
 TESTS_OF_THE_SIMULATION = ("test_simulation[", "test_seeded_bug", "test_a_seeded_bug", "test_weaker_rules")
 FAST = {"connection_retry": {"max_tries": -1, "delay": 0.05, "max_delay": 0.2}}
 Connect = Callable[..., KazooClient]
@@ -63,7 +64,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs a server, and what tests the tools; where several processes share the tests, set their order.
+    """Mark what needs a server, and what is for `make test-long`; where several processes share the tests, set their order.
 
     The long ones begin, the soak first. Those that compute are spread among those that wait. Of these, the long ones
     are for one of the processes; so are those that share what takes long to start.
@@ -77,7 +78,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group(shared.pop()))
         elif item in long and not waits:
             item.add_marker(pytest.mark.xdist_group("computing"))
-        if item not in long and (path_of(item).startswith(TOOLS) or item.name.startswith(TESTS_OF_THE_SIMULATION)):
+        if item not in long and (path_of(item).startswith(LATER) or item.name.startswith(TESTS_OF_THE_SIMULATION)):
             item.add_marker(pytest.mark.long)
     if "PYTEST_XDIST_WORKER" not in os.environ:
         return

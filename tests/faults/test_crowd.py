@@ -17,6 +17,7 @@ WAITERS = 1000
 THREADS = 400  # each with two requests under way, where the pipe holds 278
 
 
+@pytest.mark.long
 def test_hundreds_of_threads_on_one_client(
     zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually, in_thread: InThread
 ) -> None:

@@ -13,6 +13,7 @@ from kazoo.client import KazooClient
 from zkconcurrent import AtomicLong, Barrier, Dict, Event, Lock, Queue, SequenceExhaustedError, SimpleQueue
 from zkconcurrent.testing import Server
 
+pytestmark = pytest.mark.long
 LAST = 2_147_483_647
 PATH = "/numbers"
 # Else servers write more behind the seal: a digest of the data and, from 3.9 on, the last zxid.
