@@ -64,7 +64,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs a server, and what is for `make test-long`; where several processes share the tests, set their order.
+    """Mark what needs a server, and what is for `make test-long`; where several processes share the tests, order them.
 
     The long ones begin, the soak first. Those that compute are spread among those that wait. Of these, the long ones
     are for one of the processes; so are those that share what takes long to start.
