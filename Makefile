@@ -17,7 +17,7 @@ SHARED := --numprocesses 8 --dist loadgroup --max-worker-restart 0
 # In a fresh checkout, one process compiles the tests before eight import them, each of which would compile them all.
 COMPILED := [ -d tests/__pycache__ ] || $(PYTEST) --collect-only --quiet $(PYTEST_ARGS) >/dev/null 2>&1
 
-.PHONY: help demo test test-long test-fast test-servers coverage seeds newest-kazoo soak bench docs package lint clean
+.PHONY: help demo test test-rest test-fast test-servers coverage seeds newest-kazoo soak bench docs package lint clean
 .NOTPARALLEL:
 
 help: ## this list
@@ -35,20 +35,20 @@ demo: ## threads of several processes share a lock while some of them die: is th
 	  tools/venv server; }
 	@$(BIN)/python examples/demo
 
-test: ## lint, and all tests but the long ones; what they need is installed (by apt-get, where there is one)
+test: ## lint, and the tests that a change is likely to break; what they need is installed (by apt-get, where there is one)
 	@tools/venv test lint
 	@tools/packages
 	@$(COMPILED) & $(MAKE) --no-print-directory lint; status=$$?; wait; exit $$status
-	$(PYTEST) $(SHARED) -m 'not long' $(PYTEST_ARGS)
+	$(PYTEST) $(SHARED) -m 'not (long or later)' $(PYTEST_ARGS)
 
-test-long: ## the others: faults at every line, crowds, the soak, the longest of the simulation
+test-rest: ## the others: those that take long, those of the tools, and once more on tasks those of threads
 	@tools/venv test
 	@tools/packages
-	$(PYTEST) $(SHARED) -m long $(PYTEST_ARGS)
+	$(PYTEST) $(SHARED) -m 'long or later' $(PYTEST_ARGS)
 
 test-fast: ## of the first, those that need no server and no Java: a minute
 	@tools/venv test
-	$(PYTEST) $(SHARED) --numprocesses auto -m 'not server and not long' $(PYTEST_ARGS)
+	$(PYTEST) $(SHARED) --numprocesses auto -m 'not (server or long or later)' $(PYTEST_ARGS)
 
 # Without the simulation, whose threads are greenlets, and without what is long, much of which traces lines itself.
 coverage: ## what the tests on real servers run of the package, by line and branch, in all threads and processes

@@ -64,7 +64,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs a server, and what is for `make test-long`; where several processes share the tests, order them.
+    """Mark what needs a server, and what is for later; where several processes share the tests, order them.
 
     The long ones begin, the soak first. Those that compute are spread among those that wait. Of these, the long ones
     are for one of the processes; so are those that share what takes long to start.
@@ -78,8 +78,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group(shared.pop()))
         elif item in long and not waits:
             item.add_marker(pytest.mark.xdist_group("computing"))
-        if item not in long and (path_of(item).startswith(LATER) or item.name.startswith(TESTS_OF_THE_SIMULATION)):
-            item.add_marker(pytest.mark.long)
+        if path_of(item).startswith(LATER) or item.name.startswith(TESTS_OF_THE_SIMULATION):
+            item.add_marker(pytest.mark.later)
     if "PYTEST_XDIST_WORKER" not in os.environ:
         return
     kinds: dict[tuple[bool, bool], list[pytest.Item]] = {}
