@@ -317,7 +317,8 @@ def test_ready_is_made_again_as_the_last_party_leaves(
             in_thread(lambda: last.enter(20) and go.wait(20) and last.leave(20)),
             in_thread(lambda: first.enter(20) and first.leave(20)),
         ]
-        eventually(lambda: len(zk.get_children(zk_path)) == 3 and waits(first))  # Java's, the last one's, and `ready`
+        # Java's, the last one's, and `ready`: before that is made, there are three parties.
+        eventually(lambda: len(names := zk.get_children(zk_path)) == 3 and "ready" in names and waits(first))
         slow.stall(to_server=False)
         zk.delete(f"{zk_path}/java")
         zk.delete(f"{zk_path}/ready")
