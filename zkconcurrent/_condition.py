@@ -163,13 +163,12 @@ class Condition(Primitive):
             BaseException: what interrupted this call, once the lock is held.
             ZkConcurrentError: the lock can't be acquired.
         """
-        tries, late = TRIES, None
+        late = None
         try:
-            while tries:
-                tries -= 1
+            for _ in range(TRIES):
                 try:
                     late = self._restore_hold(wait, struck) or late
-                    tries = 0
+                    break
                 except ZkConcurrentError:
                     raise
                 except BaseException as error:

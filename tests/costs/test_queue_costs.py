@@ -27,7 +27,7 @@ def proxy(proxy: Proxy) -> Proxy:
 
 @pytest.fixture(autouse=True)
 def _a_machine_of_any_speed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was read ahead is not read again, however long the machine takes to use it."""
+    """No queue reads again what it has read ahead, however long the machine takes to use it."""
     monkeypatch.setattr(desk, "READ_FOR", math.inf)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 
 from .driver import Call
 from .session import Session
-from .waiting import WakeUp, insist
+from .waiting import WakeUp
 
 
 class Calls:
@@ -58,13 +58,7 @@ class Calls:
             call.leave_clean_up()
 
     def abandon(self) -> None:
-        """Undo everything that the calls have done."""
-        try:
-            insist(self._abandon)
-        finally:
-            self._abandon()  # an interrupt may have come before that began
-
-    def _abandon(self) -> None:
+        """Undo everything that the calls have done; again, if that was interrupted."""
         if self._undo is not None:
             self._undo()
         for call in self.calls:

@@ -1,7 +1,7 @@
 """The link to one kazoo client: requests, connection state and leases, in the library's own terms.
 
 Replies are completed on kazoo's connection thread, without a hop through its completion thread. The same thread records
-here what they prove of the lease. The private parts of kazoo are checked at first use: see `transport.py`.
+here what they prove of the lease. The private parts of kazoo are checked at first use: see `private_parts.py`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_acl
 
 from .._engine.identity import ident, identity
 from .._engine.lease import MARGIN, NEVER, Lease
-from .._recipes.operations import Check, Create, Delete, Part, Set
+from .._recipes.operations import BEFORE_ANY, Check, Create, Delete, Part, Set
 from .replies import NO_REPLY, NOT_THE_CAUSE, HandledReply, Reply, kazoo_errors
 from .session_timeout import negotiated
 from .transport import Transport
@@ -54,8 +54,6 @@ SEQUENTIAL = 2
 EPHEMERAL_SEQUENTIAL = 3
 CONTAINER = 4
 PERSISTENT_RECURSIVE = 1  # a mode of watches
-# The next version would be -1, which requests take for any: nobody could tell then that a node was written meanwhile.
-BEFORE_ANY = -2
 
 __all__ = [
     "ACL",
@@ -349,6 +347,7 @@ class Link:
                 reply.set_exception(error)
                 return
             self._note_write(whole)
+            # Of an operation with two requests, the second one's reply.
             results = list(dict(zip(at, whole.value, strict=True)).values())
             # On the connection thread, these two belong to the reply that is being read.
             made = CreatedStat(self.client.last_zxid, self.session() or 0)

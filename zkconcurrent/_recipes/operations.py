@@ -86,12 +86,16 @@ class Node(NamedTuple):
     mzxid: int = 0
 
 
+BEFORE_ANY = -2
+"""The version before -1, which requests take for any: nobody could tell then that a node was written meanwhile."""
+
+
 def next_version(version: int) -> int:
     """Return the version of a node that is written once more: a signed number of 32 bits, which begins anew.
 
-    None is -1, which requests take for any: the link writes a node twice, to go past it.
+    None is -1: at `BEFORE_ANY` the link writes a node twice.
     """
-    return 0 if version == -2 else (version + 1 + 2**31) % 2**32 - 2**31
+    return 0 if version == BEFORE_ANY else (version + 1 + 2**31) % 2**32 - 2**31
 
 
 MALFORMED = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
