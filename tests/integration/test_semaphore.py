@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 import json
+import math
 import os
 import pickle
 import signal
@@ -21,6 +22,7 @@ from tests.helpers.contenders import NODE, children, permits_awaited, permits_ou
 from tests.helpers.losses import expire, run_out
 from tests.helpers.proxy import Proxy
 from zkconcurrent import BoundedSemaphore, ForeignNodeError, Lock, LockLostError, Semaphore
+from zkconcurrent._engine.driver import Call
 from zkconcurrent._engine.lease import Lease
 from zkconcurrent._limits import most_together
 from zkconcurrent._paths import LONGEST
@@ -722,6 +724,21 @@ def test_a_lease_that_runs_out_among_several() -> None:
                 for lease, state in zip(leases, (State.LOST, State.HELD), strict=True):
                     lease.become(state)
             recipe.send(answer)
+
+
+def test_many_permits_on_a_slow_link(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault 221: a proof that comes after the first doubt is good for all permits of the call."""
+    proved, prove = [], Call._prove
+    monkeypatch.setattr(Call, "_prove", lambda call, step: proved.append(step) or prove(call, step))
+
+    def believed(lease: Lease, now: float, doubted: float = math.inf) -> bool:
+        return doubted < lease.heard and now < lease.end
+
+    monkeypatch.setattr(Lease, "believed", believed)
+    semaphore = Semaphore(zk, zk_path, 20)
+    assert semaphore.acquire(permits=20)
+    assert len(proved) == 1
+    semaphore.release(20)
 
 
 def test_a_try_in_a_signal_handler(

@@ -394,8 +394,6 @@ def _of_semaphore(recipe: str, operation: str, fault: int) -> str | None:
         return "settles nothing"
     if fault == 18 and not (recipe.startswith("timed") and operation == "WaitGone"):
         return "has no deadline, or no predecessor"
-    if fault == 3 and operation == "Discard" and recipe == "acquire 2":
-        return "is what a session's end has left"
     if recipe in ("destroy", "resize") and fault != 20:
         return of_calls(recipe, operation, fault)
     if fault == 20 and (recipe in ("add", "destroy", "resize") or parts & {"Sync", "EnsureContainer"}):

@@ -473,8 +473,10 @@ class Call:
             # An old connection that the library has just begun to use has proved nothing yet. A free lock or
             # permit is not refused for that.
             self._first_replies_by = max(self._first_replies_by, session.now() + ticket.lease.gap + session.timeout / 3)
+        for each in {ticket, *self.tickets}:  # one later proof is good for all permits of the call
+            each.doubted = ticket.lease.heard
         try:
-            ticket.proving, ticket.doubted = True, ticket.lease.heard
+            ticket.proving = True
             session.wake_keeper()
             while not ticket.lease.believed(session.clock(), ticket.doubted):
                 yield from self._connected(ticket)
