@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.bench import Bench, ask, perform
+from tests.helpers.bench import Bench, ask, perform, wait
 from zkconcurrent._recipes.operations import (
-    ConnectionLost,
     Create,
     CreatePersistent,
     Delete,
@@ -101,16 +100,13 @@ def test_a_tree_ends_with_the_connection(bench: Bench, path: str, how: str) -> N
         changes: deque[str] = deque()
         ticket = yield NewTicket(path)
         connection = yield WatchTree(ticket, changes)
-        session.link.handler.spawn(getattr(bench, how), session)
+        struck: list[None] = []
+        session.link.handler.spawn(lambda: struck.append(getattr(bench, how)(session)))
         assert (yield WaitTree(ticket, changes, connection)) is False
         yield Discard(ticket)
-        while True:
-            ticket = yield NewTicket(path)
-            try:
-                connection = yield WatchTree(ticket, changes)
-                break
-            except ConnectionLost:
-                yield Discard(ticket)
+        wait(session, lambda: struck)  # until then the session may come back, and end once more
+        ticket = yield NewTicket(path)
+        connection = yield WatchTree(ticket, changes)
         assert (yield CreatePersistent(path, b""))
         session.link.handler.spawn(ask, other, ("create_persistent", f"{path}/a", b""))
         assert (yield WaitTree(ticket, changes, connection))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,11 +12,14 @@ from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.protocol.states import KazooState
 
 from tests.conftest import Eventually, InThread
 from tests.helpers.contenders import queued
 from tests.helpers.forwarder import Forwarder
-from zkconcurrent import Lock, LockLostError, Semaphore
+from tests.helpers.links import Links
+from tests.helpers.proxy import Proxy
+from zkconcurrent import Barrier, Group, Lock, LockLostError, Semaphore
 from zkconcurrent.testing import Ensemble, Peer, Server
 
 pytestmark = pytest.mark.long
@@ -155,6 +159,80 @@ def test_a_follower_cut_off_from_its_leader(in_thread: InThread, eventually: Eve
         with pytest.raises(LockLostError):
             mine.release()
         theirs.release()
+
+
+class Thief:
+    """Closes a client's session by another connection to its follower, so that its leader lets it come back first.
+
+    The follower takes one request at a time: the close waits while the leader's reply to another one does.
+    """
+
+    def __init__(self, stack: contextlib.ExitStack, eventually: Eventually) -> None:
+        self._eventually = eventually
+        self._links = stack.enter_context(Links())
+        one_at_a_time = {"zookeeper.request_throttle_max_requests": 1}
+        ensemble = stack.enter_context(Ensemble(route=self._links.route, properties=one_at_a_time))
+        self.leader, self._follower = ensemble.leader(), ensemble.followers()[0]
+        self._there, self._here = (ensemble.servers.index(each) + 1 for each in (self.leader, self._follower))
+        self._proxy = stack.enter_context(Proxy(self._follower.hosts))
+        self._other = stack.enter_context(connected(self._follower.hosts, ROLLING))
+        self.client = stack.enter_context(connected(self._proxy.hosts, ROLLING))
+        self.states: list[str] = []
+        self.client.add_listener(self.states.append)
+
+    def strike(self) -> None:
+        """Close the session; return when its server shows none of its nodes, and its client is back."""
+        session = self.client.client_id
+        mark = self.client.create("/mark-", ephemeral=True, sequence=True)
+        self.states.clear()
+        self._proxy.refuse()
+        self._proxy.cut()
+        thief = KazooClient(self._follower.hosts, timeout=ROLLING, client_id=session)
+        thief.start()
+        assert thief.client_id == session
+        self._links.silence(self._there, self._here)
+        self._other.create_async("/other-", ephemeral=True, sequence=True)
+        waits, comings = self._count("request_throttle_wait"), self._count("connection_revalidate")
+        closing = threading.Thread(target=thief.stop)
+        closing.start()
+        self._eventually(lambda: self._count("request_throttle_wait") > waits)
+        self._proxy.resume()
+        self._eventually(lambda: self._count("connection_revalidate") > comings)  # the leader is asked
+        self._links.restore(self._there, self._here)
+        self._eventually(lambda: not self._other.exists(mark))
+        self._eventually(lambda: KazooState.CONNECTED in self.states)
+        closing.join()
+        thief.close()
+        assert self.states[:2] == [KazooState.SUSPENDED, KazooState.CONNECTED]  # in the session that is over
+
+    def _count(self, what: str) -> int:
+        return int(self._follower.mntr()[f"zk_{what}_count"])
+
+
+def test_a_session_that_is_over_on_a_connection_that_stays(in_thread: InThread, eventually: Eventually) -> None:
+    """Fault 224: who holds is told soon, and who waits or begins to goes on in the next session."""
+    with contextlib.ExitStack() as stack:
+        thief = Thief(stack, eventually)
+        mine = thief.client
+        theirs = Lock(stack.enter_context(connected(thief.leader.hosts)), "/theirs")
+        theirs.acquire()
+        held, wanted = Lock(mine, "/held"), Lock(mine, "/theirs")
+        held.acquire()
+        lost = held.lost
+        waiting = in_thread(wanted.acquire)
+        eventually(queued(mine, "/theirs", 2))
+        thief.strike()
+        assert lost.wait(ROLLING / 3)
+        with pytest.raises(LockLostError):
+            held.release()
+        theirs.release()
+        assert waiting.result(ROLLING)
+        wanted.release()
+        begun, group, barrier = Lock(mine, "/begun"), Group(mine, "/group"), Barrier(mine, "/barrier", 1)
+        for call in (begun.acquire, group.join, barrier.wait):
+            thief.strike()
+            in_thread(call).result(ROLLING)
+            assert KazooState.LOST in thief.states
 
 
 def diverge(follower: Server, leader: Server, node: str) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from kazoo.exceptions import SessionExpiredError
 from kazoo.protocol.serialization import GetChildren
 from kazoo.protocol.states import Callback, EventType, KeeperState, WatchedEvent
 
@@ -280,6 +281,9 @@ class Connection:
         client.last_zxid = max(client.last_zxid, zxid)
         if error is not None:
             answer.set_exception(error)
+            if isinstance(error, SessionExpiredError):  # as the transport does
+                assert client._zkconcurrent_transport is not None
+                client._zkconcurrent_transport.drop()
             return
         answer.set(value)
         watcher = getattr(request, "watcher", None)

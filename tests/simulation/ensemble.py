@@ -76,6 +76,7 @@ class Transport:
         stopped_until: until when the client's process does not run.
         delay: how long a message is under way, in seconds, either way.
         throttled: the server is too busy for its next request, and serves those behind it.
+        outlives: it stays when the leader ends its session: another connection to its server closed that.
     """
 
     def __init__(self, server: Server, session: SessionState, since: float, stopped_until: Callable[[], float]) -> None:
@@ -90,7 +91,7 @@ class Transport:
         self.since = since
         self.stopped_until = stopped_until
         self.delay = 0.0
-        self.throttled = False
+        self.throttled = self.outlives = False
 
     def heard_since(self) -> float:
         """Return since when, or from when on, the leader hears of the session all the time."""
@@ -330,9 +331,13 @@ class Ensemble:
         self.world.say(f"{_name(state.number)} expires at the server")
         paths = list(self.leader.ephemerals.get(state.number, ()))
         self._commit(("close", state.number, paths))
-        # A server that does not hear of it keeps the connection.
-        if state.wire is not None and state.wire.server.deaf_until <= self.world.now:
-            self.close(state.wire)
+        if state.wire is not None:
+            self._end_connection(state.wire)
+
+    def _end_connection(self, wire: Transport) -> None:
+        """Close the connection of a session that is over, unless its server does not hear of that."""
+        if wire.server.deaf_until <= self.world.now and not (wire.outlives and wire.server is self.follower):
+            self.close(wire)
 
     def close(self, wire: Transport, served: int = 0) -> None:
         """Cut a connection; `served` of the requests under way are applied still, their answers are lost."""
@@ -373,7 +378,7 @@ class Ensemble:
         if self.on_request(wire.requests[0][2]):
             return
         writes = not isinstance(wire.requests[0][1], (*LOCAL, Sync))
-        if writes and wire.session.closed and wire.server.alone_until <= self.world.now:
+        if writes and wire.session.closed and wire.server.alone_until <= self.world.now and not wire.outlives:
             self.close(wire)  # the leader refuses the writes of a session that is over
             return
         _, request, answer, _ = wire.requests.popleft()
@@ -429,6 +434,11 @@ class Ensemble:
             server.tree_watches.setdefault(path, {})[wire] = None
             return None
         # The rest goes by way of the leader.
+        if session.closed and not isinstance(request, Sync) and server.alone_until <= self.world.now:
+            if isinstance(request, Transaction):
+                rest = [kazoo_errors.RuntimeInconsistency() for _ in request.operations[1:]]
+                return [kazoo_errors.SessionExpiredError(), *rest]
+            raise kazoo_errors.SessionExpiredError
         if isinstance(request, Create2 | CreateContainer):
             made = self._create(session, request)
             self._catch_up(server)
@@ -564,8 +574,8 @@ class Ensemble:
         if self.follower.amiss_until <= self.world.now:
             self._catch_up(self.follower)
         for wire in list(self.wires):
-            if wire.session.closed and wire.server.deaf_until <= self.world.now:
-                self.close(wire)
+            if wire.session.closed:
+                self._end_connection(wire)
 
     # -- what befalls servers ------------------------------------------------------------------------------------
 

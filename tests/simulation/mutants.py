@@ -293,6 +293,12 @@ MUTANTS = [
         "hold.loss.tell()",
         "pass",
     ),
+    one(
+        "a session that is over is kept as long as its connection",
+        "_kazoo.link:Link._transact",
+        "self.transport.drop()",
+        "pass",
+    ),
     # Deletes.
     one(
         "a delete whose answer was lost is forgotten",

@@ -330,11 +330,12 @@ class Run:
         return None
 
     def _close(self, it: Deviation) -> bool | None:
-        """Have an operator close a session, so that no lease has run out."""
+        """Have an operator close a session, so that no lease has run out; maybe its connection outlives it."""
         process = self._process(it)
         wire = None if process is None else process.connection.wire
         if wire is None or wire.session.closed:
             return False
+        wire.outlives = bool(it.length % 2)
         self._end_session(wire.session)
         return None
 

@@ -82,6 +82,14 @@ def close_session(run: InjectedRun) -> bool:
     return True
 
 
+def close_session_only(run: InjectedRun) -> bool:
+    """The same, and its connection stays."""
+    wire = run.target.process.connection.wire
+    if wire is not None:
+        wire.outlives = True
+    return close_session(run)
+
+
 def interrupt(run: InjectedRun) -> None:
     """It is interrupted."""
     run.interrupt()
@@ -184,7 +192,16 @@ FAULTS = (
     Fault(3, ((lambda run: run.cut(0.3), (SENT, SERVED)),)),
     Fault(4, ((lambda run: run.cut(0), ANY), (lambda run: run.cut(1, follower=True), ANY))),
     Fault(5, ((expire, ANY),)),
-    Fault(6, ((expire, ANY), (isolate, (BEFORE,)), (answer_late, (BEFORE,)), (close_session, (BEFORE,)))),
+    Fault(
+        6,
+        (
+            (expire, ANY),
+            (isolate, (BEFORE,)),
+            (answer_late, (BEFORE,)),
+            (close_session, (BEFORE,)),
+            (close_session_only, (BEFORE,)),
+        ),
+    ),
     Fault(7, ((lambda run: run.cut(2.5), ANY),)),
     Fault(13, ((expire_and_linger, ANY),)),
     Fault(16, ((interrupt, ANY),)),

@@ -30,8 +30,10 @@ from .._kazoo.replies import HandledReply, Reply, failure, kazoo_errors, no_wake
 from .._recipes.operations import (
     POLICIES,
     Busy,
+    Check,
     Children,
     ConnectionLost,
+    Create,
     CreateEphemeral,
     CreatePersistent,
     DeadlinePassed,
@@ -258,6 +260,7 @@ class Call:
         results: list[Any] = [None] * len(steps)
         left = list(range(len(steps)))
         again: list[int] = []
+        connection = self.session.link.connection
         while left:
             if not replies:
                 ticket: Ticket | None = getattr(steps[left[0]], "ticket", None)
@@ -266,7 +269,7 @@ class Call:
                 except DeadlinePassed as passed:
                     passed.unsent = not again
                     raise
-                replies = []
+                replies, connection = [], self.session.link.connection
                 for i in left:
                     step = steps[i]
                     if type(step) is Multi and step.firm:
@@ -293,23 +296,29 @@ class Call:
                         raise
                     again.append(i)
                 except SessionExpired:
-                    if getattr(reply.error, "part", None) is not None:  # a leader has said so, and its reply came
-                        yield from self._check_not_local(steps[i])
-                    raise
+                    if getattr(reply.error, "part", None) is None or not _makes_ephemerals(steps[i]):
+                        raise
+                    yield from self._check_session(steps[i])
+                    if self.session.link.connection is connection:
+                        raise failure(kazoo_errors.EphemeralOnLocalSessionError(), self.path) from None
+                    again.append(i)  # a former leader was about to end the session, and did not
                 else:
                     if i in in_doubt and results[i] is False:
                         results[i] = None
             left, replies = again, None
         return results
 
-    def _check_not_local(self, step: Any) -> Steps[None]:
-        """Refuse a `multi` that the leader has refused as its session is over, if that session lives.
+    def _check_session(self, step: Any) -> Steps[None]:
+        """Ask the leader for the session of a `multi` that it has refused as if the session were over.
 
-        Then it is a local session, which only its own server knows, and which that may not make a global one. To a
-        single create, such a server says so. The end of a session that is over comes ahead of the reply to a `sync`.
+        If the session lives, it is a local one, which only its own server knows, and which that may not make a global
+        one. To a single create, such a server says so.
+
+        Raises:
+            SessionExpired: the session is over.
         """
-        yield from self._request((Sync(self.path, step.ticket),))
-        raise failure(kazoo_errors.EphemeralOnLocalSessionError(), self.path) from None
+        with contextlib.suppress(NoNode, RefusedError):  # they are said of a session that lives
+            yield from self._request((Multi(step.ticket, (Check(self.path),)),))
 
     def _send(self, step: Operation, watcher: Callable[[Any], None] | None, *, last: bool) -> Reply:
         # Replies come in the order of the requests: after the last one, all are there.
@@ -718,6 +727,12 @@ def _is_library(module: object) -> bool:
 
 
 _READS = (Children, Get, Look)
+
+
+def _makes_ephemerals(step: Any) -> bool:
+    return type(step) is Multi and any(
+        type(part) is CreateEphemeral or (type(part) is Create and part.ephemeral) for part in step.operations
+    )
 
 
 def _make_container(session: Session, step: EnsureContainer, reply: Reply) -> None:

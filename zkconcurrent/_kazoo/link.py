@@ -353,7 +353,7 @@ class Link:
             made = CreatedStat(self.client.last_zxid, self.session() or 0)
             reply.set([(each, made) if isinstance(each, str) else each for each in results])
 
-        self._transact(requests, HandledReply(on_reply))
+        self._transact(requests, on_reply)
 
     def check(self, paths: Sequence[str], reply: Reply) -> None:
         """Ask a majority whether the nodes exist; the reply has, for each, True or the error.
@@ -376,10 +376,24 @@ class Link:
                 self._note_write(whole)
             reply.set(whole.value)
 
-        self._transact([CheckVersion(path, -1) for path in paths], HandledReply(on_reply))
+        self._transact([CheckVersion(path, -1) for path in paths], on_reply)
 
-    def _transact(self, parts: list[Any], reply: HandledReply) -> None:
-        """Send a multi, whose reply counts as a success even if its parts failed."""
+    def _transact(self, parts: list[Any], then: Callable[[HandledReply], None]) -> None:
+        """Send a multi, whose reply counts as a success even if its parts failed.
+
+        A server may keep the connection of a session that is over, serve its reads, and have its writes refused by the
+        leader: if the session was closed through another connection to this server, just as the client came back. So
+        the client cuts the connection, and the next server tells it. But so are ephemeral nodes of a local session
+        refused, while it lives: there, the caller asks the leader.
+        """
+
+        def on_reply(reply: HandledReply) -> None:
+            ended = any(isinstance(each, kazoo_errors.SessionExpiredError) for each in reply.value or ())
+            if ended and not any(getattr(part, "flags", 0) & EPHEMERAL for part in parts):
+                self.transport.drop()
+            then(reply)
+
+        reply = HandledReply(on_reply)
         reply.sent = self._clock()
         self.transport.send(Transaction(parts), reply)
 

@@ -371,7 +371,10 @@ class Transport:
 
     @_drop_on_error
     def _read_response(self, header: Any, buffer: bytes, offset: int) -> Any:
-        """Take a reply; an unexpected one would end kazoo's thread."""
+        """Take a reply; an unexpected one would end kazoo's thread.
+
+        A server may keep the connection of a session that the leader has ended: see `Link._transact`.
+        """
         pending = self._client._pending
         if not pending or pending[0][2] != header.xid:
             raise kazoo_errors.ConnectionDropped("a reply came for another request than the next")
@@ -379,6 +382,8 @@ class Transport:
         result = self._kazoo.read_response(header, buffer, offset)
         if isinstance(request, Exists | GetData) and request.watcher is not None:
             self.on_data_watch(request.path)
+        if header.err == kazoo_errors.SessionExpiredError.code:
+            raise kazoo_errors.ConnectionDropped("a reply said that the session is over")
         return result
 
     @_drop_on_error
