@@ -593,6 +593,28 @@ def test_a_multi_of_a_session_that_is_over(bench: Bench, path: str) -> None:
     assert drive(bench, path, recipe) == []
 
 
+def test_a_multi_that_a_former_leader_has_refused(bench: Bench, path: str) -> None:
+    """It is sent again if the session lives: that leader was about to end it, and another one has been elected."""
+
+    def recipe(session: Any) -> Steps:
+        yield EnsureContainer(path)
+        ticket = yield NewTicket(path)
+        multi = session.link.multi
+
+        def refused(_: Any, reply: Any) -> None:
+            session.link.multi = multi
+            bench.cut(session)
+            error = SessionExpiredError()
+            error.part = 0  # type: ignore[attr-defined]
+            reply.set_exception(error)
+
+        session.link.multi = refused
+        yield Multi(ticket, (CreateEphemeral(ticket, ROLE, b""),))
+        return (yield Children(path)) == [ticket.name]
+
+    assert drive(bench, path, recipe)
+
+
 def test_no_run_on_kazoos_own_threads(bench: Bench, path: str) -> None:
     """A recipe run in a watch callback is refused with a clear error, at once."""
 

@@ -198,7 +198,9 @@ class Condition(PrimitiveTwin):
                 wait.call.desert()
                 self._lock._core._path_state.end_blocks_of(wait.hold)
             return
-        late = await resolve(self._core._restore_hold(wait, struck))
+        if struck is not None:
+            wait.note_interrupt(struck)
+        late = await resolve(self._core._restore_hold(wait))
         follow(self._lock._core, wait.hold)
         if late is not None:
             raise late
