@@ -5,14 +5,13 @@ from __future__ import annotations
 import operator
 import warnings
 from collections.abc import Callable
-from functools import partial
 from types import TracebackType
 from typing import TypeVar
 
 from ._condition_wait import ConditionWait
 from ._engine.calls import Calls
 from ._engine.holds import Hold
-from ._engine.waiting import Steps, insist
+from ._engine.waiting import TRIES, Steps
 from ._errors import ZkConcurrentError
 from ._kazoo.link import KazooClient
 from ._lock import Lock
@@ -124,17 +123,18 @@ class Condition(Primitive):
                 acquired again.
         """
         wait, steps = self._begin_wait(timeout)
-        take_back = partial(self._take_back, wait)
+        call = wait.call
         try:
-            return self._await(wait.call, steps)
-        except BaseException as error:
-            wait.note_interrupt(error)
-            raise
-        finally:
             try:
-                insist(take_back)
-            finally:
-                take_back()  # another interrupt may have come before that began
+                notified = self._await(call, steps)
+            except BaseException as error:
+                self._take_back(wait, error)
+                raise
+            self._take_back(wait)
+        except BaseException as error:
+            self._take_back(wait, error)  # also after an interrupt in `_take_back` itself
+            raise
+        return notified
 
     def wait_for(self, predicate: Callable[[], T], timeout: float | None = None) -> T:
         """Wait until the predicate is true or the timeout passes; return the predicate's last result."""
@@ -154,26 +154,36 @@ class Condition(Primitive):
         wait = ConditionWait(self._lock, self._waiters, hold, self._identity())
         return wait, wait.steps(self._until(timeout))
 
-    def _take_back(self, wait: ConditionWait) -> BaseException | None:
-        """Restore the caller's hold of the lock, and leave no waiter's node; a second call changes nothing.
+    def _take_back(self, wait: ConditionWait, struck: BaseException | None = None) -> None:
+        """Restore the caller's hold of the lock, whatever interrupts the call, and leave no waiter's node.
 
-        Returns:
-            What interrupted this, or why the lock can't be acquired.
+        However many interrupts come: the program goes on as the holder, and releases the lock at the end of its block.
+
+        Raises:
+            BaseException: what interrupted this call, once the lock is held.
+            ZkConcurrentError: the lock can't be acquired.
         """
+        late = None
         try:
-            late = self._restore_hold(wait)
-        except ZkConcurrentError as error:
-            wait.over = True
-            return error
-        wait.over = True
-        return late
+            for _ in range(TRIES):
+                try:
+                    late = self._restore_hold(wait, struck) or late
+                    break
+                except ZkConcurrentError:
+                    raise
+                except BaseException as error:
+                    late = struck = error
+            if late is not None:
+                raise late
+        finally:
+            late = struck = None  # or the traceback and this frame keep each other, and the lock, alive
 
-    def _restore_hold(self, wait: ConditionWait) -> BaseException | None:
+    def _restore_hold(self, wait: ConditionWait, struck: BaseException | None) -> BaseException | None:
         """Restore the hold; return what interrupted that. To be raised later: a call that raises undoes its grant."""
         if not wait.end():
             return None
         calls = Calls(self._session)
-        return self._await(calls, wait.reacquire(calls))
+        return self._await(calls, wait.reacquire(calls, struck))
 
     # -- notifying -----------------------------------------------------------------------------------------------
 

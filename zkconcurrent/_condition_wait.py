@@ -20,18 +20,15 @@ class ConditionWait:
     Attributes:
         hold: the hold of the lock that it releases.
         call: the call that releases the hold and waits.
-        over: the lock is held again, or can't be.
     """
 
-    __slots__ = ("_lock", "_max_outage", "_owner", "_waiters", "call", "hold", "over")
+    __slots__ = ("_lock", "_owner", "_waiters", "call", "hold")
 
     def __init__(self, lock: LockBase, waiters: str, hold: Hold, owner: int) -> None:
         check_depth(FRAMES + 5)  # or the lock could not be acquired again
         self._lock = lock
         self._waiters = waiters
         self._owner = owner
-        self._max_outage: float | None = None
-        self.over = False
         self.hold = hold
         self.call = Call(lock._session, waiters, lock._path_state)
 
@@ -64,8 +61,8 @@ class ConditionWait:
         Never waits.
         """
         hold, path_state = self.hold, self._lock._path_state
-        if self.over or hold.claimant != self._owner:
-            return False  # or never claimed, or already put back
+        if hold.claimant != self._owner:
+            return False  # never claimed, or already put back
         self.call.abandon()
         if hold.alive or hold.ticket.state is State.LOST:  # it was not released
             path_state.put_back(hold)
@@ -73,19 +70,14 @@ class ConditionWait:
         self._lock._session.discard(hold.ticket)
         return True
 
-    def note_interrupt(self, error: BaseException) -> None:
-        """Note what has ended the wait, or interrupted `reacquire`.
-
-        After an interrupt, the lock is not waited for while ZooKeeper is out of reach: the hold is lost instead.
-        """
-        if not isinstance(error, Exception):
-            self._max_outage = 1 / 3
-
-    def reacquire(self, calls: Calls) -> Steps[BaseException | None]:
+    def reacquire(self, calls: Calls, struck: BaseException | None) -> Steps[BaseException | None]:
         """Acquire the lock at its former depth; return the last interrupt that came meanwhile.
+
+        After an interrupt, the call does not wait for ZooKeeper while that is out of reach: the hold is lost instead.
 
         Args:
             calls: takes the calls that this makes.
+            struck: the error that has ended the wait.
 
         Raises:
             ZkConcurrentError: the lock can't be acquired.
@@ -93,25 +85,28 @@ class ConditionWait:
         lock, hold = self._lock, self.hold
         session = lock._session
         late: BaseException | None = None
-        while True:
-            call = calls.add(Call(session, lock.path, lock._path_state, max_outage=self._max_outage))
-            try:
-                if lock._mine() is None:
-                    yield from lock._acquire_steps(call, True, None, self._owner, hold.depth)
-                # A call of its own, which can be abandoned without the lock.
-                call = calls.add(Call(session, self._waiters, max_outage=self._max_outage))
-                for ticket in self.call.tickets:
-                    if not session.is_discarded(ticket):
-                        yield from call.run(clear(ticket))
-                return late
-            except (GeneratorExit, ZkConcurrentError):
-                raise
-            except OutOfReach:
-                if lock._mine() is None:
-                    hold.ticket.become(State.LOST)
-                    lock._path_state.put_back(hold)
-                return late
-            except BaseException as error:
-                call.abandon()
-                self.note_interrupt(error)
-                late = error
+        try:
+            while True:
+                max_outage = None if isinstance(late or struck or Exception(), Exception) else 1 / 3
+                call = calls.add(Call(session, lock.path, lock._path_state, max_outage=max_outage))
+                try:
+                    if lock._mine() is None:
+                        yield from lock._acquire_steps(call, True, None, self._owner, hold.depth)
+                    # A call of its own, which can be abandoned without the lock.
+                    call = calls.add(Call(session, self._waiters, max_outage=max_outage))
+                    for ticket in self.call.tickets:
+                        if not session.is_discarded(ticket):
+                            yield from call.run(clear(ticket))
+                    return late
+                except (GeneratorExit, ZkConcurrentError):
+                    raise
+                except OutOfReach:
+                    if lock._mine() is None:
+                        hold.ticket.become(State.LOST)
+                        lock._path_state.put_back(hold)
+                    return late
+                except BaseException as error:
+                    call.abandon()
+                    late = error
+        finally:
+            late = struck = None  # or the traceback and this frame keep each other, and the lock, alive

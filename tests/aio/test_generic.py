@@ -132,6 +132,8 @@ LEFT_OUT: dict[ModuleType, dict[str, str]] = {
     },
     test_condition: {
         "test_interrupts_in_a_row_as_a_wait_ends": SIGNALS,
+        "test_an_interrupt_after_a_wait_could_not_acquire": SIGNALS,
+        "test_an_interrupt_as_a_wait_acquires_leaves_no_cycle": SIGNALS,
         "test_all_are_woken": "also calls notifyAll(), which asyncio's condition has not",
         "test_two_releases_of_one_hold": HALFWAY,
         "test_which_locks_a_condition_takes": "has the text of an error, which names aio here",

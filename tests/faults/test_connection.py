@@ -490,3 +490,56 @@ def test_a_release_of_permits_while_disconnected(
     proxy.resume()
     eventually(permits_out(zk, zk_path, 0))
     eventually(permits_awaited(zk, zk_path, 0))
+
+
+def test_a_session_that_is_over_at_its_server(in_thread: InThread, eventually: Eventually, zk_path: str) -> None:
+    """Fault 226: the server that has ended it drops what its client sends, and the silence tells the holder."""
+    timeout = 6.0
+    one_at_a_time = {"zookeeper.request_throttle_max_requests": 1}
+    with (
+        Server(properties=one_at_a_time) as server,
+        Proxy(server.hosts) as proxy,
+        server.client(hosts=proxy.hosts, timeout=timeout, **FAST) as mine,
+        server.client(timeout=30) as theirs,
+        server.client(timeout=30) as busy,
+    ):
+        states: list[str] = []
+        mine.add_listener(states.append)
+        busy.create("/busy")
+        held, wanted = Lock(mine, zk_path), Lock(theirs, zk_path)
+        for _ in range(20):
+            held.acquire()
+            lost = held.lost
+            waiting = in_thread(wanted.acquire)
+            eventually(queued(theirs, zk_path, 2))
+            session = mine.client_id
+            proxy.refuse()
+            proxy.cut()
+            thief = KazooClient(server.hosts, timeout=timeout, client_id=session)
+            thief.start()
+            states.clear()
+            server.freeze()
+            for _ in range(8):
+                busy.set_async("/busy", b"x" * 900_000)  # the close waits behind these
+            closing = threading.Thread(target=thief.stop)
+            closing.start()
+            proxy.resume()
+            eventually(lambda: proxy.connections)
+            server.thaw()
+            assert waiting.result(20)
+            began = time.monotonic()
+            assert lost.wait(timeout)
+            took = time.monotonic() - began
+            came_back = states[:1] == [KazooState.CONNECTED]
+            closing.join()
+            thief.close()
+            wanted.release()
+            with pytest.raises(LockLostError):
+                held.release()
+            if came_back:
+                break
+        else:
+            pytest.fail("the session was over each time that its client came back")
+        assert took < timeout * (1 / 9 + 1 / 3) + 1
+        with held:
+            pass

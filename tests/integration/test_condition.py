@@ -6,6 +6,7 @@ import gc
 import pickle
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -18,6 +19,8 @@ from tests.helpers.lock_types import AnyLock, read_lock, write_lock
 from tests.helpers.losses import expire, operate, run_out
 from zkconcurrent import ClientError, Condition, Lock, LockLostError, ReadWriteLock, RLock, _condition_wait
 from zkconcurrent._condition_wait import ConditionWait
+from zkconcurrent._engine.waiting import Steps
+from zkconcurrent._lock_base import LockBase
 from zkconcurrent._recipes.ticket import Ticket
 from zkconcurrent.testing import Server
 
@@ -480,3 +483,49 @@ def test_interrupts_in_a_row_as_a_wait_ends(
     assert not strikes
     eventually(queued(zk, condition._lock.path, 0))
     eventually(queued(zk, condition._waiters, 0))
+
+
+def test_an_interrupt_after_a_wait_could_not_acquire(
+    connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 220: it does not replace the error that says that the lock is not held."""
+    client = connect()
+    condition, take_back = Condition(client, zk_path), Condition._take_back
+    strikes: list[type[BaseException]] = [KeyboardInterrupt]
+
+    def struck(self: Condition, *args: Any) -> None:
+        try:
+            take_back(self, *args)
+        finally:
+            if strikes:
+                raise strikes.pop()
+
+    monkeypatch.setattr(Condition, "_take_back", struck)
+    stop = threading.Timer(0.1, client.stop)
+    with pytest.raises(ClientError), condition:
+        stop.start()
+        condition.wait(10)
+    stop.join()
+    assert not strikes
+
+
+@pytest.mark.usefixtures("uncollected")
+def test_an_interrupt_as_a_wait_acquires_leaves_no_cycle(
+    zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 225: the condition and its lock are freed at once."""
+    condition, steps = Condition(zk, zk_path), LockBase._acquire_steps
+    strikes: list[type[BaseException]] = [KeyboardInterrupt]
+
+    def struck(self: LockBase, *args: Any) -> Steps[bool]:
+        if args[-1] == 2 and strikes:  # levels: the wait's own acquire
+            raise strikes.pop()
+        return (yield from steps(self, *args))
+
+    monkeypatch.setattr(LockBase, "_acquire_steps", struck)
+    with condition, condition, pytest.raises(KeyboardInterrupt):
+        condition.wait(0.01)
+    assert not strikes
+    freed = weakref.ref(condition)
+    del condition
+    assert freed() is None

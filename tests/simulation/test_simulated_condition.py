@@ -23,7 +23,7 @@ WAIT = "_condition:Condition.wait"
 TAKE_BACK, GIVEN_UP = "_condition_wait:ConditionWait.reacquire", "_condition_wait:ConditionWait.end"
 MULTI = "yield Multi(ticket, (Delete(held.node, held), CreateEphemeral(ticket, WAITER.role, data)))"
 RELEASE, ENQUEUE = "yield Delete(held.node, held)", "yield CreateEphemeral(ticket, WAITER.role, data)"
-AGAIN = "take_back()  # another interrupt may have come before that began"
+AGAIN = "self._take_back(wait, error)  # also after an interrupt in `_take_back` itself"
 
 
 def _mutant(name: str, *edits: tuple[str, str, str]) -> Mutant:
@@ -63,12 +63,16 @@ MUTANTS = [
     _mutant(
         "interrupted as it takes the lock again, it leaves it free",
         (TAKE_BACK, "except (GeneratorExit, ZkConcurrentError):", "except BaseException:"),
-        (WAIT, "insist(take_back)", "take_back()"),
+        ("_condition:Condition._take_back", "late = struck = error", "raise"),
         (WAIT, AGAIN, "pass"),
     ),
     _mutant(
         "interrupted while it waits, it leaves the lock free",
-        (WAIT, "insist(take_back)", "wait._max_outage or insist(take_back)"),
+        (
+            WAIT,
+            "except BaseException as error:\n            self._take_back(wait, error)\n            raise",
+            "except Exception as error:\n            self._take_back(wait, error)\n            raise",
+        ),
         (WAIT, AGAIN, "pass"),
     ),
     _mutant("interrupted, it forgets the lock's node", (GIVEN_UP, "self._lock._session.discard(hold.ticket)", "pass")),

@@ -223,16 +223,16 @@ def check_depth(frames: int) -> None:
         check_depth(frames - 1)
 
 
-def insist(step: Callable[[], BaseException | None]) -> None:
+def insist(step: Callable[[], object]) -> None:
     """Bring an idempotent step to its end, however often errors of signal handlers strike it; then raise the last.
 
-    The step may return an error, to be raised then. Where one strikes before this has begun, nothing is done.
+    Where one strikes before this has begun, nothing is done.
     """
     struck: BaseException | None = None
     try:
         for _ in range(TRIES):
             try:
-                struck = step() or struck
+                step()
                 break
             except BaseException as error:
                 struck = error

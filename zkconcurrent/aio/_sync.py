@@ -198,12 +198,13 @@ class Condition(PrimitiveTwin):
                 wait.call.desert()
                 self._lock._core._path_state.end_blocks_of(wait.hold)
             return
-        if struck is not None:
-            wait.note_interrupt(struck)
-        late = await resolve(self._core._restore_hold(wait))
+        late = await resolve(self._core._restore_hold(wait, struck))
         follow(self._lock._core, wait.hold)
         if late is not None:
-            raise late
+            try:
+                raise late
+            finally:
+                late = None  # or the traceback and this frame keep each other alive
 
     def _is_withdrawn(self, waited: Call) -> bool:
         """Return whether this client has deleted the waiter's node, so that nobody can have notified it."""
