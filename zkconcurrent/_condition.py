@@ -61,10 +61,7 @@ class Condition(Primitive):
         if lock is not None and not isinstance(lock, Lock | RLock):
             raise TypeError(f"lock must be a zkconcurrent Lock, RLock or write lock, not {type(lock).__name__}")
         if lock is not None and lock.client is not client:
-            raise ValueError(
-                f"the lock {lock.path!r} belongs to another client than the condition {path!r}: make both with one "
-                "client"
-            )
+            raise ValueError(f"the lock {lock.path!r} is of another client than condition {path!r}: use one for both")
         super().__init__(client, path)
         self._waiters = f"{self._path}/waiters"
         mine = lock.path if lock is not None else f"{self._path}/{self._part}"
@@ -123,10 +120,9 @@ class Condition(Primitive):
                 acquired again.
         """
         wait, steps = self._begin_wait(timeout)
-        call = wait.call
         try:
             try:
-                notified = self._await(call, steps)
+                notified = self._await(wait.call, steps)
             except BaseException as error:
                 self._take_back(wait, error)
                 raise
@@ -140,11 +136,8 @@ class Condition(Primitive):
         """Wait until the predicate is true or the timeout passes; return the predicate's last result."""
         now = self._session.now
         deadline = None if timeout is None else now() + timeout
-        while not (result := predicate()):
-            left = None if deadline is None else deadline - now()
-            if left is not None and left <= 0:
-                break
-            self.wait(left)
+        while not (result := predicate()) and (deadline is None or now() < deadline):
+            self.wait(None if deadline is None else deadline - now())
         return result
 
     def _begin_wait(self, timeout: float | None) -> tuple[ConditionWait, Steps[bool]]:
@@ -221,8 +214,7 @@ class Condition(Primitive):
     def _held(self, wanted: str) -> Hold:
         """Return the hold with which the caller may wait and notify."""
         self._session.check_not_forked(self._path)
-        hold = self._lock._own()
-        if hold is None:
+        if (hold := self._lock._own()) is None:
             raise RuntimeError(f"cannot {wanted} un-acquired lock: {self._lock.path}")
         self._lock._check(hold)
         return hold
