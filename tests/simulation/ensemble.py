@@ -335,7 +335,7 @@ class Ensemble:
             self._end_connection(state.wire)
 
     def _end_connection(self, wire: Transport) -> None:
-        """Close the connection of a session that is over, unless its server does not hear of that."""
+        """Close the connection of a session that is over, unless its server does not hear of that, or keeps it."""
         if wire.server.deaf_until <= self.world.now and not (wire.outlives and wire.server is self.follower):
             self.close(wire)
 

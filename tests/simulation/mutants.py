@@ -295,7 +295,7 @@ MUTANTS = [
     ),
     one(
         "a session that is over is kept as long as its connection",
-        "_kazoo.link:Link._transact",
+        "_kazoo.link:Link._leave_if_over",
         "self.transport.drop()",
         "pass",
     ),

@@ -186,22 +186,24 @@ class Fault(NamedTuple):
 EVERYWHERE = (interrupt, between_sessions, into_next_session, into_next_session_and_cut)
 """Faults for every point at which the target's turn can end, not only at its operations."""
 
+OVER = Fault(
+    6,
+    (
+        (expire, ANY),
+        (isolate, (BEFORE,)),
+        (answer_late, (BEFORE,)),
+        (close_session, (BEFORE,)),
+        (close_session_only, (BEFORE,)),
+    ),
+)
+
 FAULTS = (
     Fault(1, ((lambda run: run.cut(0.3), (SENT, SERVED)),)),
     Fault(2, ((expire, (SENT, SERVED)), (expire_and_linger, (SENT, SERVED)))),
     Fault(3, ((lambda run: run.cut(0.3), (SENT, SERVED)),)),
     Fault(4, ((lambda run: run.cut(0), ANY), (lambda run: run.cut(1, follower=True), ANY))),
     Fault(5, ((expire, ANY),)),
-    Fault(
-        6,
-        (
-            (expire, ANY),
-            (isolate, (BEFORE,)),
-            (answer_late, (BEFORE,)),
-            (close_session, (BEFORE,)),
-            (close_session_only, (BEFORE,)),
-        ),
-    ),
+    OVER,
     Fault(7, ((lambda run: run.cut(2.5), ANY),)),
     Fault(13, ((expire_and_linger, ANY),)),
     Fault(16, ((interrupt, ANY),)),

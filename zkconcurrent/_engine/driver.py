@@ -33,7 +33,6 @@ from .._recipes.operations import (
     Check,
     Children,
     ConnectionLost,
-    Create,
     CreateEphemeral,
     CreatePersistent,
     DeadlinePassed,
@@ -65,6 +64,7 @@ from .._recipes.operations import (
     WaitTree,
     Watch,
     WatchTree,
+    makes_ephemerals,
 )
 from .._recipes.ticket import State, Ticket
 from .lease import NEVER
@@ -296,9 +296,10 @@ class Call:
                         raise
                     again.append(i)
                 except SessionExpired:
-                    if getattr(reply.error, "part", None) is None or not _makes_ephemerals(steps[i]):
+                    step, part = steps[i], getattr(reply.error, "part", None)  # None: no leader has refused it
+                    if type(step) is not Multi or part is None or not makes_ephemerals(step.operations):
                         raise
-                    yield from self._check_session(steps[i])
+                    yield from self._check_session(step)
                     if self.session.link.connection is connection:
                         raise failure(kazoo_errors.EphemeralOnLocalSessionError(), self.path) from None
                     again.append(i)  # a former leader was about to end the session, and did not
@@ -308,7 +309,7 @@ class Call:
             left, replies = again, None
         return results
 
-    def _check_session(self, step: Any) -> Steps[None]:
+    def _check_session(self, step: Multi) -> Steps[None]:
         """Ask the leader for the session of a `multi` that it has refused as if the session were over.
 
         If the session lives, it is a local one, which only its own server knows, and which that may not make a global
@@ -727,12 +728,6 @@ def _is_library(module: object) -> bool:
 
 
 _READS = (Children, Get, Look)
-
-
-def _makes_ephemerals(step: Any) -> bool:
-    return type(step) is Multi and any(
-        type(part) is CreateEphemeral or (type(part) is Create and part.ephemeral) for part in step.operations
-    )
 
 
 def _make_container(session: Session, step: EnsureContainer, reply: Reply) -> None:

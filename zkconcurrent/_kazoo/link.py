@@ -35,7 +35,7 @@ from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_acl
 
 from .._engine.identity import ident, identity
 from .._engine.lease import MARGIN, NEVER, Lease
-from .._recipes.operations import BEFORE_ANY, Check, Create, Delete, Part, Set
+from .._recipes.operations import BEFORE_ANY, Check, Create, Delete, Part, Set, makes_ephemerals
 from .replies import NO_REPLY, NOT_THE_CAUSE, HandledReply, Reply, kazoo_errors
 from .session_timeout import negotiated
 from .transport import Transport
@@ -344,6 +344,9 @@ class Link:
                     error = each
                     error.part = at[part]  # type: ignore[attr-defined]
             if error is not None:
+                # Those are refused in a local session, too, which lives: the caller asks the leader.
+                if whole.error is None and not makes_ephemerals(operations):
+                    self._leave_if_over(error)
                 reply.set_exception(error)
                 return
             self._note_write(whole)
@@ -353,7 +356,7 @@ class Link:
             made = CreatedStat(self.client.last_zxid, self.session() or 0)
             reply.set([(each, made) if isinstance(each, str) else each for each in results])
 
-        self._transact(requests, on_reply)
+        self._transact(requests, HandledReply(on_reply))
 
     def check(self, paths: Sequence[str], reply: Reply) -> None:
         """Ask a majority whether the nodes exist; the reply has, for each, True or the error.
@@ -374,28 +377,25 @@ class Link:
                 return
             if all(each is True for each in whole.value):
                 self._note_write(whole)
+            for each in whole.value:
+                self._leave_if_over(each)
             reply.set(whole.value)
 
-        self._transact([CheckVersion(path, -1) for path in paths], on_reply)
+        self._transact([CheckVersion(path, -1) for path in paths], HandledReply(on_reply))
 
-    def _transact(self, parts: list[Any], then: Callable[[HandledReply], None]) -> None:
-        """Send a multi, whose reply counts as a success even if its parts failed.
-
-        A server may keep the connection of a session that is over, serve its reads, and have its writes refused by the
-        leader: if the session was closed through another connection to this server, just as the client came back. So
-        the client cuts the connection, and the next server tells it. But so are ephemeral nodes of a local session
-        refused, while it lives: there, the caller asks the leader.
-        """
-
-        def on_reply(reply: HandledReply) -> None:
-            ended = any(isinstance(each, kazoo_errors.SessionExpiredError) for each in reply.value or ())
-            if ended and not any(getattr(part, "flags", 0) & EPHEMERAL for part in parts):
-                self.transport.drop()
-            then(reply)
-
-        reply = HandledReply(on_reply)
+    def _transact(self, parts: list[Any], reply: HandledReply) -> None:
+        """Send a multi, whose reply counts as a success even if its parts failed."""
         reply.sent = self._clock()
         self.transport.send(Transaction(parts), reply)
+
+    def _leave_if_over(self, result: object) -> None:
+        """Cut the connection if the leader has refused a request as the session is over; the next server tells it.
+
+        A server may keep the connection of such a session and serve its reads: if the session was closed through
+        another connection to this server, just as the client came back.
+        """
+        if isinstance(result, kazoo_errors.SessionExpiredError):
+            self.transport.drop()
 
     def _part_request(self, step: Part) -> Any:
         if isinstance(step, Check):

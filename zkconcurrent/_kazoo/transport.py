@@ -373,7 +373,7 @@ class Transport:
     def _read_response(self, header: Any, buffer: bytes, offset: int) -> Any:
         """Take a reply; an unexpected one would end kazoo's thread.
 
-        A server may keep the connection of a session that the leader has ended: see `Link._transact`.
+        A server may keep the connection of a session that the leader has ended: see `Link._leave_if_over`.
         """
         pending = self._client._pending
         if not pending or pending[0][2] != header.xid:

@@ -187,6 +187,11 @@ class Multi(NamedTuple):
     firm: bool = False
 
 
+def makes_ephemerals(operations: Sequence[Part]) -> bool:
+    """Return whether any operation of a `Multi` makes an ephemeral node."""
+    return any(type(each) is CreateEphemeral or (type(each) is Create and each.ephemeral) for each in operations)
+
+
 NOWHERE: Sequence[str] = ()
 """What `Children` returns if the node does not exist; no list is equal to it."""
 

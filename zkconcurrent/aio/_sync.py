@@ -218,11 +218,8 @@ class Condition(PrimitiveTwin):
         """Wait until the predicate is true or the timeout passes; return the predicate's last result."""
         now = self._core._session.now
         deadline = None if timeout is None else now() + timeout
-        while not (result := predicate()):
-            left = None if deadline is None else deadline - now()
-            if left is not None and left <= 0:
-                break
-            await self.wait(left)
+        while not (result := predicate()) and (deadline is None or now() < deadline):
+            await self.wait(None if deadline is None else deadline - now())
         return result
 
     def notify(self, n: int = 1) -> Completion:
