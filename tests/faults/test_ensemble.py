@@ -192,12 +192,13 @@ class Thief:
         assert thief.client_id == session
         self._links.silence(self._there, self._here)
         self._other.create_async("/other-", ephemeral=True, sequence=True)
-        waits, comings = self._count("request_throttle_wait"), self._count("connection_revalidate")
+        self._eventually(lambda: self._ask("outstanding_requests"))  # the close must find it there
+        waits, comings = self._ask("request_throttle_wait_count"), self._ask("connection_revalidate_count")
         closing = threading.Thread(target=thief.stop)
         closing.start()
-        self._eventually(lambda: self._count("request_throttle_wait") > waits)
+        self._eventually(lambda: self._ask("request_throttle_wait_count") > waits)
         self._proxy.resume()
-        self._eventually(lambda: self._count("connection_revalidate") > comings)  # the leader is asked
+        self._eventually(lambda: self._ask("connection_revalidate_count") > comings)  # the leader is asked
         self._links.restore(self._there, self._here)
         self._eventually(lambda: not self._other.exists(mark))
         self._eventually(lambda: KazooState.CONNECTED in self.states)
@@ -205,8 +206,8 @@ class Thief:
         thief.close()
         assert self.states[:2] == [KazooState.SUSPENDED, KazooState.CONNECTED]  # in the session that is over
 
-    def _count(self, what: str) -> int:
-        return int(self._follower.mntr()[f"zk_{what}_count"])
+    def _ask(self, what: str) -> int:
+        return int(self._follower.mntr()[f"zk_{what}"])
 
 
 def test_a_session_that_is_over_on_a_connection_that_stays(in_thread: InThread, eventually: Eventually) -> None:
