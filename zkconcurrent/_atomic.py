@@ -57,7 +57,7 @@ class AtomicLong(BaseValue):
             ClientError: the client can't be used here.
             ForeignNodeError: the node at the path has other data.
         """
-        return self._run_and_note(look(self._at), _number)
+        return self._run_query(look(self._at), _number)
 
     def set(self, value: int) -> None:
         """Set the number.

@@ -17,7 +17,6 @@ from ._recipes.barrier import (
     Party,
     View,
     abort,
-    count,
     destroy,
     finish,
     glance,
@@ -208,12 +207,12 @@ class Barrier(Primitive):
     @property
     def n_waiting(self) -> int:
         """The number of parties that wait; asks the leader. Cost: 3 reads, in 2 round trips."""
-        return self._run(count(self._view), int)
+        return self._run(glance(self._view, counts=True), lambda seen: seen[1])
 
     @property
     def broken(self) -> bool:
         """Whether the barrier is broken; asks the leader. Cost: 2 reads, pipelined."""
-        return self._run(glance(self._view), lambda state: state is not None and state.broken)
+        return self._run(glance(self._view), lambda seen: seen[0].broken)
 
     def __repr__(self) -> str:
         state = self._view.state

@@ -49,7 +49,7 @@ class Event(Primitive):
             ClientError: the client can't be used here.
             ForeignNodeError: the node at the path is not an event's.
         """
-        return self._run_and_note(look(self._path), _is_set)
+        return self._run_query(look(self._path), _is_set)
 
     def isSet(self) -> bool:  # noqa: N802 - as threading calls it
         """Return whether the flag is set: the old name of `is_set`."""
@@ -80,7 +80,7 @@ class Event(Primitive):
         """
         deadline = self._until(timeout)
         if timeout is not None and timeout <= 0:
-            return self._run_and_note(look(self._path), _is_set, deadline)
+            return self._run_query(look(self._path), _is_set, deadline)
         return self._run_and_note(wait(self._path), lambda _: True, deadline)
 
     def destroy(self) -> None:

@@ -54,7 +54,7 @@ class CountDownLatch(Primitive):
     @property
     def count(self) -> int:
         """How much is left to count down; asks the leader, and waits for the reply."""
-        return self._run_and_note(look(self._path, self._count), int)
+        return self._run_query(look(self._path, self._count), int)
 
     def count_down(self, n: int = 1) -> None:
         """Count down by `n`; an open latch stays open. Waits for ZooKeeper.

@@ -159,8 +159,20 @@ class Primitive(ByName, Waiter):
 
         return self._run(recipe, noted, deadline, late=False)
 
+    def _run_query(self, recipe: Recipe[T], then: Callable[[T], R], deadline: float | None = None) -> R:
+        """As `_run_and_note`, for what only reads: its reply may be older than what has been noted since it began."""
+        began = self._path_state.notes
+
+        def looked(result: T) -> R:
+            if self._path_state.notes == began:
+                self._path_state.last_seen = result
+            return then(result)
+
+        return self._run(recipe, looked, deadline, late=False)
+
     def _note(self, seen: object) -> None:
-        """Note, for the repr, the last known value of state that other clients change too."""
+        """Note the last known value of state that other clients change too."""
+        self._path_state.notes += 1
         self._path_state.last_seen = seen
 
 

@@ -16,7 +16,11 @@ from tests.aio.calls import AGAINST, LOCKS, Permits
 from tests.aio.loops import idle, nodes, run, soon, until
 from tests.conftest import FAST, Connect, Eventually
 from tests.helpers.proxy import Proxy
-from zkconcurrent import LockLostError, WaitCancelledError, aio
+from zkconcurrent import LockLostError, WaitCancelledError, _event, aio
+from zkconcurrent._engine.waiting import Steps
+from zkconcurrent._recipes.event import Flag, turn
+from zkconcurrent._recipes.operations import Recipe
+from zkconcurrent.aio._tasks import Pending
 from zkconcurrent.testing import Server
 
 every = pytest.mark.parametrize("make", LOCKS)
@@ -723,5 +727,63 @@ def test_a_detached_lock_whose_release_takes_long(connect: Connect, proxy: Proxy
         assert await acquiring
         assert released.done()
         await lock.release()
+
+    run(main())
+
+
+def test_a_late_reply_undoes_nothing(
+    zk: KazooClient, far: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 226: a plain query whose reply is seen late undoes nothing that this process has done meanwhile."""
+    locks = [kind(zk, f"{zk_path}-{n}") for n, kind in enumerate((aio.Lock, aio.Semaphore))]
+    event = aio.Event(zk, zk_path)
+    seen: list[bool] = []
+    go_on = threading.Event()
+
+    async def change(lock: Any) -> None:
+        async with type(lock)(far, lock.path):
+            assert await lock.fetch_locked()  # so that it asks again when the next second begins
+            lock._asked = 0.0
+            query = lock._core.locked
+
+            def late() -> Pending[bool]:
+                asked = query()
+
+                def steps() -> Steps[bool]:
+                    locked = yield from asked.steps
+                    seen.append(locked)
+                    go_on.wait()
+                    return locked
+
+                return Pending(asked.call, steps())
+
+            monkeypatch.setattr(lock._core, "locked", late)
+            assert lock.locked()
+            await until(lambda: seen)
+        async with lock:
+            pass
+        assert not lock.locked()
+        go_on.set()
+        await idle(zk)
+        assert seen == [True]
+        assert not lock.locked()
+        seen.clear()
+        go_on.clear()
+
+    def looking(path: str, value: bool) -> Recipe[Flag]:
+        seen.append(event.is_set())  # between the two replies
+        return (yield from turn(path, value))
+
+    async def main() -> None:
+        for lock in locks:
+            await change(lock)
+        monkeypatch.setattr(_event, "turn", looking)
+        assert not event.is_set()
+        await event.set()
+        assert seen == [True]
+        event._asked = 0.0
+        assert event.is_set()
+        await event.clear()
+        assert seen == [True, False]
 
     run(main())

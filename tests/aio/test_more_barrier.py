@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import pickle
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pytest
 from kazoo.client import KazooClient
 
 import zkconcurrent
-from tests.aio.loops import left
+from tests.aio.loops import idle, left
 from tests.conftest import FAST, Connect, Eventually, InThread
 from tests.helpers.proxy import Proxy
 from zkconcurrent import aio
+from zkconcurrent._recipes import barrier as recipe
 
 BROKEN = asyncio.BrokenBarrierError if sys.version_info >= (3, 11) else threading.BrokenBarrierError
 
@@ -362,3 +364,31 @@ def test_a_leave_and_the_end_of_the_session(
     asyncio.run(main())
     proxy.resume()
     eventually(lambda: not left(near), patience=30)
+
+
+def test_a_late_reply_undoes_nothing(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault 226: a plain query whose reply is seen late undoes nothing that a party has seen meanwhile."""
+    looked, go_on = threading.Event(), threading.Event()
+    line = recipe._line
+
+    def late(names: Iterable[str]) -> dict[int, str]:
+        if threading.current_thread().name == "zkconcurrent-background":
+            looked.set()
+            go_on.wait()
+        return line(names)
+
+    async def main() -> None:
+        barrier = aio.Barrier(zk, zk_path, 2)
+        first = asyncio.create_task(barrier.wait())
+        await until(come(zk, zk_path, 1))
+        assert barrier.n_waiting <= 1
+        await until(looked.is_set)
+        barrier._asked["n_waiting"] = math.inf
+        assert {await barrier.wait(), await first} == {0, 1}
+        assert barrier.n_waiting == 0
+        go_on.set()
+        await idle(zk)
+        assert barrier.n_waiting == 0
+
+    monkeypatch.setattr(recipe, "_line", late)
+    asyncio.run(main())

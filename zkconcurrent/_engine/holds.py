@@ -243,7 +243,8 @@ class PathState:
         part: the name of a node below its path that may be a primitive of its own.
         lock: of a condition, its lock's path.
         observers: the objects to tell of losses, by role.
-        last_seen: the last known value of state that other clients change too, for the repr.
+        last_seen: the last known value of state that other clients change too, for the repr and for plain queries.
+        notes: how often a call that changes that state, or waits for it, has noted it.
     """
 
     def __init__(self, session: Session, path: str, kind: str) -> None:
@@ -254,6 +255,7 @@ class PathState:
         self.part = ""
         self.lock = ""
         self.last_seen: Any = None
+        self.notes = 0
         self.holds: Holds = defaultdict(dict)
         self.waits: defaultdict[str, LiveSet[Any]] = defaultdict(LiveSet)
         self._blocks: deque[int] = deque()  # an entry for each block of a task that was thrown away

@@ -218,6 +218,7 @@ class View:
     Attributes:
         state: the last state read; None before the first read.
         waiting: how many parties waited in that state's generation.
+        notes: how often a state was recorded.
     """
 
     def __init__(self, path: str, parties: int) -> None:
@@ -225,29 +226,38 @@ class View:
         self.parties = parties
         self.state: State | None = None
         self.waiting = 0
+        self.notes = 0
 
     def see(self, node: Node | None) -> State | None:
-        """Record what was read of the state's node; return the state.
+        """Record what was read of the state's node; return the state. Errors as `read`."""
+        if node is None:
+            return None
+        state = self.read(node)
+        self.note(state)
+        return state
+
+    def read(self, node: Node) -> State:
+        """Return what was read of the state's node.
 
         Raises:
             ForeignNodeError: the node is not a barrier's.
             ValueError: the barrier is for another number of parties.
         """
-        if node is None:
-            return None
         state = State.read(self.path, node)
         if state.parties != self.parties:
             raise ValueError(
                 f"the barrier {self.path!r} is for {state.parties} parties, not for {self.parties}: all clients must "
                 "give the same; destroy() it if no client uses it any more"
             )
-        self.note(state)
         return state
 
-    def note(self, state: State) -> None:
-        """Record the state."""
+    def note(self, state: State, waiting: int | None = None) -> None:
+        """Record the state, and how many parties wait if that is known."""
         before, self.state = self.state, state
-        if before is None or (before.generation, before.born) != (state.generation, state.born) or state.broken:
+        self.notes += 1
+        if waiting is not None:
+            self.waiting = waiting
+        elif before is None or (before.generation, before.born) != (state.generation, state.born) or state.broken:
             self.waiting = 0
 
     def generation(self, number: int) -> str:
@@ -548,7 +558,7 @@ def _wait(party: Party) -> Recipe[int | Party | None]:
         if names:
             party.see_seats(there)
             party.look_after(names[0], 0 if there is None else there.created)
-            view.waiting = min(len(party.line), view.parties)
+            view.note(party.state, min(len(party.line), view.parties))
         elif there is None:
             party.line.clear()  # look at all of them again
 
@@ -670,19 +680,22 @@ def look(view: View) -> Recipe[State]:
             yield tuple(EnsureContainer(above) for above in ancestors(view.path))
 
 
-def glance(view: View) -> Recipe[State]:
-    """Return the state, read behind a `sync`; the initial state if there is none."""
+def glance(view: View, counts: bool = False) -> Recipe[tuple[State, int]]:
+    """Return the state, read behind a `sync`, and how many parties wait if it `counts` them.
+
+    The view keeps what was recorded meanwhile, which may be newer.
+    """
+    notes = view.notes
     _, node = yield Sync(view.path), Get(view.path)
-    return view.see(node) or State(view.parties)
-
-
-def count(view: View) -> Recipe[int]:
-    """Return how many parties wait."""
-    state = yield from glance(view)
-    if not state.broken:
+    if node is None:
+        return State(view.parties), 0
+    state, waiting = view.read(node), None
+    if counts and not state.broken:
         names = yield Children(view.generation(state.generation))
-        view.waiting = min(len(_line(names)), view.parties)
-    return view.waiting
+        waiting = min(len(_line(names)), view.parties)
+    if view.notes == notes:
+        view.note(state, waiting)
+    return state, waiting or 0
 
 
 def abort(view: View, late: bool = False) -> Recipe[None]:

@@ -76,6 +76,7 @@ class Acquirable(Twin):
         super().__init__(core)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._seen = False  # it was held, by the last reply
+        self._releases = 0
         self._asked = 0.0
 
     async def acquire(self, *, blocking: bool = True, timeout: float | None = None) -> bool:
@@ -118,6 +119,11 @@ class Acquirable(Twin):
         """Return the primitives of threads inside that have holds."""
         return (self._core,)
 
+    def _note_release(self) -> None:
+        """Note that what was seen of the lock before is out of date."""
+        self._releases += 1
+        self._seen = False
+
     def release(self) -> Completion:
         """Release the lock; the next waiter in the queue gets it.
 
@@ -131,7 +137,7 @@ class Acquirable(Twin):
         core = self._core
         hold = core._hold_to_release()
         call = core._begin_release(hold)
-        self._seen = False
+        self._note_release()
         return Released([] if call is None or not call.tickets else [(core, hold)])
 
     async def __aenter__(self) -> None:
@@ -213,11 +219,13 @@ class LockBase(Acquirable, PrimitiveTwin):
         return await self._noting(self._core.locked())
 
     def _noting(self, pending: Pending[bool]) -> Pending[bool]:
-        steps = pending.steps
+        steps, began = pending.steps, self._releases
 
         def noting() -> Any:
-            self._seen = yield from steps
-            return self._seen
+            locked = yield from steps
+            if self._releases == began:  # else the reply may be older than the release
+                self._seen = locked
+            return locked
 
         return Pending(pending.call, noting())
 

@@ -82,7 +82,7 @@ class Semaphore(LockBase):
         """
         core = self._core
         call, holds = core._release_permits(n)
-        self._seen = False
+        self._note_release()
         if n > len(holds):
             return self._in_background(Pending(call, core._giving_back(call, n, holds)))
         return Released([(core, hold) for hold in holds])
@@ -94,8 +94,7 @@ class Semaphore(LockBase):
         all_mine = size is not None and mine >= size
         if core._session.now() - self._asked >= REFRESH:
             self._asked = core._session.now()
-            # While all are ours, the news is how many there are; a late reply must not undo our own release.
-            self._in_background(core.available() if all_mine else self._noting(core.locked()))
+            self._in_background(self._noting(core.locked()))
         return all_mine or self._seen
 
     async def available(self) -> int:
