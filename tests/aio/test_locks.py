@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import pickle
 import sys
 import threading
@@ -760,6 +761,7 @@ def test_a_late_reply_undoes_nothing(
             monkeypatch.setattr(lock._core, "locked", late)
             assert lock.locked()
             await until(lambda: seen)
+            lock._asked = math.inf  # it asks no more
         async with lock:
             pass
         assert not lock.locked()
@@ -771,6 +773,7 @@ def test_a_late_reply_undoes_nothing(
         go_on.clear()
 
     def looking(path: str, value: bool) -> Recipe[Flag]:
+        go_on.wait()
         seen.append(event.is_set())  # between the two replies
         return (yield from turn(path, value))
 
@@ -779,11 +782,16 @@ def test_a_late_reply_undoes_nothing(
             await change(lock)
         monkeypatch.setattr(_event, "turn", looking)
         assert not event.is_set()
-        await event.set()
+        setting = event.set()
+        go_on.set()
+        await setting
         assert seen == [True]
+        go_on.clear()
         event._asked = 0.0
         assert event.is_set()
-        await event.clear()
+        clearing = event.clear()
+        go_on.set()
+        await clearing
         assert seen == [True, False]
 
     run(main())

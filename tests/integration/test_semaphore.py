@@ -359,6 +359,7 @@ def test_a_loss_is_told_and_settled(
     lose(zookeeper, semaphore)
     eventually(lambda: told == [semaphore])
     eventually(permits_out(zk, zk_path, 0))
+    eventually(lambda: semaphore.hold_count() == 0)  # it has learnt of the second node, too
     for call in (semaphore.acquire, lambda: semaphore.acquire(False), lambda: semaphore.acquire(timeout=1)):
         with pytest.raises(LockLostError, match=r"release\(\)") as caught:
             call()
