@@ -47,6 +47,8 @@ READ_SIZE = 65536
 REQUEST_HEADER = struct.Struct("!iii")  # the length of what follows, the request's number, its type
 XIDS = 2**31 - 1
 AUTH_XID = -4
+WATCH_DATA = (Exists.type, GetData.type)
+SESSION_EXPIRED = kazoo_errors.SessionExpiredError.code
 MOST_SASL_REPLIES = 100  # of one handshake; those of all mechanisms take fewer than ten
 MAX_REQUEST = 1_000_000  # bytes; a server closes the connection at a request above its jute.maxbuffer, 1,048,575
 CALLER_PATIENCE = 0.005  # seconds
@@ -380,9 +382,9 @@ class Transport:
             raise kazoo_errors.ConnectionDropped("a reply came for another request than the next")
         request = pending[0][0]
         result = self._kazoo.read_response(header, buffer, offset)
-        if isinstance(request, Exists | GetData) and request.watcher is not None:
+        if request.type in WATCH_DATA and request.watcher is not None:
             self.on_data_watch(request.path)
-        if header.err == kazoo_errors.SessionExpiredError.code:
+        if header.err == SESSION_EXPIRED:
             raise kazoo_errors.ConnectionDropped("a reply said that the session is over")
         return result
 
