@@ -142,7 +142,7 @@ class Barrier(Primitive):
         if came is None:
             if party is not None and party.goes_on:  # no reply came: retry until the others can learn of it
                 session = self._session
-                session.start_soon(partial(session.spawn, partial(self._leave_later, party)))
+                session.keeper.start_soon(partial(session.keeper.spawn, partial(self._leave_later, party)))
             raise self._broken_error(f"the barrier {self._path!r} is broken; call reset() to use it again")
         return came
 

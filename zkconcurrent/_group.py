@@ -134,7 +134,7 @@ class Membership:
     def _sleep(self, pause: float | None) -> Steps[None]:
         yield pause
         self._session.run_posted()
-        self._session.stand_in_for_keeper()
+        self._session.keeper.stand_in()
 
     def drop_tickets(self, _tickets: object) -> None:
         """Give the membership up, as the call of `join` was abandoned. Never waits."""

@@ -137,7 +137,7 @@ class Acquirable(Waiter, ABC):
 
     def _start_on_lost(self) -> None:
         if self._on_lost is not None:
-            self._session.spawn(self._call_on_lost)
+            self._session.keeper.spawn(self._call_on_lost)
 
     def _call_on_lost(self) -> None:
         """Call the user's `on_lost`; runs on a thread of its own."""

@@ -479,7 +479,7 @@ class _Listener:
         with self._all.lock:
             self._loss.tell()
         if (lock := self._lock()) is not None:
-            lock._session.start_soon(partial(self._report, lock))
+            lock._session.keeper.start_soon(partial(self._report, lock))
 
     def _report(self, lock: QuorumLock) -> None:
         """Report the loss, once, on the keeper's thread: two sessions may have told it at once."""

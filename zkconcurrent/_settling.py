@@ -59,7 +59,7 @@ class SettlingState(PathState):
             try:
                 self.session.link.spawn(self._settle_all)
             except BaseException:
-                self.session.to_start.append(self._start)
+                self.session.keeper.to_start.append(self._start)
                 raise
 
     def _settle_all(self) -> None:

@@ -296,7 +296,7 @@ def test_a_loss_by_the_clock_interrupted_at_every_line(
             with contextlib.suppress(KeyboardInterrupt), hook:
                 lock.hold_count()
             session.clock = real
-            eventually(lambda: not session.to_start, hook.where)
+            eventually(lambda: not session.keeper.to_start, hook.where)
         try:
             lock.release()
         except LockLostError:

@@ -97,14 +97,14 @@ def test_deletes_that_fail_at_once(zookeeper: Server, eventually: Eventually, er
     """Fault 109: kazoo refuses each delete before its thread tells that the connection is over: the keeper waits."""
     with zkconcurrent.connect(f"zk://{zookeeper.hosts}", timeout=4) as client, zookeeper.client() as other:
         lock, session, worked = zkconcurrent.Lock(client, f"/at-once/{error.__name__}"), Session.of(client), []
-        work = session.do_due_work
+        work = session.keeper.turn
 
         def counted() -> float:
             worked.append(time.monotonic())
             return work()
 
         with (
-            patch.object(session, "do_due_work", counted),
+            patch.object(session.keeper, "turn", counted),
             patch.object(session.link, "delete", lambda _, reply: reply.set_exception(error())),
         ):
             lock.acquire()

@@ -26,7 +26,7 @@ def run_out(_server: Server, lock: AnyLock | Semaphore) -> None:
     for _ in range(10):
         slept += session.timeout
         session.clock = lambda slept=slept: awake() + slept
-        session._wake.set()
+        session.wake_keeper()
         if lost.wait(2):
             return
     pytest.fail("the lease does not run out")

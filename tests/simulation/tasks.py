@@ -29,7 +29,7 @@ from tests.simulation.workload import Section, Worker
 from tests.simulation.world import Actor, Violation
 from zkconcurrent import _condition, aio
 from zkconcurrent._engine.holds import Hold
-from zkconcurrent._engine.session import IDLE_BEAT
+from zkconcurrent._engine.keeper import IDLE_BEAT
 from zkconcurrent._errors import ClientError, LockLostError, SequenceExhaustedError
 from zkconcurrent._recipes.event import Flag
 from zkconcurrent._recipes.operations import Node

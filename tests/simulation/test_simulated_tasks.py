@@ -146,13 +146,13 @@ MUTANTS = [
     # Loops that are closed.
     one(
         "a closed loop keeps its calls",
-        "_engine.session:Session._abandon_deserted_calls",
+        "_engine.keeper:Keeper._abandon_deserted_calls",
         "call.desert()",
         "pass",
     ),
     one(
         "a closed loop keeps its nodes",
-        "_engine.session:Session._abandon_deserted_calls",
+        "_engine.keeper:Keeper._abandon_deserted_calls",
         "call.desert()",
         "pass",
         ("_engine.waiting:_end", "call.abandon()", "pass"),

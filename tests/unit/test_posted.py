@@ -183,7 +183,7 @@ def test_the_keeper_is_woken_on_top_of_a_call_that_wakes_it(in_thread: InThread)
 
     in_thread(traced, handler, state.wake_keeper).result(5)
     assert len(lines) > 2
-    assert state._wake.wait(0)
+    assert state.keepers_sleep.wait(0)
 
 
 def test_a_session_that_ended_before_the_next_began() -> None:

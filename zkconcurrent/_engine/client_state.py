@@ -6,11 +6,13 @@ may keep the lock while it is suspended, with a signal handler on top of it that
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 import uuid
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
 from typing import Any
 
@@ -18,6 +20,7 @@ from .._kazoo.link import Link, boot_clock
 from .live_set import LiveSet
 from .registry import Registry
 
+log = logging.getLogger("zkconcurrent")
 POST_PATIENCE = 0.002
 
 
@@ -35,6 +38,7 @@ class ClientState:
             lock, and kazoo's threads do not wait for it.
         timeout: the shortest session timeout negotiated in the session, in seconds; 0 before the first connection.
         posted: the work of kazoo's threads, in order; the thread that has the lock does it.
+        keepers_sleep: the event on which the keeper sleeps.
         calls: the calls in progress; a change of the connection wakes them. An interrupt may keep a call from being
             abandoned, and such a call does not stay here.
     """
@@ -53,7 +57,7 @@ class ClientState:
         self._failed: Callable[[], None] | None = None  # the posted work that has failed last, on a program's thread
         self._warnings: deque[tuple[Any, ...]] = deque()
         # Not `threading.Event`: a signal handler, or a finalizer, that interrupts its `set` could not set it.
-        self._wake = link.sleep_event()
+        self.keepers_sleep = link.sleep_event()
 
     @property
     def clock(self) -> Callable[[], float]:
@@ -70,7 +74,7 @@ class ClientState:
 
     def wake_keeper(self) -> None:
         """Have the keeper check for due work."""
-        self._wake.set()
+        self.keepers_sleep.set()
 
     def wake_calls(self) -> None:
         """Wake every call in progress."""
@@ -80,7 +84,13 @@ class ClientState:
     def warn_later(self, text: str, *args: object) -> None:
         """Have the keeper log a warning: a log handler may do anything, and the caller may have the lock."""
         self._warnings.append((text, *args))
-        self._wake.set()
+        self.wake_keeper()
+
+    def log_warnings(self) -> None:
+        """Log what was left to the keeper to log."""
+        with suppress(IndexError):
+            while True:
+                log.warning(*self._warnings.popleft())
 
     def post(self, act: Callable[[], None]) -> None:
         """Have `act` called with the lock held, in the order of posts, at once if possible.
@@ -103,7 +113,7 @@ class ClientState:
                 lock.release()
         self.posted.append(act)
         if not lock.acquire(True, POST_PATIENCE):
-            self._wake.set()
+            self.wake_keeper()
             self.wake_calls()
             return
         try:

@@ -67,8 +67,9 @@ from .._recipes.operations import (
     makes_ephemerals,
 )
 from .._recipes.ticket import State, Ticket
+from .keeper import STUCK_AFTER
 from .lease import NEVER
-from .session import STUCK_AFTER, Dropped, Session
+from .session import Dropped, Session
 from .waiting import Steps, wait
 
 T = TypeVar("T")
@@ -576,7 +577,7 @@ class Call:
                 return
             yield left
             session.run_posted()
-            session.stand_in_for_keeper()  # which repeats a delete whose reply was lost
+            session.keeper.stand_in()  # which repeats a delete whose reply was lost
 
     # -- waiting -------------------------------------------------------------------------------------------------
 
@@ -684,11 +685,11 @@ class Call:
             until = min(until, limit)
         if self.max_outage is not None:
             until = min(until, self._reachable_until(self.max_outage * session.timeout))
-        if session.stuck:
+        if session.keeper.stuck:
             until = min(until, session.now() + STUCK_AFTER)
         woken = yield None if until == math.inf else max(0.0, until - session.now())
         session.run_posted()
-        session.stand_in_for_keeper()
+        session.keeper.stand_in()
         if not woken and limit is not None and session.now() >= limit:
             raise DeadlinePassed
         return woken or session.now() < bound

@@ -132,7 +132,7 @@ class JointLoss:
             return
         holder = self.holder()
         if holder is not None and (self.held or any(map(was_lost, self.given_up))):
-            holder._session.start_soon(partial(self._report, holder))
+            holder._session.keeper.start_soon(partial(self._report, holder))
         self.told = True  # only now: if that was interrupted, it is told again
 
     def giving_up(self, tickets: Sequence[Ticket], release: Callable[[], T]) -> T:
@@ -403,7 +403,7 @@ class PathState:
             if not hold.loss.reported:
                 if self.handoff is not None:
                     self.handoff.wake_next()
-                self.session.start_soon(partial(self._report, hold.loss, list(self.observers[hold.role])))
+                self.session.keeper.start_soon(partial(self._report, hold.loss, list(self.observers[hold.role])))
             listeners = hold.loss.listeners  # again, too: an interrupt may have come after the keeper's report
         for listener in listeners:
             listener.tell()
@@ -413,7 +413,7 @@ class PathState:
         if not loss.reported:
             loss.reported = True
             for observer in observers:
-                self.session.start_soon(observer._start_on_lost)
+                self.session.keeper.start_soon(observer._start_on_lost)
 
     def end_owner(self, owner: int, *, thrown_away: bool) -> bool:
         """Have the keeper release what a task held as it ended; return whether it held anything.

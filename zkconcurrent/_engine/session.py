@@ -1,10 +1,10 @@
 """The session, one for each client: it watches over everything that the client holds, waits for, or has yet to delete.
 
-The registry has the state. This module has the threads, the clock and the connection around it:
+The registry has the state. This module has what goes on around it:
 
 * a listener follows the state of kazoo's connection, and one watcher serves all watches;
-* the keeper, a thread of the library, sends the heartbeat (`heartbeat.py`), ends holds whose lease ran out, repeats
-  deletes until they are done or their session is over (`deletes.py`), reports losses, and logs;
+* the keeper (`keeper.py`) does what is due: it sends the heartbeat (`heartbeat.py`), ends holds whose lease ran out,
+  repeats deletes until they are done or their session is over (`deletes.py`), and reports losses;
 * a forked child inherits nothing, and the interpreter's exit deletes this client's nodes.
 
 A signal handler, or a finalizer that the garbage collector runs, may interrupt a thread at any line and call the
@@ -34,6 +34,7 @@ from .client_state import ClientState
 from .deletes import Deletes
 from .heartbeat import Heartbeat
 from .interpreter import check_interpreter
+from .keeper import IDLE_BEAT, Keeper
 from .lease import Lease
 from .path_directory import PathDirectory, PathStateT
 from .process_exit import end_with_process
@@ -41,10 +42,7 @@ from .registry import Registry
 
 log = logging.getLogger("zkconcurrent")
 
-IDLE_BEAT = 1.0
 ADOPT_INTERVAL = 0.01
-STUCK_AFTER = 0.1
-STARTS_FOR = 0.1
 EXIT_POLL_INTERVAL = 0.005
 SPARE_RECEIPTS = 1_000
 
@@ -79,13 +77,12 @@ class Session(ClientState):
         directory: the live primitives, by path.
         dropped: the tickets to discard that were left by garbage collected primitives and interrupted calls.
         spare_receipts: the nodes of receipts that no object uses, for later ones, with their versions: see `_settling`.
-        to_start: what starts threads, for the keeper; see `start_soon`.
         deletes: the background deletes.
         heartbeat: the heartbeat.
+        keeper: the keeper.
         handoffs: those of the unfair locks.
         watches_handoffs: the keeper wakes soon, to end the turn of a thread that does not take its ticket.
         wall_clock: tells the time since 1970, by which delayed items are due. Tests and the simulation inject theirs.
-        stuck: a suspended thread keeps the lock, with a signal handler on top of it, so the keeper cannot work.
         forked: this is a forked child's copy, of no use.
         exiting: the interpreter exits; nothing is acquired any more.
     """
@@ -104,18 +101,15 @@ class Session(ClientState):
         # A finalizer may run anywhere, even with the lock held: it only appends here.
         self.dropped: deque[Dropped] = deque()
         self.spare_receipts: deque[tuple[str, int]] = deque(maxlen=SPARE_RECEIPTS)
-        self.to_start: deque[Callable[[], None]] = deque()
-        self.stuck = False
         self.forked = False
         self.exiting = False
         self.deletes = Deletes(self)
         self.heartbeat = Heartbeat(self)
+        self.keeper = Keeper(self, self.do_due_work)
         self._suspect = False
         self._suspect_warned_at = -math.inf
-        self._loops_checked_at = -math.inf
         self.handoffs: weakref.WeakSet[Handoff] = weakref.WeakSet()
         self.watches_handoffs = False
-        self._keepers_to_start = [_keeper_loop]  # taken by the thread that starts it
 
     def start(self) -> Session:
         """Begin to watch over the client. A second call changes nothing."""
@@ -127,13 +121,7 @@ class Session(ClientState):
         if self.registry.session is None:
             self._adopt()
         end_with_process(id(client), self)
-        with suppress(IndexError):
-            keep = self._keepers_to_start.pop()
-            try:
-                self.link.handler.spawn(keep, weakref.ref(self), self._wake)
-            except BaseException:
-                self._keepers_to_start.append(keep)
-                raise
+        self.keeper.begin()
         return self
 
     @staticmethod
@@ -147,7 +135,7 @@ class Session(ClientState):
         if not isinstance(client, KazooClient):
             raise TypeError(f"client must be a kazoo.client.KazooClient, not {type(client).__name__}")
         session: Session | None = vars(client).get("_zkconcurrent_session")
-        if session is not None and not session._keepers_to_start:
+        if session is not None and session.keeper.begun:
             return session
         if session is None:
             check_interpreter()
@@ -214,7 +202,7 @@ class Session(ClientState):
         elif state == KazooState.LOST:
             self._on_close()
         self.wake_calls()
-        self._wake.set()
+        self.wake_keeper()
         return None
 
     def _on_close(self) -> None:
@@ -336,13 +324,13 @@ class Session(ClientState):
             return
         if created_in != ticket.session:
             self.registry.created_in_wrong_session(ticket, created_in)
-            self._wake.set()
+            self.wake_keeper()
 
     def mark_missing(self, ticket: Ticket) -> None:
         """Note that the node of a holder or waiter is not on the server."""
         with self.lock:
             self.registry.mark_missing(ticket)
-        self._wake.set()
+        self.wake_keeper()
 
     def suspend_hold(self, ticket: Ticket) -> bool:
         """Stop relying on a hold; see `Registry.suspend_hold`."""
@@ -362,7 +350,7 @@ class Session(ClientState):
         with self.lock:
             self.registry.expire_lease(self.clock())
             if self.registry.lost:
-                self._wake.set()
+                self.wake_keeper()
         self._tell_losses()
 
     def _tell_losses(self) -> None:
@@ -378,26 +366,6 @@ class Session(ClientState):
                 with suppress(ValueError):  # a handler that interrupted this thread has reported it
                     self.registry.lost.remove(ticket)  # only now: an interrupt before leaves it to the next
             self.warn_later("lost: %s (fencing token %d)", ticket.node, ticket.token)
-
-    def start_soon(self, start: Callable[[], None]) -> None:
-        """Have the keeper call `start`, which starts a thread: without the lock, as it waits until that runs.
-
-        If no thread can be started, `start` adds to `to_start` what the keeper is to call at its next beat.
-        """
-        self.to_start.append(start)
-        self._wake.set()
-
-    def spawn(self, run: Callable[[], object]) -> None:
-        """Run a function on a thread of its own; if none can be started, when the keeper can start one.
-
-        Raises:
-            RuntimeError: none can be started now.
-        """
-        try:
-            self.link.handler.spawn(run)
-        except BaseException:
-            self.to_start.append(partial(self.spawn, run))
-            raise
 
     def discard(self, ticket: Ticket) -> bool:
         """Discard the ticket and delete its node, however long that takes; return whether there is a node to wait for.
@@ -416,63 +384,10 @@ class Session(ClientState):
         """Return whether nothing of a discarded ticket is left on the server."""
         return ticket.prefix not in self.registry.deletes
 
-    # -- the keeper ---------------------------------------------------------------------------------------------------
+    # -- called by the keeper, and by whoever stands in for it ---------------------------------------------------------
 
     def do_due_work(self) -> float:
-        """Do the due work, and log; return the seconds until more is due. On the keeper's thread."""
-        self._abandon_deserted_calls()
-        self._start_threads()
-        if not self.lock.acquire(True, STUCK_AFTER):
-            self.stuck = True
-            self.wake_calls()
-            return STUCK_AFTER
-        try:
-            self.stuck = False
-            pause = self._do_due_work()
-        finally:
-            self.lock.release()
-        self._start_threads()  # a log handler of the program may block
-        with suppress(IndexError):
-            while True:
-                log.warning(*self._warnings.popleft())
-        return pause
-
-    def _start_threads(self) -> None:
-        """Start the threads that are to be started, until none can be. Without the lock; see `start_soon`.
-
-        Not for long: on a busy machine a hundred threads take seconds, and without a heartbeat holds would be lost.
-        """
-        until = self.now() + STARTS_FOR
-        while self.to_start and self.now() < until:
-            try:
-                self.to_start[0]()
-            except RuntimeError:
-                return  # what could not be started is the last now
-            finally:
-                self.to_start.popleft()  # only now: the exit waits until none is left
-        if self.to_start:
-            self._wake.set()  # the others come after the heartbeat
-
-    def _abandon_deserted_calls(self) -> None:
-        """Abandon the calls whose event loops are closed. Without the lock, as a call may belong to two sessions."""
-        now = self.now()
-        if now < self._loops_checked_at + IDLE_BEAT:
-            return
-        self._loops_checked_at = now
-        for call in self.calls:
-            if call.deserted is not None and call.deserted():
-                call.desert()
-
-    def stand_in_for_keeper(self) -> None:
-        """Do the keeper's work while it is stuck, if the calling thread has the lock."""
-        if self.stuck and self.lock.acquire(False):
-            try:
-                self._do_due_work()
-            finally:
-                self.lock.release()
-
-    def _do_due_work(self) -> float:
-        """Do the due work, with the lock held."""
+        """Do what is due, with the lock held; return the seconds until more is due."""
         self.link.transport.nudge()
         self._adopt()
         self.run_posted()
@@ -543,7 +458,7 @@ class Session(ClientState):
 
         def wait(until: float) -> None:
             # Not by the wake of a delete: that may be for a thread that releases just now.
-            while (self.to_start or (self.registry.deletes and self.link.connected)) and self.now() < until:
+            while (self.keeper.to_start or (self.registry.deletes and self.link.connected)) and self.now() < until:
                 self.run_posted()
                 self.link.handler.sleep_func(EXIT_POLL_INTERVAL)
 
@@ -551,28 +466,12 @@ class Session(ClientState):
 
     def forget_after_fork(self) -> None:
         """Forget everything, in a forked child."""
-        self.forked = True
+        self.forked = self.keeper.over = True
         self.lock = self.link.handler.rlock_object()
         self.registry = Registry("")
         self.dropped.clear()
-        self.to_start.clear()
+        self.keeper.to_start.clear()
         self.posted.clear()
         self.calls.clear()
         for place in list(self.directory.values()):
             place.forget()
-
-
-def _keeper_loop(session_ref: weakref.ref[Session], wake: Any) -> None:
-    """Do the session's due work while the session lives; keep no reference to it while waiting."""
-    while True:
-        session = session_ref()
-        if session is None or session.forked:
-            return
-        try:
-            pause = session.do_due_work()
-        except Exception:
-            log.exception("the keeper continues after an error")
-            pause = IDLE_BEAT
-        del session
-        wake.wait(max(0.0, pause))
-        wake.clear()

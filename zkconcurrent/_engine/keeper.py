@@ -1,0 +1,155 @@
+"""The keeper: a thread for each client, which works whatever the threads of the program do.
+
+In each turn it starts the threads that are to be started, does what is due in the session, and logs. It refers to the
+session only during a turn, so that a client which the program drops is freed.
+
+A signal handler may interrupt a thread that has the session's lock, and wait. Then the keeper is stuck, and whoever has
+the lock and waits does the due work in its place.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import weakref
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from .client_state import ClientState
+
+log = logging.getLogger("zkconcurrent")
+
+IDLE_BEAT = 1.0  # seconds between two turns, if nothing is due
+STUCK_AFTER = 0.1
+STARTS_FOR = 0.1
+
+
+class Keeper:
+    """The keeper of one session.
+
+    Attributes:
+        to_start: what starts threads, for the keeper; see `start_soon`.
+        stuck: a suspended thread keeps the lock, with a signal handler on top of it, so the keeper cannot work.
+        over: it is to end, as in a forked child.
+    """
+
+    def __init__(self, client: ClientState, do_due_work: Callable[[], float]) -> None:
+        """Make the keeper, which has not begun.
+
+        Args:
+            client: the session.
+            do_due_work: does its due work, with its lock held; returns the seconds until more is due.
+        """
+        self.to_start: deque[Callable[[], None]] = deque()
+        self.stuck = False
+        self.over = False
+        self._client = client
+        self._do_due_work = do_due_work
+        self._loops_checked_at = -math.inf
+        self._to_begin = [_keep]  # taken by the thread that begins it
+
+    @property
+    def begun(self) -> bool:
+        """Whether its thread was started."""
+        return not self._to_begin
+
+    def begin(self) -> None:
+        """Start its thread. A second call changes nothing."""
+        with suppress(IndexError):
+            keep = self._to_begin.pop()
+            try:
+                self._client.link.handler.spawn(keep, weakref.ref(self), self._client.keepers_sleep)
+            except BaseException:
+                self._to_begin.append(keep)
+                raise
+
+    def start_soon(self, start: Callable[[], None]) -> None:
+        """Have the keeper call `start`, which starts a thread: without the lock, as it waits until that runs.
+
+        If no thread can be started, `start` adds to `to_start` what the keeper is to call at its next turn.
+        """
+        self.to_start.append(start)
+        self._client.wake_keeper()
+
+    def spawn(self, run: Callable[[], object]) -> None:
+        """Run a function on a thread of its own; if none can be started, when the keeper can start one.
+
+        Raises:
+            RuntimeError: none can be started now.
+        """
+        try:
+            self._client.link.handler.spawn(run)
+        except BaseException:
+            self.to_start.append(partial(self.spawn, run))
+            raise
+
+    def stand_in(self) -> None:
+        """Do the due work while the keeper is stuck, if the calling thread has the lock."""
+        if self.stuck and self._client.lock.acquire(False):
+            try:
+                self._do_due_work()
+            finally:
+                self._client.lock.release()
+
+    def turn(self) -> float:
+        """Do what is due, and log; return the seconds until more is due. On the keeper's thread."""
+        client = self._client
+        self._abandon_deserted_calls()
+        self._start_threads()
+        if not client.lock.acquire(True, STUCK_AFTER):
+            self.stuck = True
+            client.wake_calls()
+            return STUCK_AFTER
+        try:
+            self.stuck = False
+            pause = self._do_due_work()
+        finally:
+            client.lock.release()
+        self._start_threads()  # a log handler of the program may block
+        client.log_warnings()
+        return pause
+
+    def _start_threads(self) -> None:
+        """Start the threads that are to be started, until none can be. Without the lock; see `start_soon`.
+
+        Not for long: on a busy machine a hundred threads take seconds, and without a heartbeat holds would be lost.
+        """
+        until = self._client.now() + STARTS_FOR
+        while self.to_start and self._client.now() < until:
+            try:
+                self.to_start[0]()
+            except RuntimeError:
+                return  # what could not be started is the last now
+            finally:
+                self.to_start.popleft()  # only now: the exit waits until none is left
+        if self.to_start:
+            self._client.wake_keeper()  # the others come after the heartbeat
+
+    def _abandon_deserted_calls(self) -> None:
+        """Abandon the calls whose event loops are closed. Without the lock, as a call may belong to two sessions."""
+        now = self._client.now()
+        if now < self._loops_checked_at + IDLE_BEAT:
+            return
+        self._loops_checked_at = now
+        for call in self._client.calls:
+            if call.deserted is not None and call.deserted():
+                call.desert()
+
+
+def _keep(keeper_ref: weakref.ref[Keeper], wake: Any) -> None:
+    """Take turns while the session lives; keep no reference to it while waiting."""
+    while True:
+        keeper = keeper_ref()
+        if keeper is None or keeper.over:
+            return
+        try:
+            pause = keeper.turn()
+        except Exception:
+            log.exception("the keeper continues after an error")
+            pause = IDLE_BEAT
+        del keeper
+        wake.wait(max(0.0, pause))
+        wake.clear()
