@@ -7,14 +7,13 @@ import operator
 import random
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import Any
 from weakref import ref
 
 from ._cancel import CancellableWait
 from ._engine.calls import Calls
 from ._engine.driver import UNANSWERED, Call
-from ._engine.holds import Hold, Loss, listen, lost_error, was_lost
+from ._engine.holds import Hold, Loss, ReportsOnce, listen, lost_error, was_lost
 from ._engine.identity import ended
 from ._engine.waiting import Steps
 from ._errors import ClientError, LockLostError
@@ -441,7 +440,7 @@ class _Quorum:
             self._listener.given_up, self._listener.spare = given_up, spare
 
 
-class _Listener:
+class _Listener(ReportsOnce):
     """Receives each loss of a quorum's locks. It refers to none of the locks, so that a dropped one can be collected.
 
     Attributes:
@@ -460,7 +459,6 @@ class _Listener:
         self._least = lock.quorum
         self._tickets = tickets
         self._loss = loss
-        self._reported = False
 
     def set(self) -> None:
         """Do nothing: `tell` follows."""
@@ -479,13 +477,7 @@ class _Listener:
         with self._all.lock:
             self._loss.tell()
         if (lock := self._lock()) is not None:
-            lock._session.keeper.start_soon(partial(self._report, lock))
-
-    def _report(self, lock: QuorumLock) -> None:
-        """Report the loss, once, on the keeper's thread: two sessions may have told it at once."""
-        if not self._reported:
-            self._reported = True
-            lock._start_on_lost()
+            self.report_soon(lock)
 
 
 class _Try(Branch[bool]):

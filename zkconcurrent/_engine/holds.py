@@ -78,7 +78,27 @@ class Loss:
             listener.event.set()
 
 
-class JointLoss:
+class ReportsOnce:
+    """What is told of the losses of several holds: by two sessions at once, perhaps.
+
+    Attributes:
+        reported: the keeper has reported it to the holder.
+    """
+
+    reported = False
+
+    def report_soon(self, holder: LossObserver) -> None:
+        """Have the holder's `on_lost` called."""
+        holder._session.keeper.start_soon(partial(self._report, holder))
+
+    def _report(self, holder: LossObserver) -> None:
+        """Report the loss, once; on the keeper's thread."""
+        if not self.reported:
+            self.reported = True
+            holder._start_on_lost()
+
+
+class JointLoss(ReportsOnce):
     """Whether a joint hold, of several paths and clients, is lost: it is when its first part is.
 
     Attributes:
@@ -88,7 +108,6 @@ class JointLoss:
         tickets: those of the holds, once all are held.
         given_up: those that the holder's own release gives up; it may find that they were lost before.
         told: it is lost, and whether to report that is decided.
-        reported: the keeper has reported it to the holder.
     """
 
     def __init__(self, holder: LossObserver, parts: Sequence[Loss], event: threading.Event) -> None:
@@ -97,7 +116,7 @@ class JointLoss:
         self.holder = weakref.ref(holder)
         self.tickets: Sequence[Ticket] = ()
         self.given_up: Sequence[Ticket] = ()
-        self.told = self.reported = False
+        self.told = False
 
     @classmethod
     def of(cls, holder: LossObserver, losses: Sequence[tuple[Session, Loss]]) -> JointLoss:
@@ -132,7 +151,7 @@ class JointLoss:
             return
         holder = self.holder()
         if holder is not None and (self.held or any(map(was_lost, self.given_up))):
-            holder._session.keeper.start_soon(partial(self._report, holder))
+            self.report_soon(holder)
         self.told = True  # only now: if that was interrupted, it is told again
 
     def giving_up(self, tickets: Sequence[Ticket], release: Callable[[], T]) -> T:
@@ -143,12 +162,6 @@ class JointLoss:
             return release()
         finally:  # of the others, the thread has more levels, or has been told
             self.given_up = [ticket for ticket in self.given_up if ticket.state is State.DISCARDED]
-
-    def _report(self, holder: LossObserver) -> None:
-        """Report the loss, once, on the keeper's thread: two sessions may have told it at once."""
-        if not self.reported:
-            self.reported = True
-            holder._start_on_lost()
 
 
 def was_lost(ticket: Ticket) -> bool:
