@@ -687,10 +687,9 @@ def glance(view: View, counts: bool = False) -> Recipe[tuple[State, int]]:
     """
     notes = view.notes
     _, node = yield Sync(view.path), Get(view.path)
-    if node is None:
-        return State(view.parties), 0
-    state, waiting = view.read(node), None
-    if counts and not state.broken:
+    state: State = State(view.parties) if node is None else view.read(node)
+    waiting: int | None = 0 if node is None else None
+    if counts and node is not None and not state.broken:
         names = yield Children(view.generation(state.generation))
         waiting = min(len(_line(names)), view.parties)
     if view.notes == notes:
@@ -740,6 +739,7 @@ def destroy(view: View) -> Recipe[bool]:
     while True:
         _, node, names = yield Sync(view.path), Get(view.path), Children(view.path)
         if node is None:
+            view.note(State(view.parties), 0)
             return True
         State.read(view.path, node)
         foreign = [name for name in names if not _GENERATION.fullmatch(name)]
@@ -749,6 +749,7 @@ def destroy(view: View) -> Recipe[bool]:
             for some in range(0, len(names), BATCH):
                 yield tuple(Delete(f"{view.path}/{name}") for name in names[some : some + BATCH])
             yield Delete(view.path, version=node.version)
+            view.note(State(view.parties), 0)
             return True
         except NotEmpty:
             return False

@@ -61,6 +61,13 @@ class PrimitiveTwin(Twin):
             "there, from the same path"
         )
 
+    def _refresh(self, before: Completion | None, query: Callable[[], Any]) -> Completion:
+        """Have the server asked, unless it is still being asked: the queries of hours out of reach would queue up."""
+        if before is None or before.done():
+            return self._in_background(query())
+        self._core._session.check_usable(self._core.path)
+        return before
+
     def _in_background(self, pending: Any) -> Completion:
         session = self._core._session
         session.check_usable(self._core.path)
@@ -78,6 +85,7 @@ class Acquirable(Twin):
         self._seen = False  # it was held, by the last reply
         self._releases = 0
         self._asked = 0.0
+        self._query: Completion | None = None
 
     async def acquire(self, *, blocking: bool = True, timeout: float | None = None) -> bool:
         """Acquire the lock; wait for it in the order of arrival across all tasks, threads and processes.
@@ -211,7 +219,7 @@ class LockBase(Acquirable, PrimitiveTwin):
             return True
         if core._session.now() - self._asked >= REFRESH:
             self._asked = core._session.now()
-            self._in_background(self._noting(core.locked()))
+            self._query = self._refresh(self._query, lambda: self._noting(core.locked()))
         return self._seen
 
     async def fetch_locked(self) -> bool:

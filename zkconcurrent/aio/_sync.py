@@ -94,7 +94,7 @@ class Semaphore(LockBase):
         all_mine = size is not None and mine >= size
         if core._session.now() - self._asked >= REFRESH:
             self._asked = core._session.now()
-            self._in_background(self._noting(core.locked()))
+            self._query = self._refresh(self._query, lambda: self._noting(core.locked()))
         return all_mine or self._seen
 
     async def available(self) -> int:
@@ -251,13 +251,14 @@ class Event(PrimitiveTwin):
     def __init__(self, client: KazooClient, path: str) -> None:
         super().__init__(_EventCore(client, path))
         self._asked = 0.0
+        self._query: Completion | None = None
 
     def is_set(self) -> bool:
         """Return whether the flag is set, as last seen; updated from the server at most once a second."""
         core = self._core
         if core._session.now() - self._asked >= REFRESH:
             self._asked = core._session.now()
-            self._in_background(core.is_set())
+            self._query = self._refresh(self._query, core.is_set)
         seen = core._path_state.last_seen
         return isinstance(seen, Flag) and seen.is_set
 
