@@ -95,7 +95,7 @@ class Semaphore(LockBase):
         if core._session.now() - self._asked >= REFRESH:
             self._asked = core._session.now()
             self._query = self._refresh(self._query, lambda: self._noting(core.locked()))
-        return all_mine or self._seen
+        return all_mine or self._was_locked()
 
     async def available(self) -> int:
         """Return how many permits are free; asks the leader. See `zkconcurrent.Semaphore.available`."""
@@ -107,6 +107,7 @@ class Semaphore(LockBase):
         A waiter for more permits than `n` keeps those behind it waiting, until it gives up or there are enough again.
         """
         await self._core.resize(n)
+        self._note_release()
 
     async def destroy(self) -> None:
         """Remove the nodes that outlive the semaphore's users; see `zkconcurrent.Semaphore.destroy`."""
@@ -268,15 +269,11 @@ class Event(PrimitiveTwin):
 
     def set(self) -> Completion:
         """Set the flag and wake all waiters."""
-        completion = self._in_background(self._core.set())
-        self._core._note(Flag(0, True))
-        return completion
+        return self._in_background(self._core._turned(True))
 
     def clear(self) -> Completion:
         """Clear the flag."""
-        completion = self._in_background(self._core.clear())
-        self._core._note(Flag(0, False))
-        return completion
+        return self._in_background(self._core._turned(False))
 
     async def wait(self, timeout: float | None = None) -> bool:
         """Wait until the flag is set.
