@@ -83,8 +83,10 @@ class CountDownLatch(Primitive):
             ClientError: the client can't be used here.
             ForeignNodeError: the node at the path is not a latch's.
         """
-        ask = look if timeout is not None and timeout <= 0 else wait
-        return self._run_and_note(ask(self._path, self._count), lambda left: left == 0, self._until(timeout))
+        deadline = self._until(timeout)
+        if timeout is not None and timeout <= 0:
+            return self._run_query(look(self._path, self._count), lambda left: left == 0, deadline)
+        return self._run_and_note(wait(self._path, self._count), lambda left: left == 0, deadline)
 
     def destroy(self) -> None:
         """Remove the latch's node and all counts; the next use begins anew.

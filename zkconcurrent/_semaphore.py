@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from ._cancel import CancellableWait
 from ._engine.driver import UNANSWERED, Call
@@ -21,6 +21,8 @@ from ._recipes.destroy import Users, destroy, users
 from ._recipes.operations import Recipe
 from ._recipes.rules import LEASE, MUTEX
 from ._recipes.semaphore import ADDED, Layout, Sight, acquire, add, ask, read, resize
+
+T = TypeVar("T")
 
 
 class Semaphore(LockBase):
@@ -129,7 +131,8 @@ class Semaphore(LockBase):
         taken = yield from call.run(recipe, deadline)
         if taken is None:
             return False
-        leases, self._path_state.last_seen = taken
+        leases, size = taken
+        self._note(size)
         self._path_state.take_more(leases, LEASE.role, owner)
         if leases[0].late:
             log.warning("the sequence numbers of %s are running out: leave it idle, or use another path", self._path)
@@ -193,7 +196,7 @@ class Semaphore(LockBase):
             self._path_state.check_given_up(hold)
         if n > len(holds):
             adding = add(self._layout, n - len(holds), str(uuid.uuid4()))
-            self._path_state.last_seen = yield from call.run(adding)
+            self._note((yield from call.run(adding)))
 
     def _to_release(self, n: int) -> list[Hold]:
         """Return the holds to release or settle next: either all are alive, or all are lost."""
@@ -213,18 +216,24 @@ class Semaphore(LockBase):
 
     def locked(self) -> bool:
         """Return whether no permit is free; asks the leader. Cost: 5 reads, pipelined."""
-        return self._run(ask(self._layout), lambda sight: self._free(sight) <= 0)
+        return self._look(lambda sight: sight.free <= 0)
 
     def available(self) -> int:
         """Return how many permits are free; asks the leader. Cost: 5 reads, pipelined.
 
         The result is negative while more permits are held than `resize` has left.
         """
-        return self._run(ask(self._layout), self._free)
+        return self._look(lambda sight: sight.free)
 
-    def _free(self, sight: Sight) -> int:
-        self._note(sight.size)
-        return sight.free
+    def _look(self, then: Callable[[Sight], T]) -> T:
+        began = self._path_state.notes
+
+        def looked(sight: Sight) -> T:
+            if self._path_state.notes == began:  # as in `_run_query`
+                self._path_state.last_seen = sight.size
+            return then(sight)
+
+        return self._run(ask(self._layout), looked)
 
     def resize(self, n: int) -> None:
         """Set the number of permits to `n`, added ones included. Waits for ZooKeeper.
@@ -266,7 +275,7 @@ class Semaphore(LockBase):
         def done(using: Users) -> None:
             if using:
                 raise RuntimeError(f"the semaphore {self._path!r} is in use: {', '.join(map(str, _contenders(using)))}")
-            self._path_state.last_seen = None
+            self._note(None)
 
         at = self._layout
         return self._run(destroy(at.permits, partial(read, at), ADDED, (at.locks, at.leases)), done)

@@ -131,6 +131,7 @@ class ValueState(SettlingState):
         with self.session.lock:
             if batch.applied:
                 batch.deliver()
+                self.notes += 1
                 self.last_seen = batch.data
             elif batch.unknown:
                 for change in batch.changes:

@@ -795,3 +795,61 @@ def test_a_late_reply_undoes_nothing(
         assert seen == [True, False]
 
     run(main())
+
+
+def test_what_this_process_has_done_shows_at_once(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+    """Also where another object of the path has released it, a semaphore was resized, or a clear follows a set."""
+
+    async def main() -> None:
+        one, other = (aio.Lock(zk, f"{zk_path}/lock") for _ in range(2))
+        async with one:
+            assert await other.fetch_locked()
+        assert not other.locked()
+        taken = aio.Semaphore(far, f"{zk_path}/semaphore")
+        await taken.acquire()
+        semaphore = aio.Semaphore(zk, f"{zk_path}/semaphore")
+        assert await semaphore.fetch_locked()
+        await semaphore.resize(5)
+        assert not semaphore.locked()
+        await taken.release()
+        event = aio.Event(zk, f"{zk_path}/event")
+        event.set()
+        cleared = event.clear()
+        while not cleared.done():
+            assert not event.is_set()
+            await asyncio.sleep(0)
+        assert not event.is_set()
+
+    run(main())
+
+
+def test_queries_do_not_queue_up(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the server does not answer, a plain query is not asked again and again."""
+    lock, go_on, asked = aio.Lock(zk, zk_path), threading.Event(), []
+    query = lock._core.locked
+
+    def slow() -> Any:
+        asked.append(1)
+        pending = query()
+
+        def steps() -> Any:
+            go_on.wait()
+            return (yield from pending.steps)
+
+        return Pending(pending.call, steps())
+
+    monkeypatch.setattr(lock._core, "locked", slow)
+
+    async def main() -> None:
+        for _ in range(5):
+            lock._asked = 0.0
+            assert not lock.locked()
+        assert len(asked) == 1
+        go_on.set()
+        await idle(zk)
+        lock._asked = 0.0
+        lock.locked()
+        assert len(asked) == 2
+        await idle(zk)
+
+    run(main())

@@ -392,3 +392,18 @@ def test_a_late_reply_undoes_nothing(zk: KazooClient, zk_path: str, monkeypatch:
 
     monkeypatch.setattr(recipe, "_line", late)
     asyncio.run(main())
+
+
+def test_a_barrier_that_is_destroyed_is_broken_no_more(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """What was seen of it is not kept for ever, whoever has destroyed it."""
+
+    async def main() -> None:
+        barrier = aio.Barrier(zk, zk_path, 2)
+        for other in (aio.Barrier(connect(), zk_path, 2), barrier):
+            await barrier.abort()
+            assert barrier.broken
+            await other.destroy()
+            await until(lambda: not barrier.broken)
+            assert not await barrier.fetch_broken()
+
+    asyncio.run(main())

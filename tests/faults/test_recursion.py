@@ -218,3 +218,48 @@ def test_the_frames_of_a_call(
 
     assert 10 < most < waiting.FRAMES / 2
     eventually(lambda: not client._zkconcurrent_session.registry.deletes)
+
+
+class _Node:
+    """An object that makes another: CPython 3.13 inlines that, and counts two frames for each `__init__` it shows."""
+
+    def __init__(self, more: int, call: Callable[[], object]) -> None:
+        if more:
+            _Node(more - 1, call)
+        else:
+            call()
+
+
+def _as_objects(frames: int, call: Callable[[], object]) -> None:
+    _Node(frames, call)
+
+
+def _as_a_greenlet(frames: int, call: Callable[[], object]) -> None:
+    """A greenlet goes on with the count of the one that starts it, and shows none of its frames."""
+    if frames:
+        _as_a_greenlet(frames - 1, call)
+    else:
+        pytest.importorskip("greenlet").greenlet(call).switch()
+
+
+@pytest.mark.parametrize("go_down", [_as_objects, _as_a_greenlet])
+def test_a_release_where_not_all_frames_are_seen(
+    go_down: Callable[[int, Callable[[], object]], None], zk: KazooClient, zk_path: str, eventually: Eventually
+) -> None:
+    """It releases all, or nothing, also where CPython counts more frames than the stack shows."""
+    for _ in range(50):  # until all is inlined
+        go_down(20, lambda: None)
+    lock = Lock(zk, zk_path)
+    refused = 0
+    for frames in range(200):
+        lock.acquire()
+        with recursion_limit(depth() + 200):
+            try:
+                go_down(frames, lock.release)
+            except RecursionError:
+                refused += 1
+                assert lock.hold_count() == 1, frames
+        if lock.hold_count():
+            lock.release()
+    assert refused
+    eventually(lambda: nodes(zk, zk_path) == 0)

@@ -258,6 +258,7 @@ class PathState:
         observers: the objects to tell of losses, by role.
         last_seen: the last known value of state that other clients change too, for the repr and for plain queries.
         notes: how often a call that changes that state, or waits for it, has noted it.
+        releases: how often a hold was released, so that what was seen before is out of date.
     """
 
     def __init__(self, session: Session, path: str, kind: str) -> None:
@@ -269,6 +270,7 @@ class PathState:
         self.lock = ""
         self.last_seen: Any = None
         self.notes = 0
+        self.releases = 0
         self.holds: Holds = defaultdict(dict)
         self.waits: defaultdict[str, LiveSet[Any]] = defaultdict(LiveSet)
         self._blocks: deque[int] = deque()  # an entry for each block of a task that was thrown away
@@ -376,6 +378,7 @@ class PathState:
             for key in (hold.owner, hold.ticket.prefix):
                 if holds.get(key) is hold and (dropped := holds.pop(key, hold)) is not hold:
                     holds.setdefault(key, dropped)  # a signal handler has acquired in between
+            self.releases += hold.ticket.state is not State.LOST
             if self.handoff is not None:
                 self.handoff.wake_next()
 

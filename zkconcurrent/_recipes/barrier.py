@@ -218,7 +218,7 @@ class View:
     Attributes:
         state: the last state read; None before the first read.
         waiting: how many parties waited in that state's generation.
-        notes: how often a state was recorded.
+        notes: how often a state was recorded by others than queries.
     """
 
     def __init__(self, path: str, parties: int) -> None:
@@ -253,8 +253,14 @@ class View:
 
     def note(self, state: State, waiting: int | None = None) -> None:
         """Record the state, and how many parties wait if that is known."""
-        before, self.state = self.state, state
         self.notes += 1
+        self.keep(state, waiting, self.notes)
+
+    def keep(self, state: State, waiting: int | None, notes: int) -> None:
+        """Record what a query has read, unless something was recorded by others than queries since `notes`."""
+        if self.notes != notes:
+            return
+        before, self.state = self.state, state
         if waiting is not None:
             self.waiting = waiting
         elif before is None or (before.generation, before.born) != (state.generation, state.born) or state.broken:
@@ -687,14 +693,12 @@ def glance(view: View, counts: bool = False) -> Recipe[tuple[State, int]]:
     """
     notes = view.notes
     _, node = yield Sync(view.path), Get(view.path)
-    if node is None:
-        return State(view.parties), 0
-    state, waiting = view.read(node), None
-    if counts and not state.broken:
+    state: State = State(view.parties) if node is None else view.read(node)
+    waiting: int | None = 0 if node is None else None
+    if counts and node is not None and not state.broken:
         names = yield Children(view.generation(state.generation))
         waiting = min(len(_line(names)), view.parties)
-    if view.notes == notes:
-        view.note(state, waiting)
+    view.keep(state, waiting, notes)
     return state, waiting or 0
 
 
@@ -740,6 +744,7 @@ def destroy(view: View) -> Recipe[bool]:
     while True:
         _, node, names = yield Sync(view.path), Get(view.path), Children(view.path)
         if node is None:
+            view.note(State(view.parties), 0)
             return True
         State.read(view.path, node)
         foreign = [name for name in names if not _GENERATION.fullmatch(name)]
@@ -749,6 +754,7 @@ def destroy(view: View) -> Recipe[bool]:
             for some in range(0, len(names), BATCH):
                 yield tuple(Delete(f"{view.path}/{name}") for name in names[some : some + BATCH])
             yield Delete(view.path, version=node.version)
+            view.note(State(view.parties), 0)
             return True
         except NotEmpty:
             return False

@@ -11,7 +11,7 @@ from .. import _barrier
 from .._kazoo.link import KazooClient
 from .._recipes.barrier import Party
 from ._locks import REFRESH, PrimitiveTwin
-from ._tasks import Pending, Tasks, in_background
+from ._tasks import Completion, Pending, Tasks, in_background
 
 
 class _BarrierCore(Tasks, _barrier.Barrier):
@@ -48,6 +48,7 @@ class Barrier(PrimitiveTwin):
     def __init__(self, client: KazooClient, path: str, parties: int) -> None:
         super().__init__(_BarrierCore(client, path, parties))
         self._asked = {"n_waiting": 0.0, "broken": 0.0}
+        self._queries: dict[str, Completion] = {}
 
     async def wait(self, timeout: float | None = None) -> int:
         """Wait until all parties have arrived, and go on together.
@@ -119,4 +120,5 @@ class Barrier(PrimitiveTwin):
         now = self._core._session.now()
         if now - self._asked[what] >= REFRESH:
             self._asked[what] = now
-            self._in_background(getattr(self._core, what))
+            query = self._refresh(self._queries.get(what), lambda: getattr(self._core, what))
+            self._queries[what] = query

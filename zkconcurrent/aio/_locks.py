@@ -61,6 +61,13 @@ class PrimitiveTwin(Twin):
             "there, from the same path"
         )
 
+    def _refresh(self, before: Completion | None, query: Callable[[], Any]) -> Completion:
+        """Have the server asked, unless it is still being asked: the queries of hours out of reach would queue up."""
+        if before is None or before.done():
+            return self._in_background(query())
+        self._core._session.check_usable(self._core.path)
+        return before
+
     def _in_background(self, pending: Any) -> Completion:
         session = self._core._session
         session.check_usable(self._core.path)
@@ -75,9 +82,9 @@ class Acquirable(Twin):
     def __init__(self, core: Any) -> None:
         super().__init__(core)
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._seen = False  # it was held, by the last reply
-        self._releases = 0
+        self._seen: int | None = None  # how many releases there were when it was held, by the last reply
         self._asked = 0.0
+        self._query: Completion | None = None
 
     async def acquire(self, *, blocking: bool = True, timeout: float | None = None) -> bool:
         """Acquire the lock; wait for it in the order of arrival across all tasks, threads and processes.
@@ -119,11 +126,6 @@ class Acquirable(Twin):
         """Return the primitives of threads inside that have holds."""
         return (self._core,)
 
-    def _note_release(self) -> None:
-        """Note that what was seen of the lock before is out of date."""
-        self._releases += 1
-        self._seen = False
-
     def release(self) -> Completion:
         """Release the lock; the next waiter in the queue gets it.
 
@@ -137,7 +139,6 @@ class Acquirable(Twin):
         core = self._core
         hold = core._hold_to_release()
         call = core._begin_release(hold)
-        self._note_release()
         return Released([] if call is None or not call.tickets else [(core, hold)])
 
     async def __aenter__(self) -> None:
@@ -211,20 +212,28 @@ class LockBase(Acquirable, PrimitiveTwin):
             return True
         if core._session.now() - self._asked >= REFRESH:
             self._asked = core._session.now()
-            self._in_background(self._noting(core.locked()))
-        return self._seen
+            self._query = self._refresh(self._query, lambda: self._noting(core.locked()))
+        return self._was_locked()
+
+    def _was_locked(self) -> bool:
+        """Return whether it was held, by the last reply, and not released here since."""
+        return bool(self._seen == self._core._path_state.releases)
+
+    def _note_release(self) -> None:
+        """Note that what was seen of the lock before is out of date."""
+        self._core._path_state.releases += 1
 
     async def fetch_locked(self) -> bool:
         """Return whether any process holds the lock; asks the leader. Cost: 2 reads, pipelined."""
         return await self._noting(self._core.locked())
 
     def _noting(self, pending: Pending[bool]) -> Pending[bool]:
-        steps, began = pending.steps, self._releases
+        steps, began = pending.steps, self._core._path_state.releases
 
         def noting() -> Any:
             locked = yield from steps
-            if self._releases == began:  # else the reply may be older than the release
-                self._seen = locked
+            if self._core._path_state.releases == began:  # else the reply may be older than the release
+                self._seen = began if locked else None
             return locked
 
         return Pending(pending.call, noting())

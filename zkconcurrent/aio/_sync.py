@@ -94,8 +94,8 @@ class Semaphore(LockBase):
         all_mine = size is not None and mine >= size
         if core._session.now() - self._asked >= REFRESH:
             self._asked = core._session.now()
-            self._in_background(self._noting(core.locked()))
-        return all_mine or self._seen
+            self._query = self._refresh(self._query, lambda: self._noting(core.locked()))
+        return all_mine or self._was_locked()
 
     async def available(self) -> int:
         """Return how many permits are free; asks the leader. See `zkconcurrent.Semaphore.available`."""
@@ -107,6 +107,7 @@ class Semaphore(LockBase):
         A waiter for more permits than `n` keeps those behind it waiting, until it gives up or there are enough again.
         """
         await self._core.resize(n)
+        self._note_release()
 
     async def destroy(self) -> None:
         """Remove the nodes that outlive the semaphore's users; see `zkconcurrent.Semaphore.destroy`."""
@@ -251,13 +252,14 @@ class Event(PrimitiveTwin):
     def __init__(self, client: KazooClient, path: str) -> None:
         super().__init__(_EventCore(client, path))
         self._asked = 0.0
+        self._query: Completion | None = None
 
     def is_set(self) -> bool:
         """Return whether the flag is set, as last seen; updated from the server at most once a second."""
         core = self._core
         if core._session.now() - self._asked >= REFRESH:
             self._asked = core._session.now()
-            self._in_background(core.is_set())
+            self._query = self._refresh(self._query, core.is_set)
         seen = core._path_state.last_seen
         return isinstance(seen, Flag) and seen.is_set
 
@@ -267,15 +269,11 @@ class Event(PrimitiveTwin):
 
     def set(self) -> Completion:
         """Set the flag and wake all waiters."""
-        completion = self._in_background(self._core.set())
-        self._core._note(Flag(0, True))
-        return completion
+        return self._in_background(self._core._turned(True))
 
     def clear(self) -> Completion:
         """Clear the flag."""
-        completion = self._in_background(self._core.clear())
-        self._core._note(Flag(0, False))
-        return completion
+        return self._in_background(self._core._turned(False))
 
     async def wait(self, timeout: float | None = None) -> bool:
         """Wait until the flag is set.
