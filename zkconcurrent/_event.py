@@ -64,18 +64,6 @@ class Event(Primitive):
         """Clear the flag; waits for ZooKeeper. Errors as `is_set`."""
         return self._run_and_note(turn(self._path, False), discard_result)
 
-    def _turned(self, wanted: bool) -> None:
-        """Note the flag as it will be; return the call that sets or clears it, whose reply may come after the next."""
-        self._session.check_usable(self._path)
-        self._note(Flag(0, wanted))
-        began = self._path_state.notes
-
-        def turned(flag: Flag) -> None:
-            if self._path_state.notes == began:
-                self._note(flag)
-
-        return self._run(turn(self._path, wanted), turned)
-
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the flag is set.
 

@@ -188,8 +188,11 @@ class Line(Primitive):
         return self._run(self._is_held(), bool)
 
     def _is_held(self) -> Recipe[bool]:
+        grants = self._path_state.grants
         names = yield from list_queue(self._path, self._rule)
-        return any(self._rule.is_ours(name) for name in holders(names, self._rule))
+        holding = [name for name in holders(names, self._rule) if self._rule.is_ours(name)]
+        self._path_state.note_holders(self._rule.role, holding, grants)
+        return bool(holding)
 
     def _contenders(self) -> Recipe[tuple[list[Contender], list[Contender]]]:
         """Return the holders and the waiters."""
@@ -270,7 +273,7 @@ class LockBase(Line, Acquirable):
         else:
             ticket = yield from handoff.run(call, partial(self._new_recipe, wait, owner), deadline, wait)
         if ticket is not None:
-            self._path_state.take(ticket, self._rule.role, owner, depth)
+            self._path_state.take(ticket, self._rule, owner, depth)
         if handoff is not None:
             handoff.leave(call)
         if ticket is None:

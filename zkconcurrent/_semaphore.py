@@ -133,7 +133,7 @@ class Semaphore(LockBase):
             return False
         leases, size = taken
         self._note(size)
-        self._path_state.take_more(leases, LEASE.role, owner)
+        self._path_state.take_more(leases, LEASE.role, owner, size)
         if leases[0].late:
             log.warning("the sequence numbers of %s are running out: leave it idle, or use another path", self._path)
         log.debug("acquired %s", leases)
@@ -226,11 +226,13 @@ class Semaphore(LockBase):
         return self._look(lambda sight: sight.free)
 
     def _look(self, then: Callable[[Sight], T]) -> T:
-        began = self._path_state.notes
+        state = self._path_state
+        notes, grants = state.notes, state.grants
 
         def looked(sight: Sight) -> T:
-            if self._path_state.notes == began:  # as in `_run_query`
-                self._path_state.last_seen = sight.size
+            if state.notes == notes:  # as in `_run_query`
+                state.last_seen = sight.size
+            state.note_holders(LEASE.role, sight.leases, grants)
             return then(sight)
 
         return self._run(ask(self._layout), looked)

@@ -7,6 +7,7 @@ import math
 import pickle
 import sys
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -17,11 +18,11 @@ from tests.aio.calls import AGAINST, LOCKS, Permits
 from tests.aio.loops import idle, nodes, run, soon, until
 from tests.conftest import FAST, Connect, Eventually
 from tests.helpers.proxy import Proxy
-from zkconcurrent import LockLostError, WaitCancelledError, _event, aio
-from zkconcurrent._engine.waiting import Steps
+from zkconcurrent import LockLostError, WaitCancelledError, aio
+from zkconcurrent._engine.holds import PathState
 from zkconcurrent._recipes.event import Flag, turn
 from zkconcurrent._recipes.operations import Recipe
-from zkconcurrent.aio._tasks import Pending
+from zkconcurrent.aio import _locks, _sync
 from zkconcurrent.testing import Server
 
 every = pytest.mark.parametrize("make", LOCKS)
@@ -738,39 +739,14 @@ def test_a_late_reply_undoes_nothing(
     """Fault 226: a plain query whose reply is seen late undoes nothing that this process has done meanwhile."""
     locks = [kind(zk, f"{zk_path}-{n}") for n, kind in enumerate((aio.Lock, aio.Semaphore))]
     event = aio.Event(zk, zk_path)
-    seen: list[bool] = []
+    seen: list[object] = []
     go_on = threading.Event()
+    note = PathState.note_holders
 
-    async def change(lock: Any) -> None:
-        async with type(lock)(far, lock.path):
-            assert await lock.fetch_locked()  # so that it asks again when the next second begins
-            lock._asked = 0.0
-            query = lock._core.locked
-
-            def late() -> Pending[bool]:
-                asked = query()
-
-                def steps() -> Steps[bool]:
-                    locked = yield from asked.steps
-                    seen.append(locked)
-                    go_on.wait()
-                    return locked
-
-                return Pending(asked.call, steps())
-
-            monkeypatch.setattr(lock._core, "locked", late)
-            assert lock.locked()
-            await until(lambda: seen)
-            lock._asked = math.inf  # it asks no more
-        async with lock:
-            pass
-        assert not lock.locked()
-        go_on.set()
-        await idle(zk)
-        assert seen == [True]
-        assert not lock.locked()
-        seen.clear()
-        go_on.clear()
+    def late(state: PathState, role: str, nodes: Sequence[str], grants: int) -> None:
+        seen.append(len(nodes))
+        go_on.wait()
+        note(state, role, nodes, grants)
 
     def looking(path: str, value: bool) -> Recipe[Flag]:
         go_on.wait()
@@ -779,20 +755,50 @@ def test_a_late_reply_undoes_nothing(
 
     async def main() -> None:
         for lock in locks:
-            await change(lock)
-        monkeypatch.setattr(_event, "turn", looking)
-        assert not event.is_set()
-        setting = event.set()
-        go_on.set()
-        await setting
-        assert seen == [True]
-        go_on.clear()
-        event._asked = 0.0
-        assert event.is_set()
-        clearing = event.clear()
-        go_on.set()
-        await clearing
-        assert seen == [True, False]
+            async with type(lock)(far, lock.path):
+                with monkeypatch.context() as patch:
+                    patch.setattr(PathState, "note_holders", late)
+                    assert not lock.locked()
+                    await until(lambda: seen)
+            async with lock:
+                pass
+            assert not lock.locked()
+            go_on.set()
+            await idle(zk)
+            assert seen == [1]
+            assert not lock.locked()
+            seen.clear()
+            go_on.clear()
+        monkeypatch.setattr(_sync, "turn", looking)
+        for wanted in (True, False):
+            event._queries.clear()
+            assert event.is_set() is not wanted
+            turning = event.set() if wanted else event.clear()
+            go_on.set()
+            await turning
+            assert seen.pop() is wanted
+            go_on.clear()
+
+    monkeypatch.setattr(_locks, "REFRESH", math.inf)  # each asks once
+    run(main())
+
+
+def test_who_is_busy_sees_others(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+    """What is asked while this process acquires and releases again and again shows what others hold."""
+
+    async def main() -> None:
+        one = aio.ReadWriteLock(zk, zk_path).read_lock
+        other = aio.ReadWriteLock(far, zk_path).read_lock
+        seen = []
+
+        async def pass_by() -> None:
+            while not any(seen):
+                async with one:
+                    await asyncio.sleep(0)
+                seen.append(one.locked())
+
+        async with other:
+            await asyncio.wait_for(asyncio.gather(*(pass_by() for _ in range(3))), 20)
 
     run(main())
 
@@ -826,30 +832,23 @@ def test_what_this_process_has_done_shows_at_once(zk: KazooClient, far: KazooCli
 def test_queries_do_not_queue_up(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """While the server does not answer, a plain query is not asked again and again."""
     lock, go_on, asked = aio.Lock(zk, zk_path), threading.Event(), []
-    query = lock._core.locked
+    note = PathState.note_holders
 
-    def slow() -> Any:
+    def late(state: PathState, role: str, nodes: Sequence[str], grants: int) -> None:
         asked.append(1)
-        pending = query()
-
-        def steps() -> Any:
-            go_on.wait()
-            return (yield from pending.steps)
-
-        return Pending(pending.call, steps())
-
-    monkeypatch.setattr(lock._core, "locked", slow)
+        go_on.wait()
+        note(state, role, nodes, grants)
 
     async def main() -> None:
-        for _ in range(5):
-            lock._asked = 0.0
+        for _ in range(3):
             assert not lock.locked()
+            await until(lambda: asked)
         assert len(asked) == 1
         go_on.set()
         await idle(zk)
-        lock._asked = 0.0
-        lock.locked()
-        assert len(asked) == 2
-        await idle(zk)
+        assert not lock.locked()
+        await until(lambda: len(asked) == 2)
 
+    monkeypatch.setattr(_locks, "REFRESH", 0.0)
+    monkeypatch.setattr(PathState, "note_holders", late)
     run(main())

@@ -18,6 +18,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from .._errors import LockLostError
 from .._recipes.operations import NoNode
+from .._recipes.rules import Rule
 from .._recipes.ticket import State, Ticket
 from .event_loop import running_task, warn
 from .identity import ended, is_task
@@ -258,7 +259,9 @@ class PathState:
         observers: the objects to tell of losses, by role.
         last_seen: the last known value of state that other clients change too, for the repr and for plain queries.
         notes: how often a call that changes that state, or waits for it, has noted it.
-        releases: how often a hold was released, so that what was seen before is out of date.
+        elsewhere: how many holds other clients have, by role, as last seen.
+        grants: how often a grant to this client has shown how many these are at most.
+        most: how many that were the last time.
     """
 
     def __init__(self, session: Session, path: str, kind: str) -> None:
@@ -270,7 +273,8 @@ class PathState:
         self.lock = ""
         self.last_seen: Any = None
         self.notes = 0
-        self.releases = 0
+        self.elsewhere: dict[str, int] = {}
+        self.grants = self.most = 0
         self.holds: Holds = defaultdict(dict)
         self.waits: defaultdict[str, LiveSet[Any]] = defaultdict(LiveSet)
         self._blocks: deque[int] = deque()  # an entry for each block of a task that was thrown away
@@ -294,9 +298,12 @@ class PathState:
         """Return this process's newest hold; one that lives before one that is lost."""
         return max(self.all(role), key=lambda hold: (hold.alive, hold.ticket.token), default=None)
 
-    def take(self, ticket: Ticket, role: str, owner: int, depth: int = 1) -> Hold:
+    def take(self, ticket: Ticket, rule: Rule, owner: int, depth: int = 1) -> Hold:
         """Make the granted ticket a hold of `owner`."""
+        role = rule.role
         with self.session.lock:
+            if rule.exclusive:
+                self._limit_elsewhere(0)
             before = self.holds[role].get(owner)
             if before is not None and before.ticket.state is State.LOST:
                 raise lost_error(before)
@@ -313,8 +320,8 @@ class PathState:
             self.tell_lost(ticket)
         return hold
 
-    def take_more(self, tickets: Sequence[Ticket], role: str, owner: int) -> None:
-        """Make the granted tickets holds of `owner`, in addition to its others; they are lost together."""
+    def take_more(self, tickets: Sequence[Ticket], role: str, owner: int, size: int) -> None:
+        """Make the granted tickets, of `size` in all, holds of `owner` beside its others; they are lost together."""
         with self.session.lock:
             for before in self.all(role):
                 if before.owner == owner and before.ticket.state is State.LOST:
@@ -324,10 +331,23 @@ class PathState:
                 hold = Hold(self.path, ticket, role, owner, self.next_loss[role])
                 ticket.observer = self._observer
                 self.holds[role][ticket.prefix] = hold
+            self._limit_elsewhere(max(0, size - sum(hold.alive for hold in self.holds[role].values())))
             self.next_loss.pop(role, None)
         for ticket in tickets:
             if ticket.state is State.LOST:
                 self.tell_lost(ticket)
+
+    def note_holders(self, role: str, nodes: Sequence[str], grants: int) -> None:
+        """Note the nodes that hold, as a query has read them that began after so many `grants`."""
+        with self.session.lock:
+            others = sum(not self.session.registry.is_own(node) for node in nodes)
+            self.elsewhere[role] = others if self.grants == grants else min(others, self.most)
+
+    def _limit_elsewhere(self, most: int) -> None:
+        self.grants += 1
+        self.most = most
+        for role in self.elsewhere:
+            self.elsewhere[role] = min(self.elsewhere[role], most)
 
     def _drop_unsettled(self, role: str) -> None:
         """Forget the lost holds that no thread or task is left to settle."""
@@ -378,7 +398,6 @@ class PathState:
             for key in (hold.owner, hold.ticket.prefix):
                 if holds.get(key) is hold and (dropped := holds.pop(key, hold)) is not hold:
                     holds.setdefault(key, dropped)  # a signal handler has acquired in between
-            self.releases += hold.ticket.state is not State.LOST
             if self.handoff is not None:
                 self.handoff.wake_next()
 

@@ -231,8 +231,11 @@ class Registry:
 
     def strays(self, path: str, names: Collection[str]) -> list[str]:
         """Return this client's nodes among the children of `path` that belong to no ticket: to be deleted."""
-        ours = f"_c_{self.seed}-"
-        return [f"{path}/{name}" for name in names if name.startswith(ours) and not self._accounted_for(name)]
+        return [f"{path}/{name}" for name in names if self.is_own(name) and not self._accounted_for(name)]
+
+    def is_own(self, name: str) -> bool:
+        """Return whether a node is this client's, of this session or of an earlier one."""
+        return name.startswith(f"_c_{self.seed}-")
 
     def _accounted_for(self, name: str) -> bool:
         prefix = name[:PREFIX_LENGTH]

@@ -58,9 +58,14 @@ class Rule(NamedTuple):
             name = name.rpartition(role)[2]
         return name
 
+    @property
+    def exclusive(self) -> bool:
+        """Whether its contenders exclude all others."""
+        return self.alone in self.role
+
     def is_ours(self, name: str) -> bool:
         """Return whether `name` contends in this rule's role."""
-        return (self.alone in name) == (self.alone in self.role)
+        return (self.alone in name) == self.exclusive
 
 
 MUTEX = Rule("lock-", ("lock-",), hands_over=True)
@@ -96,8 +101,7 @@ def blockers(me: str | None, queue: Sequence[str], rule: Rule) -> list[str]:
         rule: how the queue decides.
     """
     if me is None:
-        alone = rule.alone in rule.role
-        return [name for name in line_up(queue, rule)[::-1] if alone or rule.alone in name]
+        return [name for name in line_up(queue, rule)[::-1] if rule.exclusive or rule.alone in name]
     # Not sorted: one pass over n names finds the nearest ahead. The listing's order breaks ties, as in a stable sort.
     key = rule.key
     mine = key(me)

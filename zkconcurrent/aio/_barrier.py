@@ -10,8 +10,8 @@ from typing import Any
 from .. import _barrier
 from .._kazoo.link import KazooClient
 from .._recipes.barrier import Party
-from ._locks import REFRESH, PrimitiveTwin
-from ._tasks import Completion, Pending, Tasks, in_background
+from ._locks import PrimitiveTwin
+from ._tasks import Pending, Tasks, in_background
 
 
 class _BarrierCore(Tasks, _barrier.Barrier):
@@ -47,8 +47,6 @@ class Barrier(PrimitiveTwin):
 
     def __init__(self, client: KazooClient, path: str, parties: int) -> None:
         super().__init__(_BarrierCore(client, path, parties))
-        self._asked = {"n_waiting": 0.0, "broken": 0.0}
-        self._queries: dict[str, Completion] = {}
 
     async def wait(self, timeout: float | None = None) -> int:
         """Wait until all parties have arrived, and go on together.
@@ -97,14 +95,14 @@ class Barrier(PrimitiveTwin):
     @property
     def n_waiting(self) -> int:
         """The number of parties that wait, as last seen; updated from the server at most once a second."""
-        self._ask("n_waiting")
+        self._refresh("n_waiting", lambda: self._core.n_waiting)
         view: Any = self._core._view
         return 0 if view.state is None or view.state.broken else int(view.waiting)
 
     @property
     def broken(self) -> bool:
         """Whether the barrier is broken, as last seen; updated from the server at most once a second."""
-        self._ask("broken")
+        self._refresh("broken", lambda: self._core.broken)
         state = self._core._view.state
         return state is not None and bool(state.broken)
 
@@ -115,10 +113,3 @@ class Barrier(PrimitiveTwin):
     async def fetch_broken(self) -> bool:
         """Return whether the barrier is broken; asks the leader. Cost: 2 reads, pipelined."""
         return bool(await self._core.broken)
-
-    def _ask(self, what: str) -> None:
-        now = self._core._session.now()
-        if now - self._asked[what] >= REFRESH:
-            self._asked[what] = now
-            query = self._refresh(self._queries.get(what), lambda: getattr(self._core, what))
-            self._queries[what] = query

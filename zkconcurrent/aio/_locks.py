@@ -7,6 +7,7 @@ tasks of one process, other processes and Java exclude each other on one path.
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 import sys
 from collections.abc import Callable, Iterable
@@ -45,6 +46,10 @@ class Twin:
 class PrimitiveTwin(Twin):
     """The twin of a primitive with one client and one path."""
 
+    def __init__(self, core: Any) -> None:
+        super().__init__(core)
+        self._queries: dict[str, tuple[float, Completion]] = {}  # when the last one of each began
+
     @property
     def client(self) -> KazooClient:
         """The kazoo client."""
@@ -61,12 +66,18 @@ class PrimitiveTwin(Twin):
             "there, from the same path"
         )
 
-    def _refresh(self, before: Completion | None, query: Callable[[], Any]) -> Completion:
-        """Have the server asked, unless it is still being asked: the queries of hours out of reach would queue up."""
-        if before is None or before.done():
-            return self._in_background(query())
-        self._core._session.check_usable(self._core.path)
-        return before
+    def _refresh(self, what: str, query: Callable[[], Any]) -> None:
+        """Have the server asked: at most once a second, and not while it has yet to answer, or queries would queue up.
+
+        Raises:
+            ClientError: the client can't be used here.
+        """
+        session = self._core._session
+        session.check_usable(self._core.path)
+        now = session.now()
+        began, last = self._queries.get(what, (-math.inf, None))
+        if now - began >= REFRESH and (last is None or last.done()):
+            self._queries[what] = now, in_background(session, query())
 
     def _in_background(self, pending: Any) -> Completion:
         session = self._core._session
@@ -82,9 +93,6 @@ class Acquirable(Twin):
     def __init__(self, core: Any) -> None:
         super().__init__(core)
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._seen: int | None = None  # how many releases there were when it was held, by the last reply
-        self._asked = 0.0
-        self._query: Completion | None = None
 
     async def acquire(self, *, blocking: bool = True, timeout: float | None = None) -> bool:
         """Acquire the lock; wait for it in the order of arrival across all tasks, threads and processes.
@@ -208,35 +216,22 @@ class LockBase(Acquirable, PrimitiveTwin):
         A hold of this process counts at once. `fetch_locked()` waits for the reply.
         """
         core = self._core
-        if any(hold.alive for hold in core._path_state.all(core._rule.role)):
+        if self._held_here():
             return True
-        if core._session.now() - self._asked >= REFRESH:
-            self._asked = core._session.now()
-            self._query = self._refresh(self._query, lambda: self._noting(core.locked()))
-        return self._was_locked()
+        self._refresh("locked", core.locked)
+        return self._held_elsewhere() > 0
 
-    def _was_locked(self) -> bool:
-        """Return whether it was held, by the last reply, and not released here since."""
-        return bool(self._seen == self._core._path_state.releases)
+    def _held_here(self) -> int:
+        """Return how many holds this process has."""
+        return sum(hold.alive for hold in self._core._path_state.all(self._core._rule.role))
 
-    def _note_release(self) -> None:
-        """Note that what was seen of the lock before is out of date."""
-        self._core._path_state.releases += 1
+    def _held_elsewhere(self) -> int:
+        """Return how many holds others had, as last seen."""
+        return int(self._core._path_state.elsewhere.get(self._core._rule.role, 0))
 
     async def fetch_locked(self) -> bool:
         """Return whether any process holds the lock; asks the leader. Cost: 2 reads, pipelined."""
-        return await self._noting(self._core.locked())
-
-    def _noting(self, pending: Pending[bool]) -> Pending[bool]:
-        steps, began = pending.steps, self._core._path_state.releases
-
-        def noting() -> Any:
-            locked = yield from steps
-            if self._core._path_state.releases == began:  # else the reply may be older than the release
-                self._seen = began if locked else None
-            return locked
-
-        return Pending(pending.call, noting())
+        return bool(await self._core.locked())
 
     @property
     def fencing_token(self) -> int:

@@ -15,8 +15,9 @@ from .._engine.identity import of_caller
 from .._errors import ClientError, ZkConcurrentError
 from .._kazoo.link import KazooClient
 from .._paths import check_path
-from .._recipes.event import Flag
-from ._locks import REFRESH, LockBase, PrimitiveTwin, ReadLock, RLock, resolve
+from .._primitive import discard_result
+from .._recipes.event import Flag, turn
+from ._locks import LockBase, PrimitiveTwin, ReadLock, RLock, resolve
 from ._losses import follow, on_loop
 from ._tasks import Completion, Pending, Released, Tasks
 
@@ -82,20 +83,15 @@ class Semaphore(LockBase):
         """
         core = self._core
         call, holds = core._release_permits(n)
-        self._note_release()
         if n > len(holds):
             return self._in_background(Pending(call, core._giving_back(call, n, holds)))
         return Released([(core, hold) for hold in holds])
 
     def locked(self) -> bool:
         """Return whether no permit is free, as last seen; updated from the server at most once a second."""
-        core = self._core
-        mine, size = sum(hold.alive for hold in core._path_state.all(core._rule.role)), core._size()
-        all_mine = size is not None and mine >= size
-        if core._session.now() - self._asked >= REFRESH:
-            self._asked = core._session.now()
-            self._query = self._refresh(self._query, lambda: self._noting(core.locked()))
-        return all_mine or self._was_locked()
+        size = self._core._size()
+        self._refresh("locked", self._core.locked)
+        return size is not None and self._held_here() + self._held_elsewhere() >= size
 
     async def available(self) -> int:
         """Return how many permits are free; asks the leader. See `zkconcurrent.Semaphore.available`."""
@@ -107,7 +103,6 @@ class Semaphore(LockBase):
         A waiter for more permits than `n` keeps those behind it waiting, until it gives up or there are enough again.
         """
         await self._core.resize(n)
-        self._note_release()
 
     async def destroy(self) -> None:
         """Remove the nodes that outlive the semaphore's users; see `zkconcurrent.Semaphore.destroy`."""
@@ -240,6 +235,12 @@ class Condition(PrimitiveTwin):
 class _EventCore(Tasks, _event.Event):
     """`zkconcurrent.Event`, for tasks."""
 
+    def _begin_turn(self, wanted: bool) -> Any:
+        """Note the flag as it will be; return the call that turns it, whose reply may come after the next turn."""
+        self._session.check_usable(self._path)
+        self._note(Flag(0, wanted))
+        return self._run_query(turn(self._path, wanted), discard_result)
+
 
 class Event(PrimitiveTwin):
     """`asyncio.Event` for every process that opens the same path; see `zkconcurrent.Event`.
@@ -251,16 +252,11 @@ class Event(PrimitiveTwin):
 
     def __init__(self, client: KazooClient, path: str) -> None:
         super().__init__(_EventCore(client, path))
-        self._asked = 0.0
-        self._query: Completion | None = None
 
     def is_set(self) -> bool:
         """Return whether the flag is set, as last seen; updated from the server at most once a second."""
-        core = self._core
-        if core._session.now() - self._asked >= REFRESH:
-            self._asked = core._session.now()
-            self._query = self._refresh(self._query, core.is_set)
-        seen = core._path_state.last_seen
+        self._refresh("is_set", self._core.is_set)
+        seen = self._core._path_state.last_seen
         return isinstance(seen, Flag) and seen.is_set
 
     async def fetch(self) -> bool:
@@ -269,11 +265,11 @@ class Event(PrimitiveTwin):
 
     def set(self) -> Completion:
         """Set the flag and wake all waiters."""
-        return self._in_background(self._core._turned(True))
+        return self._in_background(self._core._begin_turn(True))
 
     def clear(self) -> Completion:
         """Clear the flag."""
-        return self._in_background(self._core._turned(False))
+        return self._in_background(self._core._begin_turn(False))
 
     async def wait(self, timeout: float | None = None) -> bool:
         """Wait until the flag is set.
