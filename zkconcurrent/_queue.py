@@ -13,7 +13,7 @@ from ._codec import BYTES, JSON, Codec, check_codec, encoded
 from ._engine.driver import UNANSWERED, Call
 from ._engine.live_set import LiveSet
 from ._engine.session import Session
-from ._engine.waiting import Steps
+from ._engine.waiting import Steps, insist
 from ._errors import LockLostError, OutcomeUnknownError, RefusedError, ZkConcurrentError
 from ._kazoo.link import KazooClient
 from ._limits import check_int, check_max_attempts
@@ -403,6 +403,7 @@ class Claim(Generic[T]):
         self._block = block
         self._timeout = timeout
         self._taken: Taken | None = None
+        self._giving_back: Errand | None = None
 
     def __enter__(self) -> Claim[T]:
         claim: Claim[T] = self._enter()
@@ -415,7 +416,7 @@ class Claim(Generic[T]):
             if not self._queue._session.forked:  # the claim is the parent's
                 self._exit(acknowledges=kind is None)
         except BaseException:
-            self._forsake()  # nothing is left to do, unless an interrupt struck before `_exit`
+            insist(self._forsake)  # nothing is left to do, unless an interrupt struck before `_exit`
             raise
 
     def _enter(self) -> Any:
@@ -456,12 +457,18 @@ class Claim(Generic[T]):
         return of._do(errand, steps)
 
     def _forsake(self) -> None:
-        """Give the item back in the background, as the caller can't wait: its event loop is gone, or it is."""
+        """Give the item back in the background, as the caller can't wait: its event loop is gone, or it is.
+
+        A second call changes nothing.
+        """
         of, taken = self._queue, self._taken
         if taken is not None and not of._session.forked:
-            errand = of._errand("give back")
-            errand.taken, self._taken = taken, None
-            of._path_state.leave(errand)
+            if self._giving_back is None or self._giving_back.taken is not taken:
+                errand = of._errand("give back")
+                errand.taken = taken
+                self._giving_back = errand
+            of._path_state.leave(self._giving_back)
+            self._taken = None  # last: an interrupt before must not lose it
 
     def __reduce__(self) -> Any:
         raise TypeError(

@@ -41,6 +41,7 @@ from zkconcurrent import (
     SimpleQueue,
     aio,
 )
+from zkconcurrent._queue import Claim
 from zkconcurrent._recipes import claims, desk, items, receipts, taking
 from zkconcurrent._recipes.desk import Taken
 from zkconcurrent._recipes.orders import frame, unframe
@@ -930,6 +931,36 @@ def test_an_interrupted_task_done(at_once: bool, zk: KazooClient, zk_path: str, 
         assert queue._desk.unfinished == 0, hook.where
     assert hook.line > 10
     queue.join()
+
+
+@pytest.mark.parametrize("where", ["_errand", "leave"])
+def test_interrupts_at_the_end_of_a_claim(
+    where: str, zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
+) -> None:
+    """Fault 232: two in a row: the item is given back, once, and not kept until the session ends."""
+    queue, strikes = Queue[bytes](zk, zk_path), list[type[BaseException]]()
+    of = queue if where == "_errand" else queue._path_state
+    real = getattr(of, where)
+
+    def struck(*args: Any) -> Any:
+        if strikes:
+            raise strikes.pop()
+        return real(*args)
+
+    def exited(*_: Any, **__: Any) -> None:
+        raise strikes.pop()
+
+    queue.put(b"item")
+    monkeypatch.setattr(of, where, struck)
+    monkeypatch.setattr(Claim, "_exit", exited)
+    with pytest.raises(TimeoutError), queue.claim(timeout=20):
+        strikes += [TimeoutError, KeyboardInterrupt]
+    assert not strikes
+    monkeypatch.undo()
+    eventually(lambda: not queue._path_state._left)
+    with queue.claim(timeout=20) as claim:
+        assert claim.item == b"item"
+    assert queue.empty()
 
 
 def test_a_task_done_that_is_made_again_at_once(
