@@ -11,8 +11,9 @@ from typing import Any, Generic, TypeVar
 
 from ._codec import BYTES, JSON, Codec, check_codec, encoded
 from ._engine.driver import UNANSWERED, Call
+from ._engine.live_set import LiveSet
 from ._engine.session import Session
-from ._engine.waiting import Steps
+from ._engine.waiting import Steps, insist
 from ._errors import LockLostError, OutcomeUnknownError, RefusedError, ZkConcurrentError
 from ._kazoo.link import KazooClient
 from ._limits import check_int, check_max_attempts
@@ -64,7 +65,7 @@ class QueueState(SettlingState):
     def __init__(self, session: Session, kind: str, at: Layout) -> None:
         super().__init__(session, at.path, kind)
         self.desk = Desk(at, session.wall_clock)
-        self.finishing: set[Errand] = set()
+        self.finishing: LiveSet[Errand] = LiveSet()
         self._drop_with(self.desk)
 
     def leave(self, errand: Errand) -> None:
@@ -92,8 +93,12 @@ class QueueState(SettlingState):
     def begin_to_finish(self, errand: Errand) -> bool:
         """Note a call of `task_done`; return whether there is an item for it."""
         with self.session.lock:
-            unfinished = self.desk.unfinished  # first: a call that is applied meanwhile must not count twice
-            if unfinished <= sum(not each.applied for each in list(self.finishing)):
+            while True:
+                under_way = [each for each in self.finishing if each.counts_yet]
+                unfinished = self.desk.unfinished
+                if under_way == [each for each in self.finishing if each.counts_yet]:  # none was applied meanwhile
+                    break
+            if unfinished <= len(under_way):
                 return False
             self.finishing.add(errand)
             return True
@@ -108,7 +113,17 @@ class QueueState(SettlingState):
             return True
 
     def _settling_of(self, errand: Errand) -> Recipe[bool]:
-        return claims.settle(errand)
+        return self._finishing(errand) if errand.purpose == "count" else claims.settle(errand)
+
+    def _finishing(self, errand: Errand) -> Recipe[bool]:
+        """Bring a `task_done` to its end: no other call could count its item as done meanwhile."""
+        while not errand.applied or errand.sent is not None:
+            try:
+                yield from items.done(errand)
+            except SessionExpired:
+                if self.finish_before(errand):
+                    break
+        return True
 
 
 class _Undo:
@@ -388,6 +403,7 @@ class Claim(Generic[T]):
         self._block = block
         self._timeout = timeout
         self._taken: Taken | None = None
+        self._giving_back: Errand | None = None
 
     def __enter__(self) -> Claim[T]:
         claim: Claim[T] = self._enter()
@@ -400,7 +416,7 @@ class Claim(Generic[T]):
             if not self._queue._session.forked:  # the claim is the parent's
                 self._exit(acknowledges=kind is None)
         except BaseException:
-            self._forsake()  # nothing is left to do, unless an interrupt struck before `_exit`
+            insist(self._forsake)  # nothing is left to do, unless an interrupt struck before `_exit`
             raise
 
     def _enter(self) -> Any:
@@ -441,12 +457,18 @@ class Claim(Generic[T]):
         return of._do(errand, steps)
 
     def _forsake(self) -> None:
-        """Give the item back in the background, as the caller can't wait: its event loop is gone, or it is."""
+        """Give the item back in the background, as the caller can't wait: its event loop is gone, or it is.
+
+        A second call changes nothing.
+        """
         of, taken = self._queue, self._taken
         if taken is not None and not of._session.forked:
-            errand = of._errand("give back")
-            errand.taken, self._taken = taken, None
-            of._path_state.leave(errand)
+            if self._giving_back is None or self._giving_back.taken is not taken:
+                errand = of._errand("give back")
+                errand.taken = taken
+                self._giving_back = errand
+            of._path_state.leave(self._giving_back)
+            self._taken = None  # last: an interrupt before must not lose it
 
     def __reduce__(self) -> Any:
         raise TypeError(
@@ -527,20 +549,17 @@ class Queue(BaseQueue[T]):
         state = self._path_state
 
         def steps(call: Call) -> Steps[None]:
-            try:
-                while not state.finish_before(errand):
-                    with suppress(SessionExpired):
-                        yield from call.run(items.done(errand))
-                        return
-            finally:
-                state.finishing.discard(errand)
+            while not state.finish_before(errand):
+                with suppress(SessionExpired):
+                    yield from call.run(items.done(errand))
+                    return
 
         try:
             if not state.begin_to_finish(errand):
                 raise ValueError("task_done() called too many times")
             return self._do(errand, steps)
         except BaseException:
-            state.finishing.discard(errand)  # an interrupt may have kept the steps from their beginning
+            state.leave(errand)  # an interrupt may have kept the steps from their beginning
             raise
 
     def join(self) -> None:

@@ -12,7 +12,7 @@ from kazoo.client import KazooClient
 
 from tests.aio.calls import LOCKS
 from tests.aio.loops import left, nodes, run, soon, until
-from tests.conftest import FAST, Connect
+from tests.conftest import FAST, PATIENCE, Connect
 from tests.helpers.proxy import Proxy
 from zkconcurrent import LockLostError, aio
 from zkconcurrent.aio import _tasks
@@ -134,5 +134,26 @@ def test_no_thread_for_the_background(zk: KazooClient, zk_path: str, monkeypatch
                 latch.count_down()
         await latch.count_down()
         assert await latch.fetch_count() == 4
+
+    asyncio.run(main())
+
+
+def test_no_thread_for_a_task_done(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault 231: an item whose `task_done()` raised an error can be done by the next call."""
+    queue = aio.Queue[bytes](zk, zk_path)
+
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def main() -> None:
+        await queue.put(b"item")
+        await queue.get(timeout=PATIENCE)
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", start)
+            with pytest.raises(RuntimeError, match="new thread") as kept:
+                queue.task_done()
+        await queue.task_done()
+        await soon(queue.join())
+        assert kept
 
     asyncio.run(main())

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import FAST, Connect, Eventually, InThread
+from tests.conftest import FAST, PATIENCE, Connect, Eventually, InThread
 from tests.helpers.contenders import waits
 from tests.helpers.interrupts import at_every_line
 from tests.helpers.processes import Spawn, line_from, parties
@@ -41,6 +41,7 @@ from zkconcurrent import (
     SimpleQueue,
     aio,
 )
+from zkconcurrent._queue import Claim
 from zkconcurrent._recipes import claims, desk, items, receipts, taking
 from zkconcurrent._recipes.desk import Taken
 from zkconcurrent._recipes.orders import frame, unframe
@@ -913,20 +914,109 @@ def test_an_interrupt_before_the_settling_thread_is_started(
     assert other.get(timeout=20) == b"no JSON"
 
 
-def test_an_interrupted_task_done(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
-    """Fault 214: at whatever line it strikes, the item was done, or can be done by another call."""
+@pytest.mark.parametrize("at_once", [False, True])
+def test_an_interrupted_task_done(at_once: bool, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
+    """Faults 214, 230: at whatever line it strikes, the item was done, or can be done by another call."""
     queue = Queue[bytes](zk, zk_path)
-    for hook in at_every_line("_queue.py"):
+    for hook in at_every_line("_queue.py", "desk.py", "items.py", "receipts.py"):
         queue.put(b"item")
         queue.get(timeout=20)
         with suppress(KeyboardInterrupt), hook:
             queue.task_done()
-        eventually(lambda: not queue._path_state._left, hook.where)
+        if not at_once:
+            eventually(lambda: not queue._path_state._left, hook.where)
         with suppress(ValueError):  # it was done
             queue.task_done()
+        eventually(lambda: not queue._path_state._left, hook.where)
         assert queue._desk.unfinished == 0, hook.where
     assert hook.line > 10
     queue.join()
+
+
+@pytest.mark.parametrize("where", ["_errand", "leave"])
+def test_interrupts_at_the_end_of_a_claim(
+    where: str, zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
+) -> None:
+    """Fault 232: two in a row: the item is given back, once, and not kept until the session ends."""
+    queue, strikes = Queue[bytes](zk, zk_path), list[type[BaseException]]()
+    of = queue if where == "_errand" else queue._path_state
+    real = getattr(of, where)
+
+    def struck(*args: Any) -> Any:
+        if strikes:
+            raise strikes.pop()
+        return real(*args)
+
+    def exited(*_: Any, **__: Any) -> None:
+        raise strikes.pop()
+
+    queue.put(b"item")
+    monkeypatch.setattr(of, where, struck)
+    monkeypatch.setattr(Claim, "_exit", exited)
+    with pytest.raises(TimeoutError), queue.claim(timeout=20):
+        strikes += [TimeoutError, KeyboardInterrupt]
+    assert not strikes
+    monkeypatch.undo()
+    eventually(lambda: not queue._path_state._left)
+    with queue.claim(timeout=20) as claim:
+        assert claim.item == b"item"
+    assert queue.empty()
+
+
+def test_a_task_done_that_is_made_again_at_once(
+    zk: KazooClient, connect: Connect, zk_path: str, proxy: Proxy, eventually: Eventually, in_thread: InThread
+) -> None:
+    """Fault 230: while it is unknown whether an interrupted one was applied, another does not count its item, too."""
+    queue, other = Queue[bytes](connect(proxy.hosts), zk_path), Queue[bytes](zk, zk_path)
+    other.put(b"one")
+    queue.get(timeout=20)
+    with struck(proxy, signal.SIGINT):
+        with pytest.raises(KeyboardInterrupt):
+            queue.task_done()
+            time.sleep(5)
+        with pytest.raises(ValueError, match="too many times"):
+            queue.task_done()
+    eventually(lambda: not queue._path_state._left)
+    other.put(b"two")
+    queue.get(timeout=20)
+    joining = in_thread(other.join)
+    time.sleep(0.2)
+    assert not joining.done()
+    queue.task_done()
+    joining.result(PATIENCE)
+
+
+def test_a_task_done_that_is_interrupted_and_lost(
+    zk: KazooClient, connect: Connect, zookeeper: Server, zk_path: str, proxy: Proxy, eventually: Eventually
+) -> None:
+    """Fault 230: the interrupted call is brought to its end, also in a later session."""
+    client = connect(proxy.hosts, **FAST)
+    queue, main = Queue[bytes](client, zk_path), threading.get_ident()
+    Queue[bytes](zk, zk_path).put(b"one")
+    queue.get(timeout=20)
+
+    def strike() -> None:
+        eventually(lambda: not client.connected)
+        signal.pthread_kill(main, signal.SIGINT)
+
+    for expires in (False, True):
+        session, striker = SimpleNamespace(client_id=client.client_id), threading.Thread(target=strike)
+        with proxy.lose_request("multi", where=lambda message: not message.heartbeat):
+            proxy.refuse()  # the client can't come back
+            striker.start()
+            with pytest.raises(KeyboardInterrupt):
+                queue.task_done()
+                time.sleep(5)
+        striker.join()
+        if expires:
+            zookeeper.expire(session)
+        proxy.resume()
+        eventually(lambda: not queue._path_state._left)
+        assert queue._desk.unfinished == 0
+        with pytest.raises(ValueError, match="too many times"):
+            queue.task_done()
+        queue.put(b"another")
+        queue.get(timeout=20)
 
 
 def test_what_waits_for_a_place_keeps_nothing_waiting(

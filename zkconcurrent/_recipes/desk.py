@@ -268,6 +268,14 @@ class Errand(Undertaking):
         return self.sent is not None or (self.applied and self.purpose in ("get", "claim"))
 
     @property
+    def counts_yet(self) -> bool:
+        """Whether it is to count an item as done, and has not: from one step to the next it has."""
+        sent, receipt = self.sent, self.receipt
+        if sent is not None and receipt is not None:
+            return not self.over and receipt.unfinished != sent.unfinished
+        return not (self.over or self.applied)
+
+    @property
     def takes(self) -> bool:
         """Whether the item would be lost if the client were stopped before this is settled."""
         return self.left and self.purpose in ("get", "restore")

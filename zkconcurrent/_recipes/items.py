@@ -41,13 +41,14 @@ DEAD_TOGETHER = 100  # read in one flight: a heartbeat's reply comes behind it, 
 
 
 def done(errand: Errand) -> Recipe[None]:
-    """Count one item as done.
+    """Count one item as done; again, if that was interrupted.
 
     Raises:
         SessionExpired: the session has ended; for other clients, all items that were taken before are done.
     """
-    receipt = yield from ready(errand)
-    yield from write(errand, (), count=-1, session=receipt.session)
+    receipt, sent = (yield from ready(errand)), errand.sent
+    session = receipt.session if sent is None else sent.session
+    yield from write(errand, (), count=-1, session=session, doubt=sent is not None)
 
 
 def wait_until_done(desk: Desk) -> Recipe[bool]:

@@ -188,6 +188,7 @@ class Background:
         except BaseException:
             with suppress(ValueError):  # it runs already
                 self._left.remove(begun)  # or a later call would begin this one, which the caller may repeat
+                pending.call.abandon()
             raise
         return completion
 
