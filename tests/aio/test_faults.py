@@ -139,7 +139,7 @@ def test_no_thread_for_the_background(zk: KazooClient, zk_path: str, monkeypatch
 
 
 def test_no_thread_for_a_task_done(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 231: an item whose `task_done()` raised an error can be done by the next call."""
+    """Fault 228: an item whose `task_done()` raised an error can be done by the next call."""
     queue = aio.Queue[bytes](zk, zk_path)
 
     def start(_: threading.Thread) -> None:

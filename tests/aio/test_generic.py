@@ -102,6 +102,7 @@ LEFT_OUT: dict[ModuleType, dict[str, str]] = {
         "test_a_signal_handler_that_changes_it": SIGNALS,
         "test_a_signal_handler_does_not_queue": SIGNALS,
         "test_a_change_made_by_another_thread_meanwhile": "stops the thread that calls, where no task does",
+        "test_a_late_read_undoes_no_change": "so does this",
         "test_a_signal_handler_at_every_line": SIGNALS,
         "test_a_finalizer_on_the_settling_thread": SIGNALS,
         "test_a_function_that_fails": SIGNALS,

@@ -28,6 +28,7 @@ from zkconcurrent import (
     Lock,
     OutcomeUnknownError,
     Queue,
+    _atomic,
     _value,
 )
 from zkconcurrent._recipes import receipts, value
@@ -709,3 +710,25 @@ def test_a_handler_as_an_interrupted_change_is_abandoned(
         in_thread(number.add, 1).result(20)
     assert not strikes
     assert number.add(100) == 110
+
+
+def test_a_late_read_undoes_no_change(
+    zk: KazooClient, zk_path: str, in_thread: InThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 226: the repr shows the change, though a read from before it ends after it."""
+    number, read, go_on = AtomicLong(zk, zk_path), threading.Event(), threading.Event()
+    look = _atomic.look
+
+    def late(*args: Any) -> Any:
+        found = yield from look(*args)
+        read.set()
+        go_on.wait()
+        return found
+
+    monkeypatch.setattr(_atomic, "look", late)
+    reading = in_thread(number.get)
+    assert read.wait(20)
+    number.add(7)
+    go_on.set()
+    assert reading.result(20) == 0
+    assert "value=7" in repr(number)

@@ -937,7 +937,7 @@ def test_an_interrupted_task_done(at_once: bool, zk: KazooClient, zk_path: str, 
 def test_interrupts_at_the_end_of_a_claim(
     where: str, zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
 ) -> None:
-    """Fault 232: two in a row: the item is given back, once, and not kept until the session ends."""
+    """Fault 229: two in a row: the item is given back, once, and not kept until the session ends."""
     queue, strikes = Queue[bytes](zk, zk_path), list[type[BaseException]]()
     of = queue if where == "_errand" else queue._path_state
     real = getattr(of, where)
@@ -966,7 +966,7 @@ def test_interrupts_at_the_end_of_a_claim(
 def test_a_task_done_that_is_made_again_at_once(
     zk: KazooClient, connect: Connect, zk_path: str, proxy: Proxy, eventually: Eventually, in_thread: InThread
 ) -> None:
-    """Fault 230: while it is unknown whether an interrupted one was applied, another does not count its item, too."""
+    """Fault 227: while it is unknown whether an interrupted one was applied, another does not count its item, too."""
     queue, other = Queue[bytes](connect(proxy.hosts), zk_path), Queue[bytes](zk, zk_path)
     other.put(b"one")
     queue.get(timeout=20)
@@ -989,7 +989,7 @@ def test_a_task_done_that_is_made_again_at_once(
 def test_a_task_done_that_is_interrupted_and_lost(
     zk: KazooClient, connect: Connect, zookeeper: Server, zk_path: str, proxy: Proxy, eventually: Eventually
 ) -> None:
-    """Fault 230: the interrupted call is brought to its end, also in a later session."""
+    """Fault 227: the interrupted call is brought to its end, also in a later session."""
     client = connect(proxy.hosts, **FAST)
     queue, main = Queue[bytes](client, zk_path), threading.get_ident()
     Queue[bytes](zk, zk_path).put(b"one")
