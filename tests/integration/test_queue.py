@@ -916,7 +916,7 @@ def test_an_interrupt_before_the_settling_thread_is_started(
 
 @pytest.mark.parametrize("at_once", [False, True])
 def test_an_interrupted_task_done(at_once: bool, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
-    """Faults 214, 230: at whatever line it strikes, the item was done, or can be done by another call."""
+    """Faults 214, 227: at whatever line it strikes, the item was done, or can be done by another call."""
     queue = Queue[bytes](zk, zk_path)
     for hook in at_every_line("_queue.py", "desk.py", "items.py", "receipts.py"):
         queue.put(b"item")
