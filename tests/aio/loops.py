@@ -9,7 +9,6 @@ the one for which the callback waits, and it may have been kept from a processor
 from __future__ import annotations
 
 import asyncio
-import copy
 import gc
 import linecache
 import logging
@@ -189,6 +188,11 @@ async def soon(awaitable: Any, patience: float = PATIENCE) -> Any:
         timer.cancel()
 
 
+def sent_by(client: KazooClient) -> int:
+    """Return how many requests the client has sent on this connection."""
+    return int(repr(Session.of(client).link.transport._xids)[len("count(") : -1])
+
+
 async def idle(*clients: KazooClient) -> None:
     """Wait until these clients have no request outstanding, and nothing is left to do in the loop.
 
@@ -201,7 +205,7 @@ async def idle(*clients: KazooClient) -> None:
         for client in clients:
             await asyncio.to_thread(client.sync, "/")
         await asyncio.sleep(0 if hasattr(loop, "_ready") else 0.002)  # uvloop does not show what is ready: run it
-        before, sent = sent, [next(copy.copy(Session.of(client).link.transport._xids)) for client in clients]
+        before, sent = sent, [sent_by(client) for client in clients]
         busy = any(now > then + 1 for then, now in zip(before, sent, strict=True))  # one is the `sync`
         busy = busy or any(client._pending or client._queue for client in clients)
         busy = busy or any(thread.name == "zkconcurrent-background" for thread in threading.enumerate())
