@@ -21,8 +21,17 @@ from tests.simulation.client import Process
 from tests.simulation.world import World
 
 COLLECT = 0.5  # seconds between two garbage collections, while tasks of a closed loop are left
-# From Python 3.12 on; in 3.14 the running task belongs to the thread, as the running loop always did.
-_swap_current_task: Callable[[Any, Any], Any] = getattr(asyncio_tasks, "_swap_current_task", lambda _loop, _task: None)
+
+
+def _swap_current_task(loop: Any, task: Any) -> Any:
+    """Make a task, or none, the running one, and return the one before, from Python 3.12 on.
+
+    In 3.14 the running task belongs to the thread, as the running loop always did.
+    """
+    try:
+        return asyncio_tasks._swap_current_task(loop, task)  # type: ignore[attr-defined]
+    except (AttributeError, KeyError):  # there is no such function; or, in 3.12.1, no task
+        return None
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
@@ -177,6 +186,7 @@ class LoopThread:
             self.world.say("is interrupted again")
         finally:
             self._runs = False
+            self._current = None  # or it would never be garbage
             asyncio._set_running_loop(None)
             if not self.world.closed:
                 self._close()
