@@ -26,7 +26,7 @@ import traceback
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -1004,7 +1004,13 @@ class Blocking(logging.Handler):
 
     def createLock(self) -> None:  # noqa: N802 - as logging calls it
         """Have none."""
-        self.lock = None
+        self.lock = nullcontext()  # type: ignore[assignment]
+
+    def acquire(self) -> None:
+        """Wait for nobody."""
+
+    def release(self) -> None:
+        """Let nobody in."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Block once."""
