@@ -26,7 +26,7 @@ from tests.helpers.bench import ask
 from tests.helpers.interrupts import at_every_line
 from zkconcurrent._engine.session import Session
 from zkconcurrent._kazoo.replies import Reply
-from zkconcurrent._kazoo.sockets import wait_for_files
+from zkconcurrent._kazoo.sockets import Waiter, wait_for_files
 from zkconcurrent._kazoo.transport import XIDS, Transport, on_connection_thread
 from zkconcurrent.testing import Server
 
@@ -412,7 +412,7 @@ class Peer:
 
     def ready(self) -> list[Any]:
         """Return which is ready to be read: the connection, or the pipe."""
-        return list(self.client.handler.select([self.connection._socket, self.pipe], [], [], 0)[0])
+        return list(self.connection.handler.select([self.connection._socket, self.pipe], [], [], 0)[0])
 
 
 def test_reading_ahead(in_thread: InThread) -> None:
@@ -475,6 +475,7 @@ def test_waiting_for_files() -> None:
     near, far = socket.socketpair()
     other, gone = socket.socketpair()
     gone.close()
+    waiter = Waiter()
     closed = socket.socket()
     closed.close()
     cases: list[tuple[Any, ...]] = [
@@ -491,14 +492,20 @@ def test_waiting_for_files() -> None:
             near.send(sent)
             far.send(sent)
             for case in cases:
-                assert wait_for_files(*case) == selector_select(*case)
+                for wait in (wait_for_files, waiter.wait, waiter.wait):  # the second time, of the same files
+                    assert wait(*case) == selector_select(*case)
         for bad in ([closed], [near, closed]):
-            with pytest.raises(TypeError):
-                wait_for_files(bad, [], [], 0)
+            for wait in (wait_for_files, waiter.wait):
+                with pytest.raises(TypeError):
+                    wait(bad, [], [], 0)
         number = near.fileno()
         decrypted = SimpleNamespace(fileno=other.fileno, pending=lambda: 1)
-        assert wait_for_files([decrypted, other], [], [], None)[0] == [decrypted]
+        for wait in (wait_for_files, waiter.wait):
+            assert wait([decrypted, other], [], [], None)[0] == [decrypted]
+        assert waiter.wait([near], [], [], 0)[0] == [near]
         near.close()
+        with pytest.raises(TypeError):
+            waiter.wait([near], [], [], 0)
         with pytest.raises(ValueError, match="fd"):
             wait_for_files([SimpleNamespace(fileno=lambda: number)], [], [], 0)
 
@@ -531,7 +538,7 @@ def test_where_it_is_quick(zookeeper: Server) -> None:
     with zookeeper.client() as client:
         Session.of(client)
         wire = Transport.of(client)
-        assert client.handler.select == wire._select
+        assert client._connection.handler.select == wire._select
         assert Transport.of(client) is wire
         assert client.exists("/zookeeper")
 

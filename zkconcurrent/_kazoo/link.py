@@ -174,6 +174,7 @@ class Link:
         self.clock = boot_clock
         self._leases: dict[int, Lease] = {}  # by session; kazoo's connection thread writes here
         self.identity = identity(client.handler.name)
+        self._own_threads: tuple[list[Any], set[Any]] = [], set()  # kazoo's, and their numbers
         # The events that a call, or the keeper, sleeps on, and those that users see. No interrupted thread can keep one
         # from being set, and the first kind costs half the work of kazoo's.
         of_threads = type(client.handler) is SequentialThreadingHandler
@@ -286,11 +287,12 @@ class Link:
 
     def on_own_thread(self) -> bool:
         """Return whether the caller runs on one of kazoo's threads, where a wait for a reply would never end."""
-        me = ident(self.identity())
-        for worker in (self.client._connection._connection_routine, *self.handler._workers):
-            if getattr(worker, "ident", None) == me or id(worker) == me:
-                return True
-        return False
+        threads = [self.client._connection._connection_routine, *self.handler._workers]
+        known, idents = self._own_threads
+        if threads != known:
+            idents = {number for each in threads for number in (getattr(each, "ident", None), id(each))}
+            self._own_threads = threads, idents
+        return ident(self.identity()) in idents
 
     # -- requests ------------------------------------------------------------------------------------------------
 

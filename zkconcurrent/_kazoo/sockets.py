@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import select
 import socket
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from kazoo.client import KazooClient
 from kazoo.handlers.utils import selector_select
 
 DONT_WAIT = getattr(socket, "MSG_DONTWAIT", 0)
+_FILENO = operator.methodcaller("fileno")
 SHARES = 4  # of the session timeout, at least: a hold outlives one attempt to connect that gets no reply
 
 
@@ -24,6 +26,7 @@ class FairHandler:
     def __init__(self, client: KazooClient) -> None:
         self._client = client
         self._handler = client.handler
+        self.select: Any = client.handler.select  # at each turn of the connection thread
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._handler, name)
@@ -106,3 +109,37 @@ def wait_for_files(
         file = files[fd]
         (readable if file in readers else writable).append(file)
     return readable, writable, []
+
+
+class Waiter:
+    """Waits as `wait_for_files`, for one thread that waits for the same plain sockets again and again."""
+
+    def __init__(self) -> None:
+        self._files: list[Any] = []
+        self._numbers: list[int] = []
+        self._poll: Any = None  # has them; None if they are no plain sockets
+
+    def wait(
+        self, readers: Sequence[Any], writers: Sequence[Any], others: Sequence[Any], timeout: float | None = None
+    ) -> tuple[list[Any], list[Any], list[Any]]:
+        """Wait until one of the files is ready, or the time is up."""
+        numbers = list(map(_FILENO, readers))  # a socket that was closed has another
+        if readers != self._files or numbers != self._numbers:
+            self._learn(list(readers), numbers)
+        if self._poll is None or writers or timeout is None:
+            return wait_for_files(readers, writers, others, timeout)
+        readable = []
+        for number, event in self._poll.poll(timeout * 1000 if timeout > 0 else 0):
+            if event & select.POLLNVAL:
+                return wait_for_files(readers, writers, others, timeout)
+            readable.append(readers[numbers.index(number)])
+        return readable, [], []
+
+    def _learn(self, files: list[Any], numbers: list[int]) -> None:
+        self._files, self._numbers, self._poll = files, numbers, None
+        plain = all(type(file) is socket.socket for file in files)
+        if plain and hasattr(select, "poll") and min(numbers, default=-1) >= 0 and len(set(numbers)) == len(numbers):
+            poll = select.poll()
+            for number in numbers:
+                poll.register(number, select.POLLIN)
+            self._poll = poll

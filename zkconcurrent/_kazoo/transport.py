@@ -38,7 +38,7 @@ from kazoo.protocol.serialization import CloseInstance, Connect, Exists, GetData
 from kazoo.protocol.states import KeeperState
 
 from .private_parts import check_kazoo
-from .sockets import SHARES, FairHandler, WakeupSocket, raise_interrupt, wait_for_files
+from .sockets import SHARES, FairHandler, Waiter, WakeupSocket, raise_interrupt, wait_for_files
 
 log = logging.getLogger("zkconcurrent")
 
@@ -138,6 +138,7 @@ class Transport:
         self._connection = client._connection
         self._kazoo: Any = SimpleNamespace()  # kazoo's own methods, which ours replace
         self._turn: Turn | None = None
+        self._waiter = Waiter()
         self._received = bytearray()  # the part of the next replies that was read
         self._received_from: socket.socket | None = None  # and from where
         self._pending_auths: deque[Any] = deque()  # requests to authenticate, whose replies come out of order
@@ -241,9 +242,7 @@ class Transport:
         if self._direct:
             self._replace(connection, "_read")
             self._replace(handler, "dispatch_callback")
-            if vars(handler).get("select") != self._select:
-                self._kazoo.select = vars(handler).get("select", wait_for_files)  # another client's, with this handler
-                handler.select = self._select
+            connection.handler.select = self._select
 
     def _replace(self, owner: Any, name: str) -> None:
         ours, theirs = getattr(self, f"_{name.strip('_')}"), getattr(owner, name)
@@ -468,9 +467,9 @@ class Transport:
     ) -> tuple[list[Any], list[Any], list[Any]]:
         """Wait for files; one with data already read ahead is ready, and the others are polled too."""
         if not self._received or self._received_from not in readers:
-            return self._kazoo.select(readers, writers, others, timeout)  # type: ignore[no-any-return]
+            return self._waiter.wait(readers, writers, others, timeout)
         rest = [file for file in readers if file is not self._received_from]
-        readable, writable, other = self._kazoo.select(rest, writers, others, 0)
+        readable, writable, other = wait_for_files(rest, writers, others, 0)
         return [self._received_from, *readable], writable, other
 
     def _dispatch_callback(self, callback: Any) -> None:
