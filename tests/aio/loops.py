@@ -1,9 +1,10 @@
 """How the tests of `aio` run their event loops: in debug mode, and failing where a callback keeps the loop too long.
 
 asyncio logs each callback that takes more than `SLOW` seconds. On a busy machine most of these have only waited for a
-processor. So a slow callback fails the test if it computed that long, or if its thread slept at one instruction that
-long while another thread of the process, the watcher, ran on time. Where a third thread was ready to run, that may be
-the one for which the callback waits, and it may have been kept from a processor: such times count a tenth.
+processor, and the clock of a virtual one may go on while it stands. So a slow callback fails the test if it computed
+that long while another thread of the process, the watcher, looked at it several times; or if its thread slept at one
+instruction that long while the watcher ran on time. Where a third thread was ready to run, that may be the one for
+which the callback waits, and it may have been kept from a processor: such times count a tenth.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ class Watcher(logging.Handler):
         self._began = 0.0  # by the CPU time of the loop's thread
         self._collects_since = 0.0  # by the same
         self._callbacks = 0
+        self._looks = 0  # at the present callback
         self._runs = False
         self._stood = 0.0
         self._stack = ""
@@ -59,7 +61,7 @@ class Watcher(logging.Handler):
         if threading.get_ident() != self._thread:
             run(handle)
             return
-        self._stood, self._stack, self._began = 0.0, "", time.thread_time()
+        self._stood, self._stack, self._looks, self._began = 0.0, "", 0, time.thread_time()
         self._callbacks += 1
         self._runs = True
         try:
@@ -69,7 +71,7 @@ class Watcher(logging.Handler):
 
     def forgive(self) -> None:
         """Do not count for how long the present callback has stood or computed: it was the test itself."""
-        self._stood, self._stack, self._began = 0.0, "", time.thread_time()
+        self._stood, self._stack, self._looks, self._began = 0.0, "", 0, time.thread_time()
 
     def collecting(self, phase: str, _: object) -> None:
         """Do not count what a collection of garbage computes: it looks at all that pytest has made."""
@@ -89,6 +91,7 @@ class Watcher(logging.Handler):
             frame = sys._current_frames().get(self._thread)
             # No reference to a frame, or a task, is kept: what they have shall be garbage when it is.
             place = (self._callbacks, id(frame), frame and frame.f_lasti)
+            self._looks += self._runs
             on_time = frame is not None and self._runs and place == last and now - before < 2 * LOOK
             if on_time and not starts_a_thread(frame) and not ready(self._native):
                 busy = any(ready(each.native_id) for each in threading.enumerate() if each is not looking)
@@ -105,9 +108,11 @@ class Watcher(logging.Handler):
         text = record.getMessage()
         if "took" not in text or "Executing" not in text:
             self.errors.append(text)
-        elif self._callbacks and (
-            (computed := time.thread_time() - self._began) >= SLOW or self._stack
-        ):  # not uvloop's
+        elif self._callbacks and (  # not uvloop's
+            ((computed := time.thread_time() - self._began) >= SLOW and self._looks * LOOK * 2 >= SLOW)
+            or computed >= 10 * SLOW
+            or self._stack
+        ):
             self.slow.append(f"{text}\ncomputed {computed:.3f} s, stood {self._stood:.3f} s\n{self._stack}")
 
 
