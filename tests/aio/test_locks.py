@@ -783,8 +783,8 @@ def test_a_late_reply_undoes_nothing(
     run(main())
 
 
-def test_who_is_busy_sees_others(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
-    """What is asked while this process acquires and releases again and again shows what others hold."""
+def test_a_busy_process_sees_others(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+    """A process that acquires and releases again and again still sees, by plain queries, that others hold."""
 
     async def main() -> None:
         one = aio.ReadWriteLock(zk, zk_path).read_lock

@@ -396,7 +396,7 @@ def test_a_late_reply_undoes_nothing(zk: KazooClient, zk_path: str, monkeypatch:
 
 
 def test_a_barrier_that_is_destroyed_is_broken_no_more(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """What was seen of it is not kept for ever, whoever has destroyed it."""
+    """A barrier forgets what it saw of a broken one, whether this client or another destroys that."""
 
     async def main() -> None:
         barrier = aio.Barrier(zk, zk_path, 2)

@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from greenlet import greenlet  # type: ignore[import-untyped,unused-ignore]
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
@@ -242,7 +243,7 @@ def _as_a_greenlet(frames: int, call: Callable[[], object]) -> None:
     if frames:
         _as_a_greenlet(frames - 1, call)
     else:
-        pytest.importorskip("greenlet").greenlet(call).switch()
+        greenlet(call).switch()
 
 
 @pytest.mark.parametrize("go_down", [_as_objects, _as_a_greenlet])

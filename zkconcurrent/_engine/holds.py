@@ -80,7 +80,7 @@ class Loss:
 
 
 class ReportsOnce:
-    """What is told of the losses of several holds: by two sessions at once, perhaps.
+    """A listener to the losses of several holds, which reports them once, even if two sessions tell it at once.
 
     Attributes:
         reported: the keeper has reported it to the holder.
