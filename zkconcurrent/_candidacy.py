@@ -9,13 +9,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
 from ._engine.driver import POLL_INTERVAL, UNANSWERED, Call
 from ._engine.holds import Hold, PathState
 from ._engine.live_set import LiveSet
 from ._engine.session import log
-from ._engine.waiting import Steps, stopping, wait
+from ._engine.waiting import Steps, wait
 from ._errors import ClientError, LockLostError
 from ._kazoo.link import KazooClient
 from ._lock_base import LockBase
@@ -148,7 +149,8 @@ class Candidacy:
     def _queue_and_lead(self, seat: Seat) -> None:
         call = Call(seat._session, seat.path, seat._path_state)
         owner = seat._identity()
-        self._run(call, stopping(seat._acquire_steps(call, True, None, owner, 1), self._why_stop))
+        call.why_end = self._why_stop
+        self._run(call, seat._acquire_steps(call, True, None, owner, 1))
         hold = seat._mine()
         if hold is None:
             return  # in a forked child, or at the interpreter's exit
@@ -296,10 +298,11 @@ class Seat(LockBase):
             )
         self._check_term(hold)
         call = Call(self._session, self._path)
+        call.why_end = partial(self._why_over, hold)
         return self._await(call, self._publishing(call, hold, data))
 
     def _publishing(self, call: Call, hold: Hold, data: bytes) -> Steps[None]:
-        yield from stopping(call.run(publish(hold.ticket, data)), lambda: self._why_over(hold))
+        yield from call.run(publish(hold.ticket, data))
         self._check_term(hold)
 
     # -- what clients see of each other --------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 
-from ._cancel import CancellableWait, cancel_all
+from ._cancel import cancel_all
 from ._engine.driver import Call
 from ._engine.waiting import FRAMES, Steps, check_depth
 from ._errors import LockLostError
@@ -99,10 +99,9 @@ class DetachedLock(Line, Acquirable):
         limit = self._deadline(blocking, timeout)
         call = Call(self._session, self._path, self._path_state)
         wait = blocking and timeout != 0
-        steps = self._acquire_steps(call, wait, limit)
         if wait:
-            steps = CancellableWait(self._path, (call,)).run(steps, self._waits)
-        return self._await(call, steps)
+            call.waits_for = (self._line_key,)
+        return self._await(call, self._acquire_steps(call, wait, limit))
 
     def _acquire_steps(self, call: Call, wait: bool, deadline: float | None) -> Steps[bool]:
         data = b'%b, "owner": %b}' % (node_data(self._identity())[:-1], json.dumps(self._owner).encode())
@@ -190,7 +189,7 @@ class DetachedLock(Line, Acquirable):
     def cancel_waits(self) -> int:
         """End the waits of all threads and tasks that use this client; see `Lock.cancel_waits`."""
         self._session.check_not_forked(self._path)
-        return cancel_all(self._waits)
+        return cancel_all(self._session.calls, self._line_key)
 
     def __repr__(self) -> str:
         state = "unlocked" if self._mine() is None else "locked"

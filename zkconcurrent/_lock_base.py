@@ -11,7 +11,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from ._cancel import CancellableWait, cancel_all
+from ._cancel import cancel_all
 from ._engine.driver import Call
 from ._engine.holds import Hold, Loss, lost_error
 from ._engine.identity import task_of
@@ -180,8 +180,7 @@ class Line(Primitive):
 
     def __init__(self, client: KazooClient, path: str) -> None:
         super().__init__(client, path)
-        with self._session.lock:
-            self._waits = self._path_state.waits[self._rule.role]
+        self._line_key = self._path_state, self._rule.role  # equal for all objects whose threads wait in one queue
 
     def locked(self) -> bool:
         """Return whether any process holds the lock; asks the leader. Cost: 2 reads, pipelined."""
@@ -255,10 +254,9 @@ class LockBase(Line, Acquirable):
         limit = self._deadline(blocking, timeout)
         call = Call(self._session, self._path, self._path_state)
         wait = blocking and timeout != 0
-        steps = self._acquire_steps(call, wait, limit, self._identity(), restores or 1)
         if wait and restores is None:
-            steps = CancellableWait(self._path, (call,)).run(steps, self._waits)
-        return call, steps
+            call.waits_for = (self._line_key,)
+        return call, self._acquire_steps(call, wait, limit, self._identity(), restores or 1)
 
     def _holding_tasks(self) -> Iterable[tuple[str, Any]]:
         rule, holds = self._rule, self._path_state.holds
@@ -403,7 +401,7 @@ class LockBase(Line, Acquirable):
             ClientError: the process was forked; the waits are its parent's.
         """
         self._session.check_not_forked(self._path)
-        return cancel_all(self._waits)
+        return cancel_all(self._session.calls, self._line_key)
 
     def _check_may_wait(self) -> None:
         """Refuse a condition's wait if the lock, once released, could not be acquired again."""

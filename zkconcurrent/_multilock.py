@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from ._cancel import CancellableWait
 from ._engine.calls import Calls
 from ._engine.driver import Call
 from ._engine.holds import Hold, JointLoss
@@ -89,24 +88,18 @@ class MultiLock(Several):
         limit = self._deadline(blocking, timeout)
         before = self._levels()
         calls = Calls(self._session, partial(restore, before))
-        wait = CancellableWait(self._locks[0].path, calls.calls) if blocking and timeout else None
-        steps = self._acquire_all(calls, before, wait, limit)
-        return self._await(calls, steps if wait is None else wait.run(steps, self._waits))
+        return self._await(calls, self._acquire_all(calls, before, blocking and timeout != 0, limit))
 
-    def _acquire_all(
-        self, calls: Calls, before: Levels, wait: CancellableWait | None, deadline: float | None
-    ) -> Steps[bool]:
+    def _acquire_all(self, calls: Calls, before: Levels, wait: bool, deadline: float | None) -> Steps[bool]:
         try:
             for lock in self._locks:
                 if lock._acquire_again():
                     continue
                 call = calls.add(Call(lock._session, lock.path, lock._path_state))
-                steps = lock._acquire_steps(call, wait is not None, deadline, lock._identity(), 1)
-                if wait is not None:
-                    wait.path = lock.path
-                    steps = wait.enlist(steps, lock._waits)
+                if wait:
+                    calls.waits_for = self, lock._line_key
                 # After the deadline, a free lock is still acquired.
-                if not (yield from steps):
+                if not (yield from lock._acquire_steps(call, wait, deadline, lock._identity(), 1)):
                     yield from _give_back(calls, before)
                     return False
             self._check_all()

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from weakref import ref
 
-from ._cancel import CancellableWait
 from ._engine.calls import Calls
 from ._engine.driver import UNANSWERED, Call
 from ._engine.holds import Hold, Loss, ReportsOnce, listen, lost_error, was_lost
@@ -142,8 +141,8 @@ class QuorumLock(Several):
         if wait:
             # Its own call, the first of all: those of a try end before the next.
             sleeper = Call(self._session, self._locks[0].path)
-            waiting = self._acquire_later(calls, sleeper, owner, steps)
-            steps = CancellableWait(self._locks[0].path, (sleeper,)).run(waiting, self._waits)
+            steps = self._acquire_later(calls, sleeper, owner, steps)
+            calls.waits_for = (self,)
         return self._await(calls, steps)
 
     def _acquire_later(self, calls: Calls, sleeper: Call, owner: int, steps: Steps[bool]) -> Steps[bool]:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
-from ._cancel import CancellableWait
 from ._engine.driver import UNANSWERED, Call
 from ._engine.event_loop import warn
 from ._engine.holds import Hold, lost_error
@@ -109,10 +108,9 @@ class Semaphore(LockBase):
         near_deadline = timeout is not None and timeout < (self._session.timeout or UNANSWERED) / 3
         self._acquire_again()
         call = Call(self._session, self._path, self._path_state)
-        steps = self._taking_permits(call, permits, wait, near_deadline, deadline, self._identity())
         if wait:
-            steps = CancellableWait(self._path, (call,)).run(steps, self._waits)
-        return self._await(call, steps)
+            call.waits_for = (self._line_key,)
+        return self._await(call, self._taking_permits(call, permits, wait, near_deadline, deadline, self._identity()))
 
     def _holding_tasks(self) -> tuple[()]:
         return ()  # others may give permits back

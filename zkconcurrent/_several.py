@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
-from ._cancel import Waits, cancel_all
+from ._cancel import cancel_all
 from ._engine.calls import Calls
 from ._engine.driver import Call
 from ._engine.holds import Hold
-from ._engine.live_set import LiveSet
 from ._engine.waiting import Steps, insist
 from ._errors import LockLostError, ZkConcurrentError
 from ._lock import Lock
@@ -52,7 +51,6 @@ class Several(Acquirable):
         self._locks = tuple(locks)
         self._on_lost = on_lost
         self._session = locks[0]._session
-        self._waits: Waits = LiveSet()
 
     @classmethod
     def _checked(cls, lock: object) -> LockBase:
@@ -117,7 +115,8 @@ class Several(Acquirable):
             ClientError: the process was forked; the waits are its parent's.
         """
         self._session.check_not_forked(self._locks[0].path)
-        return cancel_all(self._waits)
+        sessions = {id(lock._session): lock._session for lock in self._locks}.values()
+        return cancel_all((call for session in sessions for call in session.calls), self)
 
     def _options(self) -> dict[str, Any]:
         """Return the arguments of the constructor but for the locks and `on_lost`."""

@@ -19,6 +19,7 @@ from tests.aio.loops import idle, nodes, run, soon, until
 from tests.conftest import FAST, Connect, Eventually
 from tests.helpers.proxy import Proxy
 from zkconcurrent import LockLostError, WaitCancelledError, aio
+from zkconcurrent._cancel import waits
 from zkconcurrent._engine.holds import PathState
 from zkconcurrent._recipes.event import Flag, turn
 from zkconcurrent._recipes.operations import Recipe
@@ -719,7 +720,7 @@ def test_a_detached_lock_whose_release_takes_long(connect: Connect, proxy: Proxy
         assert not await lock.acquire(timeout=0.05)
         assert not await lock.acquire(blocking=False)
         acquiring = asyncio.ensure_future(lock.acquire())
-        await until(lambda: lock._core._waits)
+        await until(lambda: waits(lock._core._session.calls, lock._core._line_key))
         assert lock.cancel_waits() == 1
         with pytest.raises(WaitCancelledError):
             await acquiring

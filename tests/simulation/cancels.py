@@ -12,7 +12,7 @@ from tests.simulation.tasks import EVENT, Act, Player, TaskChecks, TaskRun, core
 from tests.simulation.workload import Section
 from tests.simulation.world import Violation
 from zkconcurrent import WaitCancelledError
-from zkconcurrent._cancel import CancellableWait
+from zkconcurrent._cancel import waits
 
 
 class Waiter(Player):
@@ -53,19 +53,16 @@ class CancelChecks(TaskChecks):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.ended: list[tuple[Process, Any, weakref.ref[CancellableWait]]] = []
+        self.ended: list[tuple[Process, Any, weakref.ref[Any]]] = []
 
     def quiet(self) -> None:
         """None that was ended sleeps on."""
         super().quiet()
-        for process, waits, ref in self.ended:
+        for process, session, ref in self.ended:
             wait = ref()
-            if (
-                wait is None
-                or not (wait._cancelled and wait in waits and self._runs(process))
-                or wait.over
-                or self._deserted()
-            ):
+            if wait is None or wait.why_end is None or not self._runs(process) or self._deserted():
+                continue
+            if not any(call.whole is wait and not call.finished for call in session.calls):
                 continue
             if all(self.world.available(actor) for actor in self.world.actors if actor.process is process):
                 raise Violation(f"a wait for {wait.path} was ended, and goes on")
@@ -103,10 +100,11 @@ class CancelRun(TaskRun):
         def end() -> None:
             made = core(player._make(act))
             lock = getattr(made, "_lock", made)
-            waits = list(lock._waits)
-            self.checks.ended += [(player.process, lock._waits, weakref.ref(wait)) for wait in waits]
+            session = lock._session
+            ended = waits(session.calls, lock._line_key)
+            self.checks.ended += [(player.process, session, weakref.ref(wait)) for wait in ended]
             self.told += lock.cancel_waits()
-            self.world.say(f"ends {len(waits)} waits for {lock.path}")
+            self.world.say(f"ends {len(ended)} waits for {lock.path}")
 
         self.world.spawn(f"{player.process.name}.ends{len(self.world.actors)}", end, player.process)
         return None

@@ -21,19 +21,19 @@ def test_whatever_strikes() -> None:
 
 
 MUTANTS = [
-    one("a wait that is ended is not woken", "_cancel:CancellableWait.cancel", "sleeper.wake()", "pass"),
+    one("a wait that is ended is not woken", "_cancel:cancel_all", "call.wake()", "pass"),
     one(
         "the steps of a wait that is ended do not clean up",
-        "_cancel:CancellableWait.send",
-        "return self.throw(WaitCancelledError(self.path, why))",
-        "self.close(); raise StopIteration(False)",
+        "_engine.waiting:_send_or_end",
+        "return steps.throw(error)",
+        "steps.close(); raise StopIteration(False)",
     ),
     one(
         "a condition's wait has the lock no more",
         "_condition_wait:ConditionWait.reacquire",
         "yield from lock._acquire_steps(call, True, None, self._owner, hold.depth)",
-        "yield from __import__('zkconcurrent._cancel')._cancel.CancellableWait(lock.path, (call,)).run("
-        "lock._acquire_steps(call, True, None, self._owner, hold.depth), lock._waits)",
+        "calls.waits_for = (lock._line_key,); "
+        "yield from lock._acquire_steps(call, True, None, self._owner, hold.depth)",
     ),
     one(
         "an attempt is ended",

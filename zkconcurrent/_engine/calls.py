@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Collection
 
+from .._kazoo.replies import no_wakeup
 from .driver import Call
 from .session import Session
-from .waiting import WakeUp
+from .waiting import WakeUp, WhyEnd
 
 
 class Calls:
@@ -19,17 +21,27 @@ class Calls:
     Attributes:
         calls: those that have begun.
         deserted: see `Call`.
+        wake: ends the sleep of each call.
         settled: see `Waiting`.
+        waits_for: see `Waiting`.
+        why_end: see `Waiting`.
     """
 
     settled = False
+    wake: WakeUp = staticmethod(no_wakeup)
+    waits_for: tuple[object, ...] = ()
+    why_end: WhyEnd | None = None
 
     def __init__(self, session: Session, undo: Callable[[], None] | None = None) -> None:
         self.session = session
         self._undo = undo
-        self._wake: WakeUp | None = None
         self.deserted: Callable[[], bool] | None = None
         self.calls: list[Call] = []
+
+    @property
+    def path(self) -> str:
+        """That of the newest call."""
+        return self.calls[-1].path
 
     @property
     def sessions(self) -> Collection[Session]:
@@ -37,14 +49,14 @@ class Calls:
         return {id(call.session): call.session for call in self.calls}.values()
 
     def begin(self, wake: WakeUp, deserted: Callable[[], bool] | None = None) -> None:
-        """Begin; `wake` ends the sleep of each call."""
-        self._wake, self.deserted = wake, deserted
+        """Begin; see `Waiting`."""
+        self.wake, self.deserted = wake, deserted
 
     def add(self, call: Call) -> Call:
         """Begin one more call."""
-        assert self._wake is not None
         self.calls.append(call)
-        call.begin(self._wake, self.deserted)
+        call.part_of = weakref.ref(self)
+        call.begin(self.wake, self.deserted)
         return call
 
     def end(self) -> None:

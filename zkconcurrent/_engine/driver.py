@@ -70,7 +70,7 @@ from .._recipes.ticket import State, Ticket
 from .keeper import STUCK_AFTER
 from .lease import NEVER
 from .session import Dropped, Session
-from .waiting import Steps, wait
+from .waiting import Steps, Waiting, WhyEnd, wait
 
 T = TypeVar("T")
 CLEAN_UP_PATIENCE = 0.1  # seconds
@@ -92,34 +92,32 @@ class Call:
     Attributes:
         tickets: those begun in this call; `abandon` discards them.
         given_up: the ticket of the hold that this call gives up for a while; `desert` discards it too.
+        part_of: a weak reference to the `Calls` that it belongs to; None if it belongs to none.
         wake: ends its sleep; see `waiting`.
         deserted: returns whether its event loop is closed, so that no loop resumes it; None for the call of a thread.
         finished: it was abandoned, or has left its hand-off.
         path_state: where this call takes or ends a hold, if it does.
         settled: all its requests were sent, or given up, so that no thread waits for this call.
         max_outage: for how many session timeouts the service may be out of reach before its recipe ends; None: any.
+        waits_for: see `Waiting`.
+        why_end: see `Waiting`.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_before_wait",
-        "_cutoff",
-        "_deadline",
-        "_down_since",
-        "_first_replies_by",
-        "_leaves_clean_up",
-        "_refused",
-        "deserted",
-        "finished",
-        "given_up",
-        "max_outage",
-        "path",
-        "path_state",
-        "session",
-        "settled",
-        "tickets",
-        "wake",
-    )
+    settled = False
+    finished = False
+    given_up: Ticket | None = None
+    wake: Callable[[], None] = staticmethod(no_wakeup)
+    deserted: Callable[[], bool] | None = None
+    waits_for: tuple[object, ...] = ()
+    why_end: WhyEnd | None = None
+    part_of: Callable[[], Waiting | None] | None = None
+    _leaves_clean_up = False
+    _refused: str | None = None
+    _down_since: float | None = None
+    _before_wait = False
+    _first_replies_by = 0.0
+    _deadline: float | None = None
+    _cutoff: float | None = None  # the deadline; once it has passed, a moment later
 
     def __init__(
         self, session: Session, path: str, path_state: HoldStore | None = None, *, max_outage: float | None = None
@@ -127,20 +125,13 @@ class Call:
         self.session = session
         self.path = path
         self.path_state = path_state
-        self.settled = False
         self.max_outage = max_outage
         self.tickets: list[Ticket] = []
-        self.given_up: Ticket | None = None
-        self.finished = False
-        self.wake: Callable[[], None] = no_wakeup
-        self.deserted: Callable[[], bool] | None = None
-        self._down_since: float | None = None
-        self._deadline: float | None = None
-        self._cutoff: float | None = None  # the deadline; once it has passed, a moment later
-        self._before_wait = False
-        self._first_replies_by = 0.0
-        self._refused: str | None = None
-        self._leaves_clean_up = False
+
+    @property
+    def whole(self) -> Waiting:
+        """What a loop runs: the `Calls` that this is a part of, or this call."""
+        return self if self.part_of is None else self.part_of() or self
 
     @property
     def sessions(self) -> tuple[Session, ...]:

@@ -22,7 +22,6 @@ from .._recipes.rules import Rule
 from .._recipes.ticket import State, Ticket
 from .event_loop import running_task, warn
 from .identity import ended, is_task
-from .live_set import LiveSet
 from .session import Dropped, Session
 
 T = TypeVar("T")
@@ -252,7 +251,6 @@ class PathState:
         holds: those held, and those lost that their threads have not settled: for each role a dictionary by owner or,
             where a thread may have several, by the tickets' prefixes.
         next_loss: the loss of the next hold, by role.
-        waits: the acquires that wait and may be cancelled, by role.
         handoff: the hand-off between threads of this process, if the lock is not fair.
         part: the name of a node below its path that may be a primitive of its own.
         lock: of a condition, its lock's path.
@@ -276,7 +274,6 @@ class PathState:
         self.elsewhere: dict[str, int] = {}
         self.grants = self.most = 0
         self.holds: Holds = defaultdict(dict)
-        self.waits: defaultdict[str, LiveSet[Any]] = defaultdict(LiveSet)
         self._blocks: deque[int] = deque()  # an entry for each block of a task that was thrown away
         self.observers: defaultdict[str, weakref.WeakSet[LossObserver]] = defaultdict(weakref.WeakSet)
         make_event = session.link.user_event
@@ -481,8 +478,6 @@ class PathState:
         """Forget all holds, in a forked child: they are the parent's."""
         for holds in self.holds.values():
             holds.clear()
-        for waits in self.waits.values():
-            waits.clear()
 
 
 def all_holds(holds: Holds) -> list[Hold]:

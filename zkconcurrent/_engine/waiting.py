@@ -6,6 +6,9 @@ the call's `wake`. Only the loops here resume it, so the same steps serve thread
 
 An interrupt or a cancellation during the sleep is raised in the steps, which then clean up. One that strikes elsewhere,
 before the loop has returned, abandons the call: that also undoes a grant, and never waits.
+
+Another thread may end a call, too: it gives the call a `why_end`, and wakes it. The loop asks that after each sleep. If
+it returns an error, the loop raises that in the steps, as it would an interrupt, and asks no more.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Steps: TypeAlias = Generator["float | None", bool, T]
 WakeUp: TypeAlias = Callable[[], None]
+WhyEnd: TypeAlias = Callable[[], "Exception | None"]
 # CPython handles an interrupt that comes just before the waiting system call only when that call ends.
 LONGEST_SLEEP = 10.0
 TRIES = 100  # an error that comes more often is no signal handler's, but that of too deep a recursion, say
@@ -39,10 +43,20 @@ class Waiting(Protocol):
         session: the client's session, whose link makes the events that threads sleep on.
         sessions: those of all its parts.
         settled: only its end is left to wait for, if not all is done.
+        path: of the primitive.
+        wake: see `begin`.
+        waits_for: the things that it waits for whose `cancel_waits()` may end it.
+        why_end: returns the error that ends the call before its time; None while it goes on. None if nothing ends it.
     """
 
     session: Any
     settled: bool
+    wake: WakeUp
+    waits_for: tuple[object, ...]
+    why_end: WhyEnd | None
+
+    @property
+    def path(self) -> str: ...
 
     @property
     def sessions(self) -> Collection[Any]: ...
@@ -86,7 +100,7 @@ def wait(call: Waiting, steps: Steps[T], event: Any = None) -> T:
                 except BaseException as error:
                     pause = steps.throw(error)
                 else:
-                    pause = steps.send(woken)
+                    pause = steps.send(woken) if call.why_end is None else _send_or_end(call, steps, woken)
         except StopIteration as end:
             call.end()
             return end.value  # type: ignore[no-any-return]
@@ -96,6 +110,18 @@ def wait(call: Waiting, steps: Steps[T], event: Any = None) -> T:
         finally:
             _end(call, steps)  # another interrupt may have come before that began
         raise
+
+
+def _send_or_end(call: Waiting, steps: Steps[Any], woken: bool) -> float | None:
+    """Resume a call; if it is to end, raise why in its steps."""
+    error = None if call.why_end is None else call.why_end()
+    if error is None:
+        return steps.send(woken)
+    call.why_end, call.waits_for = None, ()  # the clean-up may sleep, too
+    try:
+        return steps.throw(error)
+    finally:
+        del error  # or its traceback and this frame keep each other, and the call, alive
 
 
 def _sleep(call: Waiting, event: Any, pause: float) -> bool:
@@ -175,7 +201,7 @@ async def wait_async(call: Waiting, steps: Steps[T]) -> T:
                     call.leave_clean_up()
                     pause = steps.throw(error)
                 else:
-                    pause = steps.send(woken)
+                    pause = steps.send(woken) if call.why_end is None else _send_or_end(call, steps, woken)
         except StopIteration as end:
             call.end()
             return end.value  # type: ignore[no-any-return]
@@ -185,32 +211,6 @@ async def wait_async(call: Waiting, steps: Steps[T]) -> T:
         finally:
             _end(call, steps)  # another interrupt may have come before that began
         raise
-
-
-def stopping(steps: Steps[T], why: Callable[[], Exception | None]) -> Steps[T]:
-    """Run steps; once a sleep has ended and `why` returns an error, raise it in them, as an interrupt would be.
-
-    It is raised only once, as the clean-up may sleep, too.
-    """
-    stopped = False
-    try:
-        pause = next(steps)
-        while True:
-            try:
-                woken = yield pause
-                if not stopped and (error := why()) is not None:
-                    stopped = True
-                    raise error
-            except GeneratorExit:
-                raise
-            except BaseException as struck:
-                pause = steps.throw(struck)
-            else:
-                pause = steps.send(woken)
-    except StopIteration as end:
-        return end.value  # type: ignore[no-any-return]
-    finally:
-        steps.close()  # an interrupt may have come between two steps
 
 
 def check_depth(frames: int) -> None:
