@@ -53,7 +53,7 @@ def test_whatever_strikes(kind: type[Run], schedule_of: Callable[[int], Any]) ->
 READ_BEHIND = one(
     "what was read behind a refused request counts",
     "_engine.driver:Call._request",
-    "if again and type(steps[i]) in _READS:",
+    "if again and POLICIES[type(steps[i])].reads:",
     "if False:",
 )
 

@@ -118,12 +118,13 @@ MUTANTS = [
     ),
     one(
         "a release adds twice after a lost answer",
-        "_engine.driver:Call._send",
-        "reply = Reply(wake)",
-        "reply = Reply(wake)\n"
-        "    if type(step) is CreatePersistent:\n"
-        "        anew = f'permits/{next(self.session.registry._numbers):08x}'\n"
-        "        step = step._replace(path=__import__('re').sub('permits/.{8}', anew, step.path))",
+        "_engine.driver:Call._request",
+        "replies.append(_REQUESTS[type(steps[i])](self, steps[i], wake, watcher))",
+        "step = steps[i]\n"
+        "                if type(step) is CreatePersistent:\n"
+        "                    anew = f'permits/{next(self.session.registry._numbers):08x}'\n"
+        "                    step = step._replace(path=__import__('re').sub('permits/.{8}', anew, step.path))\n"
+        "                replies.append(_REQUESTS[type(step)](self, step, wake, watcher))",
     ),
     one(
         "of several permits, one is given back",

@@ -23,7 +23,7 @@ import math
 import sys
 from collections.abc import Callable, Sequence
 from types import FrameType
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from .._errors import ClientError, RefusedError
 from .._kazoo.replies import HandledReply, Reply, failure, kazoo_errors, no_wakeup
@@ -48,7 +48,6 @@ from .._recipes.operations import (
     MarkMissing,
     Multi,
     NewTicket,
-    Node,
     NodeExists,
     NoNode,
     Operation,
@@ -73,6 +72,7 @@ from .session import Dropped, Session
 from .waiting import Steps, Waiting, WhyEnd, wait
 
 T = TypeVar("T")
+Watcher: TypeAlias = Callable[[Any], None]
 CLEAN_UP_PATIENCE = 0.1  # seconds
 UNANSWERED = 10.0
 POLL_INTERVAL = 0.5
@@ -217,15 +217,11 @@ class Call:
 
     def _perform(self, step: Operation | tuple[Operation, ...]) -> Steps[Any]:
         kind = type(step)
-        if kind in _SESSION_METHODS:
-            return getattr(self.session, _SESSION_METHODS[kind])(step.ticket)  # type: ignore[union-attr]
-        if kind is Entrust:
-            return self._entrust(step)  # type: ignore[arg-type]
-        if kind in _CALL_METHODS:
-            return (yield from getattr(self, _CALL_METHODS[kind])(step))
-        if kind is tuple:
-            return (yield from self._request(step))  # type: ignore[arg-type]
-        return (yield from self._request((step,)))[0]  # type: ignore[arg-type]
+        if kind in _STEPS:
+            return (yield from getattr(self, _STEPS[kind])(step))
+        if kind in _AT_ONCE:
+            return getattr(self.session, _AT_ONCE[kind])(step.ticket)  # type: ignore[union-attr]
+        return (yield from self._request((step,)))[0]
 
     def _new_ticket(self, step: NewTicket) -> Steps[Ticket]:
         while True:
@@ -235,8 +231,8 @@ class Call:
 
     def _request(
         self,
-        steps: tuple[Operation, ...],
-        watcher: Callable[[Any], None] | None = None,
+        steps: Sequence[Any],
+        watcher: Watcher | None = None,
         replies: list[Reply] | None = None,
     ) -> Steps[list[Any]]:
         """Send requests together and wait for all replies; after a lost connection, repeat those that may be.
@@ -255,7 +251,7 @@ class Call:
         connection = self.session.link.connection
         while left:
             if not replies:
-                ticket: Ticket | None = getattr(steps[left[0]], "ticket", None)
+                ticket = getattr(steps[left[0]], "ticket", None)
                 try:
                     yield from self._connected(ticket)
                 except DeadlinePassed as passed:
@@ -263,10 +259,9 @@ class Call:
                     raise
                 replies, connection = [], self.session.link.connection
                 for i in left:
-                    step = steps[i]
-                    if type(step) is Multi and step.firm:
-                        self._await_first_replies(self._deadline)
-                    replies.append(self._send(step, watcher, last=i == left[-1]))
+                    # Replies come in the order of the requests: after the last one, all are there.
+                    wake = self.wake if i == left[-1] else no_wakeup
+                    replies.append(_REQUESTS[type(steps[i])](self, steps[i], wake, watcher))
             last = replies[-1]
             bound = None if last.done else self._reply_limit()
             while not last.done:
@@ -276,7 +271,7 @@ class Call:
                 self.session.run_posted()  # their replies came before the last one, and were posted
             in_doubt, again = again, []
             for i, reply in zip(left, replies, strict=True):
-                if again and type(steps[i]) in _READS:  # one before it may have met a busy server, alone
+                if again and POLICIES[type(steps[i])].reads:  # one before it may have met a busy server, alone
                     again.append(i)
                     continue
                 try:
@@ -288,10 +283,10 @@ class Call:
                         raise
                     again.append(i)
                 except SessionExpired:
-                    step, part = steps[i], getattr(reply.error, "part", None)  # None: no leader has refused it
-                    if type(step) is not Multi or part is None or not makes_ephemerals(step.operations):
+                    refused = getattr(reply.error, "part", None) is not None  # by a leader
+                    if not refused or not makes_ephemerals(getattr(steps[i], "operations", ())):
                         raise
-                    yield from self._check_session(step)
+                    yield from self._check_session(steps[i].ticket)
                     if self.session.link.connection is connection:
                         raise failure(kazoo_errors.EphemeralOnLocalSessionError(), self.path) from None
                     again.append(i)  # a former leader was about to end the session, and did not
@@ -301,8 +296,8 @@ class Call:
             left, replies = again, None
         return results
 
-    def _check_session(self, step: Multi) -> Steps[None]:
-        """Ask the leader for the session of a `multi` that it has refused as if the session were over.
+    def _check_session(self, ticket: Ticket) -> Steps[None]:
+        """Ask the leader for the session of a ticket, whose `multi` it has refused as if the session were over.
 
         If the session lives, it is a local one, which only its own server knows, and which that may not make a global
         one. To a single create, such a server says so.
@@ -311,29 +306,9 @@ class Call:
             SessionExpired: the session is over.
         """
         with contextlib.suppress(NoNode, RefusedError):  # they are said of a session that lives
-            yield from self._request((Multi(step.ticket, (Check(self.path),)),))
+            yield from self._request((Multi(ticket, (Check(self.path),)),))
 
-    def _send(self, step: Operation, watcher: Callable[[Any], None] | None, *, last: bool) -> Reply:
-        # Replies come in the order of the requests: after the last one, all are there.
-        wake = self.wake if last else no_wakeup
-        link = self.session.link
-        if type(step) is CreateEphemeral:
-            reply: Reply = self._create_reply(step, wake)
-            link.create(step.path, step.data, reply)
-        elif type(step) is Multi:
-            reply = self._multi_reply(step, wake)
-            link.multi(step.operations, reply)
-        else:
-            reply = Reply(wake)
-            if type(step) is Children:
-                link.children(step.path, reply, watcher)
-            elif type(step) is Get:
-                link.get(step.path, reply, watcher)
-            else:
-                _REQUESTS[type(step)](self.session, step, reply)
-        return reply
-
-    def _create_reply(self, step: CreateEphemeral, wake: Callable[[], None]) -> HandledReply:
+    def _create(self, step: CreateEphemeral, wake: Callable[[], None], _: object) -> Reply:
         # A reply may keep only these alive.
         session, ticket, before = self.session, step.ticket, step.ticket.sent
 
@@ -341,12 +316,17 @@ class Call:
             session.note_create_reply(ticket, reply.value, reply.error, before)
 
         ticket.sent = True
-        return HandledReply(made, wake, session.post)
+        reply = HandledReply(made, wake, session.post)
+        session.link.create(step.path, step.data, reply)
+        return reply
 
-    def _multi_reply(self, step: Multi, wake: Callable[[], None]) -> HandledReply:
-        session, operations = self.session, step.operations
-        made = [part.ticket if type(part) is CreateEphemeral else None for part in operations]
-        ended = [part.ticket if type(part) is Delete else None for part in operations]
+    def _multi(self, step: Multi, wake: Callable[[], None], _: object) -> Reply:
+        if step.firm:
+            self._await_first_replies(self._deadline)
+        session = self.session
+        operations: Sequence[Any] = step.operations
+        made: list[Ticket | None] = [part.ticket if POLICIES[type(part)].creates else None for part in operations]
+        ended: list[Ticket | None] = [part.ticket if POLICIES[type(part)].deletes else None for part in operations]
         before = [ticket is not None and ticket.sent for ticket in made]
 
         def done(reply: HandledReply) -> None:
@@ -361,7 +341,9 @@ class Call:
         for ticket in made:
             if ticket is not None:
                 ticket.sent = True
-        return HandledReply(done, wake, session.post)
+        reply = HandledReply(done, wake, session.post)
+        session.link.multi(operations, reply)
+        return reply
 
     def _result(self, step: Any, reply: Reply) -> Any:
         """Return what the recipe is sent, or raise what is thrown into it."""
@@ -369,34 +351,24 @@ class Call:
             return self._failure_result(step, reply.error)
         if not reply.done:
             raise ConnectionLost
-        kind = type(step)
-        if kind in (CreateEphemeral, Multi) and step.ticket.state is State.DISCARDED:
+        policy = POLICIES[type(step)]
+        if policy.creates and step.ticket.state is State.DISCARDED:
             # Its node was created in the next session.
             raise SessionExpired
-        if kind is CreateEphemeral:
-            return step.ticket.name
-        if kind is Get:
-            return _node(*reply.value)
-        if kind is Look:
-            found, zxid = reply.value
-            return None if found is None else _node(*found), zxid
-        if kind is Delete and step.ticket is not None:
+        if policy.deletes and step.ticket is not None:
             self.session.mark_deleted(step.ticket)
-        return True if kind in (CreatePersistent, Set, Delete) else reply.value
+        return policy.result(step, reply.value)
 
     def _failure_result(self, step: Any, error: Exception) -> Any:
-        kind, failed = type(step), failure(error, self.path)
-        if kind is EnsureContainer:
-            failed = self._container_failure(step, error, failed)
-        elif kind is CreatePersistent and isinstance(failed, NoNode) and step.path.count("/") == 1:
-            failed = self._no_chroot()
+        failed, policy = failure(error, self.path), POLICIES[type(step)]
+        if type(step) in _FAILURES:
+            failed = _FAILURES[type(step)](self, step, error, failed)
         if isinstance(failed, SessionExpired) and getattr(step, "ticket", None) is None:
             failed = ConnectionLost()  # a request bound to no session continues in the next
-        replies = POLICIES[kind].answers
-        if type(failed) in replies:
-            if kind is Delete and step.ticket is not None:
+        if type(failed) in policy.answers:
+            if policy.deletes and step.ticket is not None:
                 self.session.mark_deleted(step.ticket)
-            return replies[type(failed)]
+            return policy.answers[type(failed)]
         try:
             raise failed
         finally:
@@ -413,6 +385,9 @@ class Call:
             # The parent was reaped just now: the create fails, and the recipe makes it again.
             return NodeExists() if step.path.count("/") > 1 else self._no_chroot()
         return failed
+
+    def _persistent_failure(self, step: CreatePersistent, _: Exception, failed: Exception) -> Exception:
+        return self._no_chroot() if isinstance(failed, NoNode) and step.path.count("/") == 1 else failed
 
     def _no_chroot(self) -> RefusedError:
         return RefusedError(
@@ -466,7 +441,9 @@ class Call:
         else:
             if not ticket.lease.believed(session.clock() + session.timeout / 20):  # after a long wait
                 session.link.check([ticket.node], HandledReply(lambda _: None))
-            early.extend([self._send(read, None, last=read is step.reads[-1]) for read in step.reads])
+            wakes = [no_wakeup] * (len(step.reads) - 1) + [self.wake]
+            sent = [_REQUESTS[type(read)](self, read, wake, None) for read, wake in zip(step.reads, wakes, strict=True)]
+            early.extend(sent)
         session.stop_waiting(ticket, self.wake)  # last: after an interrupt before, the next event does it all again
 
     def _prove(self, step: Prove) -> Steps[None]:
@@ -534,10 +511,12 @@ class Call:
     def _discard_one(self, step: Discard) -> Steps[None]:
         yield from self._discard([step.ticket])
 
-    def _entrust(self, step: Entrust) -> None:
+    def _entrust(self, step: Entrust) -> Steps[None]:
         # If another interrupt strikes in between, or no thread can be started, this call discards the ticket too.
         step.to()
         self.tickets.remove(step.ticket)
+        return
+        yield
 
     def _discard(self, tickets: list[Ticket]) -> Steps[None]:
         """Delete the tickets' nodes, which wakes the next waiters; not for long, as the keeper continues."""
@@ -698,12 +677,6 @@ class Call:
         return self._down_since + patience + POLL_INTERVAL / 10
 
 
-def _node(data: bytes | None, stat: Any) -> Node:
-    created = (stat.cversion + stat.numChildren) // 2  # cversion counts the deletes too
-    times = stat.ctime / 1000.0, stat.mtime / 1000.0
-    return Node(data or b"", stat.czxid, times[0], stat.ephemeralOwner, stat.version, created, times[1], stat.mzxid)
-
-
 # Methods that call other methods, which a subclass may override.
 _CALL_OVERRIDABLE = ("__enter__", "__exit__", "acquire")
 
@@ -719,37 +692,73 @@ def _is_library(module: object) -> bool:
     return str(module).startswith("zkconcurrent._")
 
 
-_READS = (Children, Get, Look)
+def _plain(send: Callable[[Session, Any, Reply], None]) -> Callable[..., Reply]:
+    """Return the function that sends a request whose reply concerns the recipe alone."""
+
+    def request(call: Call, step: Any, wake: Callable[[], None], _: object) -> Reply:
+        reply = Reply(wake)
+        send(call.session, step, reply)
+        return reply
+
+    return request
+
+
+def _get(call: Call, step: Get, wake: Callable[[], None], watcher: Watcher | None) -> Reply:
+    reply = Reply(wake)
+    call.session.link.get(step.path, reply, watcher)
+    return reply
+
+
+def _children(call: Call, step: Children, wake: Callable[[], None], watcher: Watcher | None) -> Reply:
+    reply = Reply(wake)
+    call.session.link.children(step.path, reply, watcher)
+    return reply
+
+
+def _create_persistent(session: Session, step: CreatePersistent, reply: Reply) -> None:
+    session.link.create_persistent(step.path, step.data, reply)
 
 
 def _make_container(session: Session, step: EnsureContainer, reply: Reply) -> None:
     session.link.make_container(step.path, reply, directory=session.directory.is_directory(step.path))
 
 
-# How each operation is done: at once, by a method of the session; in steps, by one of the call; or by a request.
-_SESSION_METHODS = {
-    Grant: "grant",
-    SuspendHold: "suspend_hold",
-    MarkDeleted: "mark_deleted",
-    MarkMissing: "mark_missing",
-}
-_CALL_METHODS = {
+# How each operation is done: in steps of the call, or at once by the session; any other is one request.
+_STEPS: dict[type, str] = {
+    tuple: "_request",
     NewTicket: "_new_ticket",
     Prove: "_prove",
     Keep: "_keep",
     Discard: "_discard_one",
+    Entrust: "_entrust",
     WaitGone: "_wait_gone",
     Watch: "_watch",
     WatchTree: "_watch_tree",
     Wait: "_wait",
     WaitTree: "_wait_tree",
 }
-_REQUESTS: dict[type, Callable[[Session, Any, Reply], None]] = {
-    Sync: lambda session, step, reply: session.link.sync(step.path, reply),
-    Look: lambda session, step, reply: session.link.look(step.path, reply),
-    WatchTree: lambda session, step, reply: session.link.watch_tree(step.path, reply),
-    CreatePersistent: lambda session, step, reply: session.link.create_persistent(step.path, step.data, reply),
-    Set: lambda session, step, reply: session.link.set_data(step.path, step.data, step.version, reply),
-    Delete: lambda session, step, reply: session.link.delete(step.path, reply, step.version),
-    EnsureContainer: _make_container,
+_AT_ONCE: dict[type, str] = {
+    Grant: "grant",
+    SuspendHold: "suspend_hold",
+    MarkDeleted: "mark_deleted",
+    MarkMissing: "mark_missing",
+}
+# How each request is sent, given what its reply wakes, and the watcher of a read.
+_REQUESTS: dict[type, Callable[..., Reply]] = {
+    CreateEphemeral: Call._create,
+    Multi: Call._multi,
+    Get: _get,
+    Children: _children,
+    Sync: _plain(lambda session, step, reply: session.link.sync(step.path, reply)),
+    Look: _plain(lambda session, step, reply: session.link.look(step.path, reply)),
+    WatchTree: _plain(lambda session, step, reply: session.link.watch_tree(step.path, reply)),
+    CreatePersistent: _plain(_create_persistent),
+    Set: _plain(lambda session, step, reply: session.link.set_data(step.path, step.data, step.version, reply)),
+    Delete: _plain(lambda session, step, reply: session.link.delete(step.path, reply, step.version)),
+    EnsureContainer: _plain(_make_container),
+}
+# What the failure of a request means, where that depends on more than its error.
+_FAILURES: dict[type, Callable[[Call, Any, Exception, Exception], Exception]] = {
+    EnsureContainer: Call._container_failure,
+    CreatePersistent: Call._persistent_failure,
 }

@@ -35,7 +35,7 @@ from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_acl
 
 from .._engine.identity import ident, identity
 from .._engine.lease import MARGIN, NEVER, Lease
-from .._recipes.operations import BEFORE_ANY, Check, Create, Delete, Part, Set, makes_ephemerals
+from .._recipes.operations import BEFORE_ANY, Check, Create, CreateEphemeral, Delete, Part, Set, makes_ephemerals
 from .replies import NO_REPLY, NOT_THE_CAUSE, HandledReply, Reply, kazoo_errors
 from .session_timeout import negotiated
 from .transport import Transport
@@ -333,7 +333,7 @@ class Link:
         requests: list[Any] = []
         at: list[int] = []  # which operation each is of
         for n, each in enumerate(operations):
-            requests.append(self._part_request(each))
+            requests.append(_PARTS[type(each)](self, self.full(each.path), each))
             at.append(n)
             if type(each) is Set and each.version == BEFORE_ANY:  # go on to the version after that, at once
                 requests.append(SetData(self.full(each.path), each.data, -1))
@@ -398,19 +398,6 @@ class Link:
         """
         if isinstance(result, kazoo_errors.SessionExpiredError):
             self.transport.drop()
-
-    def _part_request(self, step: Part) -> Any:
-        if isinstance(step, Check):
-            return CheckVersion(self.full(step.path), step.version)
-        if isinstance(step, Delete):
-            return DeleteRequest(self.full(step.path), step.version)
-        if isinstance(step, Set):
-            return SetData(self.full(step.path), step.data, step.version)
-        if isinstance(step, Create):
-            flags = EPHEMERAL * step.ephemeral + SEQUENTIAL * step.sequential
-        else:
-            flags = EPHEMERAL if step.number else EPHEMERAL_SEQUENTIAL
-        return CreateRequest(self.full(step.path), step.data, self._acl(), flags)
 
     def make_container(self, path: str, reply: Reply, *, directory: bool = False) -> None:
         """Make a container, or a persistent node if the server has no containers.
@@ -506,6 +493,20 @@ class Link:
     def delete(self, path: str, reply: Reply, version: int = -1) -> None:
         """Delete a node, if it has that version; -1 is any."""
         self.transport.send(DeleteRequest(self.full(path), version), self._as_write(reply))
+
+
+# The request of each operation that a `Multi` may have.
+_PARTS: dict[type, Callable[[Link, str, Any], Any]] = {
+    CreateEphemeral: lambda link, path, step: CreateRequest(
+        path, step.data, link._acl(), EPHEMERAL if step.number else EPHEMERAL_SEQUENTIAL
+    ),
+    Create: lambda link, path, step: CreateRequest(
+        path, step.data, link._acl(), EPHEMERAL * step.ephemeral + SEQUENTIAL * step.sequential
+    ),
+    Set: lambda _, path, step: SetData(path, step.data, step.version),
+    Delete: lambda _, path, step: DeleteRequest(path, step.version),
+    Check: lambda _, path, step: CheckVersion(path, step.version),
+}
 
 
 def _started(thread: threading.Thread) -> float:

@@ -124,6 +124,11 @@ class CreateEphemeral(NamedTuple):
         """The node's path, without the number that the server adds."""
         return f"{self.ticket.path}/{self.ticket.prefix}{self.role}{self.number}"
 
+    @property
+    def ephemeral(self) -> bool:
+        """True, as of a `Create`."""
+        return True
+
 
 class Create(NamedTuple):
     """Create a node that belongs to no ticket; only in a `Multi`.
@@ -189,7 +194,7 @@ class Multi(NamedTuple):
 
 def makes_ephemerals(operations: Sequence[Part]) -> bool:
     """Return whether any operation of a `Multi` makes an ephemeral node."""
-    return any(type(each) is CreateEphemeral or (type(each) is Create and each.ephemeral) for each in operations)
+    return any(getattr(each, "ephemeral", False) for each in operations)
 
 
 NOWHERE: Sequence[str] = ()
@@ -334,29 +339,61 @@ class Entrust(NamedTuple):
     to: Callable[[], object]
 
 
+def _reply(_step: object, value: Any) -> Any:
+    """Return the value of the reply."""
+    return value
+
+
+def _true(*_: object) -> bool:
+    """Return True."""
+    return True
+
+
+def _node(_step: object, value: tuple[bytes | None, Any]) -> Node:
+    """Return a node from its data and kazoo's stat."""
+    data, stat = value
+    created = (stat.cversion + stat.numChildren) // 2  # cversion counts the deletes too
+    times = stat.ctime / 1000.0, stat.mtime / 1000.0
+    return Node(data or b"", stat.czxid, times[0], stat.ephemeralOwner, stat.version, created, times[1], stat.mzxid)
+
+
 class Policy(NamedTuple):
-    """How a failed request is handled.
+    """How the outcome of a request is handled.
 
     Attributes:
         repeats: it is sent again after a lost connection; otherwise `ConnectionLost` is raised in the recipe.
         answers: the failures that are results, with their values; all others are raised.
+        result: makes the result, from the operation and the reply's value.
+        reads: it changes nothing.
+        creates: it creates a node of its ticket, whose session must live.
+        deletes: it deletes the node of its ticket, if it has one.
     """
 
     repeats: bool
     answers: Mapping[type[Exception], Any] = {}
+    result: Callable[[Any, Any], Any] = _reply
+    reads: bool = False
+    creates: bool = False
+    deletes: bool = False
 
 
-POLICIES = {
-    CreateEphemeral: Policy(repeats=False),
-    Multi: Policy(repeats=False),
-    Set: Policy(repeats=False, answers={NoNode: False, BadVersion: False}),
+POLICIES: Mapping[type, Policy] = {
+    CreateEphemeral: Policy(repeats=False, result=lambda step, _: step.ticket.name, creates=True),
+    Create: Policy(repeats=False),
+    Check: Policy(repeats=False),
+    Multi: Policy(repeats=False, creates=True),
+    Set: Policy(repeats=False, answers={NoNode: False, BadVersion: False}, result=_true),
     # After a retry a False becomes None: our own first attempt may have made, or deleted, the node.
-    CreatePersistent: Policy(repeats=True, answers={NodeExists: False}),
-    Delete: Policy(repeats=True, answers={NoNode: False}),
+    CreatePersistent: Policy(repeats=True, answers={NodeExists: False}, result=_true),
+    Delete: Policy(repeats=True, answers={NoNode: False}, result=_true, deletes=True),
     EnsureContainer: Policy(repeats=True, answers={NodeExists: None}),
-    Children: Policy(repeats=True, answers={NoNode: NOWHERE}),
-    Get: Policy(repeats=True, answers={NoNode: None}),
-    Look: Policy(repeats=True),
+    Children: Policy(repeats=True, answers={NoNode: NOWHERE}, reads=True),
+    Get: Policy(repeats=True, answers={NoNode: None}, result=_node, reads=True),
+    Look: Policy(
+        repeats=True,
+        result=lambda step, value: (None if value[0] is None else _node(step, value[0]), value[1]),
+        reads=True,
+    ),
     WatchTree: Policy(repeats=False),
     Sync: Policy(repeats=True, answers={NoNode: None}),
 }

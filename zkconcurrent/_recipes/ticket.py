@@ -66,53 +66,30 @@ class Ticket:
         observer: returns the function to call, with the ticket, when its hold is lost; None if there is none.
     """
 
-    __slots__ = (
-        "awaits",
-        "changed",
-        "deletes",
-        "doubted",
-        "handed_over",
-        "lasting",
-        "late",
-        "lease",
-        "live",
-        "name",
-        "observer",
-        "path",
-        "prefix",
-        "proving",
-        "refusal",
-        "sent",
-        "session",
-        "shown",
-        "state",
-        "token",
-        "unreadable",
-        "wake",
-    )
+    name: str | None = None
+    token = 0
+    sent = False
+    lasting = False
+    awaits: tuple[str, ...] = ()
+    shown: tuple[str, ...] = ()
+    changed = False
+    handed_over = False
+    proving = False
+    doubted = math.inf
+    unreadable = False
+    deletes = 0
+    refusal: Exception | None = None
+    late = False
+    wake: Callable[[], None] = staticmethod(_nothing)
+    observer: Callable[[], Callable[[Ticket], object] | None] = staticmethod(_nothing)
 
     def __init__(self, path: str, prefix: str, lease: Lease) -> None:
         self.path = path
         self.prefix = prefix
         self.lease = lease
         self.session = lease.session
-        self.name: str | None = None
-        self.token = 0
-        self.become(State.QUEUED)
-        self.sent = False
-        self.lasting = False
-        self.awaits: tuple[str, ...] = ()
-        self.shown: tuple[str, ...] = ()
-        self.changed = False
-        self.handed_over = False
-        self.proving = False
-        self.doubted = math.inf
-        self.unreadable = False
-        self.deletes = 0
-        self.refusal: Exception | None = None
-        self.late = False
-        self.wake: Callable[[], None] = _nothing
-        self.observer: Callable[[], Callable[[Ticket], object] | None] = _nothing
+        self.live = _OVER
+        self.state = State.QUEUED
 
     def __repr__(self) -> str:
         return f"<{self.state.value} ticket {self.node}>"
