@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Generic, TypeVar
@@ -13,7 +13,7 @@ from ._codec import BYTES, JSON, Codec, check_codec, encoded
 from ._engine.driver import UNANSWERED, Call
 from ._engine.live_set import LiveSet
 from ._engine.session import Session
-from ._engine.waiting import Steps, insist
+from ._engine.waiting import Steps, insist, wait
 from ._errors import LockLostError, OutcomeUnknownError, RefusedError, ZkConcurrentError
 from ._kazoo.link import KazooClient
 from ._limits import check_int, check_max_attempts
@@ -70,6 +70,7 @@ class QueueState(SettlingState):
 
     def leave(self, errand: Errand) -> None:
         """End an errand whose call has ended before its time; what it has under way is settled in the background."""
+        errand.leave_name()
         if not errand.left:
             errand.finish()
         else:
@@ -77,8 +78,8 @@ class QueueState(SettlingState):
                 errand.owes = errand.takes and errand.applied
             self._settle_later(errand)
 
-    def settling(self, errand: Errand, error: BaseException) -> Iterator[float]:
-        """Yield pauses until the item that a failed `get` may have taken is put back, for T/3 at most.
+    def _settling(self, errand: Errand, error: BaseException) -> Steps[None]:
+        """Wait until the item that a failed `get` may have taken is put back, for T/3 at most.
 
         A program that is interrupted stops its client next; then an item that is not back by then would be lost.
         """
@@ -89,6 +90,12 @@ class QueueState(SettlingState):
         limit = session.now() + (session.timeout or UNANSWERED) / 3
         while errand.takes and session.now() < limit and not session.link.stopped:
             yield SETTLE_POLL_INTERVAL
+
+    def settled(self, errand: Errand, error: BaseException) -> tuple[Call, Steps[None]]:
+        """Return the call that waits for that, and its steps."""
+        call = Call(self.session, self.path)
+        call.settled = True  # however deep the caller is: the first call has shown that it may wait
+        return call, self._settling(errand, error)
 
     def begin_to_finish(self, errand: Errand) -> bool:
         """Note a call of `task_done`; return whether there is an item for it."""
@@ -354,8 +361,7 @@ class BaseQueue(Primitive, Generic[T]):
         try:
             return self._await(call, steps)
         except BaseException as error:
-            for pause in self._path_state.settling(errand, error):
-                self._session.link.handler.sleep_func(pause)
+            wait(*self._path_state.settled(errand, error))
             raise
 
     def _taking(self, purpose: str, block: bool, timeout: float | None, then: Callable[[Taken], R]) -> R:

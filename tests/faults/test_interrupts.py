@@ -582,7 +582,7 @@ def test_a_multilock_interrupted_at_every_line(
                 if not held:
                     lock.release()
             places.interrupted(hook.where)
-        assert hook.line > (20 if files else 200)
+        assert hook.line > (15 if files else 200)
         for lock in places.check(eventually):
             if held:
                 last[lock].release()

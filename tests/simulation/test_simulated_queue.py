@@ -24,7 +24,7 @@ WRITE, MOVED, SEIZE, TAKE, LOOK, PUT, ACKNOWLEDGE, GIVE_BACK, KEPT = (
     "_recipes.putting:put_when_first",
     "_recipes.claims:acknowledge",
     "_recipes.claims:give_back",
-    "_recipes.taking:seize_kept",
+    "_recipes.desk:Errand.leave_name",
 )
 MUTANTS = [
     one(
@@ -116,7 +116,10 @@ MUTANTS = [
         "if False:",
     ),
     one(
-        "the item that an interrupted call was about to take is forgotten", KEPT, "desk.names.appendleft(name)", "pass"
+        "the item that an interrupted call was about to take is forgotten",
+        KEPT,
+        "self.desk.names.appendleft(self.name)",
+        "pass",
     ),
     one(
         "consumers do not queue: none is woken but the one that watches",

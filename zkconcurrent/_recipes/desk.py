@@ -240,6 +240,7 @@ class Errand(Undertaking):
         most: how often an item may be claimed; 0 for any number.
         counts: whether items that are taken count as unfinished.
         taken: the item in question.
+        name: the item of the kept listing that it is about to take.
         owes: its call ended when it was known to have taken an item.
     """
 
@@ -251,7 +252,25 @@ class Errand(Undertaking):
         self.most = most
         self.counts = counts
         self.taken: Taken | None = None
+        self.name: str | None = None
         self.owes = False
+
+    def next_name(self) -> str | None:
+        """Return the item of the kept listing to take next: the one that it has not taken yet, if there is one."""
+        if self.name is None:
+            self.name = self.desk.next_name()
+        return self.name
+
+    def put_down(self) -> None:
+        """Leave the item that it was about to take to the next call, and give the receipt back."""
+        self.leave_name()
+        super().put_down()
+
+    def leave_name(self) -> None:
+        """Have the next call begin with the item that this one was about to take."""
+        if self.name is not None:
+            self.desk.names.appendleft(self.name)
+            self.name = None
 
     @property
     def decides_anew(self) -> bool:  # type: ignore[override]

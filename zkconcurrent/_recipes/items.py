@@ -34,7 +34,7 @@ from .operations import (
     Watch,
 )
 from .orders import Header, is_item, items, number, unfinished, unframe
-from .receipts import Receipt, ready, write
+from .receipts import ready, write
 from .ticket import Ticket
 
 DEAD_TOGETHER = 100  # read in one flight: a heartbeat's reply comes behind it, and its lease may not wait
@@ -273,14 +273,13 @@ def _forget_idle(desk: Desk) -> Recipe[None]:
     """Forget the receipts that no call uses; a call of another thread finds out that its own is gone."""
     while desk.take_spare()[0]:
         pass
-    receipts: list[Receipt] = []
-    try:
-        with suppress(IndexError):
-            while True:
-                receipts.append(desk.idle.pop())
-        for receipt in receipts:
-            if receipt.member is not None:
-                yield Discard(receipt.member)
-            receipt.member, receipt.path = None, ""
-    finally:
-        desk.idle.extend(receipts)
+    members: list[Ticket | None] = []
+    with suppress(IndexError):
+        for _ in range(len(desk.idle)):
+            receipt = desk.idle.popleft()  # as long as its path changes, it is no call's
+            receipt.path = ""
+            members.append(receipt.member)
+            desk.idle.append(receipt)
+    for member in members:
+        if member is not None:
+            yield Discard(member)

@@ -216,7 +216,7 @@ def follow(mirror: Mirror, listed: Callable[[], None]) -> Recipe[None]:
             if not (yield from _catch_up(mirror)):
                 break
     except (ConnectionLost, Requeue):
-        pass  # the next call begins anew
+        mirror.end(mirror)  # the next call begins anew
     yield Discard(ticket)
 
 
@@ -252,9 +252,7 @@ def _read(mirror: Mirror, keys: list[str]) -> Recipe[None]:
     for first in range(0, len(keys), MOST_TOGETHER):
         some = keys[first : first + MOST_TOGETHER]
         mirror.begin(mirror)
-        try:
-            found = yield tuple(Look(mirror.at.entry(key)) for key in some)
-            for key, (node, zxid) in zip(some, found, strict=True):
-                mirror.take(key, node, zxid)
-        finally:
-            mirror.end(mirror)
+        found = yield tuple(Look(mirror.at.entry(key)) for key in some)
+        for key, (node, zxid) in zip(some, found, strict=True):
+            mirror.take(key, node, zxid)
+        mirror.end(mirror)

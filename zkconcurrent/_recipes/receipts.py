@@ -219,27 +219,23 @@ def write(
         SessionExpired: nothing was applied, and that session is over.
         Unknown: it is unknown whether it was applied.
     """
-    why: Exception | None = None
+    why: list[Exception] = []  # a variable and the traceback of what is raised would keep each other alive
     while True:
         receipt = yield from ready(errand)
         member = receipt.member
         assert member is not None
         if session not in (0, member.session):
-            why = SessionExpired()
+            why = [SessionExpired()]
         if doubt:
             landed = yield from moved(errand, receipt)
             if landed:
                 return None
             doubt = landed is None
-        if why is not None:
+        if why:
             if doubt and not (yield from burn(receipt)):
                 continue
             errand.sent = None
-            try:
-                raise why
-            finally:
-                # Otherwise the traceback and this frame keep each other alive, and the caller's queue with them.
-                del why
+            raise why.pop()
         mine: tuple[Part, ...] = (Check(member.node),) if errand.desk.members else ()
         if count:
             mine = (Set(member.node, member_data(errand.who, receipt.unfinished - receipt.before + count), -1),)
@@ -261,16 +257,16 @@ def write(
                 yield Discard(member)
                 receipt.member = None
             elif part < len(parts) and isinstance(failed, NotEmpty):
-                why = ForeignNodeError(parts[part].path, "an item's node has children; delete them")
+                why = [ForeignNodeError(parts[part].path, "an item's node has children; delete them")]
             elif part < len(parts):
                 failed.part = part
-                why = failed.with_traceback(None)
+                why = [failed.with_traceback(None)]
             elif not doubt:  # our receipt is gone
                 receipt.path = ""
                 errand.desk.forget()
                 if errand.decides_anew:
                     failed.part = part
-                    why = failed.with_traceback(None)
+                    why = [failed.with_traceback(None)]
         except RefusedError:  # not `Exception`: a signal handler may raise any, while the request is under way
             if not doubt:  # it was refused: nothing was applied, unless an earlier attempt was
                 errand.sent = None

@@ -124,19 +124,17 @@ def seize_first(errand: Errand, names: Sequence[str], ticket: Ticket | None = No
                 return taken
         return None
     desk.keep(names)
+    errand.name = None
     return (yield from seize_kept(errand, ticket))
 
 
 def seize_kept(errand: Errand, ticket: Ticket | None = None) -> Recipe[Taken | None]:
     """Take the first of the items in the listing that is kept; None if none is still there."""
-    desk = errand.desk
-    while (name := desk.next_name()) is not None:
-        try:
-            if (taken := (yield from seize(errand, name, ticket))) is not None:
-                return taken
-        except BaseException:
-            desk.names.appendleft(name)  # the next call begins with it
-            raise
+    while (name := errand.next_name()) is not None:
+        taken = yield from seize(errand, name, ticket)
+        errand.name = None
+        if taken is not None:
+            return taken
     return None
 
 

@@ -12,7 +12,7 @@ from .. import _queue
 from .._codec import BYTES, JSON, Codec
 from .._engine.driver import Call
 from .._engine.identity import of_caller
-from .._engine.waiting import Steps
+from .._engine.waiting import Steps, wait_async
 from .._kazoo.link import KazooClient
 from .._recipes.desk import Errand
 from ._locks import PrimitiveTwin
@@ -58,8 +58,7 @@ class _PendingErrand(Pending[Any]):
         except GeneratorExit:  # the loop is gone, and this task with it
             raise
         except BaseException as error:
-            for pause in self.state.settling(self.errand, error):
-                yield from asyncio.sleep(pause).__await__()
+            yield from wait_async(*self.state.settled(self.errand, error)).__await__()
             raise
 
 
