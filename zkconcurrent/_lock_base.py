@@ -21,7 +21,6 @@ from ._engine.waiting import FRAMES, Steps, check_depth
 from ._errors import LockLostError
 from ._kazoo.link import KazooClient
 from ._primitive import Primitive, Waiter, check_on_lost, node_data, not_held, reports_loss
-from ._recipes.detached import read
 from ._recipes.operations import MALFORMED, Node, Recipe
 from ._recipes.queue import acquire, contenders, list_queue, try_acquire
 from ._recipes.rules import Rule, holders
@@ -57,6 +56,8 @@ class Contender(NamedTuple):
     @classmethod
     def of(cls, path: str, name: str, node: Node, position: int = 0) -> Contender:
         """Parse a node's data."""
+        from ._recipes.detached import read  # programs that ask for no contender never import it
+
         try:
             said = json.loads(node.data)
             host, pid, thread = said["host"], said["pid"], said["thread"]

@@ -7,14 +7,15 @@ import re
 LONGEST = 2000
 """The longest path, in bytes of UTF-8: a request with a hundred such paths is far below a server's 1 MB."""
 
+# Most programs need none of these, so none is compiled before it is used.
 # ZooKeeper's own rule (PathUtils): no control characters, surrogates or private use, and none of the last specials.
-_FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
+_FORBIDDEN = "[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]"
 # ZooKeeper counts in UTF-16, where each of these is two surrogates.
-_TWO_OF_UTF_16 = re.compile("[\U00010000-\U0010ffff]")
+_TWO_OF_UTF_16 = "[\U00010000-\U0010ffff]"
 
 # The path separator, the mark of an escape, and the characters that ZooKeeper (which counts in UTF-16) refuses.
-_ESCAPED = re.compile("[/%\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff\U00010000-\U0010ffff]")
-_ESCAPE = re.compile(b"%([0-9A-F]{2})")
+_ESCAPED = "[/%\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff\U00010000-\U0010ffff]"
+_ESCAPE = b"%([0-9A-F]{2})"
 
 
 def check_path(path: object) -> str:
@@ -38,16 +39,21 @@ def check_path(path: object) -> str:
         raise ValueError(f"path must have no empty part and no '/' at its end: {path!r}")
     if "." in parts or ".." in parts:
         raise ValueError(f"path must not contain '.' or '..': {path!r}")
-    if bad := _FORBIDDEN.search(path):
+    if not (path.isascii() and path.isprintable()):
+        _check_characters(path)
+    if parts[0] == "zookeeper":
+        raise ValueError(f"/zookeeper is reserved for ZooKeeper itself: {path!r}")
+    return path
+
+
+def _check_characters(path: str) -> None:
+    if bad := re.search(_FORBIDDEN, path):
         raise ValueError(f"path contains {bad.group()!r}, which ZooKeeper does not accept: {path!r}")
-    if bad := _TWO_OF_UTF_16.search(path):
+    if bad := re.search(_TWO_OF_UTF_16, path):
         raise ValueError(
             f"path contains {bad.group()!r}, which ZooKeeper does not accept: in UTF-16 it is two characters, both "
             f"forbidden: {path!r}"
         )
-    if parts[0] == "zookeeper":
-        raise ValueError(f"/zookeeper is reserved for ZooKeeper itself: {path!r}")
-    return path
 
 
 def check_name(base: str, name: object) -> str:
@@ -92,14 +98,18 @@ def escape(text: str) -> str:
     """Return a text escaped as one part of a path, with `%` and the bytes of UTF-8; different texts stay different."""
     if text in (".", ".."):
         return text.replace(".", "%2E")
-    return _ESCAPED.sub(lambda found: "".join(f"%{b:02X}" for b in found[0].encode("utf-8", "surrogatepass")), text)
+    return re.sub(_ESCAPED, _bytes_escaped, text)
+
+
+def _bytes_escaped(found: re.Match[str]) -> str:
+    return "".join(f"%{byte:02X}" for byte in found[0].encode("utf-8", "surrogatepass"))
 
 
 def unescape(name: str) -> str | None:
     """Return the text that `escape` makes this name of; None if there is none."""
     if "%" not in name:
         return name
-    plain = _ESCAPE.sub(lambda found: bytes([int(found[1], 16)]), name.encode())
+    plain = re.sub(_ESCAPE, lambda found: bytes([int(found[1], 16)]), name.encode())
     try:
         text = plain.decode("utf-8", "surrogatepass")
     except UnicodeDecodeError:

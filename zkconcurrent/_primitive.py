@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import numbers
 import os
 import socket
 import threading
@@ -238,7 +237,9 @@ def check_delay(delay: Any) -> float:
         ValueError: it is not finite.
         OverflowError: it is above `threading.TIMEOUT_MAX`.
     """
-    if isinstance(delay, bool) or not isinstance(delay, numbers.Real):
+    from numbers import Real  # it takes longer to import than most modules here
+
+    if isinstance(delay, bool) or not isinstance(delay, Real):
         raise TypeError(f"delay must be a number of seconds, not {type(delay).__name__}")
     if delay != delay or delay in (math.inf, -math.inf):
         raise ValueError(f"delay must be finite: {delay}")

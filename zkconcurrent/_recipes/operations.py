@@ -290,46 +290,52 @@ class Wait(NamedTuple):
     left: Callable[[], float] | None = None
 
 
-class Grant(NamedTuple):
+class _OfTicket(NamedTuple):
+    """An operation on a ticket alone."""
+
+    ticket: Ticket
+
+
+class Grant(_OfTicket):
     """Make the ticket a hold; return whether its session is surely alive. If it is not, `Prove` that and ask again."""
 
-    ticket: Ticket
+    __slots__ = ()
 
 
-class Prove(NamedTuple):
+class Prove(_OfTicket):
     """Wait until the ticket's session is proved alive."""
 
-    ticket: Ticket
+    __slots__ = ()
 
 
-class SuspendHold(NamedTuple):
+class SuspendHold(_OfTicket):
     """Stop counting on a hold, as its release is about to be sent; return whether it was held. `Grant` undoes this."""
 
-    ticket: Ticket
+    __slots__ = ()
 
 
-class MarkDeleted(NamedTuple):
+class MarkDeleted(_OfTicket):
     """Record that the ticket has no node on the server, and will have none."""
 
-    ticket: Ticket
+    __slots__ = ()
 
 
-class MarkMissing(NamedTuple):
+class MarkMissing(_OfTicket):
     """Record that a hold's node does not exist: if it is still held, the hold is lost."""
 
-    ticket: Ticket
+    __slots__ = ()
 
 
-class Keep(NamedTuple):
+class Keep(_OfTicket):
     """Leave the ticket, and its node, to the primitive, however the call ends."""
 
-    ticket: Ticket
+    __slots__ = ()
 
 
-class Discard(NamedTuple):
+class Discard(_OfTicket):
     """Delete the node that the ticket has, or may have, on the server; in the background if need be. Never fails."""
 
-    ticket: Ticket
+    __slots__ = ()
 
 
 class Entrust(NamedTuple):
