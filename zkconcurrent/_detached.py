@@ -97,10 +97,8 @@ class DetachedLock(Line, Acquirable):
         """
         check_depth(FRAMES + 5)  # a release needs a few more frames than an acquire
         limit = self._deadline(blocking, timeout)
-        call = Call(self._session, self._path, self._path_state)
         wait = blocking and timeout != 0
-        if wait:
-            call.waits_for = (self._line_key,)
+        call = self._call(cancellable=wait)
         return self._await(call, self._acquire_steps(call, wait, limit))
 
     def _acquire_steps(self, call: Call, wait: bool, deadline: float | None) -> Steps[bool]:

@@ -187,6 +187,13 @@ class Line(Primitive):
         """Return whether any process holds the lock; asks the leader. Cost: 2 reads, pipelined."""
         return self._run(self._is_held(), bool)
 
+    def _call(self, *, cancellable: bool) -> Call:
+        """Return a call that queues here; `cancel_waits()` ends one that is cancellable."""
+        call = Call(self._session, self._path, self._path_state)
+        if cancellable:
+            call.waits_for = (self._line_key,)
+        return call
+
     def _is_held(self) -> Recipe[bool]:
         grants = self._path_state.grants
         names = yield from list_queue(self._path, self._rule)
@@ -253,10 +260,8 @@ class LockBase(Line, Acquirable):
         acquire or release of the same lock, so it would wait for itself.
         """
         limit = self._deadline(blocking, timeout)
-        call = Call(self._session, self._path, self._path_state)
         wait = blocking and timeout != 0
-        if wait and restores is None:
-            call.waits_for = (self._line_key,)
+        call = self._call(cancellable=wait and restores is None)
         return call, self._acquire_steps(call, wait, limit, self._identity(), restores or 1)
 
     def _holding_tasks(self) -> Iterable[tuple[str, Any]]:

@@ -107,9 +107,7 @@ class Semaphore(LockBase):
         deadline = self._until(timeout if blocking else 0)
         near_deadline = timeout is not None and timeout < (self._session.timeout or UNANSWERED) / 3
         self._acquire_again()
-        call = Call(self._session, self._path, self._path_state)
-        if wait:
-            call.waits_for = (self._line_key,)
+        call = self._call(cancellable=wait)
         return self._await(call, self._taking_permits(call, permits, wait, near_deadline, deadline, self._identity()))
 
     def _holding_tasks(self) -> tuple[()]:

@@ -38,8 +38,8 @@ MUTANTS = [
     one(
         "an attempt is ended",
         "_lock_base:LockBase._begin_acquire",
-        "if wait and restores is None:",
-        "if True:",
+        "cancellable=wait and restores is None",
+        "cancellable=restores is None",
     ),
 ]
 
