@@ -134,7 +134,7 @@ class QueueState(SettlingState):
 
 
 class _Undo:
-    """Ends the errand of a call that is abandoned. All of one queue are equal: see `Call.check_not_interrupted`."""
+    """Ends the errand of a call that is abandoned. All of one queue are equal: see `check_not_interrupted`."""
 
     def __init__(self, state: QueueState, errand: Errand) -> None:
         self._state = state

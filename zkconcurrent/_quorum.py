@@ -14,6 +14,7 @@ from ._engine.calls import Calls
 from ._engine.driver import UNANSWERED, Call
 from ._engine.holds import Hold, Loss, ReportsOnce, listen, lost_error, was_lost
 from ._engine.identity import ended
+from ._engine.interrupted import check_not_interrupted
 from ._engine.waiting import Steps
 from ._errors import ClientError, LockLostError
 from ._lock import Lock
@@ -191,7 +192,7 @@ class QuorumLock(Several):
         left = len(self._locks)
         for lock in self._locks:
             try:
-                Call(lock._session, lock.path, lock._path_state).check_not_interrupted()
+                check_not_interrupted(Call(lock._session, lock.path, lock._path_state))
             except ClientError:
                 left -= 1
                 if left < self._quorum:

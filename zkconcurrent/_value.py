@@ -16,6 +16,7 @@ from itertools import takewhile
 from typing import Any, TypeVar
 
 from ._engine.driver import Call
+from ._engine.interrupted import check_not_interrupted
 from ._engine.session import Session
 from ._engine.waiting import Steps
 from ._errors import ClientError, OutcomeUnknownError, RefusedError
@@ -121,7 +122,7 @@ class ValueState(SettlingState):
         if self.settler == self.session.identity():  # a finalizer: what it waits for continues when it returns
             return True
         try:
-            call.check_not_interrupted()
+            check_not_interrupted(call)
         except ClientError:
             return True
         return False
@@ -196,7 +197,7 @@ def _remove(turn: Turn, change: Change) -> None:
 
 
 class _Undo:
-    """Ends a change whose call is abandoned. All of one value are equal: see `Call.check_not_interrupted`."""
+    """Ends a change whose call is abandoned. All of one value are equal: see `check_not_interrupted`."""
 
     def __init__(self, state: ValueState, turn: Turn, change: Change) -> None:
         self._state = state

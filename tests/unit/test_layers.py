@@ -29,7 +29,7 @@ LAYERS = [
     {"_recipes.items"},
     # What waits, sends and keeps.
     {"_engine.identity", "_engine.event_loop", "_engine.interpreter", "_engine.waiting", "_engine.process_exit"}
-    | {"_engine.live_set"},
+    | {"_engine.live_set", "_engine.interrupted"},
     {"_kazoo.private_parts", "_kazoo.sockets"},
     {"_kazoo.transport", "_engine.path_directory"},
     {"_kazoo.replies", "_kazoo.session_timeout"},

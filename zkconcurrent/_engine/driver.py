@@ -18,11 +18,9 @@ Its promises, which the contract tests check:
 from __future__ import annotations
 
 import contextlib
-import functools
 import math
-import sys
 from collections.abc import Callable, Sequence
-from types import FrameType
+from functools import partial
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from .._errors import ClientError, RefusedError
@@ -66,6 +64,7 @@ from .._recipes.operations import (
     makes_ephemerals,
 )
 from .._recipes.ticket import State, Ticket
+from .interrupted import check_not_interrupted
 from .keeper import STUCK_AFTER
 from .lease import NEVER
 from .session import Dropped, Session
@@ -402,7 +401,7 @@ class Call:
         session, ticket, ahead = self.session, step.ticket, f"{step.ticket.path}/{step.ahead}"
         early: list[Reply] = []
         # Not a closure, which would take more memory for each of a crowd of waiters.
-        session.start_waiting(ticket, functools.partial(self._look_again, step, early), ahead)
+        session.start_waiting(ticket, partial(self._look_again, step, early), ahead)
         ticket.shown = (ahead,)
         try:
             yield from self._connected(ticket)
@@ -567,7 +566,7 @@ class Call:
     def _await_change(self, ticket: Ticket, left: Callable[[], float] | None = None) -> Steps[None]:
         """Wait until the nodes that the ticket awaits may be gone, or changed; with `left`, while any time is left."""
         try:
-            self.check_not_interrupted()
+            check_not_interrupted(self)
         except ClientError:
             if self._cutoff is None or self.session.now() < self._cutoff:
                 raise
@@ -577,46 +576,6 @@ class Call:
             if pause <= 0:
                 return
             yield from self._park(math.inf if left is None else self.session.now() + min(pause, CLOCK_POLL_INTERVAL))
-
-    def check_not_interrupted(self) -> None:
-        """Refuse to wait, in a signal handler or a finalizer, for the very call that it has interrupted.
-
-        That call is on the stack of the calling thread, and ends only when this one returns. Its frames have it in a
-        local variable named `call`, or the primitive in `self`.
-
-        The call of a task is not checked. A handler has no task, unless it runs an event loop of its own; and CPython
-        keeps every frame looked at, and its locals if they were read, for as long as the task waits.
-
-        Raises:
-            ClientError: the thread was interrupted in a call at this path.
-        """
-        if self.path_state is None or self.settled or self.deserted is not None:
-            return
-        frame = _caller_of_library(sys._getframe(1))
-        calls_out, settled = True, False
-        while frame is not None:
-            known = frame.f_locals if _is_library(frame.f_globals.get("__name__")) else {}
-            call, primitive = known.get("call"), known.get("self")
-            parts = getattr(call, "calls", (call,))  # several locks may be acquired as one
-            if self in parts:  # a wrapper stands between the call's own frames
-                frame = _caller_of_library(frame)
-                continue
-            if not known:
-                calls_out, settled = True, False
-            elif calls_out and frame.f_code.co_name in _CALL_OVERRIDABLE and "call" not in known:
-                pass  # not interrupted: it has called a subclass's method, which made this call
-            else:
-                calls_out = False
-                settled = settled or getattr(call, "settled", False)
-                under_way = [getattr(part, "path_state", None) for part in parts if not getattr(part, "settled", False)]
-                if not settled and self.path_state in (*under_way, getattr(primitive, "_path_state", None)):
-                    raise ClientError(
-                        self.path,
-                        "this thread was interrupted in a call here, and continues only when the calling signal "
-                        "handler or finalizer returns: do not wait there (blocking=False, block=False), or use another "
-                        "thread",
-                    )
-            frame = frame.f_back
 
     def _await_first_replies(self, since: float | None = None) -> None:
         """Wait for replies even past the deadline: as long as it takes to detect a dead link, from now or `since`."""
@@ -677,50 +636,15 @@ class Call:
         return self._down_since + patience + POLL_INTERVAL / 10
 
 
-# Methods that call other methods, which a subclass may override.
-_CALL_OVERRIDABLE = ("__enter__", "__exit__", "acquire")
-
-
-def _caller_of_library(frame: FrameType | None) -> FrameType | None:
-    while frame is not None and _is_library(frame.f_globals.get("__name__")):
-        frame = frame.f_back
-    return frame
-
-
-@functools.lru_cache(1000)  # each wait asks for each of its frames
-def _is_library(module: object) -> bool:
-    return str(module).startswith("zkconcurrent._")
-
-
-def _plain(send: Callable[[Session, Any, Reply], None]) -> Callable[..., Reply]:
+def _plain(send: Callable[[Session, Any, Reply, Watcher | None], None]) -> Callable[..., Reply]:
     """Return the function that sends a request whose reply concerns the recipe alone."""
 
-    def request(call: Call, step: Any, wake: Callable[[], None], _: object) -> Reply:
+    def request(call: Call, step: Any, wake: Callable[[], None], watcher: Watcher | None) -> Reply:
         reply = Reply(wake)
-        send(call.session, step, reply)
+        send(call.session, step, reply, watcher)
         return reply
 
     return request
-
-
-def _get(call: Call, step: Get, wake: Callable[[], None], watcher: Watcher | None) -> Reply:
-    reply = Reply(wake)
-    call.session.link.get(step.path, reply, watcher)
-    return reply
-
-
-def _children(call: Call, step: Children, wake: Callable[[], None], watcher: Watcher | None) -> Reply:
-    reply = Reply(wake)
-    call.session.link.children(step.path, reply, watcher)
-    return reply
-
-
-def _create_persistent(session: Session, step: CreatePersistent, reply: Reply) -> None:
-    session.link.create_persistent(step.path, step.data, reply)
-
-
-def _make_container(session: Session, step: EnsureContainer, reply: Reply) -> None:
-    session.link.make_container(step.path, reply, directory=session.directory.is_directory(step.path))
 
 
 # How each operation is done: in steps of the call, or at once by the session; any other is one request.
@@ -747,15 +671,21 @@ _AT_ONCE: dict[type, str] = {
 _REQUESTS: dict[type, Callable[..., Reply]] = {
     CreateEphemeral: Call._create,
     Multi: Call._multi,
-    Get: _get,
-    Children: _children,
-    Sync: _plain(lambda session, step, reply: session.link.sync(step.path, reply)),
-    Look: _plain(lambda session, step, reply: session.link.look(step.path, reply)),
-    WatchTree: _plain(lambda session, step, reply: session.link.watch_tree(step.path, reply)),
-    CreatePersistent: _plain(_create_persistent),
-    Set: _plain(lambda session, step, reply: session.link.set_data(step.path, step.data, step.version, reply)),
-    Delete: _plain(lambda session, step, reply: session.link.delete(step.path, reply, step.version)),
-    EnsureContainer: _plain(_make_container),
+    Get: _plain(lambda session, step, reply, watcher: session.link.get(step.path, reply, watcher)),
+    Children: _plain(lambda session, step, reply, watcher: session.link.children(step.path, reply, watcher)),
+    Sync: _plain(lambda session, step, reply, _: session.link.sync(step.path, reply)),
+    Look: _plain(lambda session, step, reply, _: session.link.look(step.path, reply)),
+    WatchTree: _plain(lambda session, step, reply, _: session.link.watch_tree(step.path, reply)),
+    CreatePersistent: _plain(
+        lambda session, step, reply, _: session.link.create_persistent(step.path, step.data, reply)
+    ),
+    Set: _plain(lambda session, step, reply, _: session.link.set_data(step.path, step.data, step.version, reply)),
+    Delete: _plain(lambda session, step, reply, _: session.link.delete(step.path, reply, step.version)),
+    EnsureContainer: _plain(
+        lambda session, step, reply, _: session.link.make_container(
+            step.path, reply, directory=session.directory.is_directory(step.path)
+        )
+    ),
 }
 # What the failure of a request means, where that depends on more than its error.
 _FAILURES: dict[type, Callable[[Call, Any, Exception, Exception], Exception]] = {

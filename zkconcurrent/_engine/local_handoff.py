@@ -15,6 +15,7 @@ from .._recipes.operations import Recipe, SessionExpired
 from .._recipes.ticket import Ticket
 from .driver import Call
 from .holds import Hold
+from .interrupted import check_not_interrupted
 from .live_set import LiveSet
 from .session import Session
 from .waiting import Steps
@@ -75,7 +76,7 @@ class LocalHandoff:
                 if not wait:
                     return False
                 if call not in self._waiting:
-                    call.check_not_interrupted()
+                    check_not_interrupted(call)
                     self._waiting.add(call)
             left = None if deadline is None else deadline - session.now()
             if left is not None and left <= 0:
