@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -194,13 +195,9 @@ def first_error(errors: list[BaseException]) -> BaseException:
     first = next((error for error in errors if not isinstance(error, Exception)), errors[0])
     for error in errors:
         if error is not first:
-            _note(first, f"also: {type(error).__name__}: {error}")
+            note = f"also: {type(error).__name__}: {error}"
+            if sys.version_info >= (3, 11):
+                first.add_note(note)
+            else:
+                vars(first).setdefault("__notes__", []).append(note)
     return first
-
-
-def _note(error: BaseException, text: str) -> None:
-    """Add a note to an error, also on Python 3.10."""
-    if hasattr(error, "add_note"):
-        error.add_note(text)
-    else:
-        error.__notes__ = [*getattr(error, "__notes__", []), text]

@@ -299,7 +299,7 @@ def test_equal_values(value: Any) -> None:
     path = template.path({"value": value})
     assert template.path({"value": pickle.loads(pickle.dumps(value))}) == path
     if isinstance(value, decimal.Decimal):
-        with decimal.localcontext(prec=2000, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX):
+        with decimal.localcontext(decimal.Context(prec=2000, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX)):
             assert template.path({"value": value * decimal.Decimal("1.000")}) == path
             assert decimal.Decimal(path[1:]) == value
     if isinstance(value, datetime.datetime) and value.tzinfo:

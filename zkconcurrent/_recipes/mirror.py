@@ -108,7 +108,8 @@ class Mirror:
     Attributes:
         at: the map.
         guard: held for each change of the copy. It is re-entrant: a signal handler may write on top of a change.
-            CPython lets one in at calls and loops only, so none of these is between a look and the change it leads to.
+        stamp: counts the changes. A change that was decided at another stamp is decided anew. CPython lets no signal
+            handler in between an `if` that is met and the statement after it, up to that statement's first call.
         entries: the copy, by key.
         tombstones: by key.
         changes: the nodes that have changed and were not read yet; the parent of the entries stands for the watch, if
@@ -128,6 +129,7 @@ class Mirror:
         self.entries: dict[str, Entry] = {}
         self.tombstones: dict[str, Tombstone] = {}
         self.changes: deque[str] = deque()
+        self.stamp = 0
         self.listed_on: object = NEVER
         self.listed = False
         self.numbers = itertools.count(1)
@@ -168,25 +170,30 @@ class Mirror:
         """
         entry = Entry(data, zxid)
         with self.guard:
-            known = self.entries[key] if key in self.entries else None  # noqa: SIM401 - no call: see `guard`
-            gone = self.tombstones[key] if key in self.tombstones else None  # noqa: SIM401
-            if (known is None or known.zxid < zxid or zxid < known.zxid <= read_at) and (
-                gone is None or gone.zxid < zxid or gone.zxid <= read_at
-            ):
-                self.entries[key] = entry
+            while True:
+                stamp, known, gone = self.stamp, self.entries.get(key), self.tombstones.get(key)
+                newer = known is None or known.zxid < zxid or zxid < known.zxid <= read_at
+                if not (newer and (gone is None or gone.zxid < zxid or gone.zxid <= read_at)):
+                    return
+                if self.stamp == stamp:
+                    self.entries[key] = entry
+                    self.stamp = stamp + 1
+                    return
 
     def drop(self, key: str, zxid: int) -> None:
         """Note that a key has no entry, unless a newer state is known."""
         with self.guard:
-            tombstone = Tombstone(zxid, next(self.numbers))
-            known = self.entries[key] if key in self.entries else None  # noqa: SIM401 - no call: see `guard`
-            gone = self.tombstones[key] if key in self.tombstones else None  # noqa: SIM401
-            if known is not None and known.zxid > zxid:
-                return
-            if gone is None or gone.zxid < zxid:
-                self.tombstones[key] = tombstone
-            if known is not None:
-                self.entries.pop(key, None)  # a handler may have lent the guard to a thread that has dropped it
+            while True:
+                stamp, known, gone = self.stamp, self.entries.get(key), self.tombstones.get(key)
+                if known is not None and known.zxid > zxid:
+                    return
+                if gone is None or gone.zxid < zxid:
+                    gone = Tombstone(zxid, next(self.numbers))
+                if self.stamp == stamp:
+                    self.tombstones[key] = gone
+                    self.stamp = stamp + 1
+                    self.entries.pop(key, None)
+                    return
 
     def forget(self) -> None:
         """Forget all that is known: the servers were made anew, and their zxids begin again."""
@@ -194,6 +201,7 @@ class Mirror:
             self.entries.clear()
             self.tombstones.clear()
             self.laid_out = False
+            self.stamp += 1
 
     def close(self) -> None:
         """End it; nothing waits here, as a finalizer may call this."""
