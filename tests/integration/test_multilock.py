@@ -40,7 +40,7 @@ from zkconcurrent._engine.calls import Calls
 from zkconcurrent._engine.driver import Call
 from zkconcurrent._engine.holds import Hold
 from zkconcurrent._engine.waiting import Steps
-from zkconcurrent._several import _note
+from zkconcurrent._several import first_error
 from zkconcurrent.testing import Server
 
 
@@ -513,24 +513,12 @@ def test_it_cannot_be_pickled(zk: KazooClient, zk_path: str) -> None:
         pickle.dumps(MultiLock([Lock(zk, zk_path)]))
 
 
-def test_notes_without_add_note() -> None:
-    """Before Python 3.11, the notes are in the same place."""
-
-    class Old(Exception):
-        """An error without `add_note`."""
-
-        def __getattribute__(self, name: str) -> object:
-            if name == "add_note":
-                raise AttributeError(name)
-            return super().__getattribute__(name)
-
-    error = Old()
-    _note(error, "one")
-    _note(error, "two")
-    assert error.__notes__ == ["one", "two"]
-    new = ValueError()
-    _note(new, "one")
-    assert new.__notes__ == ["one"]
+def test_the_notes_of_an_error() -> None:
+    """All other errors become notes of the first, or of an interrupt, on every Python."""
+    errors: list[BaseException] = [ValueError("a"), KeyboardInterrupt(), KeyError("b")]
+    error = first_error(errors)
+    assert error is errors[1]
+    assert error.__notes__ == ["also: ValueError: a", "also: KeyError: 'b'"]
 
 
 def test_a_release_is_woken_by_the_answers(connect: Connect, zk_path: str) -> None:
