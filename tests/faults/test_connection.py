@@ -17,11 +17,10 @@ from tests.helpers.contenders import permits_awaited, permits_out, queued
 from tests.helpers.lock_types import Kind, every
 from tests.helpers.manual_clock import ManualClock
 from tests.helpers.proxy import Proxy
-from zkconcurrent import CountDownLatch, Lock, LockLostError, ReadWriteLock, Semaphore
+from zkconcurrent import Lock, LockLostError, ReadWriteLock, Semaphore
 from zkconcurrent._engine.lease import NEVER
 from zkconcurrent._kazoo.link import Link
 from zkconcurrent._kazoo.replies import Reply
-from zkconcurrent._kazoo.transport import Transport
 from zkconcurrent.testing import Server
 
 
@@ -491,49 +490,3 @@ def test_a_release_of_permits_while_disconnected(
     proxy.resume()
     eventually(permits_out(zk, zk_path, 0))
     eventually(permits_awaited(zk, zk_path, 0))
-
-
-def test_a_slow_log_as_the_session_ends(
-    zookeeper: Server, connect: Connect, zk_path: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Fault 230: kazoo logs that before it says that it is not connected: a call waits meanwhile, and does not spin."""
-    client = connect(timeout=4)
-    latch = CountDownLatch(client, zk_path, 2)
-    latch.count_down()
-    reached, goes_on, sent = threading.Event(), threading.Event(), 0
-
-    def slow(
-        record: logging.LogRecord,
-    ) -> bool:  # a filter, as a handler has a lock, for which other clients would wait
-        mine = threading.current_thread() is client._connection._connection_routine
-        if mine and "session closed" in record.getMessage():
-            reached.set()
-            goes_on.wait(20)
-        return True
-
-    send = Transport.send
-
-    def counted(transport: Transport, request: object, reply: object) -> None:
-        nonlocal sent
-        sent += threading.current_thread() is asking
-        send(transport, request, reply)
-
-    log = client.logger
-    caplog.set_level(logging.INFO, log.name)
-    log.addFilter(slow)
-    try:
-        zookeeper.expire(client)
-        assert reached.wait(20)
-        monkeypatch.setattr(Transport, "send", counted)
-        counts: list[int] = []
-        asking = threading.Thread(target=lambda: counts.append(latch.count))
-        asking.start()
-        asking.join(1)
-        assert asking.is_alive()
-        assert sent < 10
-        goes_on.set()
-        asking.join(20)
-        assert counts == [1]
-    finally:
-        goes_on.set()
-        log.removeFilter(slow)
