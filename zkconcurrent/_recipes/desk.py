@@ -261,11 +261,6 @@ class Errand(Undertaking):
             self.name = self.desk.next_name()
         return self.name
 
-    def put_down(self) -> None:
-        """Leave the item that it was about to take to the next call, and give the receipt back."""
-        self.leave_name()
-        super().put_down()
-
     def leave_name(self) -> None:
         """Have the next call begin with the item that this one was about to take."""
         if self.name is not None:

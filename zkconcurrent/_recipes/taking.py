@@ -209,6 +209,7 @@ def seize(errand: Errand, name: str, ticket: Ticket | None = None) -> Recipe[Tak
             if not taken.session:  # it has ended with its session before its reply came
                 errand.applied = False
                 errand.put_down()
+                errand.leave_name()
                 return None
         return taken
 
