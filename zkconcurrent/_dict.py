@@ -105,6 +105,7 @@ class _Follower:
             log.debug("the copy of %s is not kept current any more: %r", mirror.at.path, error)
         finally:
             mirror.listed, mirror.listed_on = False, NEVER
+            mirror.end(mirror)  # a read of it may have failed
             session.stop_watching_tree(mirror.at.entries, mirror.changes)
             self.thread = None
             self._idle.append(True)

@@ -93,6 +93,21 @@ def test_claims(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
     assert failing.requests == {"multi": 1}
 
 
+def test_an_item_that_is_buried(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
+    """It costs a read and a write, and the next item no more than any other: what is buried is not read again."""
+    queue = Queue[bytes](counted, zk_path, max_attempts=1)
+    warm(queue)
+    for items in (b"xy", b"0123456789"):  # the first that is buried makes the parent of the dead
+        for item in items:
+            queue.put(bytes([item]))
+        with pytest.raises(KeyError), queue.claim():
+            raise KeyError
+        with proxy.counting() as burying, queue.claim() as claim:
+            assert claim.item == items[1:2]
+    assert burying.requests == {"getData": 5, "multi": 3}  # three ahead, the next one, the dead; to bury, and the claim
+    assert queue.dead() == [b"x", b"0"]
+
+
 def test_a_queue_with_a_size(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
     """A producer also queues: two writes, and four reads, in three round trips; it is refused for four reads in one."""
     queue = Queue[bytes](counted, zk_path, 2)

@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionLoss
+from kazoo.security import make_digest_acl
 
 from tests.conftest import FAST, Connect, Eventually, InThread
 from tests.helpers.proxy import Proxy
@@ -425,6 +426,29 @@ def test_many_writers(
     for d in maps:
         eventually(lambda d=d: d == {"n": 60})
         eventually(lambda d=d: not d._mirror.tombstones)
+
+
+def test_a_copy_that_can_not_be_read_keeps_nothing(
+    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
+    """Once a read of the copy was refused, what the client deletes is forgotten all the same."""
+    d, other = text(zk, zk_path), text(connect(), zk_path)
+    d["a"] = "1"
+    assert d["a"] == "1"
+    zk.set_acls(f"{zk_path}/entries/a", [make_digest_acl("nobody", "here", all=True)])
+    follower = d._path_state.follower
+    assert not follower._idle
+    other["b"] = "1"  # only an event makes the copy read, and a change of an ACL is none
+    eventually(lambda: "b" in d._mirror.entries)
+    d._mirror.changes.append(f"{zk_path}/entries/a")
+    other["c"] = "1"
+    eventually(lambda: follower.error)
+    with pytest.raises(RefusedError):
+        d.ready()
+    for n in range(10):
+        d[str(n)] = "1"
+        del d[str(n)]
+    assert not d._mirror.tombstones
 
 
 def test_read_your_own_writes(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:

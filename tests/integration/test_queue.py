@@ -842,6 +842,20 @@ def test_a_codec_that_fails_takes_nothing(zk: KazooClient, connect: Connect, zk_
     assert Queue[bytes](zk, zk_path).get_nowait() == b"{"
 
 
+def test_an_item_that_is_put_back_comes_first_again(zk: KazooClient, connect: Connect, zk_path: str) -> None:
+    """Also for the client that had taken it, which goes on with it, and not with the next one that it has listed."""
+    queue = Queue[Any](connect(), zk_path, codec=JSON)
+    raw = Queue[bytes](zk, zk_path)
+    for item in (b"0", b"{", b"2", b"3"):
+        raw.put(item)
+    assert queue.get() == 0
+    for _ in range(2):
+        with pytest.raises(ValueError, match="Expecting"):
+            queue.get()
+    assert raw.get() == b"{"
+    assert [queue.get(), queue.get()] == [2, 3]
+
+
 def test_no_thread_can_be_started(
     zk: KazooClient, connect: Connect, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

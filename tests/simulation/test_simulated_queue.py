@@ -118,7 +118,7 @@ MUTANTS = [
     one(
         "the item that an interrupted call was about to take is forgotten",
         KEPT,
-        "self.desk.names.appendleft(self.name)",
+        "self.desk.names.extendleft(self.names)",
         "pass",
     ),
     one(

@@ -179,13 +179,6 @@ class Desk(Ledger):
             self.laid_out = True
             return
 
-    def next_name(self) -> str | None:
-        """Take the next name of the last listing."""
-        try:
-            return self.names.popleft()
-        except IndexError:
-            return None
-
     @property
     def fresh(self) -> bool:
         """Whether what was read ahead was read a moment ago."""
@@ -240,7 +233,7 @@ class Errand(Undertaking):
         most: how often an item may be claimed; 0 for any number.
         counts: whether items that are taken count as unfinished.
         taken: the item in question.
-        name: the item of the kept listing that it is about to take.
+        names: the item of the kept listing that it is about to take, or has taken; empty if there is none.
         owes: its call ended when it was known to have taken an item.
     """
 
@@ -252,25 +245,20 @@ class Errand(Undertaking):
         self.most = most
         self.counts = counts
         self.taken: Taken | None = None
-        self.name: str | None = None
+        self.names: list[str] = []
         self.owes = False
 
     def next_name(self) -> str | None:
         """Return the item of the kept listing to take next: the one that it has not taken yet, if there is one."""
-        if self.name is None:
-            self.name = self.desk.next_name()
-        return self.name
-
-    def put_down(self) -> None:
-        """Leave the item that it was about to take to the next call, and give the receipt back."""
-        self.leave_name()
-        super().put_down()
+        if not self.names:
+            with suppress(IndexError):  # in one step: an interrupt may not lose it
+                self.names.extend(map(deque.popleft, (self.desk.names,)))
+        return self.names[0] if self.names else None
 
     def leave_name(self) -> None:
-        """Have the next call begin with the item that this one was about to take."""
-        if self.name is not None:
-            self.desk.names.appendleft(self.name)
-            self.name = None
+        """Have the next call begin with the item that this one was about to take, or has taken and puts back."""
+        self.desk.names.extendleft(self.names)
+        self.names.clear()
 
     @property
     def decides_anew(self) -> bool:  # type: ignore[override]

@@ -124,17 +124,16 @@ def seize_first(errand: Errand, names: Sequence[str], ticket: Ticket | None = No
                 return taken
         return None
     desk.keep(names)
-    errand.name = None
+    errand.names.clear()
     return (yield from seize_kept(errand, ticket))
 
 
 def seize_kept(errand: Errand, ticket: Ticket | None = None) -> Recipe[Taken | None]:
     """Take the first of the items in the listing that is kept; None if none is still there."""
     while (name := errand.next_name()) is not None:
-        taken = yield from seize(errand, name, ticket)
-        errand.name = None
-        if taken is not None:
+        if (taken := (yield from seize(errand, name, ticket))) is not None:
             return taken
+        errand.names.clear()
     return None
 
 
@@ -209,6 +208,7 @@ def seize(errand: Errand, name: str, ticket: Ticket | None = None) -> Recipe[Tak
             if not taken.session:  # it has ended with its session before its reply came
                 errand.applied = False
                 errand.put_down()
+                errand.leave_name()
                 return None
         return taken
 
