@@ -53,10 +53,10 @@ class Barrier(Primitive):
         that is not broken.
 
     Cost:
-        To arrive: 1 write and 3 reads, in 2 round trips; then 2 reads to wait, 3 by the first party. Each arrival wakes
-        the first party. To trip: 2 writes in 1 round trip, of which one wakes all parties and one creates the node of
-        the next generation; an action adds 2 writes before that. A party whose timeout passes: 1 write and 1 read, in 1
-        round trip.
+        To arrive: 1 write and 3 reads, in 2 round trips; then 2 reads to wait, or 3 for the first party. Each arrival
+        wakes the first party. To trip: 2 writes in 1 round trip. One wakes all parties; the other creates the node of
+        the next generation. An action adds 2 writes before these. A party whose timeout passes: 1 write and 1 read, in
+        1 round trip.
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.
@@ -104,8 +104,8 @@ class Barrier(Primitive):
         """Wait until all parties have arrived, and go on together.
 
         Args:
-            timeout: how long to wait for the others, in seconds; None uses the barrier's own. It does not bound the
-                action: once that runs, the call waits for its end.
+            timeout: how long to wait for the others, in seconds; None uses the barrier's own. The timeout does not
+                bound the action: once the action runs, the call waits for its end.
 
         Returns:
             The arrival index, from 0 to `parties - 1`, a different one for each party.

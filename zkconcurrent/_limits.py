@@ -53,7 +53,7 @@ def most_together(path: str) -> int:
 
 
 def check_max_attempts(value: object) -> int:
-    """Return how often an item may be claimed; 0, for any number, if that is None.
+    """Return how often an item may be claimed. None becomes 0, which sets no limit.
 
     Raises:
         TypeError: it is not an integer.
