@@ -156,7 +156,7 @@ class Mirrored(Primitive):
 
     @property
     def stale(self) -> bool:
-        """Whether the copy may be old: no server is in reach, or it was not listed on this connection. Sends nothing."""
+        """Whether the copy may be old: no server is in reach, or it is from an earlier connection. Sends nothing."""
         mirror = self._mirror
         return self._session.suspect or mirror.listed_on is not self._link.connection
 
@@ -224,7 +224,7 @@ class Mirrored(Primitive):
         if state.follower.thread == session.identity():
             raise ClientError(
                 self._path,
-                "a finalizer reads the copy on the thread that updates it, and would wait for itself: use another thread",
+                "a finalizer reads the copy on the thread that updates it, and would wait for it: use another thread",
             )
         self._check_may_block()
         return self._await(call, steps())

@@ -47,12 +47,12 @@ class LocalNamespace(NamedObjects):
         return self._one("Lock" if fair else "Lock(fair=False)", name, lambda: Lock(self._at(name)))
 
     def RLock(self, name: str, *, fair: bool = True, on_lost: OnLost | None = None) -> RLock:  # noqa: N802
-        """Return the lock of that name that its task may acquire again."""
+        """Return the re-entrant lock of that name: the task that holds it may acquire it again."""
         check_on_lost(on_lost)
         return self._one("RLock" if fair else "RLock(fair=False)", name, lambda: RLock(self._at(name)))
 
     def Condition(self, name: str, lock: asyncio.Lock | None = None) -> asyncio.Condition:  # noqa: N802
-        """Return the `asyncio.Condition` of that name; of a lock of this namespace, else of an `RLock` of its own."""
+        """Return the `asyncio.Condition` of that name, on a lock of this namespace or else on an `RLock` of its own."""
         if lock is not None and not isinstance(lock, Lock):
             raise TypeError(f"lock must be a Lock or RLock of this namespace, not {type(lock).__name__}")
         if lock is not None and lock not in self._made_as:
@@ -188,7 +188,7 @@ class LocalNamespace(NamedObjects):
         *,
         on_lost: OnLost | None = None,
     ) -> MultiLock:
-        """Return one lock of the RLocks of those names."""
+        """Return a `MultiLock` of the RLocks of those names."""
         check_on_lost(on_lost)
         return MultiLock([self.RLock(name) for name in check_names(names)])
 
@@ -207,7 +207,7 @@ class Lock(asyncio.Lock):
 
 
 class RLock(Lock):
-    """A lock that its task may acquire again."""
+    """A re-entrant lock: the task that holds it may acquire it again."""
 
     _owner: object = None
     _levels = 0
