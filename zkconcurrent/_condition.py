@@ -62,7 +62,7 @@ class Condition(Primitive):
             raise TypeError(f"lock must be a zkconcurrent Lock, RLock or write lock, not {type(lock).__name__}")
         if lock is not None and lock.client is not client:
             raise ValueError(
-                f"the lock {lock.path!r} and the condition {path!r} have two clients: give both the same client"
+                f"the lock {lock.path!r} has another client than the condition {path!r}: give both the same client"
             )
         super().__init__(client, path)
         self._waiters = f"{self._path}/waiters"

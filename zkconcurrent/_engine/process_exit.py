@@ -18,10 +18,10 @@ PATIENCE = 1.0
 
 
 class Watched(Protocol):
-    """A session.
+    """A session that must end with its process.
 
     Attributes:
-        forked: this is a forked child's copy, of no use.
+        forked: this is the unusable copy in a forked child.
     """
 
     forked: bool

@@ -45,9 +45,7 @@ class ReservedPorts:
         while len(self.numbers) < count:
             if not untried:
                 self.close()
-                raise RuntimeError(
-                    f"fewer than {count} ports are free from {_PORTS[0]} to {_PORTS[-1]}: stop some servers"
-                )
+                raise RuntimeError(f"not {count} ports are free from {_PORTS[0]} to {_PORTS[-1]}: stop some servers")
             port = untried.pop()
             reservation = _bound(socket.SOCK_DGRAM, port)
             if reservation is None:
