@@ -32,8 +32,8 @@ class Registry:
         deletes: the tickets whose nodes must be removed from the server, by prefix.
         lost: the lost holds that were not reported yet.
         left: the paths where this client deleted nodes last, a hundred at most, the latest at the end.
-        trees: for each path with a watch, the deque that takes the nodes that change below it, and the path itself if its
-            watch was replaced.
+        trees: for each path with a watch, the deque that takes the nodes that change below it, and the path itself if
+            its watch was replaced.
     """
 
     def __init__(self, seed: str) -> None:

@@ -1,4 +1,4 @@
-"""The nodes of a `Queue`, and the state that a client and each of its calls keep of them."""
+"""The nodes of a `Queue`, and the state that a client and each of its calls keep about these nodes."""
 
 from __future__ import annotations
 
@@ -101,10 +101,10 @@ class Desk(Ledger):
         at: the queue.
         clock: the wall clock, by which items are due.
         names: free items of the last listing, the next one first; some may be gone.
-        read: what some of them contain; None for one that was gone.
-        read_at: when that was read, by `clock`.
+        read: the contents of some of these items; None for an item that was gone.
+        read_at: when these contents were read, by `clock`.
         window: how many items to read together.
-        rivals: since the last listing, another consumer has taken, or claimed, what is in it.
+        rivals: since the last listing, another consumer has taken, or claimed, items that are in it.
         version: the version of the queue's node while the queue is open; None if unknown.
         last: the number of the newest item that was put here.
         made_anew: how often the queue was found to have been destroyed.
@@ -214,10 +214,11 @@ class Taken(NamedTuple):
 
     Attributes:
         name: its node's name.
-        payloads: its content, and that of those behind it if Curator's `putMulti` put several in one node.
+        payloads: the item's content; and, if Curator's `putMulti` has put several items in one node, the contents of
+            the others.
         version: the version of its node.
-        base: that version less the times that it was claimed, this time included, as far as these are counted.
-        attempts: these times; 1 if its consumer does not count them.
+        base: that version, less the counted claims of the item, this one included.
+        attempts: how often the item was claimed, this time included; 1 if its consumer does not count claims.
         session: the session of the claim.
         token: the claim's fencing token.
     """
@@ -236,12 +237,13 @@ class Errand(Undertaking):
 
     Attributes:
         desk: the desk.
-        purpose: what it is to do: "put", "get", "claim", "bury", "acknowledge", "give back", "restore" or "count".
+        purpose: the purpose of the call: "put", "get", "claim", "bury", "acknowledge", "give back", "restore" or
+            "count".
         most: how often an item may be claimed; 0 for any number.
         counts: whether items that are taken count as unfinished.
         taken: the item in question.
-        name: the item of the kept listing that it is about to take.
-        owes: its call ended when it was known to have taken an item.
+        name: the item of the kept listing that the call is about to take.
+        owes: the call had taken an item for certain when it ended.
     """
 
     desk: Desk
@@ -305,7 +307,7 @@ class Sight(NamedTuple):
 
     Attributes:
         listed: the items, the next one first.
-        free: those that no consumer has claimed.
+        free: the items that no consumer has claimed.
         closed: the queue is shut down.
     """
 

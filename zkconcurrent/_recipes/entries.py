@@ -1,13 +1,13 @@
 """The entries of a map: each write is one `multi`, applied once even if its reply is lost.
 
 Every `multi` also writes our *writer*, an ephemeral node that no other client writes, in the version that we know. So
-after a lost reply the writer's version tells whether the `multi` was applied; the same one may be sent again, as only
-one of the two can find that version; and one that slips into a later session fails.
+after a lost reply the writer's version tells whether the `multi` was applied. The same `multi` may be sent again, as
+only one of the two can find that version. A `multi` that slips into a later session fails.
 
-Every `multi` that makes or deletes an entry also writes the node at the path. A write that depends on what was read
-names the versions of both nodes, so it fails if the entry was deleted and made anew meanwhile, although the version of
-the new one may be the same. These versions are read while our writer is there, which keeps other clients from
-destroying the map: one that was made anew may have the same versions.
+Every `multi` that makes or deletes an entry also writes the node at the path. A write that depends on a read names the
+versions of both nodes. So it fails if the entry was deleted and made anew meanwhile, even if the new entry has the same
+version. The client reads these versions while its writer is there. The writer keeps other clients from destroying the
+map, which could have the same versions after it is made anew.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ class Unknown(Exception):
 
 
 class Ended(Unknown):
-    """It is unknown, as its session is over; what it made for that session is gone."""
+    """Its session is over, so it is unknown whether a `multi` was applied; what it made for that session is gone."""
 
 
 class Writer:
     """The node that tells which of our writes were applied.
 
     Attributes:
-        ticket: its ticket.
+        ticket: the node's ticket.
         version: the version in which the next `multi` writes it.
     """
 
@@ -90,8 +90,8 @@ class Flight:
     Attributes:
         mirror: the copy.
         who: the data of this client's nodes.
-        writer: the writer that it uses.
-        doubt: whether its `multi` was applied is unknown.
+        writer: the writer that this write uses.
+        doubt: it is unknown whether the `multi` was applied.
     """
 
     def __init__(self, mirror: Mirror, who: bytes) -> None:

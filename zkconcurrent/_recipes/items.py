@@ -1,6 +1,6 @@
-"""The items of a queue together: they are counted, waited for, drained, and destroyed with the queue.
+"""Recipes for all items of a queue: count them, wait for them, drain them, and destroy them with the queue.
 
-Single items are put and taken by `putting`, `taking` and `claims`.
+`putting`, `taking` and `claims` put and take single items.
 """
 
 from __future__ import annotations

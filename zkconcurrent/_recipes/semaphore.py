@@ -47,7 +47,7 @@ _NUMBER = re.compile(rb"([0-9]{1,19})|(-?[0-9]{1,24}) resized")
 
 
 class Layout(NamedTuple):
-    """The paths of a semaphore's nodes, and its initial number of permits: None takes the number that is there."""
+    """The paths of a semaphore's nodes, and its initial number of permits; None takes the number that is there."""
 
     path: str
     value: int | None
@@ -69,7 +69,7 @@ class Layout(NamedTuple):
 
 
 class Sight(NamedTuple):
-    """A look at a semaphore: the queue was read first, then the leases, and only then the number of permits."""
+    """A look at a semaphore. The client read the queue first, then the leases, and only then the number of permits."""
 
     queue: Sequence[str]
     leases: Sequence[str]
