@@ -275,7 +275,7 @@ class Seat(LockBase):
         Raises:
             LockLostError: it was lost.
             RuntimeError: it has ended.
-            ClientError: the process was forked; the term is its parent's.
+            ClientError: the process was forked; the term belongs to its parent.
         """
         self._session.check_not_forked(self._path)
         self._session.check_lease()

@@ -24,7 +24,7 @@ class DetachedLock(Line, Acquirable):
 
     The program chooses the owner's name, such as that of a job. All threads and processes with that name are one owner:
     an `acquire` while the owner holds the lock returns True at once, and one `release` by any of them ends the hold. So
-    a program that is started again goes on with its hold. Two programs that must exclude each other need two names.
+    a program that is started again continues with its hold. Two programs that must exclude each other need two names.
 
     Only a `release` by the owner, or a `force_release`, ends the hold. A process that is killed leaves the lock held:
     every other contender waits until the owner comes back.

@@ -121,7 +121,7 @@ def _drop(mirror: Mirror, dropped: Any) -> None:
 
 
 class _Landing:
-    """Ends the flight of a call. If an interrupt has struck meanwhile and the call is abandoned, it does so again."""
+    """Ends the flight of a call. Does so again if an interrupt strikes meanwhile and the call is abandoned."""
 
     def __init__(self, session: Session, flight: Flight) -> None:
         self._session = session

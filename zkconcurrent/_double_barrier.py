@@ -75,7 +75,7 @@ class DoubleBarrier(Primitive):
     Invariant:
         A party creates `ready` only while there are `parties` nodes. It removes `ready` only with the last of them, or
         when it finds that all parties which `ready` let in are gone. A late party makes `ready` anew, with a check that
-        one of the others is inside. A party that gives up waiting does so only while there is no `ready`.
+        one of the others is inside. A party gives up waiting only while there is no `ready`.
 
     Cost:
         `enter`: 1 write and 2 reads in one round trip; then 2 reads to wait, or 1 write by the party that opens the

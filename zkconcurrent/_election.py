@@ -65,7 +65,7 @@ class Term:
         Raises:
             LockLostError: the term was lost.
             RuntimeError: the term has ended.
-            ClientError: the process was forked; the term is its parent's.
+            ClientError: the process was forked; the term belongs to its parent.
         """
         return self._seat._check_term(self._hold).ticket.token
 
@@ -74,7 +74,7 @@ class Term:
         """A `threading.Event` that is set when the term is lost, or ends by `withdraw()`.
 
         Raises:
-            ClientError: the process was forked; the term is its parent's.
+            ClientError: the process was forked; the term belongs to its parent.
         """
         self._seat._session.check_not_forked(self._seat.path)
         self._seat._session.check_lease()
@@ -121,7 +121,7 @@ class Leading:
 
     def __enter__(self) -> Term:
         if self._hold is not None:
-            raise RuntimeError("a lead() is for one block: call it anew for the next")
+            raise RuntimeError("a lead() is for one block: call lead() again for the next")
         seat = self._seat
         before = seat._mine()
         try:
@@ -267,7 +267,7 @@ class Election(ByName):
         node after the reconnect.
 
         Raises:
-            ClientError: the process was forked; the candidacy is its parent's.
+            ClientError: the process was forked; the candidacy belongs to its parent.
         """
         return self._seat.withdraw()
 

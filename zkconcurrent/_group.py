@@ -83,7 +83,7 @@ class Membership:
         If ZooKeeper is out of reach, the call returns, and the library deletes the node after the reconnect.
 
         Raises:
-            ClientError: the process was forked; the membership is its parent's.
+            ClientError: the process was forked; the membership belongs to its parent.
         """
         self._session.check_not_forked(self._group.path)
         call = Call(self._session, self._group.path)
@@ -226,9 +226,9 @@ class Group(Primitive):
 
     Cost:
         `join`: 1 write, and 1 read with a watch that `join` does not wait for; after a reconnect, that read again.
-        `leave`: 1 write. `members`: 2 reads, and 1 for each member, in 2 round trips. `observe`: a change wakes each
-        observer, which reads the list and all members once, and once more when it waits again; for a new member, once
-        more. Each membership has its own thread in the library, which sleeps.
+        `leave`: 1 write. `members`: 2 reads, and 1 for each member, in 2 round trips. `observe`: before it waits, it
+        reads the list and all members once. A change wakes each observer, which reads them once more; twice, if a
+        member came or went. Each membership has its own thread in the library, which mostly sleeps.
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.

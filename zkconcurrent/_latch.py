@@ -89,7 +89,7 @@ class CountDownLatch(Primitive):
         return self._run_and_note(wait(self._path, self._count), lambda left: left == 0, deadline)
 
     def destroy(self) -> None:
-        """Remove the latch's node and all counts; the next use begins anew.
+        """Remove the latch's node and all counts; the next use creates a new latch.
 
         Waiters have no node, so the call does not see them. A waiter creates the latch again and continues to wait. So
         destroy a latch only after all waits have returned. One request removes everything, unless there are more than

@@ -43,7 +43,7 @@ def check_positive(name: str, value: object) -> int:
     """
     number = check_int(name, value)
     if number < 1:
-        raise ValueError(f"{name} must be one or more")
+        raise ValueError(f"{name} must be one or more: {number}")
     return number
 
 

@@ -70,7 +70,7 @@ class Lock(LockBase):
             LockLostError: the hold was lost; the call changes nothing else.
             RuntimeError: no thread of this process holds the lock.
             RefusedError: this client may not delete the lock's node; the library keeps trying.
-            ClientError: the process was forked; the hold is its parent's.
+            ClientError: the process was forked; the hold belongs to its parent.
         """
         self._release_level(self._hold_to_release())
 

@@ -105,7 +105,7 @@ class Acquirable(Waiter, ABC):
 
     @abstractmethod
     def cancel_waits(self) -> int:
-        """End the waits of all threads of this process for it, each with `WaitCancelledError`."""
+        """End the waits of all threads of this process for the lock, each with `WaitCancelledError`."""
 
     @abstractmethod
     def hold_count(self) -> int:
@@ -317,7 +317,7 @@ class LockBase(Line, Acquirable):
 
         Raises:
             RuntimeError: there is none.
-            ClientError: the process was forked; the hold is its parent's.
+            ClientError: the process was forked; the hold belongs to its parent.
         """
         self._session.sweep()
         hold = self._own()
@@ -409,7 +409,7 @@ class LockBase(Line, Acquirable):
             How many waits it has ended.
 
         Raises:
-            ClientError: the process was forked; the waits are its parent's.
+            ClientError: the process was forked; the waits belong to its parent.
         """
         self._session.check_not_forked(self._path)
         return cancel_all(self._session.calls, self._line_key)

@@ -80,7 +80,7 @@ class RLock(LockBase):
                 raises this.
             RuntimeError: this thread does not hold the lock.
             RefusedError: this client may not delete the lock's node; the library keeps trying.
-            ClientError: the process was forked; the hold is its parent's.
+            ClientError: the process was forked; the hold belongs to its parent.
         """
         hold = self._holds.get(self._identity())
         if (  # as in `acquire`

@@ -163,7 +163,7 @@ class Semaphore(LockBase):
             LockLostError: this thread has lost permits; or this process has no permits left, and another of its threads
                 has lost some. The call acknowledges the loss of up to `n` permits, and changes nothing else.
             RefusedError: this client may not delete a permit's node; the library keeps trying.
-            ClientError: the process was forked; the permits are its parent's.
+            ClientError: the process was forked; the permits belong to its parent.
         """
         call, holds = self._release_permits(n)
         return self._await(call, self._giving_back(call, n, holds))
@@ -265,7 +265,7 @@ class Semaphore(LockBase):
         return self._run_and_note(resize(self._layout, n), discard_result)
 
     def destroy(self) -> None:
-        """Remove the nodes that outlive the semaphore's users; the next use creates them anew, with any value.
+        """Remove the nodes that outlive the semaphore's users; the next use creates them again, with any value.
 
         Raises:
             RuntimeError: a client holds a permit or waits for one. If that client arrived during the call, and permits

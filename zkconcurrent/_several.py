@@ -1,4 +1,4 @@
-"""Several locks as one: what `MultiLock` and `QuorumLock` have in common."""
+"""Several locks as one: the base of `MultiLock` and `QuorumLock`."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Several(Acquirable):
             RuntimeError: the caller does not hold this object; for a `MultiLock`, the caller does not hold one of its
                 locks.
             RefusedError: a client may not delete its node; the library keeps trying.
-            ClientError: the process was forked; the hold is its parent's.
+            ClientError: the process was forked; the hold belongs to its parent.
         """
         calls = Calls(self._session)
         calls.settled = True
@@ -112,7 +112,7 @@ class Several(Acquirable):
             How many waits it has ended.
 
         Raises:
-            ClientError: the process was forked; the waits are its parent's.
+            ClientError: the process was forked; the waits belong to its parent.
         """
         self._session.check_not_forked(self._locks[0].path)
         sessions = {id(lock._session): lock._session for lock in self._locks}.values()
@@ -123,10 +123,10 @@ class Several(Acquirable):
         return {}
 
     def __reduce__(self) -> Any:
-        """Pickle it by name, as its locks are.
+        """Pickle this object by name, like its locks.
 
         Raises:
-            TypeError: it has `on_lost`, or a lock can't be pickled.
+            TypeError: this object has `on_lost`, or one of its locks can't be pickled.
         """
         if self._on_lost is not None:
             raise TypeError(

@@ -1,4 +1,4 @@
-"""What atomic numbers and shared values have in common: a process makes its changes together.
+"""The base of atomic numbers and shared values: the threads of a process make their changes together.
 
 A thread that changes a value takes its turn. While one thread's change is under way, the changes of the others gather.
 Then one of the other threads applies all of these together, in the order in which they came. So many threads need few
@@ -287,7 +287,7 @@ class BaseValue(Primitive):
         return data
 
     def destroy(self) -> None:
-        """Remove the value's nodes; the next use begins anew.
+        """Remove the value's nodes; the next use begins with the initial value.
 
         Raises:
             RuntimeError: a client is changing the value just now, in turn with others.

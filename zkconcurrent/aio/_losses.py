@@ -115,7 +115,7 @@ class Holding:
 
     async def __aenter__(self) -> None:
         if self._task is not None:
-            raise RuntimeError("a hold() is for one block: call it anew for the next")
+            raise RuntimeError("a hold() is for one block: call hold() again for the next")
         self._task = asyncio.current_task()
         assert self._task is not None
         if hasattr(self._task, "cancelling"):  # since Python 3.11

@@ -2,7 +2,7 @@
 
 A port whose server is dead, or is yet to start, looks free, and so does the port at which a follower would lead. So a
 free port is not enough: two suites that run at once would give it away twice. Each port is reserved by a UDP socket,
-which is in nobody's way, as servers use TCP, and which the system closes when the process ends.
+which is in no server's way, as servers use TCP, and which the system closes when the process ends.
 """
 
 from __future__ import annotations
