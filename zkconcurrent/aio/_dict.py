@@ -82,7 +82,7 @@ class Dict(_Mirrored, Mapping[str, V]):
     a reconnect they return the last known values until the copy is up to date again; `stale` is True until then, and
     `ready()` waits for it.
 
-    A cancelled write may or may not have been applied. The call does not say which.
+    A cancelled write may or may not have been applied; the caller can't tell which.
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.

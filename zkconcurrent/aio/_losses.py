@@ -1,4 +1,4 @@
-"""The losses of holds, for tasks: a task awaits one, a loop calls `on_lost` at one, and one ends a block."""
+"""The losses of holds, for tasks: a task can await a loss; a loss calls `on_lost` on a loop, and ends a block."""
 
 from __future__ import annotations
 

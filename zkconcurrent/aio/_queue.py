@@ -111,7 +111,7 @@ class Queue(PrimitiveTwin, Generic[T]):
     async def put(self, item: T, *, timeout: float | None = None) -> None:
         """Put an item into the queue.
 
-        A cancelled call has put the item, or never will. It does not say which.
+        A cancelled call either has put the item or never will; the caller can't tell which.
 
         Args:
             item: the item, as the codec takes it.
@@ -246,7 +246,7 @@ class DelayQueue(Queue[T]):
     async def put(self, item: T, *, timeout: float | None = None, delay: float = 0.0) -> None:
         """Put an item that consumers can take `delay` seconds from now.
 
-        A cancelled call has put the item, or never will. It does not say which.
+        A cancelled call either has put the item or never will; the caller can't tell which.
 
         Args:
             item: the item, as the codec takes it.

@@ -42,7 +42,7 @@ class _SharedValueCore(_PerLoop, _shared_value.SharedValue[Any]):
 class AtomicLong(PrimitiveTwin):
     """A number of 64 bits that all processes share; see `zkconcurrent.AtomicLong`.
 
-    A cancelled change was applied, or never will be. The call does not say which.
+    A cancelled change either was applied or never will be; the caller can't tell which.
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.
@@ -92,7 +92,7 @@ class AtomicInteger(AtomicLong):
 class SharedValue(PrimitiveTwin, Generic[T]):
     """A value that all processes share; see `zkconcurrent.SharedValue`. `AtomicReference` is another name for it.
 
-    A cancelled change was applied, or never will be. The call does not say which.
+    A cancelled change either was applied or never will be; the caller can't tell which.
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.
