@@ -363,7 +363,8 @@ class Seat(LockBase):
                     return None
                 if left is None and session.identity() == candidacy.thread:
                     raise ClientError(
-                        self._path, "called from a finalizer on the thread of the candidacy, for which it would wait"
+                        self._path,
+                        "a finalizer called wait() on the candidacy's own thread, and would wait for it: use a timeout",
                     )
                 if hold is not None:  # suspect; nothing wakes the call when it no more is
                     left = POLL_INTERVAL if left is None else min(left, POLL_INTERVAL)

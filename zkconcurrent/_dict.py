@@ -243,8 +243,8 @@ class Mirrored(Primitive):
             except Unknown:
                 raise OutcomeUnknownError(
                     self._path,
-                    "the session ended, so it is unknown whether the write was applied; read it, and decide whether to "
-                    "repeat it",
+                    "the session ended, so it is unknown whether the write was applied; read the entry, and decide "
+                    "whether to repeat the write",
                 ) from None
             finally:
                 landing.drop_tickets([])

@@ -128,7 +128,7 @@ class LocalNamespace(NamedObjects):
         if lock is not None and not isinstance(lock, Lock | RLock | Side):
             raise TypeError(f"lock must be a Lock, RLock or write lock of this namespace, not {type(lock).__name__}")
         if lock is not None and (lock._pair if isinstance(lock, Side) else lock) not in self._made_as:
-            raise ValueError(f"the lock belongs to another namespace than the condition {name!r}")
+            raise ValueError(f"the lock belongs to another namespace than the condition {name!r}: use one for both")
         own: Any = lock or RLock(self._at(name))
         return self._one("Condition", name, lambda: threading.Condition(own), lock=lock)
 

@@ -51,6 +51,7 @@ class Lock(LockBase):
             Whether the lock was acquired. If False, the attempt leaves no node behind.
 
         Raises:
+            TypeError: the timeout is None.
             ValueError: a timeout with `blocking=False`, or a negative one other than -1.
             OverflowError: a timeout above `threading.TIMEOUT_MAX`.
             LockLostError: this thread has lost a hold and has not acknowledged the loss by `release()`.

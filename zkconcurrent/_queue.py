@@ -350,7 +350,7 @@ class BaseQueue(Primitive, Generic[T]):
                 raise OutcomeUnknownError(
                     self._path,
                     "the receipt was removed, so it is unknown whether the change was applied; look at the queue, and "
-                    "decide whether to repeat it",
+                    "decide whether to repeat the call",
                 ) from None
             errand.put_down()  # not finished: an interrupt may keep the caller from the result
             return result

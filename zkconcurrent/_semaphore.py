@@ -76,7 +76,8 @@ class Semaphore(LockBase):
         """Take permits, all or none, in the order of arrival across all processes.
 
         A call that waits for more permits than exist, added ones included, issues a RuntimeWarning: the wait can only
-        end when a client adds permits. A semaphore with `value=0` issues no warning, as all its permits are added ones.
+        end when a client adds permits. There is no warning if no permits exist at all, or with `value=0`: all permits
+        of such a semaphore are added ones.
 
         Args:
             blocking: whether to wait for permits. If False, the call takes the permits only if enough are free for all

@@ -178,7 +178,7 @@ class ValueState(SettlingState):
         return OutcomeUnknownError(
             self.path,
             "the receipt was removed, or the client stopped, so it is unknown whether the change was applied; get() "
-            "the value, and decide whether to repeat it",
+            "the value, and decide whether to repeat the change",
         )
 
 

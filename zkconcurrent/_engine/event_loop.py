@@ -37,7 +37,8 @@ def check_may_block(holders: Callable[[], Iterable[tuple[str, Any]]]) -> None:
                 "await a lock of zkconcurrent.aio instead"
             )
     warn(
-        "this call waits in the thread of a running event loop and stops all its tasks: call it by asyncio.to_thread()"
+        "this call waits in the thread of a running event loop and stops all its tasks: call it through "
+        "asyncio.to_thread()"
     )
 
 

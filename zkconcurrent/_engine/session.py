@@ -157,8 +157,8 @@ class Session(ClientState):
             if self.link.stopped:
                 raise ClientError(
                     path,
-                    "the client is not started, is stopped, or has given up; call client.start() first (one opened "
-                    "before fork() is the parent's: open another in the child)",
+                    "the client is not started, is stopped, or has given up; call client.start() first (a client "
+                    "opened before fork() belongs to the parent: open another one in the child)",
                 )
         if self.link.on_own_thread():
             raise ClientError(
