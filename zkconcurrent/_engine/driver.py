@@ -237,7 +237,7 @@ class Call:
         watcher: Watcher | None = None,
         replies: list[Reply] | None = None,
     ) -> Steps[list[Any]]:
-        """Send requests together and wait for all replies; after a lost connection, repeat those that may be.
+        """Send requests together and wait for all replies. After a lost connection, repeat the repeatable ones.
 
         What a busy server has not applied is repeated, whatever it is. A read behind a request that is repeated is
         repeated too, as it may show an older state.
@@ -348,7 +348,7 @@ class Call:
         return reply
 
     def _result(self, step: Any, reply: Reply) -> Any:
-        """Return what the recipe is sent, or raise what is thrown into it."""
+        """Return the result to send into the recipe, or raise the error to throw into it."""
         if reply.error is not None:
             return self._failure_result(step, reply.error)
         if not reply.done:
@@ -640,7 +640,7 @@ class Call:
         return self._cutoff
 
     def _reply_limit(self) -> float:
-        """Return until when a reply can come: after that, kazoo has dropped the connection, or the request."""
+        """Return the latest time of a reply: by then kazoo has dropped the connection, or the request."""
         return self.session.now() + (self.session.timeout or UNANSWERED)
 
     def _park(self, bound: float | None = None) -> Steps[bool]:

@@ -170,7 +170,7 @@ class Heartbeat:
         return reply
 
     def _check_nodes(self, known: list[Ticket]) -> None:
-        """Ask for nodes. If a check fails, those behind it say nothing, and nothing is proved."""
+        """Check nodes on the server. If a check fails, the checks behind it show nothing, and nothing is proved."""
         asked_in = self._client.registry.session
 
         def checked(reply: HandledReply) -> None:

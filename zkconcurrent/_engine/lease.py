@@ -132,11 +132,12 @@ class Lease:
         """Return whether a hold may begin: the lease runs, and will run until it can be renewed.
 
         The opening of a connection may prove a lease that ends before any request is old enough to be a q. And an idle
-        client's requests, few and answered late, may prove one that ends before the next is answered.
+        client sends few requests: with late replies, they may prove a lease that ends before the next reply.
 
         Args:
             now: the time.
-            doubted: what was proved when this was last denied: any later proof is as good as they come on a slow link.
+            doubted: how far the lease was proved when this was last False. Any later proof suffices: on a slow link
+                none is better.
         """
         if not self.renewed:
             return now < self.end and self.end > self.renewable + self.beat

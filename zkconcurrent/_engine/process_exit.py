@@ -27,7 +27,7 @@ class Watched(Protocol):
     forked: bool
 
     def abandon_all(self) -> Callable[[float], None]:
-        """Delete all nodes of this client; return a function that waits for that, until the given time."""
+        """Delete all nodes of this client; return a function that waits for the deletes, until the given time."""
 
     def forget_after_fork(self) -> None:
         """Forget everything, in a forked child."""

@@ -389,7 +389,7 @@ class Session(ClientState):
     # -- called by the keeper, and by whoever stands in for it ---------------------------------------------------------
 
     def do_due_work(self) -> float:
-        """Do what is due, with the lock held; return the seconds until more is due."""
+        """Do the work that is due, with the lock held; return the seconds until more is due."""
         self.link.transport.nudge()
         self._adopt()
         self.run_posted()
@@ -447,9 +447,9 @@ class Session(ClientState):
                     self.dropped.remove(left)  # only now: an interrupt before leaves it to the next
 
     def abandon_all(self) -> Callable[[float], None]:
-        """Delete all nodes of this client, at the interpreter's exit; return a function that waits for that.
+        """Delete all nodes of this client, at the interpreter's exit; return a function that waits for the deletes.
 
-        It waits, too, until the calls of `on_lost` have begun, as after a `client.stop()` just before.
+        That function also waits until the calls of `on_lost` have begun, as after a `client.stop()` just before.
         """
         self.sweep()
         with self.lock:

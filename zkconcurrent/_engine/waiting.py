@@ -215,13 +215,13 @@ async def wait_async(call: Waiting, steps: Steps[T]) -> T:
 
 
 def check_depth(frames: int) -> None:
-    """Refuse to begin what could not come to its end, as the caller can't go that many frames deeper.
+    """Refuse to begin a call or block that could not end, because the stack has no room for so many frames.
 
-    A RecursionError strikes again and again, also the clean-up. So a call begins only with all the frames that it may
-    need; and a block, only with those that its end needs: else the innermost block of a recursion without an end would
-    leave its lock held.
+    A RecursionError strikes again and again, also in the clean-up. So a call begins only if all the frames that it may
+    need are free. A block begins only if the frames that its end needs are free: otherwise the innermost block of an
+    endless recursion would leave its lock held.
 
-    Every call asks, so it goes as deep itself only where nothing cheaper tells.
+    Every call makes this check, so the check itself goes so deep only where there is no cheaper way.
 
     Raises:
         RecursionError: the recursion limit is near.

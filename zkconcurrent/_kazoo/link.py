@@ -364,7 +364,7 @@ class Link:
     def check(self, paths: Sequence[str], reply: Reply) -> None:
         """Ask a majority whether the nodes exist; the reply has, for each, True or the error.
 
-        All nodes before the first failure exist; those after it are unknown.
+        All nodes before the first failure exist; for the nodes after it, nothing is known.
         """
         self._check([self.full(path) for path in paths], reply)
 
@@ -470,7 +470,7 @@ class Link:
         self.transport.send(GetData(self.full(path), watcher), reply)
 
     def look(self, path: str, reply: Reply) -> None:
-        """Read a node's data and stat; the reply has these, or None if it does not exist, and the zxid of that."""
+        """Read a node's data and stat. The reply has both, or None if there is no node; and the zxid as of which that is."""
 
         def on_reply(found: HandledReply) -> None:
             if found.error is None or isinstance(found.error, kazoo_errors.NoNodeError):

@@ -625,7 +625,7 @@ def _break(party: Party, *, patient: bool = False, lost: bool = False) -> Recipe
     """Return how the party's generation ended. If it is open, break it, as one of its parties is missing or leaves.
 
     One round trip decides: the write fails if the state has changed, and the read behind it shows the change. A party
-    whose node may be gone looks first: nothing has kept the barrier from being destroyed, and made anew, meanwhile.
+    whose node may be gone looks first, as another client may have destroyed the barrier meanwhile and made it anew.
 
     Args:
         party: the party that asks; its session may be over.

@@ -137,16 +137,16 @@ class Desk(Ledger):
         return sum(receipt.unfinished for receipt in list(self.receipts)) - self.done_before
 
     def unfinished_before(self, session: int | None) -> int:
-        """Return how many of these it has taken before this session began: for other clients, they are done."""
+        """Return how many of these were taken before this session began: for other clients, they are done."""
         receipts = list(self.receipts)
         counts = [each.before if each.session == session else each.unfinished for each in receipts]
         return sum(counts) - self.done_before
 
     def lay_out(self, *also: str) -> Recipe[None]:
-        """Make the nodes that every client shares, and the queue of those that wait, if it is named.
+        """Make the nodes that all clients share and, if it is named, the queue of the consumers or producers that wait.
 
         Raises:
-            ForeignNodeError: the path is something else's.
+            ForeignNodeError: the path belongs to something else.
             ValueError: the queue was made with another order or size.
         """
         at = self.at
@@ -188,11 +188,11 @@ class Desk(Ledger):
 
     @property
     def fresh(self) -> bool:
-        """Whether what was read ahead was read a moment ago."""
+        """Whether the items that were read ahead were read a moment ago."""
         return 0 <= self.clock() - self.read_at < READ_FOR
 
     def meet_rivals(self) -> None:
-        """Note that another consumer was faster: what was read ahead is old."""
+        """Note that another consumer was faster: the items that were read ahead are old."""
         self.rivals = True
         self.window = 1
         self.read = {}
@@ -347,7 +347,7 @@ def sight_of(at: Layout, seen: Sequence[Any]) -> Sight:
     """Return what was read of a queue.
 
     Raises:
-        ForeignNodeError: the path is something else's.
+        ForeignNodeError: the path belongs to something else.
         ValueError: the queue was made with another order or size.
     """
     node, listed, claims = (*seen, ())[:3]

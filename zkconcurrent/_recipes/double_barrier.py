@@ -142,9 +142,9 @@ def _open(ticket: Ticket, sight: Sight) -> Recipe[Sight]:
 
 
 def _close_if_left_open(ticket: Ticket, sight: Sight) -> Recipe[Sight]:
-    """Remove `ready` if no party is left of those that it let in: all have died, so none could remove it.
+    """Remove `ready` if all parties that it let in are gone: they have died, so none of them could remove it.
 
-    A party that comes late, while one of them is inside, makes `ready` anew, and so is one of them, too.
+    A late party, which comes while one of these is inside, makes `ready` anew, and so becomes one of them.
     """
     path, ready = ticket.path, f"{ticket.path}/{READY}"
     while sight.open:
@@ -256,9 +256,10 @@ def _outlast(path: str, others: Collection[str], *, wait: bool) -> Recipe[bool]:
 
 
 def _open_again(ticket: Ticket, others: Collection[str]) -> Recipe[None]:
-    """Make `ready` again, if it is missing while one of the others is there: that one may not have seen it.
+    """Make `ready` again, if it is missing while one of the others is there: that party may not have seen it.
 
-    It is a decision: the last of them, which leaves without removing what it does not see, checks that there was none.
+    This counts as a decision: the last of the others, which leaves without removing a `ready` that it does not see,
+    checks that no decision was made.
     """
     path = ticket.path
     node, names = yield Get(path, ticket), Children(path, ticket)

@@ -293,7 +293,8 @@ def write(flight: Flight, parts: tuple[Part, ...], *, same_writer: bool = False)
     Args:
         flight: the write.
         parts: the operations.
-        same_writer: they name versions that were read while our writer was there, so they are not sent with another.
+        same_writer: the operations name versions that were read while our writer was there, so no other writer may go
+            with them.
 
     Raises:
         Failure: nothing was applied, as the operation with the number in `part` failed.
@@ -404,15 +405,15 @@ def _drop_writer(flight: Flight) -> Recipe[None]:
 
 
 def _count(at: Layout) -> Set:
-    """Return the write that goes with the making, or the deletion, of an entry."""
+    """Return the write that accompanies the creation, or the deletion, of an entry."""
     return Set(at.path, at.header, -1)
 
 
 def _find(flight: Flight, key: str, matches: Callable[[bytes], bool]) -> Recipe[tuple[Node, Node] | None]:
-    """Return the node at the path, and that of a key, read behind a `sync`; None if it is missing or does not match.
+    """Return the node at the path and the key's node, read behind a `sync`; None if one is missing or does not match.
 
-    Both are read while our writer is there, so no client destroys the map after that. Otherwise the map could be made
-    anew, and other entries have the same versions.
+    The recipe reads both while our writer is there, so no client destroys the map afterwards. Otherwise the map could
+    be made anew, with other entries of the same versions.
     """
     mirror, at = flight.mirror, flight.mirror.at
     entry = at.entry(key)
@@ -432,7 +433,7 @@ def _find(flight: Flight, key: str, matches: Callable[[bytes], bool]) -> Recipe[
 
 
 def _note(mirror: Mirror, key: str, data: bytes | None, results: Sequence[Any] | None) -> Recipe[None]:
-    """Have the copy know what was written, or newer; `data` is None if the entry was deleted."""
+    """Give the copy the written state, or a newer one; `data` is None if the entry was deleted."""
     if results is None:
         node, zxid = yield Look(mirror.at.entry(key))
         mirror.take(key, node, zxid)
@@ -446,7 +447,7 @@ def lay_out(mirror: Mirror) -> Recipe[None]:
     """Make the nodes that all clients share.
 
     Raises:
-        ForeignNodeError: the path is something else's.
+        ForeignNodeError: the path belongs to something else.
         ValueError: other clients use it in another way.
     """
     at, mirror.laid_out = mirror.at, False

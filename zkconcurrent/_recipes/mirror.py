@@ -67,7 +67,7 @@ class Layout(NamedTuple):
         """Refuse the node of something else.
 
         Raises:
-            ForeignNodeError: the path is something else's.
+            ForeignNodeError: the path belongs to something else.
             ValueError: other clients use it in another way.
         """
         if node.data == self.header:
@@ -140,12 +140,12 @@ class Mirror:
         self.ticket: Ticket | None = None
 
     def begin(self, call: object) -> None:
-        """Note that a call begins: whatever it brings is no older than what is known now."""
+        """Note that a call begins: each state that it brings is no older than the states known now."""
         with self.guard:
             self.under_way[call] = next(self.numbers)
 
     def end(self, call: object) -> None:
-        """Note that a call has ended; forget the tombstones that no other call can bring anything older than."""
+        """Note that a call has ended; forget each tombstone if no other call can bring an older state than it."""
         with self.guard:
             self.under_way.pop(call, None)
             others = [other for each in self.under_way.keyrefs() if (other := each()) is not None]
@@ -155,7 +155,7 @@ class Mirror:
                     self.tombstones.pop(key, None)
 
     def take(self, key: str, node: Node | None, zxid: int) -> None:
-        """Take a state of a key: its node, or that there is none as of that zxid."""
+        """Take a state of a key: its node, or the fact that there is none as of that zxid."""
         if node is not None:
             self.keep(key, node.data, node.mzxid, zxid)
         else:
@@ -190,7 +190,7 @@ class Mirror:
                 self.entries.pop(key, None)  # a handler may have lent the guard to a thread that has dropped it
 
     def forget(self) -> None:
-        """Forget all that is known: the servers were made anew, and their zxids begin again."""
+        """Forget all states: the servers were set up anew, and their zxids begin again."""
         with self.guard:
             self.entries.clear()
             self.tombstones.clear()

@@ -84,7 +84,7 @@ class Receipt:
         self.seen: Any = None
 
     def begin(self, session: int) -> None:
-        """Note that the next member is of that session: for other clients, what was taken before is done."""
+        """Note that the next member is of that session: for other clients, items taken before are done."""
         if session != self.session:
             self.before = self.unfinished
             self.session = session  # last: after an interrupt in between, this is done again
@@ -131,10 +131,10 @@ class Ledger:
 
     @abstractmethod
     def lay_out(self) -> Recipe[None]:
-        """Make the nodes that every client shares."""
+        """Make the nodes that all clients share."""
 
     def forget(self) -> None:
-        """Forget what was seen of the primitive: a receipt is gone, so it may have been destroyed, and made anew."""
+        """Forget all that was seen of the primitive: a receipt is gone, so the primitive may have been made anew."""
 
 
 class Sent(NamedTuple):

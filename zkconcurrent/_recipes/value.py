@@ -115,7 +115,7 @@ class Register(Ledger):
         """Make the nodes that every client shares.
 
         Raises:
-            ForeignNodeError: the path is something else's.
+            ForeignNodeError: the path belongs to something else.
         """
         at = self.at
         while True:
@@ -235,8 +235,8 @@ def apply(batch: Batch) -> Recipe[bool]:
     """Apply a batch.
 
     Raises:
-        Unknown: the receipt was removed, so it is unknown whether it was applied.
-        ForeignNodeError: the path is something else's.
+        Unknown: the receipt was removed, so it is unknown whether the batch was applied.
+        ForeignNodeError: the path belongs to something else.
     """
     at, conflicts = batch.at, 0
     while True:
@@ -261,15 +261,15 @@ def apply(batch: Batch) -> Recipe[bool]:
 
 
 def attempt(batch: Batch, *leaving: Delete, looked: bool) -> Recipe[bool]:
-    """Decide and write, once; False if that must be decided anew.
+    """Decide and write, once; False if the batch must be decided anew.
 
     Args:
         batch: the batch.
-        leaving: what the same step deletes.
-        looked: the value was read during the call: so what it makes of a call that changes nothing is true.
+        leaving: the nodes that the same step deletes.
+        looked: the value was read during the call, so the result of a call that changes nothing is true.
 
     Raises:
-        NodeGone: what it was to delete is gone.
+        NodeGone: a node that it was to delete is gone.
     """
     receipt = batch.receipt
     assert receipt is not None
@@ -374,7 +374,7 @@ def destroy(register: Register) -> Recipe[list[str]]:
     """Remove the value and its receipts, unless clients queue for it; return these.
 
     Raises:
-        ForeignNodeError: the path is something else's; nothing is deleted.
+        ForeignNodeError: the path belongs to something else; nothing is deleted.
     """
     at = register.at
     while True:
