@@ -142,7 +142,7 @@ class DetachedLock(Line, Acquirable):
         return self._run(release(self._path, self._owner, held, in_doubt), released)
 
     def force_release(self, token: int) -> bool:
-        """End the hold with that fencing token, whoever owns it; return whether there was one.
+        """End the hold that has this fencing token, whatever its owner; return whether there was one.
 
         Take the token from the result of `owner()`: then the call never ends a hold that has begun since. The owner
         learns that its hold has ended only at its `release`; until then, the next holder's fencing token stops the

@@ -585,7 +585,7 @@ class Queue(BaseQueue[T]):
         return (yield from items.wait_until_done(self._desk))
 
     def shutdown(self, immediate: bool = False) -> None:
-        """Shut the queue down, for all processes and for good: `put` raises ShutDown, so does `get` once it is empty.
+        """Shut the queue down for good, for all processes: `put` raises ShutDown, and `get` does once no item is left.
 
         Args:
             immediate: whether to remove the items, except those that consumers have claimed.

@@ -29,9 +29,9 @@ class ClientState:
 
     Attributes:
         link: the connection to ZooKeeper.
-        registry: this client's nodes there. Invariant: only the session and its parts (heartbeat, deletes) change it,
-            with `lock` held. Read without the lock: `session`, `lease`, whether `lost` is empty, whether `deletes` has
-            a ticket, and copies of `tickets`.
+        registry: the record of this client's nodes there. Invariant: only the session and its parts (heartbeat,
+            deletes) change it, with `lock` held. Read without the lock: `session`, `lease`, whether `lost` is empty,
+            whether `deletes` has a ticket, and copies of `tickets`.
         now: the clock of deadlines; `clock` is the clock of leases. Tests and the simulation inject their own.
         identity: a function that returns the number of the calling thread, or greenlet.
         lock: re-entrant, as kazoo may reply to a request in the thread that makes it. No thread waits while it has the

@@ -4,8 +4,8 @@ The control flow of a call (one acquire, release or wait of a primitive) is a ge
 many seconds to sleep, or None to sleep until woken; the loop sends back whether the call was woken. Any thread may wake
 the call, through the call's `wake`. Only the loops here resume the steps, so the same steps serve threads and tasks.
 
-The loop raises an interrupt or a cancellation that comes during the sleep in the steps, which then clean up. If it
-strikes elsewhere, before the loop has returned, the loop abandons the call: this also undoes a grant, and never waits.
+If an interrupt or a cancellation comes during the sleep, the loop raises it in the steps, which then clean up. If it
+comes elsewhere, before the loop has returned, the loop abandons the call: this also undoes a grant, and never waits.
 
 Another thread may end a call, too: it gives the call a function `why_end`, and wakes it. The loop calls `why_end` after
 each sleep. If `why_end` returns an error, the loop raises the error in the steps, like an interrupt, and asks no more.

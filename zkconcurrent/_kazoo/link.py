@@ -470,7 +470,7 @@ class Link:
         self.transport.send(GetData(self.full(path), watcher), reply)
 
     def look(self, path: str, reply: Reply) -> None:
-        """Read a node's data and stat. The reply has both, or None if there is no node, and the state's zxid."""
+        """Read a node's data and stat. The reply has both, or None if there is no node; and the zxid of that state."""
 
         def on_reply(found: HandledReply) -> None:
             if found.error is None or isinstance(found.error, kazoo_errors.NoNodeError):
