@@ -1,7 +1,7 @@
 """The locks of `threading`, shared by every process that opens the same path in the same ZooKeeper.
 
-Each name, and `aio`, is loaded at its first use. pytest imports this package wherever it is installed, for the fixtures
-of `zkconcurrent.testing`, and a test run without locks should load neither kazoo nor asyncio.
+Each name, and `aio`, is loaded at its first use. Wherever this package is installed, every pytest run imports it, for
+the fixtures of `zkconcurrent.testing`. A run that uses no locks should load neither kazoo nor asyncio.
 """
 
 from importlib import import_module

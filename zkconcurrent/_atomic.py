@@ -23,13 +23,13 @@ class AtomicLong(BaseValue):
         conflicts, as a `Lock`'s. The nodes above are containers.
 
     Invariant:
-        Every change is one request that names the version of the number and that of the client's receipt. So it is
-        applied once, on the number that it was decided on.
+        Every change is one request, which is conditional on the versions of the number and of the client's receipt. So
+        each change is applied once, to the number on which it was decided.
 
     Cost:
         `get`: 2 reads in one round trip. A change: one write, in one round trip; after a conflict with another client,
-        and once in eight changes, 3 reads more in another. Threads of one process that change the number at the same
-        time share these requests.
+        and once in eight changes, also 3 reads in a second round trip. Threads of one process that change the number at
+        the same time share these requests.
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.
@@ -64,7 +64,7 @@ class AtomicLong(BaseValue):
 
         Raises:
             TypeError: the value is not an int.
-            OverflowError: it has more bits than the number.
+            OverflowError: the value needs more bits than the number has.
             OutcomeUnknownError: the reply was lost, and so was the receipt that tells whether the change was applied;
                 or the client was stopped before it could be read.
             ClientError: the client can't be used here.
@@ -122,7 +122,7 @@ class AtomicLong(BaseValue):
             return number.to_bytes(self._size, "big", signed=True)
         except OverflowError:
             raise OverflowError(
-                f"{self._path!r} has {8 * self._size} bits, too few for a number of {number.bit_length() + 1}"
+                f"the number at {self._path!r} has {8 * self._size} bits, and the value needs {number.bit_length() + 1}"
             ) from None
 
     def __repr__(self) -> str:

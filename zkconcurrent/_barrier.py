@@ -53,18 +53,19 @@ class Barrier(Primitive):
         that is not broken.
 
     Cost:
-        To arrive: 1 write and 3 reads, in 2 round trips; then 2 reads to wait, 3 by the first party. Each arrival wakes
-        the first party. To trip: 2 writes in 1 round trip, of which one wakes all parties and one creates the node of
-        the next generation; an action adds 2 writes before that. A party whose timeout passes: 1 write and 1 read, in 1
-        round trip.
+        To arrive: 1 write and 3 reads, in 2 round trips; then 2 reads to wait, or 3 for the first party. Each arrival
+        wakes the first party. To trip: 2 writes in 1 round trip. One wakes all parties; the other creates the node of
+        the next generation. An action adds 2 writes before these. A party whose timeout passes: 1 write and 1 read, in
+        1 round trip.
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.
         path: the barrier's path; missing nodes are created, those above it as containers.
         parties: the number of parties that trip the barrier; all processes must give the same. At most 10,000, or as
             many as one request can name: about 5,300 if the path has 100 bytes.
-        action: called by the last party to arrive, in its own thread, before any party goes on. If it raises, the
-            barrier breaks. While it runs, the other parties wait for it past their timeouts.
+        action: called by the last party to arrive, in its own thread, before any party goes on. If the action raises an
+            exception, the barrier breaks. While the action runs, the other parties wait for it, even past their
+            timeouts.
         timeout: how long `wait` waits by default, in seconds; None waits forever.
 
     Raises:
@@ -104,16 +105,16 @@ class Barrier(Primitive):
         """Wait until all parties have arrived, and go on together.
 
         Args:
-            timeout: how long to wait for the others, in seconds; None uses the barrier's own. It does not bound the
-                action: once that runs, the call waits for its end.
+            timeout: how long to wait for the others, in seconds; None uses the barrier's own. The timeout does not
+                bound the action: once the action runs, the call waits for its end.
 
         Returns:
             The arrival index, from 0 to `parties - 1`, a different one for each party.
 
         Raises:
             threading.BrokenBarrierError: the barrier is broken, or is broken or reset during the wait. Or the caller's
-            timeout passes or its session ends, and either the barrier has not tripped, or no reply shows whether it has
-            within a third of the session timeout (all of it while an action runs).
+            timeout passes or its session ends, and either the barrier has not tripped, or no reply shows in time
+                whether it has: within a third of the session timeout or, while an action runs, within all of it.
             OverflowError: a timeout above `threading.TIMEOUT_MAX`.
             ValueError: the barrier was made for another number of parties.
             ForeignNodeError: the path has other nodes or data.
@@ -147,7 +148,7 @@ class Barrier(Primitive):
         return came
 
     def _conclude(self, call: Call, party: Party, timeout: float | None) -> Steps[int | Party | None]:
-        """Do what a party must do after its wait: act, or learn or decide the outcome; return as its wait does."""
+        """Do a party's part after its wait: act, or learn or decide the outcome. Return as the party's wait does."""
         now, patience = self._session.now, self._session.timeout or UNANSWERED
         if party.is_to_act:
             assert self._action is not None
@@ -165,7 +166,7 @@ class Barrier(Primitive):
             call.wait(call.run(leave(party)))
 
     def _withdrawal(self, party: Party) -> tuple[Call, Steps[None]]:
-        """Return the call that takes over the ticket of a party whose wait was cancelled, and its steps."""
+        """Return the call that takes over the ticket of a party whose wait was cancelled, and the call's steps."""
         call = Call(self._session, self._path, max_outage=1.0)
         call.tickets.append(party.ticket)
         return call, self._depart(call, party)
@@ -185,7 +186,7 @@ class Barrier(Primitive):
         return self._run(abort(self._view), discard_result)
 
     def destroy(self) -> None:
-        """Remove the barrier, broken or not, after its last use; the next party to arrive creates it anew.
+        """Remove the barrier, broken or not, after its last use; the next party to arrive creates it again.
 
         Raises:
             RuntimeError: a party waits.

@@ -15,14 +15,14 @@ from ._errors import WaitCancelledError
 
 
 def waits(calls: Iterable[Call], target: object) -> list[Waiting]:
-    """Return the waits for the target, those that were cancelled excepted."""
+    """Return the waits for the target that were not cancelled yet."""
     return list({id(call.whole): call.whole for call in calls if target in call.whole.waits_for}.values())
 
 
 def cancel_all(calls: Iterable[Call], target: object) -> int:
     """End the waits for the target; return how many there were.
 
-    On any thread, also in a signal handler. Never waits.
+    Any thread may call this, also in a signal handler. The call never waits.
     """
     ended = waits(calls, target)
     for call in ended:

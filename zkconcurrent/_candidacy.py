@@ -31,24 +31,24 @@ LAYOUTS = {"selector": SELECTOR, "latch": LATCH}
 
 
 def check_layout(layout: str) -> None:
-    """Refuse what is no layout.
+    """Refuse a layout that does not exist.
 
     Raises:
-        ValueError: it is not.
+        ValueError: it is neither `selector` nor `latch`.
     """
     if not isinstance(layout, str) or layout not in LAYOUTS:
         raise ValueError(f"layout must be 'selector' or 'latch', not {layout!r}")
 
 
 class Withdrawn(Exception):
-    """Raised in the steps of a candidacy that is to end."""
+    """Raised in the steps of a candidacy, to end it."""
 
 
 class ElectionState(PathState):
-    """What all objects of one client and path share of an election.
+    """The state of an election that all objects of one client and path share.
 
     Attributes:
-        candidacy: the client's last; None if it has never stood.
+        candidacy: the client's last candidacy; None if the client has never stood.
     """
 
     candidacy: Candidacy | None = None
@@ -75,7 +75,7 @@ class ElectionState(PathState):
     def start(self) -> None:
         """Start the candidacy's thread, unless it has begun.
 
-        A signal handler calls it, too: it may have interrupted the thread that was to.
+        A signal handler calls this, too: it may have interrupted the thread that was about to start it.
         """
         if (candidacy := self.candidacy) is not None and not candidacy.begun:
             self.session.link.handler.spawn(candidacy.run)  # of several, the first runs
@@ -87,19 +87,19 @@ class ElectionState(PathState):
 
 
 class Candidacy:
-    """What a thread of the library does from `stand()` to `withdraw()`: it queues, leads, and queues again.
+    """A candidacy, from `stand()` to `withdraw()`: a thread of the library queues, leads, and queues again.
 
     It is a listener of its hold's loss, which wakes it; see `Loss`.
 
     Attributes:
-        hold: while it leads, its hold.
-        withdrawn: it is to end.
+        hold: its hold, while it leads.
+        withdrawn: the candidacy is to end.
         begun: its thread runs, or has run.
-        thread: that thread's number.
-        over: that thread has ended.
-        error: why, if it was not withdrawn.
-        waiters: the calls that its changes wake. Weak, as it outlives them: a task of a closed loop never ends
-            its call.
+        thread: the number of its thread.
+        over: its thread has ended.
+        error: the error that has ended its thread, unless it was withdrawn.
+        waiters: the calls that its changes wake. Weak, as the candidacy outlives them: a task of a closed loop never
+            ends its call.
     """
 
     def __init__(self, seat: Seat) -> None:
@@ -115,18 +115,18 @@ class Candidacy:
 
     @property
     def goes_on(self) -> bool:
-        """Whether the client stands by it."""
+        """Whether the candidacy goes on."""
         return not (self.withdrawn or self.over)
 
     def withdraw(self) -> None:
-        """Have it end; any thread may call this, and it never waits."""
+        """Have the candidacy end. Any thread may call this; the call never waits."""
         self.withdrawn = True
         self.set()
 
     # -- the thread ----------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Stand until it is withdrawn, or can go on no more."""
+        """Stand until the candidacy is withdrawn, or can't go on."""
         try:
             seat = self._seats.pop()
         except IndexError:
@@ -275,7 +275,7 @@ class Seat(LockBase):
         Raises:
             LockLostError: it was lost.
             RuntimeError: it has ended.
-            ClientError: the process was forked; the term is its parent's.
+            ClientError: the process was forked; the term belongs to its parent.
         """
         self._session.check_not_forked(self._path)
         self._session.check_lease()
@@ -363,7 +363,8 @@ class Seat(LockBase):
                     return None
                 if left is None and session.identity() == candidacy.thread:
                     raise ClientError(
-                        self._path, "called from a finalizer on the thread of the candidacy, for which it would wait"
+                        self._path,
+                        "a finalizer called wait() on the candidacy's own thread, and would wait for it: use a timeout",
                     )
                 if hold is not None:  # suspect; nothing wakes the call when it no more is
                     left = POLL_INTERVAL if left is None else min(left, POLL_INTERVAL)

@@ -86,17 +86,17 @@ TEXT: Codec = _Text()
 """Items are strings, in UTF-8."""
 
 JSON: Codec = _Json()
-"""Items are what JSON has: numbers, strings, lists, dictionaries. A tuple comes back as a list."""
+"""Items are JSON values: numbers, strings, lists, dictionaries. A tuple comes back as a list."""
 
 MSGPACK: Codec = _MessagePack()
-"""Items are what MessagePack has; needs the package `msgpack`, which `zkconcurrent[msgpack]` installs."""
+"""Items are MessagePack values; needs the package `msgpack`, which `zkconcurrent[msgpack]` installs."""
 
 
 def encoded(codec: Codec, value: Any, path: str) -> bytes:
-    """Return what a codec makes of a value, as bytes of our own: the caller may change it.
+    """Encode a value. The result is a copy, as the codec's buffer may change later.
 
     Raises:
-        TypeError: it does not make bytes.
+        TypeError: the codec does not return bytes.
     """
     data: Any = codec.encode(value)
     if not isinstance(data, bytes | bytearray | memoryview):
@@ -105,10 +105,10 @@ def encoded(codec: Codec, value: Any, path: str) -> bytes:
 
 
 def equal(codec: Codec, data: bytes, value: Any) -> bool:
-    """Return whether a codec makes these bytes of a value, or something equal of the bytes.
+    """Return whether a codec decodes the bytes to an equal value, or encodes the value to these bytes.
 
-    The bytes count too, as a value that was read may not be equal to itself once it is decoded anew: NaN, or an object
-    of a class without `__eq__`.
+    The bytes count, too: a value that is decoded twice may not be equal to itself. NaN is not, nor is an object of a
+    class without `__eq__`.
     """
     if codec.decode(data) == value:
         return True

@@ -31,8 +31,8 @@ class Condition(Primitive):
         above are containers. The lock, if none is given, is an `RLock` at `<path>/lock`.
 
     Invariant:
-        One change deletes the lock's node and creates the waiter's, so every later holder of the lock finds the waiter.
-        A notifier deletes the waiter's node; the server's reply shows whether this delete removed it.
+        One transaction deletes the lock's node and creates the waiter's, so every later holder of the lock finds the
+        waiter. A notifier deletes the waiter's node; the server's reply shows whether this delete removed the node.
 
     Cost:
         `wait` takes one write and one read, in two round trips; after the notification, one read and an `acquire` of
@@ -61,7 +61,9 @@ class Condition(Primitive):
         if lock is not None and not isinstance(lock, Lock | RLock):
             raise TypeError(f"lock must be a zkconcurrent Lock, RLock or write lock, not {type(lock).__name__}")
         if lock is not None and lock.client is not client:
-            raise ValueError(f"the lock {lock.path!r} is of another client than condition {path!r}: use one for both")
+            raise ValueError(
+                f"the lock {lock.path!r} has another client than the condition {path!r}: give both the same client"
+            )
         super().__init__(client, path)
         self._waiters = f"{self._path}/waiters"
         mine = lock.path if lock is not None else f"{self._path}/{self._part}"
@@ -99,17 +101,16 @@ class Condition(Primitive):
     def wait(self, timeout: float | None = None) -> bool:
         """Release the lock at all its levels until notified or until the timeout; then acquire it again at all levels.
 
-        The second part may outlast the timeout, as in `threading`. An exception that interrupts the call, such as
-        KeyboardInterrupt, is raised once the lock is held again. Only an error of this library leaves the lock
-        released. After an interrupt while ZooKeeper is out of reach for a third of the session timeout, the hold is
-        lost instead.
+        The acquire may outlast the timeout, as in `threading`. If an exception such as KeyboardInterrupt interrupts the
+        call, the call raises it once the lock is held again. Only an error of this library leaves the lock released. If
+        ZooKeeper is out of reach for a third of the session timeout after an interrupt, the hold is lost instead.
 
         Args:
             timeout: how long to wait, in seconds; None waits forever.
 
         Returns:
-            False if the timeout passed without a notification; otherwise True. True may also be a spurious wake-up: the
-            session ended during the wait, or the outcome is unknown.
+            False if the timeout passed without a notification; otherwise True. True may also be a spurious wake-up,
+            because the session ended during the wait or the outcome is unknown.
 
         Raises:
             LockLostError: the lock was lost before the call released it.
@@ -148,12 +149,12 @@ class Condition(Primitive):
         return wait, wait.steps(self._until(timeout))
 
     def _take_back(self, wait: ConditionWait, struck: BaseException | None = None) -> None:
-        """Restore the caller's hold of the lock, whatever interrupts the call, and leave no waiter's node.
+        """Restore the caller's hold of the lock and delete the waiter's node, however many interrupts come.
 
-        However many interrupts come: the program goes on as the holder, and releases the lock at the end of its block.
+        The program then goes on as the holder, and releases the lock at the end of its block.
 
         Raises:
-            BaseException: what interrupted this call, once the lock is held.
+            BaseException: the last interrupt of this call, once the lock is held.
             ZkConcurrentError: the lock can't be acquired.
         """
         late = None
@@ -172,7 +173,7 @@ class Condition(Primitive):
             late = struck = None  # or the traceback and this frame keep each other, and the lock, alive
 
     def _restore_hold(self, wait: ConditionWait, struck: BaseException | None) -> BaseException | None:
-        """Restore the hold; return what interrupted that. To be raised later: a call that raises undoes its grant."""
+        """Restore the hold; return the last interrupt, for the caller to raise: a raise here would undo the grant."""
         if not wait.end():
             return None
         calls = Calls(self._session)
@@ -183,8 +184,8 @@ class Condition(Primitive):
     def notify(self, n: int = 1) -> None:
         """Wake the `n` waiters of all processes that have waited longest, or all if there are fewer.
 
-        The call returns when the server has replied to each delete. If an outcome stays unknown, it may wake one waiter
-        more, never one fewer.
+        The call returns when the server has replied to each delete. If the outcome of a delete stays unknown, the call
+        may wake one waiter more than `n`, never one fewer.
 
         Raises:
             TypeError: `n` is not an int.
@@ -208,7 +209,7 @@ class Condition(Primitive):
         return self._run(notify(self._waiters, n), discard_result)
 
     def _pass_on(self) -> None:
-        """Notify another waiter in the place of one that was, or may have been, notified, and did not return."""
+        """Notify another waiter, as a waiter that was notified, or may have been, did not return from its wait."""
         return self._run(pass_on(self._waiters), discard_result)
 
     def _held(self, wanted: str) -> Hold:

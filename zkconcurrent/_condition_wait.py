@@ -15,7 +15,7 @@ from ._recipes.ticket import State
 
 
 class ConditionWait:
-    """One wait of one thread or task; two calls of the library, as the second must follow however the first ends.
+    """One wait of one thread or task. It makes two calls, as the second must follow however the first ends.
 
     Attributes:
         hold: the hold of the lock that it releases.
@@ -76,8 +76,8 @@ class ConditionWait:
         After an interrupt, the call does not wait for ZooKeeper while that is out of reach: the hold is lost instead.
 
         Args:
-            calls: takes the calls that this makes.
-            struck: the error that has ended the wait.
+            calls: the container for the calls that this makes.
+            struck: the error that has ended the wait, if any.
 
         Raises:
             ZkConcurrentError: the lock can't be acquired.

@@ -65,7 +65,7 @@ def _secret(option: str, credential: object) -> Secret:
     """Return a credential that an option gives.
 
     Raises:
-        TypeError: it is no str. The text of any other object, such as "b'...'", would be the password of somebody else.
+        TypeError: it is not a str. The text of any other object, such as "b'...'", would be a wrong password.
     """
     if not isinstance(credential, str):
         raise TypeError(f"the credentials in {option} must be a str, not {type(credential).__name__}")
@@ -100,13 +100,14 @@ def _without_secrets(request: Any) -> Any:
 class Client(KazooClient):  # type: ignore[misc]
     """The started `kazoo.client.KazooClient` that `connect` returns; the end of its `with` block stops and closes it.
 
-    The interpreter's exit closes it too, so that its holds are free at once. In a forked child it does nothing, as it
-    belongs to the parent. Neither its repr nor its log shows a password.
+    The library also closes the client at the interpreter's exit, so that its holds are free at once. In a forked child
+    the end of the block does nothing, as the client belongs to the parent. Neither the client's repr nor its log shows
+    a password.
 
     Attributes:
         directory_acl: the ACL of the nodes above a primitive's path, if it is not `default_acl`.
         tick: the servers' tick, in seconds, if known.
-        margin: the part of the session timeout by which a lease is shorter.
+        margin: by how much a lease is shorter than the session timeout, as a fraction of that.
         max_request: the largest request, in bytes.
     """
 
@@ -195,19 +196,19 @@ def connect(
     With credentials, only the creator has access to the nodes that the client makes (`acl=creator`). A client with
     other credentials, or none, can't read a lock's queue, join it, or delete its holder's node. On the nodes above (the
     chroot, and those between it and a lock), any client may list and add nodes, but not delete those of other clients.
-    Services that share locks use the same credentials; or `acl=open`, which lets every client do everything, as without
-    credentials; or a list of ACLs that names them all. Existing nodes keep their ACLs.
+    Services that share locks must all use the same credentials; or `acl=open`, which lets every client do everything,
+    as without credentials; or a list of ACLs that names all these services. Existing nodes keep their ACLs.
 
     Args:
         url: the address of ZooKeeper.
-        start_timeout: how long to wait for its first reply, in seconds; 15 by default.
+        start_timeout: how long to wait for ZooKeeper's first reply, in seconds; 15 by default.
         acl: `"creator"`, the default with a user, `sasl`, or `auth_data`; `"open"`, the default otherwise, even with a
             certfile, as not every server identifies a user by it; or, like `default_acl`, a list of
             `kazoo.security.ACL` for all nodes that the client creates.
-        **options: `tick`; `margin`, how much slower than the servers' clocks ours may run, as a fraction of the session
-            timeout (0.02); `max_request`, the largest request in bytes (1,000,000), which must be below the servers'
-            `jute.maxbuffer`; and the arguments of `kazoo.client.KazooClient`, such as `handler`, `default_acl`,
-            `keyfile_password` or `sasl_options`. None may repeat an option of the URL.
+        **options: `tick`; `margin`, how much slower than the servers' clocks the local clock may run, as a fraction of
+            the session timeout (0.02); `max_request`, the largest request in bytes (1,000,000), which must be below the
+            servers' `jute.maxbuffer`; and the arguments of `kazoo.client.KazooClient`, such as `handler`,
+            `default_acl`, `keyfile_password` or `sasl_options`. None may repeat an option of the URL.
 
     Returns:
         The client, connected. It is a context manager; otherwise, call its `stop()` and `close()`.
@@ -235,7 +236,8 @@ def prepare(
 ) -> tuple[Client, Callable[..., None]]:
     """Return the client that a URL describes, and the function that starts it; arguments and errors as `connect`.
 
-    That function blocks, and closes the client again if it fails. It may be given a function that tells it to give up.
+    The start function blocks. If the start fails, it closes the client again. Its optional argument is a function that
+    returns True when the start is to give up.
     """
     check_interpreter()
     found = _parse(url)
@@ -273,8 +275,8 @@ def prepare(
 def process_client(url: str, options: Sequence[tuple[str, Any]]) -> Client:
     """Return this process's client for the objects that were pickled with that URL; it is opened at its first use.
 
-    This does not wait for a server. The first call of the object does, up to its own deadline. The client is closed
-    when the process exits. If the program has stopped it, the next unpickled object gets another client.
+    This function does not wait for a server. The object's first call does, up to its own deadline. The client is closed
+    when the process exits. If the program has stopped the client, the next unpickled object gets another one.
     """
     name = url, tuple(options)
     client = _by_name.get(name)
@@ -288,7 +290,7 @@ def process_client(url: str, options: Sequence[tuple[str, Any]]) -> Client:
 
 
 def _name(url: str, options: dict[str, Any], settings: dict[str, Any]) -> _Name | str:
-    """Return the arguments of `process_client`; or why there are none."""
+    """Return the arguments of `process_client`; or, as a str, the reason why another process can't open this client."""
     sasl = settings.get("sasl_options") or {"mechanism": "GSSAPI"}  # that takes the user's ticket
     if settings.get("auth_data") or settings.get("keyfile_password") or sasl.get("mechanism") != "GSSAPI":
         return _CREDENTIALS
@@ -379,7 +381,9 @@ def _parse(url: str) -> dict[str, Any]:
     if scheme.lower() not in ("zk", "zks"):
         raise ValueError("the URL's scheme must be zk, or zks for TLS")
     if "@" in path + query + fragment:  # the '/' before it may be in a password, so no text is shown
-        raise ValueError("the URL has an '@' after its hosts; in a password, write '/', '?', '#' and '@' as %2F %3F...")
+        raise ValueError(
+            "the URL has an '@' after its hosts; in a password, write '/', '?', '#', '@' as %2F %3F %23 %40"
+        )
     if fragment:
         raise ValueError("the URL must have no part that begins with '#'")
     user, at, hosts = authority.rpartition("@")
@@ -459,7 +463,7 @@ def _take_acl(settings: dict[str, Any]) -> None:
     proven = bool(settings.get("auth_data") or settings.get("sasl_options"))
     acl = settings.pop("acl", None)
     if acl is not None and settings.get("default_acl") is not None:
-        raise ValueError("acl and default_acl are the same: give one of them")
+        raise ValueError("acl and default_acl set the same thing: give only one of them")
     if settings.get("default_acl") is not None:
         settings["default_acl"] = _acl_list("default_acl must be", settings["default_acl"])
         return

@@ -24,15 +24,15 @@ class DetachedLock(Line, Acquirable):
 
     The program chooses the owner's name, such as that of a job. All threads and processes with that name are one owner:
     an `acquire` while the owner holds the lock returns True at once, and one `release` by any of them ends the hold. So
-    a program that is started again goes on with its hold. Two programs that must exclude each other need two names.
+    a program that is started again continues with its hold. Two programs that must exclude each other need two names.
 
     Only a `release` by the owner, or a `force_release`, ends the hold. A process that is killed leaves the lock held:
     every other contender waits until the owner comes back.
 
     Layout:
         `<path>/_c_<uuid>-lock-<sequence>`, EPHEMERAL_SEQUENTIAL, one for each thread that waits: the znodes of a
-        `Lock`. The holder's is PERSISTENT, with the number of the node that queued for it, which the same `multi`
-        deletes. The path itself is a container.
+        `Lock`. The holder's node is PERSISTENT. It has the number of the ephemeral node that queued for it; the `multi`
+        that creates it deletes that node. The path itself is a container.
 
     Invariant:
         As `Lock`. On one path, a `DetachedLock`, a `Lock`, an `RLock` and Curator's InterProcessMutex exclude each
@@ -78,9 +78,9 @@ class DetachedLock(Line, Acquirable):
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Acquire the lock for the owner; wait for it in the order of arrival across all processes.
 
-        If the owner holds the lock already, the call returns True at once; it looks when it begins, and again when its
-        node is the next in the queue. If the call is interrupted just as it returns, the lock may stay held, as after a
-        kill.
+        If the owner holds the lock already, the call returns True at once. It looks when it begins, and again when its
+        node is the next in the queue. If an interrupt strikes just as the call returns, the lock may stay held, as
+        after a kill.
 
         Args:
             blocking: whether to wait. If False, the call makes one attempt.
@@ -111,11 +111,11 @@ class DetachedLock(Line, Acquirable):
         return True
 
     def release(self) -> None:
-        """Release the owner's hold, whichever object of the owner has acquired it; wait until its node is gone.
+        """Release the owner's hold, whichever object has acquired it for the owner; wait until its node is gone.
 
-        If ZooKeeper is out of reach, the call waits for it, as the end of a session would not release the lock. An
-        interrupted call may or may not have released the lock. Call it again: if the first call has released the lock,
-        the second one raises no error.
+        If ZooKeeper is out of reach, the call waits until it is back, as the end of a session would not release the
+        lock. An interrupted call may or may not have released the lock. Call it again: if the first call has released
+        the lock, the second one raises no error.
 
         Raises:
             LockLostError: another call has ended the hold that this object had acquired.
@@ -142,15 +142,16 @@ class DetachedLock(Line, Acquirable):
         return self._run(release(self._path, self._owner, held, in_doubt), released)
 
     def force_release(self, token: int) -> bool:
-        """End the hold with that fencing token, for any owner; return whether there was one.
+        """End the hold that has this fencing token, whatever its owner; return whether there was one.
 
         Take the token from the result of `owner()`: then the call never ends a hold that has begun since. The owner
-        does not learn of it until its `release`; the next holder's fencing token stops its writes. If the connection
-        drops during the call, True may also mean that the owner has released the lock meanwhile.
+        learns that its hold has ended only at its `release`; until then, the next holder's fencing token stops the
+        owner's writes. If the connection drops during the call, True may also mean that the owner has released the lock
+        meanwhile.
 
         Raises:
             TypeError: the token is not an int.
-            ValueError: the lock is held without an owner, by a session, whose end releases it.
+            ValueError: a session holds the lock, not an owner; the end of that session releases the lock.
         """
         token = check_int("token", token)
 

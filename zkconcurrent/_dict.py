@@ -39,11 +39,11 @@ POLL_INTERVAL = 0.5
 
 
 class MirrorState(PathState):
-    """What all objects of one client and path share: the copy, and the thread that keeps it current.
+    """The state that all objects of one client and path share: the copy, and the thread that keeps it current.
 
     Attributes:
         mirror: the copy.
-        error: what has ended the thread.
+        follower: the thread that keeps it current.
     """
 
     def __init__(self, session: Session, kind: str, at: Layout) -> None:
@@ -60,7 +60,7 @@ class MirrorState(PathState):
 
     @property
     def current(self) -> bool:
-        """Whether the copy may be served: it was listed on this connection, or none is there to list it on."""
+        """Whether reads may use the copy: it was listed on this connection, or there is no connection to list it on."""
         link, mirror = self.session.link, self.mirror
         return mirror.listed_on is link.connection or (mirror.listed and not link.connected)
 
@@ -71,11 +71,11 @@ class MirrorState(PathState):
 
 
 class _Follower:
-    """The thread that keeps a copy current. It knows the copy alone, so that what the user drops can be collected.
+    """The thread that keeps a copy current. It refers to the copy alone, so that dropped objects can be collected.
 
     Attributes:
-        error: what has ended it.
-        thread: its number, while it runs.
+        error: the error that has ended the thread.
+        thread: the thread's number, while it runs.
     """
 
     def __init__(self, mirror: Mirror) -> None:
@@ -85,7 +85,7 @@ class _Follower:
         self._idle = deque([True])  # the thread that takes it follows
 
     def start(self, session: Session) -> None:
-        """Start the thread, unless it runs. Of several that callers start at the same time, one stays."""
+        """Start the thread, unless it runs. If several callers start threads at the same time, one of these stays."""
         if self._idle:
             self.error = None
             session.link.handler.spawn(self._follow, session)
@@ -122,7 +122,7 @@ def _drop(mirror: Mirror, dropped: Any) -> None:
 
 
 class _Landing:
-    """Ends the flight of a call; again, if an interrupt has struck as it ended, and the call is abandoned."""
+    """Ends the flight of a call. Does so again if an interrupt strikes meanwhile and the call is abandoned."""
 
     def __init__(self, session: Session, flight: Flight) -> None:
         self._session = session
@@ -136,7 +136,7 @@ class _Landing:
 
 
 class Mirrored(Primitive):
-    """What `Dict` and `Set` have."""
+    """The methods that `Dict` and `Set` share."""
 
     _path_state: MirrorState
 
@@ -157,16 +157,16 @@ class Mirrored(Primitive):
 
     @property
     def stale(self) -> bool:
-        """Whether the copy may be old: no server is in reach, or the copy was not read since one was. Sends nothing."""
+        """Whether the copy may be old: no server is in reach, or it is from an earlier connection. Sends nothing."""
         mirror = self._mirror
         return self._session.suspect or mirror.listed_on is not self._link.connection
 
     def ready(self) -> None:
-        """Wait until the copy is listed on the present connection. Otherwise the first read waits for that.
+        """Wait until the copy is listed on the present connection. Without this call, the first read waits for that.
 
         Raises:
             ClientError: the client can't be used here.
-            ForeignNodeError: the path is something else's.
+            ForeignNodeError: the path belongs to something else.
             ValueError: other clients use the path with another `ephemeral`.
         """
         return self._catch_up(False)
@@ -179,10 +179,10 @@ class Mirrored(Primitive):
         """Remove all nodes, entries included.
 
         Raises:
-            RuntimeError: another client has written here in its present session; nothing was deleted. If it came during
-                the call, and there were more than 100 entries, some of them may be gone.
+            RuntimeError: another client has written here in its present session; nothing was deleted. If that client
+                came during the call, and there were more than 100 entries, some entries may be gone.
             ClientError: the client can't be used here.
-            ForeignNodeError: the path is something else's; nothing was deleted.
+            ForeignNodeError: the path belongs to something else; nothing was deleted.
         """
 
         def destroyed(others: list[str]) -> None:
@@ -207,7 +207,7 @@ class Mirrored(Primitive):
             self._catch_up(True)
 
     def _catch_up(self, serves_old: bool) -> None:
-        """Wait until the copy is listed; with `serves_old`, or until no server is in reach and it was listed before."""
+        """Wait until the copy is listed. With `serves_old`, an earlier listing will do while no server is in reach."""
         session, state = self._session, self._path_state
         call = Call(session, self._path)
 
@@ -224,7 +224,8 @@ class Mirrored(Primitive):
 
         if state.follower.thread == session.identity():
             raise ClientError(
-                self._path, "a finalizer reads it on the thread that updates the copy, and would wait for that thread"
+                self._path,
+                "a finalizer reads the copy on the thread that updates it, and would wait for it: use another thread",
             )
         self._check_may_block()
         return self._await(call, steps())
@@ -243,8 +244,8 @@ class Mirrored(Primitive):
             except Unknown:
                 raise OutcomeUnknownError(
                     self._path,
-                    "the session ended, so it is unknown whether the write was applied; read it, and decide whether to "
-                    "repeat it",
+                    "the session ended, so it is unknown whether the write was applied; read the entry, and decide "
+                    "whether to repeat the write",
                 ) from None
             finally:
                 landing.drop_tickets([])
@@ -253,7 +254,7 @@ class Mirrored(Primitive):
         return self._await(call, steps())
 
     def _check_key(self, key: Any) -> str:
-        """Return the key, if there can be an entry of it.
+        """Return the key, if an entry can have it.
 
         Raises:
             TypeError: it is not a string.
@@ -307,12 +308,12 @@ class Dict(Mirrored, MutableMapping[str, V]):
         path: the map's path; the first write makes the missing nodes.
         codec: turns values into bytes and back: `BYTES`, `TEXT`, `JSON`, `MSGPACK`, or any object with `encode` and
             `decode`. Each read decodes the value again, so changing a returned object changes nothing else.
-        ephemeral: whether an entry goes with the session of the client that wrote it. All processes must give the same.
+        ephemeral: whether an entry ends with the session of the client that wrote it. All processes must give the same.
 
     Raises:
         TypeError: the path is not a string, or the codec lacks a method.
         ValueError: the path is invalid; or this client already uses it for another primitive, or with another
-            `ephemeral`. At first use: other clients use it with another `ephemeral`.
+            `ephemeral`. The first use raises it if other clients use the path with another `ephemeral`.
 
     Source:
         `collections.abc.MutableMapping`; java.util.concurrent's `ConcurrentMap`.
@@ -362,7 +363,7 @@ class Dict(Mirrored, MutableMapping[str, V]):
         return _Values(self)
 
     def copy(self) -> dict[str, V]:
-        """Return a `dict` with all entries. `dict(d)` reads key by key, and raises `KeyError` if one goes meanwhile."""
+        """Return a `dict` with all entries. `dict(d)` reads key by key, and raises `KeyError` if one is removed."""
         return dict(self._decoded())
 
     def _decoded(self) -> Iterator[tuple[str, V]]:
@@ -409,12 +410,12 @@ class Dict(Mirrored, MutableMapping[str, V]):
     @overload
     def replace(self, key: str, old: V, new: V, /) -> bool: ...
     def replace(self, key: str, old: Any, new: Any = _MISSING, /) -> bool:
-        """Replace a key's value, if it has one: `replace(key, value)`; or if that is `old`: `replace(key, old, new)`.
+        """Replace a key's value: `replace(key, value)` if it has any, `replace(key, old, new)` if it has `old`.
 
         Atomic: of several clients that replace the same value, one succeeds.
 
         Returns:
-            Whether it was replaced.
+            Whether the value was replaced.
         """
         key, data = self._check_key(key), self._encode(old if new is _MISSING else new)
         matches = _anything if new is _MISSING else self._equals(old)
@@ -432,10 +433,10 @@ class Dict(Mirrored, MutableMapping[str, V]):
     @overload
     def pop(self, key: str, default: T, /) -> V | T: ...
     def pop(self, key: str, default: Any = _MISSING, /) -> Any:
-        """Remove a key and return its value, or the default if there is none. Of several clients, one gets the value.
+        """Remove a key and return its value, or the default if it is missing. Only one client gets the value.
 
         Raises:
-            KeyError: there is none, and no default.
+            KeyError: the key is missing, and there is no default.
         """
         value: Any = None
 
@@ -455,10 +456,10 @@ class Dict(Mirrored, MutableMapping[str, V]):
         return self._write(lambda flight: entries.take(flight, checked, decoded), popped)
 
     def popitem(self) -> tuple[str, V]:
-        """Remove some entry and return its key and value. Of several clients, one gets it.
+        """Remove an arbitrary entry and return its key and value. Only one client gets it.
 
         Raises:
-            KeyError: there is none.
+            KeyError: there are no entries.
         """
         for key in self:
             if (value := self.pop(key, _TAKEN)) is not _TAKEN:
@@ -477,7 +478,7 @@ def _anything(_: bytes) -> bool:
 
 
 class _Items(ItemsView[str, V]):
-    """The items, of which each is read once: its key may be gone by then."""
+    """A view of the items. It reads each entry once, as a key may be gone before a second read."""
 
     _mapping: Dict[V]
 
@@ -511,7 +512,7 @@ class Set(Mirrored, MutableSet[str]):
     Args:
         client: see `Dict`.
         path: see `Dict`.
-        ephemeral: whether an element goes with the session of the client that added it last.
+        ephemeral: whether an element ends with the session of the client that added it last.
 
     Source:
         `collections.abc.MutableSet`.
@@ -533,7 +534,7 @@ class Set(Mirrored, MutableSet[str]):
         return iter(list(self._copy()))
 
     def add(self, value: str) -> None:
-        """Add an element; nothing changes if it is there."""
+        """Add an element; if it is there already, change nothing."""
         key = self._check_key(value)
         add: Any = entries.put if self._layout.ephemeral else entries.put_if_absent
         return self._write(lambda flight: add(flight, key, b""), discard_result)
@@ -546,7 +547,7 @@ class Set(Mirrored, MutableSet[str]):
         """Remove an element.
 
         Raises:
-            KeyError: it is not there.
+            KeyError: the element is not there.
         """
 
         def removed(there: bool) -> None:
@@ -560,10 +561,10 @@ class Set(Mirrored, MutableSet[str]):
         return self._write(lambda flight: entries.delete(flight, key), then)
 
     def pop(self) -> str:
-        """Remove some element and return it. Of several clients, one gets it.
+        """Remove an arbitrary element and return it. Only one client gets it.
 
         Raises:
-            KeyError: there is none.
+            KeyError: there are no elements.
         """
         for key in self:
             if self._write(lambda flight, key=key: entries.delete(flight, key), bool):  # type: ignore[misc]

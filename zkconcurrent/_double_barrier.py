@@ -22,11 +22,11 @@ from ._recipes.ticket import State, Ticket
 
 
 class DoubleBarrierState(PathState):
-    """What all objects of one client and path share of a double barrier.
+    """The state of a double barrier that all objects of one client and path share.
 
     Attributes:
-        inside: the tickets of the parties that have entered, by the thread.
-        entering: the last call of each thread that was to enter.
+        inside: the tickets of the parties that have entered, by thread.
+        entering: each thread's last call of `enter`.
     """
 
     def __init__(self, session: Session, path: str, kind: str) -> None:
@@ -75,13 +75,13 @@ class DoubleBarrier(Primitive):
     Invariant:
         A party creates `ready` only while there are `parties` nodes. It removes `ready` only with the last of them, or
         when it finds that all parties which `ready` let in are gone. A late party makes `ready` anew, with a check that
-        one of the others is inside. A party that gives up waiting does so only while there is no `ready`.
+        one of the others is inside. A party gives up waiting only while there is no `ready`.
 
     Cost:
         `enter`: 1 write and 2 reads in one round trip; then 2 reads to wait, or 1 write by the party that opens the
         barrier. Each arrival wakes the parties that wait, each of which reads twice. `leave`: 3 reads in two round
         trips, and 1 write; then 2 reads to wait. The party whose name sorts first leaves last. It waits for one party
-        after the other, and only it is woken when that one leaves. Its own departure wakes the others, each of which
+        after the other; a party that leaves wakes only this one. Its own departure wakes all others, each of which
         reads once.
 
     Args:
@@ -120,8 +120,8 @@ class DoubleBarrier(Primitive):
             Whether the caller is inside. If False, the attempt leaves no node behind.
 
         Raises:
-            RuntimeError: this thread is inside already; or it waits to enter, and the caller is a signal handler or
-                finalizer that has interrupted it.
+            RuntimeError: this thread is inside already; or the caller is a signal handler or finalizer that has
+                interrupted this thread's own `enter`.
             OverflowError: a timeout above `threading.TIMEOUT_MAX`.
             ClientError: the client can't be used here.
         """
@@ -134,7 +134,10 @@ class DoubleBarrier(Primitive):
             raise RuntimeError(f"the caller is inside the double barrier {self._path!r} already: leave() it first")
         entering = self._path_state.entering
         if (interrupted := entering.get(owner)) is not None and interrupted in self._session.calls:
-            raise RuntimeError(f"the caller has interrupted its own enter() of the double barrier {self._path!r}")
+            raise RuntimeError(
+                f"this thread was interrupted in enter() of the double barrier {self._path!r}, and continues only when "
+                "the calling signal handler or finalizer returns: enter in another thread"
+            )
         entering[owner] = call
         arrived = yield from call.run(enter(self._path, self._parties, node_data(owner)), deadline)
         if arrived is None:
@@ -178,7 +181,7 @@ class DoubleBarrier(Primitive):
         return self._await(call, self._leaving(call, ticket, wait, deadline, owner))
 
     def _grace(self) -> float:
-        """Return until when a party whose time is up waits for a reply."""
+        """Return the deadline for the reply to a party whose timeout has passed."""
         return self._session.now() + (self._session.timeout or UNANSWERED) / 3
 
     def _party(self, owner: int) -> Ticket | None:
@@ -242,7 +245,7 @@ class DoubleBarrier(Primitive):
         return self._parties
 
     def destroy(self) -> None:
-        """Remove the node that is left behind if all parties died inside; the next use would remove it, too.
+        """Remove the node that stays behind if all parties died inside. The next use would remove it, too.
 
         Raises:
             RuntimeError: a party waits, or is inside.

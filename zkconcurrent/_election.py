@@ -45,7 +45,7 @@ class Candidate(NamedTuple):
 
     @classmethod
     def of(cls, path: str, name: str, node: Node) -> Candidate:
-        """Make one of what was read."""
+        """Make a candidate from a node that was read."""
         since = datetime.fromtimestamp(node.ctime, timezone.utc)
         text = node.data.decode("utf-8", "replace")
         return cls(text, node.data, node.session, since, f"{path}/{name}", node.czxid)
@@ -65,7 +65,7 @@ class Term:
         Raises:
             LockLostError: the term was lost.
             RuntimeError: the term has ended.
-            ClientError: the process was forked; the term is its parent's.
+            ClientError: the process was forked; the term belongs to its parent.
         """
         return self._seat._check_term(self._hold).ticket.token
 
@@ -74,7 +74,7 @@ class Term:
         """A `threading.Event` that is set when the term is lost, or ends by `withdraw()`.
 
         Raises:
-            ClientError: the process was forked; the term is its parent's.
+            ClientError: the process was forked; the term belongs to its parent.
         """
         self._seat._session.check_not_forked(self._seat.path)
         self._seat._session.check_lease()
@@ -84,13 +84,13 @@ class Term:
     def publish(self, data: bytes) -> None:
         """Replace the data of the leader's node, which is the candidate's id until then. Waits for ZooKeeper.
 
-        All candidates and observers see the data. This candidate's next term begins with its id again.
+        All candidates and observers see the data. In this candidate's next term, the node has the id again.
 
         Raises:
             TypeError: the data are not bytes.
             LockLostError: the term was lost, at the latest during the call; observers may have seen the data.
-            RuntimeError: the term has ended; or the layout is `latch`: behind a node that was written, a LeaderLatch of
-                Curator would not see the node go.
+            RuntimeError: the term has ended; or the layout is `latch`: a LeaderLatch of Curator that waits behind a
+                rewritten node misses the delete of that node.
             RefusedError: the data are larger than the client's `max_request` allows.
             ClientError: the client can't be used here.
         """
@@ -121,7 +121,7 @@ class Leading:
 
     def __enter__(self) -> Term:
         if self._hold is not None:
-            raise RuntimeError("a lead() is for one block: call it anew for the next")
+            raise RuntimeError("a lead() is for one block: call lead() again for the next")
         seat = self._seat
         before = seat._mine()
         try:
@@ -157,8 +157,8 @@ class Election(ByName):
     """An election: one of the candidates of all processes that open the same path leads, in the order of arrival.
 
     A thread leads in a block `with election.lead() as term`, or while it runs a function: `run`. Or the client stands
-    in the background: `stand` begins a candidacy, which a thread of the library keeps up through losses and new
-    sessions, until `withdraw`. `is_leader` returns whether it leads at that moment, and `wait` returns its term.
+    in the background: `stand` begins a candidacy. A thread of the library keeps the candidacy up, through losses and
+    new sessions, until `withdraw`. `is_leader` returns whether the client leads now, and `wait` returns its term.
 
     Layout:
         `selector`: `<path>/_c_<uuid>-lock-<sequence>`, EPHEMERAL_SEQUENTIAL, one for each candidate: the znodes of
@@ -170,21 +170,20 @@ class Election(ByName):
 
     Cost:
         As `Lock`: a term begins with one write and one read, in one round trip, and ends with one write, which wakes
-        one candidate. `publish` takes one write and two reads. Each change of the leader, or of what it has published,
-        wakes all observers; each sends five reads. A new candidate wakes none of them while there is a leader.
+        one candidate. `publish` takes one write and two reads. Each change of the leader, or of its data, wakes all
+        observers; each sends five reads. A new candidate wakes no observer while there is a leader.
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.
         path: the election's path; missing nodes are created as containers.
-        id: the candidate's name, which all candidates and Java see; None makes one of the process and the host,
-            `<pid>@<host>`.
+        id: the candidate's name, which all candidates and Java see; None stands for `<pid>@<host>`.
         layout: `"selector"` or `"latch"`; all processes must give the same, as the two layouts do not exclude each
             other.
 
     Raises:
         TypeError: the id or the path is not a string.
-        ValueError: the layout is neither; the id is no UTF-8; the path is invalid; or this client already uses it for
-            another primitive or with the other layout.
+        ValueError: the layout is neither of the two; the id can't be encoded as UTF-8; the path is invalid; or this
+            client already uses it for another primitive or with the other layout.
 
     Source:
         kazoo's `Election`; Curator's `LeaderSelector` and `LeaderLatch`; etcd's `Election`.
@@ -209,7 +208,7 @@ class Election(ByName):
 
     @property
     def path(self) -> str:
-        """The path by which all processes share it."""
+        """The path. All processes that open it share this election."""
         return self._seat.path
 
     @property
@@ -226,10 +225,10 @@ class Election(ByName):
             timeout: how long to wait for the term, in seconds; None waits forever, zero or less makes one attempt.
 
         Raises:
-            TimeoutError: another candidate still led at the deadline; raised at the start of the block, as are all but
-                the next.
-            LockLostError: the term was lost; raised at the end of the block, unless an interrupt leaves it.
-            RuntimeError: the thread leads, or its client stands, so it would wait for itself.
+            TimeoutError: another candidate still led at the deadline. The start of the block raises this, and all other
+                errors but the next.
+            LockLostError: the term was lost. The end of the block raises this, unless an interrupt leaves the block.
+            RuntimeError: the thread leads already, or its client stands; so the thread would wait for itself.
             ValueError, OverflowError: as `Lock.acquire`.
             ClientError: the client can't be used here.
             ZkConcurrentError: the path can't be used for an election of this layout.
@@ -263,19 +262,19 @@ class Election(ByName):
     def withdraw(self) -> None:
         """End the candidacy that `stand` has begun, and its term if there is one; otherwise do nothing.
 
-        First the term's `lost` is set, so that threads that work for it notice. Then the call waits until the node is
-        gone, for a third of the session timeout at most. If ZooKeeper is out of reach, the node goes after the
-        reconnect.
+        The call first sets the term's `lost`, so that threads that work for the term notice. Then it waits until the
+        node is gone, for a third of the session timeout at most. If ZooKeeper is out of reach, the library deletes the
+        node after the reconnect.
 
         Raises:
-            ClientError: the process was forked; the candidacy is its parent's.
+            ClientError: the process was forked; the candidacy belongs to its parent.
         """
         return self._seat.withdraw()
 
     def is_leader(self) -> bool:
         """Return whether this client leads: by `stand`, or in a block of any of its threads. Sends nothing.
 
-        False while ZooKeeper is out of reach, even if the term may survive that.
+        The result is False while ZooKeeper is out of reach, even if the term may survive the outage.
         """
         return self._seat.leads()
 
@@ -336,7 +335,7 @@ class Election(ByName):
 
 
 def candidate_id(id: object) -> str:  # noqa: A002
-    """Return the candidate's name; one of the process and the host for None.
+    """Return the candidate's name; for None, `<pid>@<host>`.
 
     Raises:
         TypeError: it is not a string.
@@ -363,14 +362,14 @@ def check_data(data: object) -> None:
     """Refuse data that a node can't have.
 
     Raises:
-        TypeError: they are not bytes.
+        TypeError: the data are not bytes.
     """
     if not isinstance(data, bytes):
         raise TypeError(f"data must be bytes, not {type(data).__name__}")
 
 
 def check_callable(func: object) -> None:
-    """Refuse what can't be called, as kazoo's `Election.run` does.
+    """Refuse an object that can't be called, as kazoo's `Election.run` does.
 
     Raises:
         ValueError: it is not callable.

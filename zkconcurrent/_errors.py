@@ -21,7 +21,8 @@ class ZkConcurrentError(Exception):
 class LockLostError(ZkConcurrentError, RuntimeError):
     """A hold ended before its thread released it: the session expired, its lease ran out, or its node was deleted.
 
-    It is raised until the thread has settled the loss: once for each `release()` that it owes.
+    A thread that owes `release()` calls for the hold gets this error from each of them, and until then from `acquire`,
+    `fencing_token` and `guard`, too.
     """
 
 
@@ -39,9 +40,9 @@ class WaitCancelledError(ZkConcurrentError):
 
 
 class ForeignNodeError(ZkConcurrentError):
-    """The path has foreign data or nodes, such as a child of a lock that is not a contender, or does not exclude ours.
+    """The path has data or nodes that are not this primitive's, or contenders that do not exclude this library's.
 
-    Examples are the nodes of kazoo's own recipes, and those of another primitive whose path lies below this one.
+    Examples are the nodes of kazoo's own recipes, and the nodes of another primitive whose path lies below this one.
     """
 
 

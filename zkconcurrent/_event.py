@@ -21,12 +21,14 @@ class Event(Primitive):
         clear to set. The nodes above are containers.
 
     Invariant:
-        Every write names the version of the node that it was decided on. So the epoch counts each set once, even if
-        replies are lost, and a waiter learns of every set since its wait began, even if the flag is clear again.
+        Every write is conditional on the version of the node on which it was decided. So the epoch counts each set
+        once, even if replies are lost, and a waiter learns of every set since its wait began, even if the flag is clear
+        again.
 
     Cost:
         `is_set`: 2 reads in one round trip. `set`, `clear`: the same, then a write if the flag changes. `wait`: 2 reads
-        if the flag is set, else 3 in 2 round trips until it waits. A set wakes all waiters; each reads once.
+        if the flag is set; otherwise 3 reads in 2 round trips, before it sleeps. A set wakes all waiters; each reads
+        once.
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.
@@ -57,11 +59,11 @@ class Event(Primitive):
         return self.is_set()
 
     def set(self) -> None:
-        """Set the flag and wake all waiters; waits for ZooKeeper. Errors as `is_set`."""
+        """Set the flag and wake all waiters; wait for ZooKeeper's reply. Errors as `is_set`."""
         return self._run_and_note(turn(self._path, True), discard_result)
 
     def clear(self) -> None:
-        """Clear the flag; waits for ZooKeeper. Errors as `is_set`."""
+        """Clear the flag; wait for ZooKeeper's reply. Errors as `is_set`."""
         return self._run_and_note(turn(self._path, False), discard_result)
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -86,7 +88,7 @@ class Event(Primitive):
     def destroy(self) -> None:
         """Remove the event's node.
 
-        The call does not see waiters, which have no node. A waiter creates the event anew and waits on.
+        Waiters have no node, so the call does not see them. A waiter creates the event again and continues to wait.
 
         Raises:
             ClientError: the client can't be used here.

@@ -18,10 +18,11 @@ from ._recipes.group import Member, members, next_members, stay
 
 
 class GroupState(PathState):
-    """What all objects of one client and path share of a group.
+    """The state of a group that all objects of one client and path share.
 
     Attributes:
-        members: the memberships of this client, by id: from before a create is sent until the node is surely gone.
+        members: the memberships of this client, by id, each from before its create is sent until its node is surely
+            gone.
     """
 
     def __init__(self, session: Session, path: str, kind: str) -> None:
@@ -30,7 +31,7 @@ class GroupState(PathState):
 
 
 class Membership:
-    """What `Group.join` returns: a context manager that leaves the group at its end.
+    """A membership of a group, which `Group.join` returns: a context manager that leaves the group at its end.
 
     It belongs to the client, not to a thread. It lasts until `leave()` or the client's end, even if the program keeps
     no reference to it.
@@ -70,8 +71,8 @@ class Membership:
         """A `threading.Event` that is set when the membership has ended without `leave()`, for good.
 
         It is set if another client took the id while the session was expired, or deleted the node and took the id; if
-        the client is stopped; or if ZooKeeper refuses to create the node again. A warning is logged, too, unless the
-        client was stopped.
+        the client is stopped; or if ZooKeeper refuses to create the node again. The library also logs a warning, unless
+        the client was stopped.
         """
         with self._session.lock:
             return self._loss.event
@@ -79,10 +80,10 @@ class Membership:
     def leave(self) -> None:
         """Leave the group. A second call, or one after the membership was lost, does nothing.
 
-        If ZooKeeper is out of reach, the call returns, and the node is deleted after the reconnect.
+        If ZooKeeper is out of reach, the call returns, and the library deletes the node after the reconnect.
 
         Raises:
-            ClientError: the process was forked; the membership is its parent's.
+            ClientError: the process was forked; the membership belongs to its parent.
         """
         self._session.check_not_forked(self._group.path)
         call = Call(self._session, self._group.path)
@@ -137,11 +138,11 @@ class Membership:
         self._session.keeper.stand_in()
 
     def drop_tickets(self, _tickets: object) -> None:
-        """Give the membership up, as the call of `join` was abandoned. Never waits."""
+        """Give the membership up, because the call of `join` was abandoned. Never waits."""
         self._give_up()
 
     def _give_up(self) -> None:
-        """Have the node deleted. Takes no lock, as a call that is thrown away does this, too."""
+        """Have the node deleted. Takes no lock, as the end of a call that is thrown away runs this, too."""
         member = self._member
         member.wanted = False
         if not self._began and self._state.members.get(self.id) is self:
@@ -213,8 +214,8 @@ class Group(Primitive):
             print(workers.members())  # {'5f0c...': b'10.0.0.7:8000', ...}
 
     A member whose process dies disappears when its session ends. A membership outlives a lost connection. If its
-    session expires, the others see the member leave; it joins again, with the same id and data, as soon as ZooKeeper is
-    in reach, as Curator's PersistentNode does.
+    session expires, the others see the member leave. The member joins again, with the same id and data, as soon as
+    ZooKeeper is in reach, as Curator's PersistentNode does.
 
     Layout:
         `<path>/<id>`, EPHEMERAL, with the data: the znodes of Curator's GroupMember. The path itself is a container.
@@ -225,9 +226,9 @@ class Group(Primitive):
 
     Cost:
         `join`: 1 write, and 1 read with a watch that `join` does not wait for; after a reconnect, that read again.
-        `leave`: 1 write. `members`: 2 reads, and 1 for each member, in 2 round trips. `observe`: a change wakes each
-        observer, which reads the list and all members once, and once more when it waits again; for a new member, once
-        more. Each membership has its own thread in the library, which sleeps.
+        `leave`: 1 write. `members`: 2 reads, and 1 for each member, in 2 round trips. `observe`: before it waits, it
+        reads the list and all members once. A change wakes each observer, which reads them once more; twice, if a
+        member came or went. Each membership has its own thread in the library, which mostly sleeps.
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.

@@ -26,8 +26,8 @@ class CountDownLatch(Primitive):
         count stays after its process has ended.
 
     Cost:
-        `count`: 3 reads in one round trip. `count_down`: the same, then a write. `wait`: 3 reads if the latch is open,
-        else 5 in 2 round trips until it waits. Each `count_down` wakes all waiters; each sends two reads.
+        `count`: 3 reads in one round trip. `count_down`: the same, then a write. `wait`: 3 reads if the latch is open;
+        otherwise 5 reads in 2 round trips, before it sleeps. Each `count_down` wakes all waiters; each sends two reads.
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.
@@ -37,7 +37,7 @@ class CountDownLatch(Primitive):
     Raises:
         TypeError: the count is not an int, or the path is not a string.
         ValueError: the count is negative, or larger than 2**63 - 1; the path is invalid; or this client already uses it
-            for another primitive. At first use: the latch was made with another count.
+            for another primitive. The first use raises it if the latch was made with another count.
 
     Source:
         java.util.concurrent's `CountDownLatch`.
@@ -89,11 +89,11 @@ class CountDownLatch(Primitive):
         return self._run_and_note(wait(self._path, self._count), lambda left: left == 0, deadline)
 
     def destroy(self) -> None:
-        """Remove the latch's node and all counts; the next use begins anew.
+        """Remove the latch's node and all counts; the next use creates a new latch.
 
-        The call does not see waiters, which have no node. A waiter creates the latch anew and waits on. So destroy a
-        latch when all waits have returned. One request removes everything, unless there are more than 1,000 counts
-        (fewer if the path has more than 400 bytes): then the others are removed before, in batches.
+        Waiters have no node, so the call does not see them. A waiter creates the latch again and continues to wait. So
+        destroy a latch only after all waits have returned. One request removes everything, unless there are more than
+        1,000 counts (fewer if the path has more than 400 bytes): then the call removes the surplus first, in batches.
 
         Raises:
             ClientError: the client can't be used here.

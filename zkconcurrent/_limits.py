@@ -43,7 +43,7 @@ def check_positive(name: str, value: object) -> int:
     """
     number = check_int(name, value)
     if number < 1:
-        raise ValueError(f"{name} must be one or more")
+        raise ValueError(f"{name} must be one or more: {number}")
     return number
 
 
@@ -53,7 +53,7 @@ def most_together(path: str) -> int:
 
 
 def check_max_attempts(value: object) -> int:
-    """Return how often an item may be claimed; 0, for any number, if that is None.
+    """Return how often an item may be claimed. None becomes 0, which sets no limit.
 
     Raises:
         TypeError: it is not an integer.

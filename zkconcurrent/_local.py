@@ -128,7 +128,7 @@ class LocalNamespace(NamedObjects):
         if lock is not None and not isinstance(lock, Lock | RLock | Side):
             raise TypeError(f"lock must be a Lock, RLock or write lock of this namespace, not {type(lock).__name__}")
         if lock is not None and (lock._pair if isinstance(lock, Side) else lock) not in self._made_as:
-            raise ValueError(f"the lock belongs to another namespace than the condition {name!r}")
+            raise ValueError(f"the lock belongs to another namespace than the condition {name!r}: use one for both")
         own: Any = lock or RLock(self._at(name))
         return self._one("Condition", name, lambda: threading.Condition(own), lock=lock)
 
@@ -206,8 +206,6 @@ class LocalNamespace(NamedObjects):
         """Return the `Group` with that name."""
         return self._one("Group", name, lambda: _local_group.Group(self._at(name)), keep=True)
 
-    # The standard library's queues pass items on as they are: they have no codec, and no claims.
-
     def AtomicLong(self, name: str) -> _local_value.AtomicLong:  # noqa: N802
         """Return the number of 64 bits with that name."""
         return self._one("AtomicLong", name, _local_value.AtomicLong, keep=True)
@@ -224,6 +222,8 @@ class LocalNamespace(NamedObjects):
         return self._one("SharedValue", name, lambda: _local_value.SharedValue(value), keep=True, value=data)
 
     AtomicReference = SharedValue
+
+    # The standard library's queues pass items on as they are: they have no codec, and no claims.
 
     def Queue(  # noqa: N802
         self, name: str, maxsize: int = 0, *, codec: Codec = BYTES, max_attempts: int | None = None
@@ -328,7 +328,7 @@ class Held(ABC):
 
 
 def warn_dropped(path: str, warn: Callable[..., None] = warnings.warn) -> None:  # bound, for the interpreter's exit
-    """Warn, from `__del__`, that a held lock goes."""
+    """Warn, from `__del__`, that a lock was dropped while it was held."""
     warn(f"the last object of {path!r} was garbage collected while held", ResourceWarning, stacklevel=3)
 
 

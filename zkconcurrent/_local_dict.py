@@ -13,7 +13,7 @@ _MISSING: Any = object()
 
 
 def check_key(key: Any) -> str:
-    """Return a key, if it can be one in ZooKeeper, too.
+    """Return a key, if a `Dict` in ZooKeeper would accept it.
 
     Raises:
         TypeError: it is not a string.
@@ -27,7 +27,7 @@ def check_key(key: Any) -> str:
 
 
 class _Entries:
-    """Encoded values by key, and a lock for what must be atomic."""
+    """Encoded values by key, and a lock for operations that must be atomic."""
 
     stale = False
 
@@ -116,15 +116,15 @@ class Dict(_Read, MutableMapping[str, Any]):
         del self._entries[key]
 
     def setdefault(self, key: str, default: Any = None, /) -> Any:
-        """Return the value of a key; if there is none, make it the default."""
+        """Return the value of a key; if the key is missing, set it to the default first."""
         return self._setdefault(key, default)
 
     def replace(self, key: str, old: Any, new: Any = _MISSING, /) -> bool:
-        """Give a key another value, if it has one, or if it has `old`; return whether it had."""
+        """Replace a key's value, if it has any, or if it has `old`; return whether it was replaced."""
         return self._replace(key, old, new)
 
     def remove(self, key: str, value: Any, /) -> bool:
-        """Remove a key if it has that value; return whether it had."""
+        """Remove a key if it has that value; return whether it was removed."""
         return self._remove(key, value)
 
     def pop(self, key: str, default: Any = _MISSING, /) -> Any:
@@ -132,7 +132,7 @@ class Dict(_Read, MutableMapping[str, Any]):
         return self._pop(key, default)
 
     def popitem(self) -> tuple[str, Any]:
-        """Remove some entry and return its key and value."""
+        """Remove an arbitrary entry and return its key and value."""
         return self._popitem()
 
     def clear(self) -> None:
@@ -140,7 +140,7 @@ class Dict(_Read, MutableMapping[str, Any]):
         self._entries.clear()
 
     def ready(self) -> None:
-        """Do nothing: nothing has to be read."""
+        """Do nothing: there is no copy to be read."""
 
 
 class Set(_Entries, MutableSet[str]):
@@ -165,7 +165,7 @@ class Set(_Entries, MutableSet[str]):
         del self._entries[check_key(value)]
 
     def pop(self) -> str:
-        """Remove some element and return it."""
+        """Remove an arbitrary element and return it."""
         return self._entries.popitem()[0]
 
     def clear(self) -> None:
@@ -173,7 +173,7 @@ class Set(_Entries, MutableSet[str]):
         self._entries.clear()
 
     def ready(self) -> None:
-        """Do nothing: nothing has to be read."""
+        """Do nothing: there is no copy to be read."""
 
 
 class AsyncDict(_Read, Mapping[str, Any]):
@@ -182,7 +182,7 @@ class AsyncDict(_Read, Mapping[str, Any]):
     __hash__ = object.__hash__
 
     async def put(self, key: str, value: Any) -> None:
-        """Give a key a value."""
+        """Set a key's value."""
         self._put(key, value)
 
     async def delete(self, key: str) -> None:
@@ -190,20 +190,20 @@ class AsyncDict(_Read, Mapping[str, Any]):
         del self._entries[key]
 
     async def update(self, other: Any = (), /, **kwds: Any) -> None:
-        """Give each key its value."""
+        """Set the value of each key."""
         for key, value in dict(other, **kwds).items():
             self._put(key, value)
 
     async def setdefault(self, key: str, default: Any = None, /) -> Any:
-        """Return the value of a key; if there is none, make it the default."""
+        """Return the value of a key; if the key is missing, set it to the default first."""
         return self._setdefault(key, default)
 
     async def replace(self, key: str, old: Any, new: Any = _MISSING, /) -> bool:
-        """Give a key another value, if it has one, or if it has `old`; return whether it had."""
+        """Replace a key's value, if it has any, or if it has `old`; return whether it was replaced."""
         return self._replace(key, old, new)
 
     async def remove(self, key: str, value: Any, /) -> bool:
-        """Remove a key if it has that value; return whether it had."""
+        """Remove a key if it has that value; return whether it was removed."""
         return self._remove(key, value)
 
     async def pop(self, key: str, default: Any = _MISSING, /) -> Any:
@@ -211,7 +211,7 @@ class AsyncDict(_Read, Mapping[str, Any]):
         return self._pop(key, default)
 
     async def popitem(self) -> tuple[str, Any]:
-        """Remove some entry and return its key and value."""
+        """Remove an arbitrary entry and return its key and value."""
         return self._popitem()
 
     async def clear(self) -> None:
@@ -219,7 +219,7 @@ class AsyncDict(_Read, Mapping[str, Any]):
         self._entries.clear()
 
     async def ready(self) -> None:
-        """Do nothing: nothing has to be read."""
+        """Do nothing: there is no copy to be read."""
 
 
 class AsyncSet(_Entries, AbstractSet[str]):
@@ -244,7 +244,7 @@ class AsyncSet(_Entries, AbstractSet[str]):
         del self._entries[check_key(value)]
 
     async def pop(self) -> str:
-        """Remove some element and return it."""
+        """Remove an arbitrary element and return it."""
         return self._entries.popitem()[0]
 
     async def clear(self) -> None:
@@ -252,4 +252,4 @@ class AsyncSet(_Entries, AbstractSet[str]):
         self._entries.clear()
 
     async def ready(self) -> None:
-        """Do nothing: nothing has to be read."""
+        """Do nothing: there is no copy to be read."""

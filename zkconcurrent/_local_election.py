@@ -26,7 +26,7 @@ class LineTerm(ABC):
     """One candidate in a line, and its time as leader.
 
     Attributes:
-        owner: the thread or task that leads in a block; None of a candidacy that `stand` has begun.
+        owner: the thread or task that leads in a block; None for a candidacy that `stand` has begun.
         lost: set when the term ends by `withdraw()`; no term is lost here.
     """
 
@@ -80,18 +80,18 @@ class Line(Generic[LT]):
         """Refuse a caller that would wait for itself.
 
         Raises:
-            RuntimeError: it would.
+            RuntimeError: the caller would wait for itself.
         """
         if any(each.owner == me for each in self._line):
-            raise RuntimeError(f"the caller leads at {self.path}, and would wait for itself")
+            raise RuntimeError(f"the caller leads at {self.path}, and would wait for itself: leave that block first")
         if self._standing in self._line:
             raise RuntimeError(f"the process stands at {self.path} already: call wait(), or withdraw() first")
 
     def _candidacy(self) -> LT:
-        """Return the last that `stand` has begun.
+        """Return the last candidacy that `stand` has begun.
 
         Raises:
-            RuntimeError: there was none.
+            RuntimeError: `stand` was never called.
         """
         if self._standing is None:
             raise RuntimeError(f"the process does not stand at {self.path}: call stand() first")

@@ -15,7 +15,7 @@ from ._primitive import check_timeout
 
 
 class Membership:
-    """What `Group.join` returns: a context manager that leaves the group at its end.
+    """A membership of a group, which `Group.join` returns: a context manager that leaves the group at its end.
 
     Attributes:
         id: the member's id.
@@ -33,7 +33,7 @@ class Membership:
 
     @property
     def active(self) -> bool:
-        """Whether it has not left."""
+        """Whether the member has not left yet."""
         return self._group._members.get(self.id) is self
 
     def leave(self) -> None:
@@ -108,7 +108,7 @@ class Round:
     Attributes:
         there: the parties that wait or are inside, by owner. Each is an object of its own, as a node is: an owner that
             has left may come back before the others know.
-        open: enough have come, and not all of them have left.
+        open: enough parties have come, and not all of them have left.
     """
 
     def __init__(self, parties: int) -> None:
@@ -120,7 +120,7 @@ class Round:
         """Add a party.
 
         Raises:
-            RuntimeError: it is there.
+            RuntimeError: the owner has a party there already.
         """
         if owner in self.there:
             raise RuntimeError("the caller is inside the double barrier already: leave() it first")
@@ -128,10 +128,10 @@ class Round:
         self.open = self.open or len(self.there) >= self.parties
 
     def go(self, owner: object) -> Callable[[], bool]:
-        """Remove a party; return a condition: the others that were there have left.
+        """Remove a party; return a function that returns whether all others that were there have left.
 
         Raises:
-            RuntimeError: it is not there.
+            RuntimeError: the owner has no party there.
         """
         if owner not in self.there:
             raise RuntimeError("the caller is not inside the double barrier: enter() it first")
@@ -150,11 +150,11 @@ class DoubleBarrier:
 
     @property
     def parties(self) -> int:
-        """How many parties let each other in."""
+        """How many parties must arrive before they enter."""
         return self._round.parties
 
     def enter(self, timeout: float | None = None) -> bool:
-        """Enter, and wait until as many parties have come; return whether the caller is inside."""
+        """Enter; wait until enough parties have arrived. Return whether the caller is inside."""
         check_timeout(True, -1 if timeout is None else max(timeout, 0.0))
         me, parties = threading.get_ident(), self._round
         inside = False
@@ -201,7 +201,7 @@ def check_id(path: str, name: str | None) -> str:
 
 
 def check_data(data: object) -> bytes:
-    """Return the data of a member; none for None.
+    """Return the data of a member as bytes; None becomes empty data.
 
     Raises:
         TypeError: it is not bytes.
@@ -212,7 +212,7 @@ def check_data(data: object) -> bytes:
 
 
 def check_wait(wait: float) -> None:
-    """Refuse a time to wait for an id.
+    """Check how long to wait for an id.
 
     Raises:
         ValueError: it is negative.
@@ -224,7 +224,7 @@ def check_wait(wait: float) -> None:
 
 
 class AsyncMembership:
-    """What `AsyncGroup.join` returns: await it, or use it as an `async with` block that leaves at its end."""
+    """A membership, which `AsyncGroup.join` returns: await it, or use it as an `async with` block."""
 
     def __init__(self, group: AsyncGroup, name: str, data: bytes, wait: float) -> None:
         self._group = group
@@ -265,7 +265,7 @@ class AsyncMembership:
 
 
 class AsyncWaits:
-    """What tasks of one loop wait for."""
+    """Tasks of one loop wait until a condition is true; each change wakes them."""
 
     def __init__(self) -> None:
         self._waiting: set[asyncio.Future[None]] = set()
@@ -337,11 +337,11 @@ class AsyncDoubleBarrier(AsyncWaits):
 
     @property
     def parties(self) -> int:
-        """How many parties let each other in."""
+        """How many parties must arrive before they enter."""
         return self._round.parties
 
     async def enter(self, timeout: float | None = None) -> bool:
-        """Enter, and wait until as many parties have come; return whether the caller is inside."""
+        """Enter; wait until enough parties have arrived. Return whether the caller is inside."""
         me, inside = asyncio.current_task(), False
         self._round.arrive(me)
         self._change()

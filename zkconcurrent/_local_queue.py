@@ -19,8 +19,8 @@ class Entry(NamedTuple):
     """An item in its place.
 
     Attributes:
-        key: what it is sorted by: the beginning of its name, or when it is due by the wall clock.
-        number: the next one has a greater number, so two items are never compared.
+        key: the sort key: the beginning of the item's name, or the time at which it is due by the wall clock.
+        number: each later entry has a greater number, so two items are never compared.
         item: the item.
     """
 

@@ -18,7 +18,7 @@ def _same(value: Any) -> Any:
 
 
 class Cell:
-    """A value, how often it was changed, and what makes a change of both one step."""
+    """A value and the number of its changes; a lock makes each change of the two atomic."""
 
     def __init__(self, value: Any) -> None:
         self._value = value
@@ -45,7 +45,7 @@ class Cell:
                 return old, new
 
     def _update_by(self, func: Callable[[Any], Any], check: Callable[[Any], Any] = _same) -> Any:
-        """Set the value to what the user's function makes of it; its thread can't change the value meanwhile."""
+        """Replace the value by the function's result. While the function runs, its thread can't change the value."""
         check_callable("func", func)
         self._check_not_updating()
         me, updating = threading.get_ident(), self._updating
@@ -112,7 +112,7 @@ class AtomicLong(Cell):
                 return bool(old == expected)
 
     def update(self, func: Callable[[int], int]) -> int:
-        """Set the number to what a function makes of it; return the new one."""
+        """Replace the number by a function's result; return the new number."""
         return int(self._update_by(func, self._check))
 
 
@@ -138,7 +138,7 @@ class SharedValue(Cell):
         return self._try(version_of(expected), value)
 
     def update(self, func: Callable[[Any], Any]) -> Any:
-        """Set the value to what a function makes of it; return the new one."""
+        """Replace the value by a function's result; return the new value."""
         return self._update_by(func)
 
     def wait_for(self, predicate: Callable[[Any], Any], timeout: float | None = None) -> Any:
@@ -191,7 +191,7 @@ class AsyncAtomicLong:
         return self._number.compare_and_set(expected, value)
 
     async def update(self, func: Callable[[int], int]) -> int:
-        """Set the number to what a function makes of it; return the new one."""
+        """Replace the number by a function's result; return the new number."""
         return self._number.update(func)
 
 
@@ -228,7 +228,7 @@ class AsyncSharedValue:
         return done
 
     async def update(self, func: Callable[[Any], Any]) -> Any:
-        """Set the value to what a function makes of it; return the new one."""
+        """Replace the value by a function's result; return the new value."""
         new = self._cell.update(func)
         self._tell()
         return new

@@ -51,9 +51,10 @@ class Lock(LockBase):
             Whether the lock was acquired. If False, the attempt leaves no node behind.
 
         Raises:
+            TypeError: the timeout is None.
             ValueError: a timeout with `blocking=False`, or a negative one other than -1.
             OverflowError: a timeout above `threading.TIMEOUT_MAX`.
-            LockLostError: this thread has lost a hold and has not acknowledged it by `release()`.
+            LockLostError: this thread has lost a hold and has not acknowledged the loss by `release()`.
             ClientError: the client can't be used here.
             ZkConcurrentError: the path can't be used as a lock.
         """
@@ -64,13 +65,13 @@ class Lock(LockBase):
     def release(self) -> None:
         """Release the lock; the next waiter in the queue gets it.
 
-        If ZooKeeper is out of reach, the call returns, and the lock's node is deleted after the reconnect.
+        If ZooKeeper is out of reach, the call returns, and the library deletes the lock's node after the reconnect.
 
         Raises:
-            LockLostError: the hold was lost; the call touches nothing else.
+            LockLostError: the hold was lost; the call changes nothing else.
             RuntimeError: no thread of this process holds the lock.
-            RefusedError: this client may not delete the node; it goes on trying.
-            ClientError: the process was forked; the hold is its parent's.
+            RefusedError: this client may not delete the lock's node; the library keeps trying.
+            ClientError: the process was forked; the hold belongs to its parent.
         """
         self._release_level(self._hold_to_release())
 

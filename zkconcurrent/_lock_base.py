@@ -97,14 +97,15 @@ class Acquirable(Waiter, ABC):
             blocking: whether to wait. If False, the block makes one attempt.
 
         Raises:
-            TimeoutError: the lock was not acquired; from the start of the block, as all errors of `acquire`.
-            LockLostError: the hold was lost; from the end of the block.
+            TimeoutError: the lock was not acquired in time. The start of the block raises this, as it raises all errors
+                of `acquire`.
+            LockLostError: the hold was lost. The end of the block raises this.
         """
         return Holding(self, timeout, blocking)
 
     @abstractmethod
     def cancel_waits(self) -> int:
-        """End the waits of all threads of this process for it, each with `WaitCancelledError`."""
+        """End the waits of all threads of this process for the lock, each with `WaitCancelledError`."""
 
     @abstractmethod
     def hold_count(self) -> int:
@@ -170,7 +171,7 @@ class Holding:
 
 
 def not_acquired(lock: object, timeout: float | None) -> TimeoutError:
-    """Return the error for a block that does not run, as its lock was not acquired in time."""
+    """Return the error of a block that does not run, because its lock was not acquired in time."""
     return TimeoutError(f"not acquired {f'within {timeout} s' if timeout else 'in one attempt'}: {lock!r}")
 
 
@@ -254,10 +255,11 @@ class LockBase(Line, Acquirable):
     def _begin_acquire(self, blocking: bool, timeout: float, restores: int | None = None) -> tuple[Call, Steps[bool]]:
         """Return the call that acquires a new hold for the calling thread, and its steps, which return whether it did.
 
-        A hold that a condition's wait restores has the depth `restores`, and `cancel_waits()` does not end that.
+        If a condition's wait restores its hold, `restores` is the hold's depth, and `cancel_waits()` does not end the
+        acquire.
 
         The steps raise ClientError if the caller is a signal handler or finalizer that interrupted this thread's
-        acquire or release of the same lock, so it would wait for itself.
+        acquire or release of the same lock: the caller would wait for the call that it interrupted.
         """
         limit = self._deadline(blocking, timeout)
         wait = blocking and timeout != 0
@@ -283,7 +285,10 @@ class LockBase(Line, Acquirable):
         if ticket is None:
             return False
         if ticket.late:
-            log.warning("the sequence numbers of %s are running out: leave it idle, or use another path", self._path)
+            log.warning(
+                "the sequence numbers of %s are running out: leave the path idle until it is removed, or use another",
+                self._path,
+            )
         log.debug("acquired %s", ticket.node)
         return True
 
@@ -291,11 +296,11 @@ class LockBase(Line, Acquirable):
         return self._recipe(wait, node_data(owner), owner)
 
     def _recipe(self, wait: bool, data: bytes, owner: int) -> Recipe[Ticket | None]:  # noqa: ARG002
-        """Return the recipe that gets a new hold: one that waits, or one that makes a single attempt."""
+        """Return the recipe that acquires a new hold: it waits, or makes a single attempt."""
         return (acquire if wait else try_acquire)(self._path, self._rule, data)
 
     def _check(self, hold: Hold) -> None:
-        """Refuse to go on with a lost hold, also one whose lease has ended by this client's clock.
+        """Refuse to go on with a lost hold. A hold is also lost if its lease has ended by this client's clock.
 
         Raises:
             LockLostError: the hold is lost.
@@ -312,7 +317,7 @@ class LockBase(Line, Acquirable):
 
         Raises:
             RuntimeError: there is none.
-            ClientError: the process was forked; the hold is its parent's.
+            ClientError: the process was forked; the hold belongs to its parent.
         """
         self._session.sweep()
         hold = self._own()
@@ -394,17 +399,17 @@ class LockBase(Line, Acquirable):
     def cancel_waits(self) -> int:
         """End the waits of all threads and tasks of this client for the lock: each gets a `WaitCancelledError`.
 
-        A wait with a timeout ends, too. An `acquire` that makes one attempt does not end, nor does a condition's wait,
-        which holds the lock again when it returns. An `acquire` that is granted at the same moment may return True, and
-        one that begins later waits as usual. Holds are not touched.
+        Waits with a timeout end, too. An `acquire` that makes one attempt does not end. Nor does a condition's wait, as
+        it must hold the lock again before it returns. An `acquire` that is granted at the same moment may return True.
+        An `acquire` that begins later waits as usual. The call affects no holds.
 
-        The call never waits, so a signal handler may make it: each waiting thread deletes its node itself.
+        The call never waits, so a signal handler may make it. Each waiting thread deletes its own node.
 
         Returns:
             How many waits it has ended.
 
         Raises:
-            ClientError: the process was forked; the waits are its parent's.
+            ClientError: the process was forked; the waits belong to its parent.
         """
         self._session.check_not_forked(self._path)
         return cancel_all(self._session.calls, self._line_key)
@@ -413,7 +418,7 @@ class LockBase(Line, Acquirable):
         """Refuse a condition's wait if the lock, once released, could not be acquired again."""
 
     def _at_fork_reinit(self) -> None:
-        """Reset the lock to unlocked, as `threading` resets its locks in a forked child."""
+        """Unlock the lock in a forked child, as `threading` does with its own locks."""
         for hold in self._path_state.all(self._rule.role):
             self._drop(hold)
 
@@ -459,7 +464,7 @@ class LockBase(Line, Acquirable):
 
         Raises:
             LockLostError: the hold is lost.
-            RuntimeError: there is no hold that the caller may release.
+            RuntimeError: the caller has no hold that it may release.
         """
         return self._must_hold().ticket.token
 
@@ -473,8 +478,8 @@ class LockBase(Line, Acquirable):
     def lost(self) -> threading.Event:
         """A `threading.Event` that is set when the current hold is lost. Each hold has its own event.
 
-        The current hold is the caller's, else this process's newest. While there is none, this is the event of the next
-        one.
+        The current hold is the caller's own or, if the caller holds nothing, this process's newest. If there is no
+        hold, this is the event of the next hold.
         """
         self._session.check_lease()
         with self._session.lock:
@@ -482,7 +487,7 @@ class LockBase(Line, Acquirable):
 
     @property
     def suspect(self) -> bool:
-        """Whether the lock is held while ZooKeeper is out of reach."""
+        """Whether this process holds the lock while ZooKeeper is out of reach."""
         hold = self._own() or self._newest()
         return hold is not None and hold.alive and self._session.suspect
 
@@ -491,7 +496,7 @@ class LockBase(Line, Acquirable):
 
         Raises:
             LockLostError: the hold is already lost.
-            RuntimeError: there is no hold that the caller may release.
+            RuntimeError: the caller has no hold that it may release.
             ValueError: the transaction's client has another chroot, so it can't see the lock's node.
         """
         return self._guard(transaction, self._must_hold)

@@ -46,7 +46,7 @@ class MultiLock(Several):
     Raises:
         TypeError: a lock is of another type, such as a semaphore; or `on_lost` is not callable.
         ValueError: there is no lock, or one occurs twice: two have the same path, role and service; or their clients
-            have handlers of several kinds.
+            have handlers of different kinds.
 
     Source:
         Curator's `InterProcessMultiLock`, which acquires in the order given.
@@ -82,7 +82,7 @@ class MultiLock(Several):
             ValueError: a timeout with `blocking=False`, or a negative one other than -1.
             OverflowError: a timeout above `threading.TIMEOUT_MAX`.
             LockLostError: one lock was lost before all were acquired, and the call gave back the others; or this thread
-                has lost a hold before and has not acknowledged it by `release()`.
+                has lost a hold before and has not acknowledged the loss by `release()`.
             ZkConcurrentError: a lock can't be acquired.
         """
         limit = self._deadline(blocking, timeout)

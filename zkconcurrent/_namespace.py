@@ -244,10 +244,10 @@ def namespace(client: KazooClient | Literal["local"], path: str = "/") -> Namesp
 
 
 def is_local(client: object) -> bool:
-    """Return whether a namespace is to be of this process alone.
+    """Return whether a namespace is for this process alone.
 
     Raises:
-        ValueError: it is other text; that is not shown, as it may be a URL with a password.
+        ValueError: the client is text other than "local". The error does not show it: it may be a URL with a password.
     """
     if isinstance(client, str) and client != "local":
         raise ValueError("a namespace needs a KazooClient, such as connect(url) returns, or 'local'")

@@ -19,7 +19,7 @@ _ESCAPE = b"%([0-9A-F]{2})"
 
 
 def check_path(path: object) -> str:
-    """Return `path` if a primitive may live there; of a subclass of str, such as an enum's member, the text it equals.
+    """Return a path at which a primitive may live, as a plain str: an enum's member, say, becomes the text it equals.
 
     Raises:
         TypeError: it is not a string.
@@ -76,7 +76,7 @@ def check_name(base: str, name: object) -> str:
 
 
 def plain(text: str) -> str:
-    """Return the text itself: an f-string would show an object of a subclass of str as that class likes to."""
+    """Return the text as a plain str: an f-string would use the `__format__` of a subclass of str."""
     return str.__str__(text)
 
 
@@ -106,7 +106,7 @@ def _bytes_escaped(found: re.Match[str]) -> str:
 
 
 def unescape(name: str) -> str | None:
-    """Return the text that `escape` makes this name of; None if there is none."""
+    """Return the text that `escape` turns into this name; None if there is no such text."""
     if "%" not in name:
         return name
     plain = re.sub(_ESCAPE, lambda found: bytes([int(found[1], 16)]), name.encode())

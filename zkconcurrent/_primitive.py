@@ -53,7 +53,7 @@ class Waiter:
         check_may_block(self._holding_tasks)
 
     def _holding_tasks(self) -> Iterable[tuple[str, Any]]:
-        """Return the paths that an acquire would wait for while tasks of this process hold them, and these tasks."""
+        """Return (path, task) for each task of this process that holds a path for which an acquire would wait."""
         return ()
 
     _session: Session
@@ -62,8 +62,9 @@ class Waiter:
 class ByName:
     """An object that is pickled by name: its class, its arguments and the URL of its client.
 
-    The unpickled object is a new one that holds nothing, on a client of the process: see `_connect.process_client`.
-    Each argument of the constructor is kept in the attribute of its name, with or without an underscore.
+    Unpickling makes a new object, which holds nothing and uses the receiving process's own client: see
+    `_connect.process_client`. The constructor keeps each argument in an attribute of the same name, with or without an
+    underscore.
     """
 
     def __reduce__(self) -> Any:
@@ -103,7 +104,7 @@ class ByName:
 def _made_again(
     kind: Any, opens: Callable[..., KazooClient], name: Iterable[Any], takes: Iterable[str], given: dict[str, Any]
 ) -> Any:
-    """Return the object that was pickled by name: of a class, with a client for some arguments, and with others."""
+    """Make the unpickled object: `takes` names the arguments that get the client, `given` has all others."""
     return kind(**dict.fromkeys(takes, opens(*name)), **given)
 
 
@@ -136,7 +137,7 @@ class Primitive(ByName, Waiter):
 
     @property
     def path(self) -> str:
-        """The path by which all processes share it."""
+        """The path. All processes that open it share this primitive."""
         return self._path
 
     def _run(self, recipe: Recipe[T], then: Callable[[T], R], deadline: float | None = None, late: Any = None) -> R:
@@ -159,7 +160,7 @@ class Primitive(ByName, Waiter):
         return self._run(recipe, noted, deadline, late=False)
 
     def _run_query(self, recipe: Recipe[T], then: Callable[[T], R], deadline: float | None = None) -> R:
-        """As `_run_and_note`, for what only reads: its reply may be older than what has been noted since it began."""
+        """As `_run_and_note`, for a recipe that only reads: another call may have noted a newer value meanwhile."""
         began = self._path_state.notes
 
         def looked(result: T) -> R:
@@ -187,7 +188,7 @@ def node_data(owner: int) -> bytes:
 
 @lru_cache
 def _origin(pid: int, thread: str) -> bytes:
-    """Return the constant part of that data, as JSON without its closing brace."""
+    """Return the constant part of a node's data, as JSON without its closing brace."""
     return json.dumps({"host": HOST, "pid": pid, "thread": thread})[:-1].encode()
 
 
@@ -195,7 +196,7 @@ def check_timeout(blocking: bool, timeout: float) -> None:
     """Refuse the arguments that `threading` refuses.
 
     Raises:
-        TypeError: None, by which kazoo's locks wait forever.
+        TypeError: the timeout is None, with which kazoo's locks wait forever.
         ValueError: a timeout without blocking, NaN, or a negative timeout other than -1.
         OverflowError: a timeout above `threading.TIMEOUT_MAX`.
     """
@@ -222,9 +223,9 @@ def check_on_lost(on_lost: object) -> None:
 
 
 def reports_loss(kind: type[BaseException] | None) -> bool:
-    """Return whether a block that ends with such an error, or with none, raises the loss of its hold instead.
+    """Return whether the end of a block raises the loss of its hold in place of the block's error, if there is one.
 
-    An interrupt is not replaced, nor is a loss that the block has raised itself.
+    The loss never replaces an interrupt, nor a loss that the block itself has raised.
     """
     return kind is None or (issubclass(kind, Exception) and not issubclass(kind, LockLostError))
 
@@ -249,9 +250,10 @@ def check_delay(delay: Any) -> float:
 
 
 def not_held(lock: object) -> RuntimeError:
-    """Return the error of a block that must not run, as `acquire()` returned False.
+    """Return the error of a `with` block that must not run, because `acquire()` returned False.
 
-    `__enter__` may call nothing once `acquire()` has returned True, nor may that once the call has run to its end: at a
-    call, also at one with `*arguments`, CPython handles signals, and an interrupt there would leave a hold for ever.
+    After `acquire()` has returned True, `__enter__` must not call anything. Nor must `acquire()` after its `Call` has
+    run to its end. CPython handles signals at every call, also at one with `*arguments`, and an interrupt there would
+    leave a hold for ever.
     """
     return RuntimeError(f"acquire() returned False, so nothing is held and the block does not run: {lock!r}")

@@ -55,11 +55,11 @@ else:
 
 
 class QueueState(SettlingState):
-    """What all objects of one client and path share of a queue.
+    """The state of a queue that all objects of one client and path share.
 
     Attributes:
         desk: the receipts, and the last listing.
-        finishing: what the calls of `task_done` have under way.
+        finishing: the errands of the `task_done` calls that are under way.
     """
 
     def __init__(self, session: Session, kind: str, at: Layout) -> None:
@@ -69,7 +69,7 @@ class QueueState(SettlingState):
         self._drop_with(self.desk)
 
     def leave(self, errand: Errand) -> None:
-        """End an errand whose call has ended before its time; what it has under way is settled in the background."""
+        """End the errand of a call that has ended early; settle in the background any change that it has under way."""
         errand.leave_name()
         if not errand.left:
             errand.finish()
@@ -81,7 +81,7 @@ class QueueState(SettlingState):
     def _settling(self, errand: Errand, error: BaseException) -> Steps[None]:
         """Wait until the item that a failed `get` may have taken is put back, for T/3 at most.
 
-        A program that is interrupted stops its client next; then an item that is not back by then would be lost.
+        An interrupted program often stops its client next. An item that is not back by then would be lost.
         """
         if not errand.takes or (isinstance(error, Exception) and not (errand.applied or errand.owes)):
             return
@@ -92,7 +92,7 @@ class QueueState(SettlingState):
             yield SETTLE_POLL_INTERVAL
 
     def settled(self, errand: Errand, error: BaseException) -> tuple[Call, Steps[None]]:
-        """Return the call that waits for that, and its steps."""
+        """Return the call that waits for `_settling`, and its steps."""
         call = Call(self.session, self.path)
         call.settled = True  # however deep the caller is: the first call has shown that it may wait
         return call, self._settling(errand, error)
@@ -111,7 +111,7 @@ class QueueState(SettlingState):
             return True
 
     def finish_before(self, errand: Errand) -> bool:
-        """Count an item as done that was taken in an earlier session, if there is one: no other client counts it."""
+        """If an item that was taken in an earlier session is not done, count it as done: no other client counts it."""
         with self.session.lock:
             if self.desk.unfinished_before(self.session.registry.session) <= 0:
                 return False
@@ -134,7 +134,7 @@ class QueueState(SettlingState):
 
 
 class _Undo:
-    """Ends the errand of a call that is abandoned. All of one queue are equal: see `check_not_interrupted`."""
+    """Ends the errand of an abandoned call. All objects of one queue are equal: see `check_not_interrupted`."""
 
     def __init__(self, state: QueueState, errand: Errand) -> None:
         self._state = state
@@ -151,7 +151,7 @@ class _Undo:
 
 
 class BaseQueue(Primitive, Generic[T]):
-    """What all queues have."""
+    """The methods that all queues share."""
 
     _order: Order = FIFO
     _counts = True
@@ -196,13 +196,13 @@ class BaseQueue(Primitive, Generic[T]):
 
         Raises:
             ValueError: the timeout is negative.
-            Full: the queue had no free place in time, or ZooKeeper was out of reach; nothing was put.
+            Full: the queue had no free place in time, or ZooKeeper was out of reach; the item was not put.
             ShutDown: the queue is shut down.
             RefusedError: the item is too large.
-            OutcomeUnknownError: the time was up before the client knew whether the item was put.
+            OutcomeUnknownError: the timeout passed before the client knew whether the item was put.
             ClientError: the client can't be used here; or the caller is a signal handler or finalizer that interrupted
                 this thread's call of the same queue, and would wait for it.
-            ForeignNodeError: the path is something else's.
+            ForeignNodeError: the path belongs to something else.
         """
         return self._putting(item, self._prefix_of(item), block, timeout)
 
@@ -225,8 +225,8 @@ class BaseQueue(Primitive, Generic[T]):
             if done is None and errand.sent:
                 raise OutcomeUnknownError(
                     self._path,
-                    "the time was up, and it is unknown whether the item was put; look for the item, or put one that "
-                    "may be processed twice",
+                    "the timeout passed, and it is unknown whether the item was put; look for it in the queue, or put "
+                    "it again if it may be processed twice",
                 )
             if not done and not errand.applied:
                 raise self._full
@@ -245,7 +245,7 @@ class BaseQueue(Primitive, Generic[T]):
             Empty: no item came in time, or ZooKeeper was out of reach.
             ShutDown: the queue is shut down, and no item is left.
             ClientError: the client can't be used here; or the caller is a signal handler or finalizer: see `put`.
-            ForeignNodeError: the path is something else's.
+            ForeignNodeError: the path belongs to something else.
         """
         return self._taking("get", block, timeout, self._item)
 
@@ -270,8 +270,8 @@ class BaseQueue(Primitive, Generic[T]):
     def claim(self, block: bool = True, timeout: float | None = None) -> Claim[T]:
         """Return a context manager that takes the next item, and acknowledges it when its block has ended.
 
-        If the block raises an exception, the process dies or its session is lost, the item is free again, in its place,
-        for any consumer. So each item is acknowledged once, and processed at least once.
+        If the block raises an exception, the process dies or its session is lost, the item is free again for any
+        consumer, in its old place in the queue. So each item is acknowledged once, and processed at least once.
 
         ::
 
@@ -308,7 +308,7 @@ class BaseQueue(Primitive, Generic[T]):
         Raises:
             RuntimeError: another client uses the queue, or a call of any client waits for it; nothing was deleted.
             ClientError: the client can't be used here.
-            ForeignNodeError: the path is something else's; nothing was deleted.
+            ForeignNodeError: the path belongs to something else; nothing was deleted.
         """
 
         def destroyed(others: list[str]) -> None:
@@ -350,7 +350,7 @@ class BaseQueue(Primitive, Generic[T]):
                 raise OutcomeUnknownError(
                     self._path,
                     "the receipt was removed, so it is unknown whether the change was applied; look at the queue, and "
-                    "decide whether to repeat it",
+                    "decide whether to repeat the call",
                 ) from None
             errand.put_down()  # not finished: an interrupt may keep the caller from the result
             return result
@@ -427,7 +427,7 @@ class Claim(Generic[T]):
 
     def _enter(self) -> Any:
         if self._taken is not None:
-            raise RuntimeError(f"the claim is in use: make another one by claim(): {self!r}")
+            raise RuntimeError(f"this claim is in use: call claim() again for another one: {self!r}")
 
         def entered(taken: Taken) -> Claim[T]:
             self.item = self._queue._item(taken)
@@ -457,13 +457,13 @@ class Claim(Generic[T]):
                 raise LockLostError(
                     of._path,
                     f"the claim of {taken.name!r} was lost (its session expired, its node was deleted, or the item's "
-                    "was deleted or written), so another consumer may process the item again",
+                    "node was deleted or written), so another consumer may process the item again",
                 ) from None
 
         return of._do(errand, steps)
 
     def _forsake(self) -> None:
-        """Give the item back in the background, as the caller can't wait: its event loop is gone, or it is.
+        """Give the item back in the background: the caller can't wait, as it was interrupted or its event loop is gone.
 
         A second call changes nothing.
         """
@@ -492,33 +492,36 @@ class Queue(BaseQueue[T]):
     Layout:
         `<path>`, PERSISTENT, with the order, `maxsize` and whether the queue is open; `<path>/items/queue-<number>`,
         PERSISTENT_SEQUENTIAL, one for each item; `<path>/claims/<the item's name>`, EPHEMERAL: the znodes of Curator's
-        DistributedQueue with a lock path. `<path>/consumers` and `<path>/producers`: the queues of consumers and
-        producers that wait, as of a `Lock`. `<path>/members/_c_<uuid>-member-<number>`, EPHEMERAL, and
+        DistributedQueue with a lock path. `<path>/consumers` and `<path>/producers`: the consumers and the producers
+        that wait, each laid out as a `Lock`. `<path>/members/_c_<uuid>-member-<number>`, EPHEMERAL, and
         `<path>/receipts/<uuid>`, PERSISTENT, one of each for every concurrent call of a client; `<path>/dead`, the
         items that were claimed too often.
 
     Invariant:
-        Each item is acknowledged once. Each change is one request, which checks that its session lives and writes a
-        receipt on condition of its version. So it is applied once, whatever replies are lost.
+        Each item is acknowledged once. Each change is one request, which checks that its session lives, and writes a
+        receipt on condition of the receipt's version. So each change is applied once, whatever replies are lost.
 
     Cost:
-        `put`: one write, in one round trip; two writes and four reads in two if the queue has a `maxsize`. `get`: one
-        read and one write, in two round trips, and four reads for 64 items or more. `claim`: the same, and a write to
-        acknowledge. One consumer is woken by an item, and one by the end of a claim, however many wait.
+        `put`: one write, in one round trip; with a `maxsize`, two writes and four reads, in two round trips. `get`: one
+        read and one write, in two round trips; one listing, of four reads, serves 64 items or more. `claim`: as `get`,
+        and a write to acknowledge. However many consumers wait, a new item wakes one of them, and so does the end of a
+        claim.
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.
         path: the queue's path; missing nodes are created.
-        maxsize: how many items the queue may have, claimed ones included; zero or less for any number. All processes
+        maxsize: how many items the queue may have, claimed ones included; zero or less sets no limit. All processes
             must give the same.
         codec: turns items into bytes and back: `BYTES`, `TEXT`, `JSON`, `MSGPACK`, or any object with `encode` and
             `decode`.
-        max_attempts: how often an item may be claimed; after that it is moved to `<path>/dead`. None for any number.
+        max_attempts: how often an item may be claimed; after that, the item is moved to `<path>/dead`. None sets no
+            limit.
 
     Raises:
         TypeError: the path is not a string, a number is not an int, or the codec lacks a method.
         ValueError: `max_attempts` is less than 1; the path is invalid; or this client already uses it for another
-            primitive, or with another `maxsize`. At first use: the queue was made with another order or `maxsize`.
+            primitive, or with another `maxsize`. The first use raises it if the queue was made with another order or
+            `maxsize`.
 
     Source:
         `queue.Queue`; Curator's `DistributedQueue`.
@@ -528,7 +531,7 @@ class Queue(BaseQueue[T]):
 
     @property
     def maxsize(self) -> int:
-        """How many items the queue may have; 0 for any number."""
+        """How many items the queue may have; 0 if there is no limit."""
         return self._layout.maxsize
 
     def full(self) -> bool:
@@ -569,11 +572,11 @@ class Queue(BaseQueue[T]):
             raise
 
     def join(self) -> None:
-        """Wait until no item is left, and every item that `get()` returned is done, or its consumer's session is over.
+        """Wait until no item is left, and each item that `get()` returned is done or its consumer's session is over.
 
         Raises:
             ClientError: the client can't be used here.
-            ForeignNodeError: the path is something else's.
+            ForeignNodeError: the path belongs to something else.
         """
         return self._run(self._joining(), discard_result)
 
@@ -582,7 +585,7 @@ class Queue(BaseQueue[T]):
         return (yield from items.wait_until_done(self._desk))
 
     def shutdown(self, immediate: bool = False) -> None:
-        """Shut the queue down, for all processes and for good: `put` raises ShutDown, and `get` once no item is left.
+        """Shut the queue down for good, for all processes: `put` raises ShutDown, and `get` does once no item is left.
 
         Args:
             immediate: whether to remove the items, except those that consumers have claimed.
@@ -610,8 +613,8 @@ class PriorityQueue(Queue[T]):
         maxsize: see `Queue`.
         codec: see `Queue`.
         max_attempts: see `Queue`.
-        priority: returns an item's priority, an int of 32 bits. If not given, it is the item or, if that is a tuple or
-            a list, its first element.
+        priority: a function that returns an item's priority, an int of 32 bits. By default the priority is the item
+            itself or, if the item is a tuple or a list, its first element.
         floats: whether priorities are floats, which Curator's queue can't have. All processes must give the same.
 
     Source:
@@ -643,16 +646,16 @@ class PriorityQueue(Queue[T]):
 
 
 class DelayQueue(Queue[T]):
-    """A `Queue` whose items can be taken once they are due: the earliest first, and among equal ones the first put.
+    """A `Queue` whose items can be taken once they are due: the earliest first; if two are due together, the first put.
 
     An item is due `delay` seconds after its `put` was called, by the wall clock of the producer's machine. A consumer
     compares that time with its own wall clock. So keep the clocks of all machines in step, with NTP for instance: an
-    item comes late, or early, by as much as they differ. If the clock is changed while a consumer waits, the consumer
-    uses the new time within a second.
+    item comes late, or early, by as much as the two clocks differ. If the clock is changed while a consumer waits, the
+    consumer uses the new time within a second.
 
     `get` and `claim` wait until an item is due; `get_nowait` raises Empty if none is. As in java.util.concurrent,
-    `qsize`, `empty` and `full` count all items, also those that are not due; `join` waits for them, too. Once the queue
-    is shut down, its last items can still be taken when they are due.
+    `qsize`, `empty` and `full` count all items, also those that are not due; `join` waits for all items, too. Once the
+    queue is shut down, its last items can still be taken when they are due.
 
     Args:
         client: see `Queue`.
@@ -669,7 +672,7 @@ class DelayQueue(Queue[T]):
     _order = DELAY
 
     def put(self, item: T, block: bool = True, timeout: float | None = None, *, delay: float = 0.0) -> None:
-        """Put an item into the queue, which can be taken `delay` seconds from now.
+        """Put an item that consumers can take `delay` seconds from now.
 
         Args:
             item: the item, as the codec takes it.
@@ -681,12 +684,12 @@ class DelayQueue(Queue[T]):
             TypeError: the delay is not a number.
             ValueError: the delay is not finite, or the timeout is negative.
             OverflowError: the delay is above `threading.TIMEOUT_MAX`.
-            Full: the queue had no free place in time, or ZooKeeper was out of reach; nothing was put.
+            Full: the queue had no free place in time, or ZooKeeper was out of reach; the item was not put.
             ShutDown: the queue is shut down.
             RefusedError: the item is too large.
-            OutcomeUnknownError: the time was up before the client knew whether the item was put.
+            OutcomeUnknownError: the timeout passed before the client knew whether the item was put.
             ClientError: the client can't be used here.
-            ForeignNodeError: the path is something else's.
+            ForeignNodeError: the path belongs to something else.
         """
         prefix = delayed_prefix(self._session.wall_clock(), check_delay(delay))
         return self._putting(item, prefix, block, timeout)

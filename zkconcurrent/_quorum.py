@@ -27,7 +27,7 @@ from ._together import Branch, together
 GRACE = 0.05  # seconds that the other locks have, at least, once a quorum is acquired
 FIRST_PAUSE = 0.05  # seconds; the longest pause after the first failed try, doubled with each
 LONGEST_PAUSE = 1.0
-SLOW_TRIES = 2  # the longest pause, in times of the slowest try, where that is more: else most tries would collide
+SLOW_TRIES = 2  # the longest pause is at least this many times the slowest try: else most tries would collide
 
 
 class QuorumLock(Several):
@@ -44,9 +44,10 @@ class QuorumLock(Several):
         That of its locks.
 
     Invariant:
-        An `acquire` tries all locks at once and keeps all that it gets. If they are too few, it gives all of them back,
-        and tries again after a random time. So no two contenders can wait for each other, and there is no order of
-        arrival. A release gives back the locks that this object has acquired, and no other lock that the thread holds.
+        An `acquire` tries all locks at once and keeps all that it gets. If these are too few, it gives all of them
+        back, and tries again after a random time. So no two contenders can wait for each other, and there is no order
+        of arrival. A release gives back the locks that this object has acquired, and no other lock that the thread
+        holds.
 
     Cost:
         An attempt takes 2 round trips of the slowest of the `quorum` fastest services: a listing and a `sync`, and, if
@@ -63,7 +64,7 @@ class QuorumLock(Several):
     Raises:
         TypeError: a lock is of another type, or `on_lost` is not callable, or `quorum` is not an integer.
         ValueError: there is no lock; `quorum` is not more than half of the locks, or is more than there are; two locks
-            have the same path and service; or their clients have handlers of several kinds.
+            have the same path and service; or their clients have handlers of different kinds.
 
     Source:
         Redlock's idea, on locks that notice their loss.
@@ -98,28 +99,28 @@ class QuorumLock(Several):
 
     @property
     def quorum(self) -> int:
-        """How many of them must be held."""
+        """How many of the locks must be held."""
         return self._quorum
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Acquire a quorum of the locks, or none.
 
-        Once it has a quorum, the call waits for the other locks as long again as that took, but for at least 50 ms. It
-        does not wait longer for a service that does not answer.
+        Once the call has a quorum, it waits for the other locks as long again as the quorum took, and for at least 50
+        ms. After that, it waits no longer for a service that does not reply.
 
         Args:
             blocking: whether to wait. If False, the call tries all locks once.
             timeout: how long to wait, in seconds; -1 waits forever, 0 makes one attempt. The first attempt may take
-                longer: up to a third of the session timeout, if the services that do not answer leave the outcome open.
+                longer: up to a third of the session timeout, if services that do not reply leave the outcome open.
 
         Returns:
-            Whether a quorum was acquired. If False, the call has given back all locks. A node in a service that does
-            not answer is deleted when the service is back, or goes with its session.
+            Whether a quorum was acquired. If False, the call has given back all locks. If a service does not reply, the
+            library deletes the node there when the service is back, unless the node has gone with its session.
 
         Raises:
             ValueError: a timeout with `blocking=False`, or a negative one other than -1.
             OverflowError: a timeout above `threading.TIMEOUT_MAX`.
-            LockLostError: this thread has lost a hold before and has not acknowledged it by `release()`.
+            LockLostError: this thread has lost a hold before and has not acknowledged the loss by `release()`.
             ZkConcurrentError: errors of the locks leave no quorum; this is the first error, with the others as its
                 notes.
         """
@@ -155,7 +156,7 @@ class QuorumLock(Several):
             self._acquiring.discard(owner)
 
     def _undo(self, owner: int, before: tuple[_Quorum, ...], there: Levels, waits: bool) -> None:
-        """Undo an acquire that is abandoned, but for what its calls undo."""
+        """Undo an abandoned acquire, except for what its calls undo themselves."""
         restore(there)
         if waits:
             self._acquiring.discard(owner)
@@ -184,7 +185,7 @@ class QuorumLock(Several):
                 return False
 
     def _check_not_interrupted(self) -> None:
-        """Refuse to wait, in a signal handler, for so many calls that it has interrupted that no quorum is left.
+        """Refuse to wait in a signal handler that has interrupted calls of so many locks that the others are no quorum.
 
         Raises:
             ClientError: the thread was interrupted in these calls.
@@ -199,7 +200,7 @@ class QuorumLock(Several):
                     raise
 
     def _try_all(self, calls: Calls, owner: int, until: float, there: Levels) -> Steps[bool]:
-        """Try all locks at once; keep what was acquired if it is a quorum, else give it back."""
+        """Try all locks at once. If the acquired locks are a quorum, keep them; otherwise give them back."""
         quorum = _Quorum(self, owner)
         tries = [_Try(lock, calls, quorum) for lock in self._locks]
         try:
@@ -224,7 +225,7 @@ class QuorumLock(Several):
         return False
 
     def _ending(self, tries: Sequence[_Try], until: float) -> Callable[[], float]:
-        """Return the function that tells when to wait no longer for the tries that have not ended."""
+        """Return a function that returns the time at which to stop waiting for the tries that have not ended."""
         began, enough = self._session.now(), [until]
 
         def ends() -> float:
@@ -299,9 +300,9 @@ class QuorumLock(Several):
                 yield from each
 
     def locked(self) -> bool:
-        """Return whether a quorum of the locks is held, by any processes; asks the leaders.
+        """Return whether processes hold a quorum of the locks; asks the leaders.
 
-        The call returns as soon as the replies that have come decide the result. Cost: 2 reads for each lock, all at
+        The call returns as soon as enough replies have come to decide the result. Cost: 2 reads for each lock, all at
         once.
         """
         calls = Calls(self._session)
@@ -351,10 +352,10 @@ class QuorumLock(Several):
 
     @property
     def lost(self) -> threading.Event:
-        """A `threading.Event` that is set when no quorum of the current holds is left. Each quorum has its own.
+        """A `threading.Event` that is set when too few current holds are left for a quorum. Each quorum has its own.
 
-        The current quorum is the caller's, else one of this process. While there is none, this is the event of the next
-        one. Keep a reference to the QuorumLock while you use the event.
+        The current quorum is the caller's own or, if the caller has none, one of this process. If there is no quorum,
+        this is the event of the next one. Keep a reference to the QuorumLock while you use the event.
         """
         self._all.check_lease()
         with self._all.lock:
@@ -369,7 +370,7 @@ class QuorumLock(Several):
         return sum(hold.alive and not lock._session.suspect for lock, hold in quorum.parts) < self._quorum
 
     def hold_count(self) -> int:
-        """Return how many of its acquires the caller has not released; 0 if the quorum is lost. Sends nothing."""
+        """Return how many acquires the caller has not released; 0 if the quorum is lost. Sends nothing."""
         quorum = self._mine()
         return 0 if quorum is None or self._is_lost(quorum) else len(self._all_mine())
 
@@ -382,10 +383,10 @@ class QuorumLock(Several):
 
 
 class _All:
-    """What guards the losses of all quorums, as a session guards those of its own holds.
+    """Guards the losses of all quorums, as a session guards those of its own holds.
 
     Attributes:
-        lock: taken inside the lock of any session; nothing that holds it takes one.
+        lock: may be taken while a session's lock is held, never the other way round.
     """
 
     def __init__(self, locks: Sequence[LockBase]) -> None:
@@ -404,8 +405,8 @@ class _Quorum:
     Attributes:
         owner: the thread that acquired them.
         parts: the locks, and the hold of each.
-        left: those that a release has begun to release, and has not yet.
-        loss: whether no quorum is left.
+        left: the holds that a release under way has yet to release; None before a release.
+        loss: the loss of the quorum.
     """
 
     def __init__(self, lock: QuorumLock, owner: int) -> None:
@@ -425,17 +426,17 @@ class _Quorum:
         return lost_error(next((hold for _, hold in self.parts if not hold.alive), self.parts[0][1]))
 
     def listen(self, lock: QuorumLock) -> None:
-        """Have each loss told, also one that has come already."""
+        """Listen to the loss of each hold; a loss that has come already counts, too."""
         self._listener = _Listener(lock, [hold.ticket for _, hold in self.parts], self.loss)
         listen(self._listener, ((part._session, hold.loss) for part, hold in self.parts))
 
     def end(self) -> None:
-        """Note that it was released."""
+        """Note that the quorum was released."""
         if self._listener is not None:
             self._listener.over = True
 
     def await_replies(self, given_up: list[Ticket], spare: int) -> None:
-        """Note what its release gives up, and how many of these may turn out to have been lost before."""
+        """Note the tickets that the release gives up, and how many of them may turn out to have been lost before."""
         if self._listener is not None:
             self._listener.given_up, self._listener.spare = given_up, spare
 
@@ -467,7 +468,7 @@ class _Listener(ReportsOnce):
         """Return None: it is no `MultiLock`'s."""
 
     def tell(self) -> None:
-        """If no quorum was left, set the loss, and have `on_lost` called; again, if that was interrupted."""
+        """If no quorum is left, set the loss and have `on_lost` called. If this was interrupted, it is called again."""
         if self.over or self.given_up:
             quorate = sum(map(was_lost, self.given_up)) <= self.spare
         else:

@@ -13,7 +13,7 @@ from ._recipes.ticket import State
 
 
 class RLock(LockBase):
-    """A lock that its holder may acquire again. It is free after as many releases.
+    """A lock that its holder may acquire again. It becomes free after one release for each acquire.
 
     Re-entrancy counts per client, path and thread: two objects for one path are the same lock. The standard
     `threading.Condition` accepts it.
@@ -76,10 +76,11 @@ class RLock(LockBase):
         """Release one level of the lock. After the last, the next waiter in the queue gets the lock.
 
         Raises:
-            LockLostError: the hold was lost; the call touches nothing else. Raised once for each level.
+            LockLostError: the hold was lost; the call changes nothing else. Each level needs one `release()`, which
+                raises this.
             RuntimeError: this thread does not hold the lock.
-            RefusedError: this client may not delete the node; it goes on trying.
-            ClientError: the process was forked; the hold is its parent's.
+            RefusedError: this client may not delete the lock's node; the library keeps trying.
+            ClientError: the process was forked; the hold belongs to its parent.
         """
         hold = self._holds.get(self._identity())
         if (  # as in `acquire`

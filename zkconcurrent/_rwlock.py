@@ -22,8 +22,8 @@ class ReadWriteLock(ByName):
 
     Both locks are granted in the order of arrival, so writers never starve: a reader waits for the writers that arrived
     before it, a writer for all contenders that arrived before it. Both are re-entrant. A thread that holds the write
-    lock may also acquire the read lock, and then release the write lock: no other writer gets in between. A thread that
-    holds only the read lock can't acquire the write lock.
+    lock may also acquire the read lock, and then release the write lock: no other writer holds the lock in between. A
+    thread that holds only the read lock can't acquire the write lock.
 
     Layout:
         `<path>/_c_<uuid>-__READ__<sequence>` and `<path>/_c_<uuid>-__WRIT__<sequence>`, EPHEMERAL_SEQUENTIAL, one for
@@ -90,9 +90,9 @@ class ReadWriteLock(ByName):
 class ReadLock(RLock):
     """The lock of a `ReadWriteLock` that any number of threads and processes may hold together.
 
-    It has the whole interface of `RLock`. A thread that holds the write lock gets it at once, in the writer's place in
-    the queue and with the same fencing token. `locked()` reports readers. `owner()` returns the first holder in either
-    role; `waiters()` returns the waiters in both roles.
+    It has the whole interface of `RLock`. A thread that holds the write lock acquires the read lock at once, in the
+    writer's place in the queue and with the same fencing token. `locked()` reports readers. `owner()` returns the first
+    holder in either role; `waiters()` returns the waiters in both roles.
     """
 
     _kind = "ReadWriteLock"

@@ -75,11 +75,12 @@ class Semaphore(LockBase):
     def acquire(self, blocking: bool = True, timeout: float | None = None, *, permits: int = 1) -> bool:
         """Take permits, all or none, in the order of arrival across all processes.
 
-        A call that waits for more permits than exist, including added ones, gives a RuntimeWarning, as only a client
-        that adds permits can end the wait. With `value=0` it gives none: all permits of such a semaphore are added.
+        A call that waits for more permits than exist, added ones included, issues a RuntimeWarning: the wait can only
+        end when a client adds permits. There is no warning if no permits exist at all, or with `value=0`: all permits
+        of such a semaphore are added ones.
 
         Args:
-            blocking: whether to wait for permits. If False, the call takes them only if enough are free for the
+            blocking: whether to wait for permits. If False, the call takes the permits only if enough are free for all
                 contenders ahead and for itself.
             timeout: how long to wait, in seconds; None waits forever; zero or less acts as `blocking=False`.
             permits: how many to take: at most 1,000, and fewer if the path has more than 400 bytes.
@@ -92,7 +93,7 @@ class Semaphore(LockBase):
             ValueError: a timeout with `blocking=False`; `permits` is less than one, or more than one request can take;
                 other processes use the path with another value; or there is no semaphore, and `value` is None.
             OverflowError: a timeout above `threading.TIMEOUT_MAX`.
-            LockLostError: this thread has lost a permit and has not acknowledged it by `release()`.
+            LockLostError: this thread has lost a permit and has not acknowledged the loss by `release()`.
             ClientError: the client can't be used here.
             ZkConcurrentError: the path can't be used as a semaphore.
         """
@@ -131,7 +132,10 @@ class Semaphore(LockBase):
         self._note(size)
         self._path_state.take_more(leases, LEASE.role, owner, size)
         if leases[0].late:
-            log.warning("the sequence numbers of %s are running out: leave it idle, or use another path", self._path)
+            log.warning(
+                "the sequence numbers of %s are running out: leave the path idle until it is removed, or use another",
+                self._path,
+            )
         log.debug("acquired %s", leases)
         return True
 
@@ -139,16 +143,16 @@ class Semaphore(LockBase):
         """Tell the caller that it asks for more permits than exist."""
         if wait and self._layout.value != 0:  # all permits of such a semaphore are added
             warn(
-                f"acquire() waits for {permits} permits, and the semaphore {self._path!r} has {size}: it waits until a "
-                "client adds permits, by a release() of more than it holds or by resize()"
+                f"acquire() waits for {permits} permits, and the semaphore {self._path!r} has {size}: the wait ends "
+                "only when a client adds permits, by resize() or by a release() of more permits than it holds"
             )
 
     def release(self, n: int = 1) -> None:
         """Give back permits: this thread's own, the newest first, then those of other threads of this process.
 
-        Permits released beyond those are added to the ones that all processes share.
+        If `n` is more than this process holds, the call adds the rest as new permits for all processes.
 
-        If ZooKeeper is out of reach and no permit is added, the call returns, and the permits become free after the
+        If ZooKeeper is out of reach and the call adds no permit, it returns, and the permits become free after the
         reconnect.
 
         Args:
@@ -158,9 +162,9 @@ class Semaphore(LockBase):
             TypeError: `n` is not an int.
             ValueError: `n` is less than one, or too large.
             LockLostError: this thread has lost permits; or this process has no permits left, and another of its threads
-                has lost some. The call acknowledges up to `n` of them, and touches nothing else.
-            RefusedError: this client may not delete a permit's node; it goes on trying.
-            ClientError: the process was forked; the permits are its parent's.
+                has lost some. The call acknowledges the loss of up to `n` permits, and changes nothing else.
+            RefusedError: this client may not delete a permit's node; the library keeps trying.
+            ClientError: the process was forked; the permits belong to its parent.
         """
         call, holds = self._release_permits(n)
         return self._await(call, self._giving_back(call, n, holds))
@@ -236,8 +240,8 @@ class Semaphore(LockBase):
     def resize(self, n: int) -> None:
         """Set the number of permits to `n`, added ones included. Waits for ZooKeeper.
 
-        All processes learn of the new number: those that wait for permits at once, the others with their next call.
-        From now on the clients' own `value` no longer counts, so a client with another value goes on working.
+        Processes that wait for permits learn of the new number at once, all others with their next call. From now on
+        the `value` that a client was given no longer counts, so a client with another value continues to work.
 
         If more permits are held, their holders keep them, and no client gets a permit until fewer than `n` are held.
         With `n=0` no client gets one until the next `resize`. Permits that another client adds during the call come on
@@ -262,11 +266,11 @@ class Semaphore(LockBase):
         return self._run_and_note(resize(self._layout, n), discard_result)
 
     def destroy(self) -> None:
-        """Remove the nodes that outlive the semaphore's users; the next use creates them anew, with any value.
+        """Remove the nodes that outlive the semaphore's users; the next use creates them again, with any value.
 
         Raises:
-            RuntimeError: a client holds a permit or waits for one. If it arrived during the call, and permits were
-                added more than 1,000 times, some of the added permits may be gone.
+            RuntimeError: a client holds a permit or waits for one. If that client arrived during the call, and permits
+                had been added more than 1,000 times, some of the added permits may be gone.
             ForeignNodeError: the path has other nodes; none of them is deleted.
         """
 
@@ -321,8 +325,8 @@ class Semaphore(LockBase):
 class BoundedSemaphore(Semaphore):
     """A semaphore that refuses a `release()` of more permits than this process holds.
 
-    Otherwise it is a `Semaphore`; but `acquire` of more permits than there are raises a ValueError, unless there are
-    none.
+    It also refuses an `acquire` of more permits than exist, with a ValueError, unless no permits exist at all. In all
+    other respects it is a `Semaphore`.
     """
 
     _kind = "BoundedSemaphore"

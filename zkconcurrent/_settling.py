@@ -31,7 +31,7 @@ class SettlingState(PathState):
         self._idle = deque([True])  # the thread that takes it settles
 
     def _drop_with(self, ledger: Ledger) -> None:
-        """Once this is garbage, have the members discarded, and leave the idle receipts' nodes to later objects.
+        """When this object is collected, discard the members, and leave the idle receipts' nodes to later objects.
 
         So a program that makes an object for each use does not leave a node each time.
         """

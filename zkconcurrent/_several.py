@@ -1,4 +1,4 @@
-"""Several locks as one: what `MultiLock` and `QuorumLock` have in common."""
+"""Several locks as one: the base of `MultiLock` and `QuorumLock`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Several(Acquirable):
             raise ValueError(f"a {self._kind} needs at least one lock")
         if len({type(lock._session.link.handler) for lock in locks}) > 1:
             raise ValueError(
-                f"the clients of a {self._kind}'s locks must have handlers of one kind: it waits in one way"
+                f"the clients of a {self._kind}'s locks must have the same kind of handler: one call waits for all"
             )
         self._locks = tuple(locks)
         self._on_lost = on_lost
@@ -78,10 +78,10 @@ class Several(Acquirable):
         Raises:
             LockLostError: a hold was lost; for a `QuorumLock`, so many holds that no quorum was left. The call does
                 nothing else to a lock whose hold is lost.
-            RuntimeError: the caller does not hold it; for a `MultiLock`, also if the caller does not hold one of its
+            RuntimeError: the caller does not hold this object; for a `MultiLock`, the caller does not hold one of its
                 locks.
-            RefusedError: a client may not delete its node; it goes on trying.
-            ClientError: the process was forked; the hold is its parent's.
+            RefusedError: a client may not delete its node; the library keeps trying.
+            ClientError: the process was forked; the hold belongs to its parent.
         """
         calls = Calls(self._session)
         calls.settled = True
@@ -106,14 +106,14 @@ class Several(Acquirable):
     def cancel_waits(self) -> int:
         """End the waits of all threads or tasks for this object: each gives back the locks that it has acquired.
 
-        The `cancel_waits()` of one of the locks ends the waits of a `MultiLock` for that lock, and none of a
-        `QuorumLock`. Otherwise as `Lock.cancel_waits`.
+        `cancel_waits()` of one of the locks also ends the waits of a `MultiLock` for that lock, but no wait of a
+        `QuorumLock`. In all other respects see `Lock.cancel_waits`.
 
         Returns:
             How many waits it has ended.
 
         Raises:
-            ClientError: the process was forked; the waits are its parent's.
+            ClientError: the process was forked; the waits belong to its parent.
         """
         self._session.check_not_forked(self._locks[0].path)
         sessions = {id(lock._session): lock._session for lock in self._locks}.values()
@@ -124,10 +124,10 @@ class Several(Acquirable):
         return {}
 
     def __reduce__(self) -> Any:
-        """Pickle it by name, as its locks are.
+        """Pickle this object by name, like its locks.
 
         Raises:
-            TypeError: it has `on_lost`, or a lock can't be pickled.
+            TypeError: this object has `on_lost`, or one of its locks can't be pickled.
         """
         if self._on_lost is not None:
             raise TypeError(
@@ -166,7 +166,8 @@ def restore(before: Levels) -> None:
 def give_up(left: Levels, errors: list[BaseException]) -> GivenUp:
     """Release a level of each hold, without waiting, and take it off the list; return the calls that wait for it.
 
-    Errors of signal handlers don't end it, however many come: nobody could release what is left as a part of the whole.
+    Errors of signal handlers do not end this call, however many come: no later call could release the rest as a part of
+    the whole.
     """
     calls: GivenUp = []
     insist(lambda: _give_up_each(left, calls, errors))
@@ -191,7 +192,7 @@ def _give_up_each(left: Levels, calls: GivenUp, errors: list[BaseException]) -> 
 
 
 def first_error(errors: list[BaseException]) -> BaseException:
-    """Return the error to raise, an interrupt if there is one, else the first; the others become its notes."""
+    """Return the error to raise: an interrupt if there is one, else the first error. The others become its notes."""
     first = next((error for error in errors if not isinstance(error, Exception)), errors[0])
     for error in errors:
         if error is not first:

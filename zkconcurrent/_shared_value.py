@@ -41,15 +41,15 @@ class SharedValue(BaseValue, Generic[T]):
     `AtomicReference` is another name for it.
 
     Layout:
-        `<path>`, PERSISTENT, with what the codec made of the value: the znode of Curator's SharedValue.
-        `<path>/receipts` and `<path>/lock` as in `AtomicLong`.
+        `<path>`, PERSISTENT, with the encoded value: the znode of Curator's SharedValue. `<path>/receipts` and
+        `<path>/lock` as in `AtomicLong`.
 
     Invariant:
         As in `AtomicLong`. The version grows with every write, and no two writes have the same version.
 
     Cost:
-        `get`: 2 reads in one round trip. A change: as in `AtomicLong`. `wait_for` and `watch`: 3 reads in 2 round trips
-        until they wait; a change of the value wakes all of them, and each reads once.
+        `get`: 2 reads in one round trip. A change: as in `AtomicLong`. `wait_for` and `watch`: 3 reads in 2 round
+        trips, before they sleep; a change of the value wakes all of them, and each reads once.
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.
@@ -168,8 +168,8 @@ class SharedValue(BaseValue, Generic[T]):
         It skips a value that is replaced before the caller asks for the next one, but never the last value.
 
         Args:
-            timeout: how long to wait for each value, in seconds; the iterator ends when it has passed. None waits
-                forever.
+            timeout: how long to wait for each value, in seconds; the iterator ends when the timeout has passed. None
+                waits forever.
 
         Raises:
             OverflowError: a timeout above `threading.TIMEOUT_MAX`.

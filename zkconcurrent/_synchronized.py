@@ -151,7 +151,7 @@ def scalar(value: object, spec: str = "") -> Any:
 
     Raises:
         TypeError: the value is not a scalar: its text may differ between processes, or between equal values.
-        ValueError: the text of this value, or in this format, may differ so.
+        ValueError: the text of this value, or its text in this format, may differ between processes.
     """
     kind = type(value)  # of the value itself: a proxy's `__class__` is not its own
     for base, plain in _PLAIN.items():
@@ -225,7 +225,7 @@ class _Anything:
 
 
 class LockedBy(ABC):
-    """A decorator that holds a lock around what it decorates: what both bindings share.
+    """The base of both `synchronized` decorators: it holds a lock around each call of a function.
 
     Attributes:
         _namespaces: the classes of namespaces.
@@ -297,18 +297,18 @@ class LockedBy(ABC):
 
     @abstractmethod
     def _is_lock(self, lock: object) -> bool:
-        """Return whether that can be held."""
+        """Return whether `lock` can be held."""
 
     @abstractmethod
     def _rlock(self, client: KazooClient, path: str) -> Any:
-        """Return the RLock there."""
+        """Return the RLock at the path."""
 
     @abstractmethod
     def _holding(self, function: Any, name: str) -> Hold:
-        """Return what calls such a function, with a lock held.
+        """Return a function that calls `function` with a lock held.
 
         Raises:
-            TypeError: this is not for such a function.
+            TypeError: this decorator is not for such a function.
         """
 
 
@@ -337,8 +337,7 @@ class synchronized(LockedBy):  # noqa: N801 - as wrapt has it
     pickled by name, as a plain function is, so `Pool.map` takes it. A generator function holds the lock while its
     generator runs: from the first `next()` until it ends, is closed or raises, also while suspended at a `yield`. It
     must end in the thread that began it: exhaust it, or use `contextlib.closing`. Below `contextlib.contextmanager` it
-    gives a `with` block. An `async def` is refused, as the lock would block its event loop:
-    use `aio.synchronized`.
+    gives a `with` block. An `async def` is refused, as the lock would block its event loop: use `aio.synchronized`.
 
     Args:
         where: a `kazoo.client.KazooClient`; or a namespace, to whose path the lock's is relative; or a function without

@@ -17,8 +17,8 @@ class Branch(Generic[T]):
 
     Attributes:
         done: they have ended.
-        result: what they have returned.
-        error: what they have raised.
+        result: their result.
+        error: their error.
         due: when their sleep ends.
     """
 
@@ -44,16 +44,16 @@ class Branch(Generic[T]):
             self.done = True
 
     def close(self) -> None:
-        """Leave them where they are."""
+        """Close the steps where they are."""
         self._steps.close()
 
 
 def together(
     branches: Sequence[Branch[Any]], now: Callable[[], float], ends: Callable[[], float] = lambda: math.inf
 ) -> Steps[None]:
-    """Run steps side by side until all have ended, or `ends()`; those that have not are left where they are.
+    """Run steps side by side until all have ended, or until the time `ends()`; close those that have not ended.
 
-    Whatever wakes the call wakes all its steps, and each looks whether it was meant.
+    Each event that wakes the call wakes all its steps, and each looks whether the event was for it.
     """
     woken = True
     try:

@@ -1,9 +1,10 @@
-"""What atomic numbers and shared values have in common: a process makes its changes together.
+"""The base of atomic numbers and shared values: the threads of a process make their changes together.
 
-A thread that changes a value takes its turn. While the change of one is under way, those of the others gather; then one
-of these threads carries them out together, in the order in which they came. So many threads need few requests, and do
-not compete with each other. The turn is for speed alone: correctness rests on the recipe (`_recipes/value.py`). So a
-signal handler or finalizer that interrupts a call at the same path makes its change alone, without a turn.
+A thread that changes a value takes its turn. While one thread's change is under way, the changes of the others gather.
+Then one of the other threads applies all of these together, in the order in which they came. So many threads need few
+requests, and do not compete with each other. The turn is for speed alone: correctness rests on the recipe
+(`_recipes/value.py`). So a signal handler or finalizer that interrupts a call at the same path makes its change alone,
+without a turn.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ class Turn:
     """The changes of threads, or of one event loop's tasks, that are made together.
 
     Attributes:
-        pending: the changes, in the order in which they came. Any thread or signal handler adds its own, and takes it
-            away, at any time: so only a copy of it is walked.
-        batch: those of them that are under way. Only `ValueState` changes it, with the session's lock held.
+        pending: the changes, in the order in which they came. Any thread or signal handler adds its own change, and
+            removes it, at any time: so iterate over a copy only.
+        batch: the changes that are under way. Only `ValueState` changes it, with the session's lock held.
     """
 
     def __init__(self) -> None:
@@ -47,12 +48,12 @@ class Turn:
 
 
 class ValueState(SettlingState):
-    """What all objects of one client and path share of a value.
+    """The state of a value that all objects of one client and path share.
 
     Attributes:
         register: the receipts of this client.
         turn: the turn of the threads.
-        loops: that of the tasks of each event loop, so that a loop that is stuck keeps only its own waiting.
+        loops: the turn of each event loop's tasks, so that a stuck loop keeps only its own tasks waiting.
         updating: the threads and tasks whose function for an `update` runs just now.
     """
 
@@ -65,7 +66,7 @@ class ValueState(SettlingState):
         self._drop_with(self.register)
 
     def changing(self, call: Call, turn: Turn, change: Change, who: bytes) -> Steps[Any]:
-        """Make a change in its turn; return its result."""
+        """Make a change in its turn; return the change's result."""
         self.session.check_usable(self.path)
         change.wake = call.wake
         turn.pending.append(change)
@@ -109,7 +110,8 @@ class ValueState(SettlingState):
     def _lead_alone(self, turn: Turn, change: Change, who: bytes) -> Batch | None:
         """Begin a batch of this change without a turn or a place in the queue, unless it is made or under way.
 
-        The call that this one interrupts may have both, and continues only when this one returns.
+        The call that this one interrupts may have both the turn and the place, and continues only when this one
+        returns.
         """
         with self.session.lock:
             if change.done or (turn.batch is not None and change in turn.batch.changes):
@@ -147,7 +149,7 @@ class ValueState(SettlingState):
             batch.leader.batch = None  # otherwise the two keep each other alive, and the caller's object with them
 
     def leave(self, turn: Turn, change: Change) -> None:
-        """End a change whose call has ended before its time. If it is under way, it was applied or never will be."""
+        """End a change whose call has ended early. If the change is under way, settle it in the background."""
         change.gone = True
         batch = change.batch
         if batch is not None and batch.left:
@@ -161,7 +163,7 @@ class ValueState(SettlingState):
                     self._pass_on(turn)
 
     def _pass_on(self, turn: Turn) -> None:
-        """Wake the first change, as the one that was woken for its turn is gone."""
+        """Wake the first change, because the change that was woken for its turn is gone."""
         for change in [each for each in list(turn.pending) if each.gone]:
             _remove(turn, change)
         for change in list(turn.pending)[:1]:
@@ -177,7 +179,7 @@ class ValueState(SettlingState):
         return OutcomeUnknownError(
             self.path,
             "the receipt was removed, or the client stopped, so it is unknown whether the change was applied; get() "
-            "the value, and decide whether to repeat it",
+            "the value, and decide whether to repeat the change",
         )
 
 
@@ -185,7 +187,7 @@ def check_callable(name: str, func: object) -> None:
     """Refuse an argument that can't be called.
 
     Raises:
-        TypeError: it can't.
+        TypeError: it can't be called.
     """
     if not callable(func):
         raise TypeError(f"{name} must be callable, not {type(func).__name__}")
@@ -215,7 +217,7 @@ class _Undo:
 
 
 class BaseValue(Primitive):
-    """What atomic numbers and shared values have."""
+    """The methods that atomic numbers and shared values share."""
 
     _path_state: ValueState
     _at: Layout
@@ -286,12 +288,12 @@ class BaseValue(Primitive):
         return data
 
     def destroy(self) -> None:
-        """Remove the value's nodes; the next use begins anew.
+        """Remove the value's nodes; the next use begins with the initial value.
 
         Raises:
             RuntimeError: a client is changing the value just now, in turn with others.
             ClientError: the client can't be used here.
-            ForeignNodeError: the path is something else's; nothing was deleted.
+            ForeignNodeError: the path belongs to something else; nothing was deleted.
         """
 
         def destroyed(using: list[str]) -> None:

@@ -48,7 +48,7 @@ def test_held(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> Non
         block = lock.hold(0)
         async with block:
             pass
-        with pytest.raises(RuntimeError, match="call it anew"):
+        with pytest.raises(RuntimeError, match="again for the next"):
             async with block:
                 pass
         assert not await asyncio.to_thread(nodes, far, zk_path)

@@ -394,7 +394,7 @@ def test_a_lost_answer_and_a_lost_session(
     thief.stop()
     thief.close()
     proxy.resume()
-    with pytest.raises(OutcomeUnknownError, match="read it"):
+    with pytest.raises(OutcomeUnknownError, match="read the entry"):
         writing.result(20)
     assert d["a"] == "2"
     d["a"] = "3"

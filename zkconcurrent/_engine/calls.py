@@ -1,4 +1,4 @@
-"""Several calls that one loop waits for: those of a `MultiLock`'s locks, or successive calls of one lock."""
+"""Several calls for which one loop waits: the calls of a `MultiLock`'s locks, or successive calls of one lock."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class Calls:
     """Calls that begin one by one, and are abandoned together.
 
     Args:
-        session: that of the client whose events the loop sleeps on.
-        undo: called before the calls are abandoned; it never waits, and is idempotent.
+        session: the session of the client on whose events the loop sleeps.
+        undo: a function to call before the calls are abandoned. It never waits, and is idempotent.
 
     Attributes:
-        calls: those that have begun.
+        calls: the calls that have begun.
         deserted: see `Call`.
         wake: ends the sleep of each call.
         settled: see `Waiting`.

@@ -1,7 +1,7 @@
 """The state that all parts of one client's engine share: link, clock, lock, and the work posted by kazoo's threads.
 
-kazoo's threads post their work and never wait for the lock; the thread that has the lock does the posted work. A thread
-may keep the lock while it is suspended, with a signal handler on top of it that waits for kazoo's thread.
+kazoo's threads post their work and never wait for the lock; the thread that has the lock does the posted work. The
+reason: a signal handler may suspend a thread that has the lock, and then wait for kazoo's thread.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class ClientState:
     """The shared state of one client, and the lock that guards it.
 
     Attributes:
-        link: the way to ZooKeeper.
-        registry: what this client has there. Invariant: only the session and its parts (heartbeat, deletes) change it,
-            with `lock` held. Read without the lock: `session`, `lease`, whether `lost` is empty, whether `deletes` has
-            a ticket, and copies of `tickets`.
-        now: the clock of deadlines, as `clock` is that of leases. Tests and the simulation inject their own.
-        identity: returns the number of the calling thread, or greenlet.
+        link: the connection to ZooKeeper.
+        registry: the record of this client's nodes there. Invariant: only the session and its parts (heartbeat,
+            deletes) change it, with `lock` held. Read without the lock: `session`, `lease`, whether `lost` is empty,
+            whether `deletes` has a ticket, and copies of `tickets`.
+        now: the clock of deadlines; `clock` is the clock of leases. Tests and the simulation inject their own.
+        identity: a function that returns the number of the calling thread, or greenlet.
         lock: re-entrant, as kazoo may reply to a request in the thread that makes it. No thread waits while it has the
             lock, and kazoo's threads do not wait for it.
         timeout: the shortest session timeout negotiated in the session, in seconds; 0 before the first connection.

@@ -1,4 +1,4 @@
-"""Background deletes: the nodes of discarded tickets are deleted, however long that takes.
+"""Background deletes: the library deletes the nodes of discarded tickets, however long that takes.
 
 A delete is sent at once if possible, otherwise by the keeper; it is sent again if its reply is late or lost. If the
 reply to a create was lost, the name of the node is unknown: a listing behind a `sync` shows it.

@@ -86,18 +86,20 @@ class HoldStore(Protocol):
 
 
 class Call:
-    """One call of a primitive: one recipe after the other, and the tickets that they began.
+    """One call of a primitive: it runs one recipe after the other, and keeps the tickets that they begin.
 
     Attributes:
-        tickets: those begun in this call; `abandon` discards them.
+        tickets: the tickets begun in this call; `abandon` discards them.
         given_up: the ticket of the hold that this call gives up for a while; `desert` discards it too.
-        part_of: a weak reference to the `Calls` that it belongs to; None if it belongs to none.
-        wake: ends its sleep; see `waiting`.
-        deserted: returns whether its event loop is closed, so that no loop resumes it; None for the call of a thread.
-        finished: it was abandoned, or has left its hand-off.
+        part_of: a weak reference to the `Calls` to which this call belongs; None if there is none.
+        wake: ends the call's sleep; see `waiting`.
+        deserted: a function that returns whether the event loop is closed, so that no loop resumes the call; None for a
+            thread's call.
+        finished: the call was abandoned, or has left its hand-off.
         path_state: where this call takes or ends a hold, if it does.
-        settled: all its requests were sent, or given up, so that no thread waits for this call.
-        max_outage: for how many session timeouts the service may be out of reach before its recipe ends; None: any.
+        settled: all requests of the call were sent, or given up, so that no thread waits for this call.
+        max_outage: for how many session timeouts the service may be out of reach before the recipe ends; None for any
+            time.
         waits_for: see `Waiting`.
         why_end: see `Waiting`.
     """
@@ -234,7 +236,7 @@ class Call:
         watcher: Watcher | None = None,
         replies: list[Reply] | None = None,
     ) -> Steps[list[Any]]:
-        """Send requests together and wait for all replies; after a lost connection, repeat those that may be.
+        """Send requests together and wait for all replies. After a lost connection, repeat the repeatable ones.
 
         What a busy server has not applied is repeated, whatever it is. A read behind a request that is repeated is
         repeated too, as it may show an older state.
@@ -345,7 +347,7 @@ class Call:
         return reply
 
     def _result(self, step: Any, reply: Reply) -> Any:
-        """Return what the recipe is sent, or raise what is thrown into it."""
+        """Return the result to send into the recipe, or raise the error to throw into it."""
         if reply.error is not None:
             return self._failure_result(step, reply.error)
         if not reply.done:
@@ -597,7 +599,7 @@ class Call:
         return self._cutoff
 
     def _reply_limit(self) -> float:
-        """Return until when a reply can come: after that, kazoo has dropped the connection, or the request."""
+        """Return the latest time of a reply: by then kazoo has dropped the connection, or the request."""
         return self.session.now() + (self.session.timeout or UNANSWERED)
 
     def _park(self, bound: float | None = None) -> Steps[bool]:

@@ -1,7 +1,7 @@
 """Warnings for programs that block asyncio's event loop, or enter a lock in two of its tasks.
 
 The library blocks the calling thread, and a hold belongs to its thread. An event loop runs all its tasks in one thread.
-So while one of them waits for a lock, all tasks stand still; and a re-entrant lock lets all of them in.
+So while one task waits for a lock, all tasks stand still; and a re-entrant lock lets all of them in.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def check_may_block(holders: Callable[[], Iterable[tuple[str, Any]]]) -> None:
                 "await a lock of zkconcurrent.aio instead"
             )
     warn(
-        "this call waits in the thread of a running event loop and stops all its tasks: call it by asyncio.to_thread()"
+        "this call waits in the thread of a running event loop and stops all its tasks: call it through "
+        "asyncio.to_thread()"
     )
 
 

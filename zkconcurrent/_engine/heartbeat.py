@@ -1,15 +1,17 @@
-"""The heartbeat: it renews the lease, and finds dead links, missing nodes, and servers whose copy has diverged.
+"""The heartbeat renews the lease, and finds dead links, missing nodes, and servers whose copy has diverged.
 
-While the client has nodes on the server, the heartbeat is one `multi` with a check of every node that holds or waits: a
-write, which proves the lease and shows which node is missing. It is sent every `Lease.beat` while the client holds, and
-every third of the session timeout while it only waits. While a waiter or a new hold needs the connection's first proof,
-it is sent as soon as it can prove something. Without nodes, the heartbeat is a `sync` every third of the session
-timeout, in the place of kazoo's ping. So the first hold finds a request that is old enough to prove its lease.
+While the client has nodes on the server, the heartbeat is one `multi` with a check of every node that holds or waits.
+The `multi` is a write, so it proves the lease, and it shows which node is missing. The keeper sends it every
+`Lease.beat` while the client holds, and every third of the session timeout while the client only waits. While a waiter
+or a new hold needs the connection's first proof, the keeper sends it as soon as it can prove something. Without nodes,
+the heartbeat is a `sync` every third of the session timeout, in place of kazoo's ping. So the first hold finds a
+request that is old enough to prove its lease.
 
-A server may lose a part of its log in a crash, and go on showing a node that its leader has deleted. A waiter for the
-end of that node would wait forever. So once in each session timeout the keeper asks the leader whether the nodes that
-the client waits for exist; if one does not, the next heartbeat asks again. If that server is elected, all servers show
-the node again. So under a new leader the keeper lists the paths where this client has deleted nodes lately.
+A server may lose a part of its log in a crash, and continue to show a node that its leader has deleted. A waiter for
+the end of that node would wait forever. So once in each session timeout the keeper asks the leader whether the nodes
+for which the client waits exist; if one does not, the next heartbeat asks again. If the damaged server is elected, all
+servers show the node again. So under a new leader the keeper lists the paths where this client has deleted nodes
+lately.
 """
 
 from __future__ import annotations
@@ -168,7 +170,7 @@ class Heartbeat:
         return reply
 
     def _check_nodes(self, known: list[Ticket]) -> None:
-        """Ask for nodes. If a check fails, those behind it say nothing, and nothing is proved."""
+        """Check nodes on the server. If a check fails, the checks behind it show nothing, and nothing is proved."""
         asked_in = self._client.registry.session
 
         def checked(reply: HandledReply) -> None:

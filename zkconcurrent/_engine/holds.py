@@ -1,8 +1,8 @@
-"""The holds of this process at a path: granted tickets, their owners, and the lost ones that are not settled.
+"""The holds of this process at a path: granted tickets, their owners, and lost holds that are not settled.
 
 A granted ticket becomes a `Hold` of the thread that asked for it. A lost hold stays with its thread until the thread
-settles it, so that no `release()` can ever touch a newer hold. The holds of a thread that has ended pass to no other: a
-thread that is given its `get_ident()` later neither owns them nor has their losses to settle.
+settles it, so that no `release()` can ever touch a newer hold. The holds of a thread that has ended pass to no other
+thread: a later thread with the same `get_ident()` neither owns them nor has their losses to settle.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ class LossObserver(Protocol):
     _session: Session
 
     def _start_on_lost(self) -> None:
-        """Call `on_lost` on a thread of its own; may raise RuntimeError, and is called again later then."""
+        """Call `on_lost` on a thread of its own. If this raises RuntimeError, the keeper calls it again later."""
 
 
 class Loss:
-    """Whether the holds of one acquire are lost, and the event that is set then, made on demand.
+    """The loss of the holds of one acquire: whether it has come, and the event that it sets, made on demand.
 
     All methods are called with the session's lock held.
 
     Attributes:
-        told: they are lost.
+        told: the holds are lost.
         reported: the keeper starts the observers' threads.
-        listeners: what is told of the loss, as the joint losses that it is a part of.
+        listeners: the objects to tell of the loss, such as the joint losses of which it is a part.
     """
 
     __slots__ = ("__weakref__", "_event", "_make_event", "listeners", "reported", "told")
@@ -57,7 +57,7 @@ class Loss:
 
     @property
     def event(self) -> threading.Event:
-        """Set when they are lost."""
+        """The event that is set when the holds are lost."""
         if self._event is None:
             self._event = self._make_event()
             if self.told:
@@ -65,7 +65,7 @@ class Loss:
         return self._event
 
     def add(self, listener: Any) -> bool:
-        """Have a listener told of the loss; return whether it has come already."""
+        """Have a listener told of the loss; return whether the loss has come already."""
         self.listeners = (*(each for each in self.listeners if not each.over), listener)
         return self.told
 
@@ -79,10 +79,10 @@ class Loss:
 
 
 class ReportsOnce:
-    """A listener to the losses of several holds, which reports them once, even if two sessions tell it at once.
+    """A listener to the losses of several holds. It reports them once, even if two sessions tell it at once.
 
     Attributes:
-        reported: the keeper has reported it to the holder.
+        reported: the keeper has reported the loss to the holder.
     """
 
     reported = False
@@ -99,15 +99,15 @@ class ReportsOnce:
 
 
 class JointLoss(ReportsOnce):
-    """Whether a joint hold, of several paths and clients, is lost: it is when its first part is.
+    """The loss of a joint hold, of several paths and clients: the joint hold is lost when its first part is.
 
     Attributes:
-        event: set when it is lost.
-        parts: the losses of its holds, weakly: a loss lives as long as its hold, and this as long as one of them.
-        holder: the object that holds it, weakly: otherwise that object would never be garbage.
-        tickets: those of the holds, once all are held.
-        given_up: those that the holder's own release gives up; it may find that they were lost before.
-        told: it is lost, and whether to report that is decided.
+        event: set when the joint hold is lost.
+        parts: the losses of its holds, weakly: each loss lives as long as its hold, this object as long as one of them.
+        holder: the object that has the joint hold, weakly: otherwise that object would never be garbage.
+        tickets: the tickets of the holds, once all are held.
+        given_up: the tickets that the holder's own release gives up; the release may find that they were lost before.
+        told: the joint hold is lost, and it is decided whether to report this.
     """
 
     def __init__(self, holder: LossObserver, parts: Sequence[Loss], event: threading.Event) -> None:
@@ -183,12 +183,12 @@ class Hold:
 
     Attributes:
         ticket: the node; `State.HELD` for as long as it is held.
-        role: the role it was acquired in, where a path has several.
+        role: the role in which it was acquired, if the path has several roles.
         owner: the thread that acquired it.
         path: the path of the primitive.
         depth: how many of its acquires are not released.
         loss: whether it is lost, once reported.
-        claimant: the thread that ends it.
+        claimant: the thread that is ending the hold; None if no thread is.
     """
 
     __slots__ = ("claimant", "depth", "loss", "owner", "path", "role", "ticket")
@@ -209,7 +209,7 @@ class Hold:
 
 
 class TaskHold(Hold):
-    """The hold of a thread that runs an event loop: its other tasks get in too, with a warning.
+    """The hold of a thread that runs an event loop. The thread's other tasks get in, too, with a warning.
 
     The check runs when the depth grows, so that a re-entrant acquire takes no longer in a program without an event
     loop.
@@ -245,21 +245,21 @@ Holds: TypeAlias = "defaultdict[str, dict[int | str, Hold]]"
 
 
 class PathState:
-    """The state of one path of one client, shared by every object made for the two.
+    """The state of one path of one client, which all objects with that client and path share.
 
     Attributes:
-        holds: those held, and those lost that their threads have not settled: for each role a dictionary by owner or,
-            where a thread may have several, by the tickets' prefixes.
+        holds: the live holds, and the lost holds that their threads have not settled: for each role a dictionary by
+            owner or, where a thread may have several, by the tickets' prefixes.
         next_loss: the loss of the next hold, by role.
         handoff: the hand-off between threads of this process, if the lock is not fair.
         part: the name of a node below its path that may be a primitive of its own.
         lock: of a condition, its lock's path.
         observers: the objects to tell of losses, by role.
         last_seen: the last known value of state that other clients change too, for the repr and for plain queries.
-        notes: how often a call that changes that state, or waits for it, has noted it.
+        notes: how often a call that changes that value, or waits for it, has noted it.
         elsewhere: how many holds other clients have, by role, as last seen.
-        grants: how often a grant to this client has shown how many these are at most.
-        most: how many that were the last time.
+        grants: how often a grant to this client has shown an upper bound of `elsewhere`.
+        most: that bound, the last time.
     """
 
     def __init__(self, session: Session, path: str, kind: str) -> None:
@@ -498,5 +498,5 @@ def lost_error(hold: Hold) -> LockLostError:
     return LockLostError(
         hold.path,
         "the hold was lost (its session expired, its lease ran out, or its node was deleted), and others may have "
-        f"held since; call release() to acknowledge the loss ({hold.depth} to go), then acquire again",
+        f"held the lock since; call release() to acknowledge the loss ({hold.depth} to go), then acquire again",
     )

@@ -1,7 +1,7 @@
 """The owner of a hold: a number for each thread, greenlet or task, never used again in the life of the process.
 
-`threading.get_ident` numbers only the threads that run now. It gives a new thread the number of one that has ended, and
-with it, if holds were told apart by that number, the holds and losses of the ended thread.
+`threading.get_ident` numbers only the threads that run now. It gives a new thread the number of a thread that has
+ended. If that number identified the owner of a hold, the new thread would get the holds and losses of the ended thread.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _FIRST = 1 << 50  # above all results of `get_ident`, and small: each acquire lo
 
 
 class _Life:
-    """Is garbage collected when its thread ends."""
+    """The life of a thread: this object is garbage collected when the thread ends."""
 
     __slots__ = ("__weakref__", "ident", "number")
 
@@ -48,7 +48,7 @@ def _identity(local: type, get_ident: Callable[[], int]) -> Callable[[], int]:
 
 
 class _Number:
-    """Stands in the class until a thread has a number of its own."""
+    """The class attribute that gives a thread its number, at the thread's first use."""
 
     def __init__(self, get_ident: Callable[[], int]) -> None:
         self._get_ident = get_ident
@@ -64,7 +64,7 @@ class _Number:
 
 
 class Held(Protocol):
-    """Has holds at a path, and releases those of a task that has ended."""
+    """An object that has holds at a path, and releases the holds of a task that has ended."""
 
     path: str
 
@@ -73,7 +73,7 @@ class Held(Protocol):
 
 
 class _TaskLife(_Life):
-    """Goes when its task does; over once the task is done."""
+    """The life of a task: this object goes when the task does, and is over once the task is done."""
 
     __slots__ = ("gone", "held", "task")
     gone: weakref.ref[Any]

@@ -1,10 +1,10 @@
-"""The keeper: a thread for each client, which works whatever the threads of the program do.
+"""The keeper: a thread for each client, which goes on working whatever the program's threads do.
 
-In each turn it starts the threads that are to be started, does what is due in the session, and logs. It refers to the
-session only during a turn, so that a client which the program drops is freed.
+In each turn the keeper starts threads, does the work that is due in the session, and logs. It refers to the session
+only during a turn, so that a client which the program drops is freed.
 
-A signal handler may interrupt a thread that has the session's lock, and wait. Then the keeper is stuck, and whoever has
-the lock and waits does the due work in its place.
+A signal handler may interrupt a thread that has the session's lock, and wait. Then the keeper is stuck, and the waiting
+thread, which has the lock, does the due work in its place.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Keeper:
     """The keeper of one session.
 
     Attributes:
-        to_start: what starts threads, for the keeper; see `start_soon`.
+        to_start: the functions that start threads, for the keeper to call; see `start_soon`.
         stuck: a suspended thread keeps the lock, with a signal handler on top of it, so the keeper cannot work.
-        over: it is to end, as in a forked child.
+        over: the keeper is to end, as in a forked child.
     """
 
     def __init__(self, client: ClientState, do_due_work: Callable[[], float]) -> None:

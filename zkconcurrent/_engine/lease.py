@@ -1,4 +1,4 @@
-"""The lease: until when a session surely lives, judged from the requests that succeeded and the local clock.
+"""The lease: the time until which a session surely lives, by the requests that succeeded and the local clock.
 
 A client holds while its session lives, and a client that is cut off does not learn of the session's end. So it must
 know a moment `r` at which the leader had surely heard of the session: that leader, or any later one, keeps the session
@@ -37,7 +37,7 @@ NEVER = -math.inf
 
 
 class Exchange(NamedTuple):
-    """A write or `sync` that succeeded: when it was passed on to be sent, and when its reply had been read."""
+    """A write or `sync` that succeeded: when it was handed over to be sent, and when its reply had been read."""
 
     sent: float
     answered: float
@@ -74,7 +74,7 @@ class Lease:
         session: the session's id.
         timeout: the shortest timeout negotiated in the session's life, in seconds.
         heard: when the leader had surely heard of the session: r.
-        end: until when the session surely lives.
+        end: the time until which the session surely lives.
         over: the session has ended.
         gap: see `proved`, in seconds.
         beat: how long a holder waits between two requests that prove the lease, in seconds.
@@ -132,11 +132,12 @@ class Lease:
         """Return whether a hold may begin: the lease runs, and will run until it can be renewed.
 
         The opening of a connection may prove a lease that ends before any request is old enough to be a q. And an idle
-        client's requests, few and answered late, may prove one that ends before the next is answered.
+        client sends few requests: with late replies, they may prove a lease that ends before the next reply.
 
         Args:
             now: the time.
-            doubted: what was proved when this was last denied: any later proof is as good as they come on a slow link.
+            doubted: how far the lease was proved when this was last False. Any later proof suffices: on a slow link
+                none is better.
         """
         if not self.renewed:
             return now < self.end and self.end > self.renewable + self.beat

@@ -1,4 +1,4 @@
-"""`LiveSet`: a set that keeps its members weakly, in the order of arrival; one that is garbage collected leaves it.
+"""`LiveSet`: a set of weak references, in the order of arrival; a member that is garbage collected leaves the set.
 
 Threads, signal handlers and finalizers use it without a lock, as each change is one step of CPython. The standard
 library's weak collections have no order, or take four times as long.

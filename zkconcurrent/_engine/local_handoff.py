@@ -1,7 +1,7 @@
 """The hand-off of an unfair lock: one thread of a process at a time asks ZooKeeper, and leaves its ticket to the next.
 
-It decides which thread asks, never which thread holds: the owner of the ticket holds. A hand-off that opens too
-early costs a place in the queue, and no more.
+The hand-off decides which thread asks, never which thread holds: the owner of the ticket holds. A hand-off that opens
+too early costs a place in the queue, and no more.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ MOST_HANDOVERS = 1000
 class LocalHandoff:
     """The hand-off between the threads of this process that want one unfair lock.
 
-    It is closed while one of them asks, or holds. A thread that arrives while it is open goes ahead of the waiting
-    threads, as with `threading.Lock`; they get their turn when a thread has to wait for ZooKeeper, after `LONGEST_TURN`
-    or `MOST_HANDOVERS`.
+    The hand-off is closed while one of these threads asks, or holds. A thread that arrives while it is open goes ahead
+    of the waiting threads, as with `threading.Lock`. The waiting threads get their turn when a thread has to wait for
+    ZooKeeper, after `LONGEST_TURN` or `MOST_HANDOVERS`.
 
     Invariants, with the session's lock held:
         * a kept ticket belongs to no thread, once its hold is dropped;

@@ -14,8 +14,8 @@ PathStateT = TypeVar("PathStateT", bound=Any)
 class PathDirectory(weakref.WeakValueDictionary[str, Any]):
     """The state of each path that has a live primitive, by path.
 
-    All methods are called with the session's lock held. A value has a `kind`, the kind of primitive, and a `part`, the
-    name of a node below it that may be a primitive of its own.
+    All methods are called with the session's lock held. Each state has a `kind`, the kind of primitive, and a `part`,
+    the name of a node below its path that may be a primitive of its own.
     """
 
     def __init__(self) -> None:

@@ -18,16 +18,16 @@ PATIENCE = 1.0
 
 
 class Watched(Protocol):
-    """A session.
+    """A session that must end with its process.
 
     Attributes:
-        forked: this is a forked child's copy, of no use.
+        forked: this is the unusable copy in a forked child.
     """
 
     forked: bool
 
     def abandon_all(self) -> Callable[[float], None]:
-        """Delete all nodes of this client; return a function that waits for that, until the given time."""
+        """Delete all nodes of this client; return a function that waits for the deletes, until the given time."""
 
     def forget_after_fork(self) -> None:
         """Forget everything, in a forked child."""

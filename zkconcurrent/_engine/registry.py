@@ -17,7 +17,7 @@ MOST_LEFT = 100
 
 
 class Registry:
-    """The tickets that one client waits with, holds, and has yet to delete.
+    """The tickets of one client: those that wait, those that are held, and those whose nodes it has yet to delete.
 
     Invariants:
         * every node that this client may have on the server belongs to a ticket in `tickets` or in `deletes`;
@@ -25,13 +25,15 @@ class Registry:
         * a ticket in `deletes` never becomes a hold again.
 
     Attributes:
-        lease: of the present session, or of the last one; kazoo's connection thread writes it, the registry never does.
-        session: the present session, None between two sessions.
-        tickets: those that wait or hold, by prefix.
-        deletes: those whose nodes must be removed from the server, by prefix.
+        lease: the lease of the present session, or of the last one; kazoo's connection thread writes it, never the
+            registry.
+        session: the present session; None between two sessions.
+        tickets: the tickets that wait or are held, by prefix.
+        deletes: the tickets whose nodes must be removed from the server, by prefix.
         lost: the lost holds that were not reported yet.
-        left: the paths where its nodes were deleted last, a hundred at most, the latest at the end.
-        trees: takes the nodes that change below a path, by that path; and the path itself, if its watch was replaced.
+        left: the paths where this client deleted nodes last, a hundred at most, the latest at the end.
+        trees: for each path with a watch, the deque that takes the nodes that change below it, and the path itself if
+            its watch was replaced.
     """
 
     def __init__(self, seed: str) -> None:

@@ -1,6 +1,6 @@
 """The session, one for each client: it watches over everything that the client holds, waits for, or has yet to delete.
 
-The registry has the state. This module has what goes on around it:
+The registry has the state. This module runs the work around it:
 
 * a listener follows the state of kazoo's connection, and one watcher serves all watches;
 * the keeper (`keeper.py`) does what is due: it sends the heartbeat (`heartbeat.py`), ends holds whose lease ran out,
@@ -9,7 +9,7 @@ The registry has the state. This module has what goes on around it:
 
 A signal handler, or a finalizer that the garbage collector runs, may interrupt a thread at any line and call the
 library, or wait for kazoo's thread. So kazoo's threads post their work and never wait for the session's lock; nothing
-is logged with the lock held; and no step here is undone by another step in its middle.
+is logged with the lock held; and a step that interrupts another step in its middle never undoes it.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ class Dropped(NamedTuple):
 
 
 class Handoff(Protocol):
-    """The threads of this process that want one unfair lock."""
+    """The hand-off between the threads of this process that want one unfair lock."""
 
     def end_turn(self) -> float:
-        """Discard a kept ticket that its thread does not take in time; return in how many seconds to call again."""
+        """Discard a kept ticket that no thread takes in time; return in how many seconds to call again."""
         ...
 
     def wake_next(self) -> None:
@@ -80,11 +80,11 @@ class Session(ClientState):
         deletes: the background deletes.
         heartbeat: the heartbeat.
         keeper: the keeper.
-        handoffs: those of the unfair locks.
+        handoffs: the hand-offs of the unfair locks.
         watches_handoffs: the keeper wakes soon, to end the turn of a thread that does not take its ticket.
         wall_clock: tells the time since 1970, by which delayed items are due. Tests and the simulation inject theirs.
-        forked: this is a forked child's copy, of no use.
-        exiting: the interpreter exits; nothing is acquired any more.
+        forked: this is the unusable copy in a forked child.
+        exiting: the interpreter is exiting, and no call acquires any more.
     """
 
     def __init__(
@@ -157,8 +157,8 @@ class Session(ClientState):
             if self.link.stopped:
                 raise ClientError(
                     path,
-                    "the client is not started, is stopped, or has given up; call client.start() first (one opened "
-                    "before fork() is the parent's: open another in the child)",
+                    "the client is not started, is stopped, or has given up; call client.start() first (a client "
+                    "opened before fork() belongs to the parent: open another one in the child)",
                 )
         if self.link.on_own_thread():
             raise ClientError(
@@ -185,7 +185,9 @@ class Session(ClientState):
             ClientError: the interpreter exits, and has deleted this client's nodes.
         """
         if self.exiting:
-            raise ClientError(path, "the interpreter is exiting; end this thread, or join it, before the main one ends")
+            raise ClientError(
+                path, "the interpreter is exiting; end this thread, or join it, before the main thread ends"
+            )
 
     @property
     def suspect(self) -> bool:
@@ -387,7 +389,7 @@ class Session(ClientState):
     # -- called by the keeper, and by whoever stands in for it ---------------------------------------------------------
 
     def do_due_work(self) -> float:
-        """Do what is due, with the lock held; return the seconds until more is due."""
+        """Do the work that is due, with the lock held; return the seconds until more is due."""
         self.link.transport.nudge()
         self._adopt()
         self.run_posted()
@@ -445,9 +447,9 @@ class Session(ClientState):
                     self.dropped.remove(left)  # only now: an interrupt before leaves it to the next
 
     def abandon_all(self) -> Callable[[float], None]:
-        """Delete all nodes of this client, at the interpreter's exit; return a function that waits for that.
+        """Delete all nodes of this client, at the interpreter's exit; return a function that waits for the deletes.
 
-        It waits, too, until the calls of `on_lost` have begun, as after a `client.stop()` just before.
+        That function also waits until the calls of `on_lost` have begun, as after a `client.stop()` just before.
         """
         self.sweep()
         with self.lock:

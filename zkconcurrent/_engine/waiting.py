@@ -1,14 +1,14 @@
 """The two loops that wait: `wait()` for threads and greenlets, `wait_async()` for tasks of an event loop.
 
-The control flow of a call (one acquire, release or wait of a primitive) is a generator of steps. It yields how many
-seconds to sleep, or None to sleep until woken; the loop sends it whether it was woken. Any thread may wake it, through
-the call's `wake`. Only the loops here resume it, so the same steps serve threads and tasks.
+The control flow of a call (one acquire, release or wait of a primitive) is a generator of steps. The steps yield how
+many seconds to sleep, or None to sleep until woken; the loop sends back whether the call was woken. Any thread may wake
+the call, through the call's `wake`. Only the loops here resume the steps, so the same steps serve threads and tasks.
 
-An interrupt or a cancellation during the sleep is raised in the steps, which then clean up. One that strikes elsewhere,
-before the loop has returned, abandons the call: that also undoes a grant, and never waits.
+If an interrupt or a cancellation comes during the sleep, the loop raises it in the steps, which then clean up. If it
+comes elsewhere, before the loop has returned, the loop abandons the call: this also undoes a grant, and never waits.
 
-Another thread may end a call, too: it gives the call a `why_end`, and wakes it. The loop asks that after each sleep. If
-it returns an error, the loop raises that in the steps, as it would an interrupt, and asks no more.
+Another thread may end a call, too: it gives the call a function `why_end`, and wakes it. The loop calls `why_end` after
+each sleep. If `why_end` returns an error, the loop raises the error in the steps, like an interrupt, and asks no more.
 """
 
 from __future__ import annotations
@@ -41,12 +41,13 @@ class Waiting(Protocol):
 
     Attributes:
         session: the client's session, whose link makes the events that threads sleep on.
-        sessions: those of all its parts.
-        settled: only its end is left to wait for, if not all is done.
-        path: of the primitive.
+        sessions: the sessions of all its parts.
+        settled: nothing is left to do, or only to wait for the end.
+        path: the primitive's path.
         wake: see `begin`.
-        waits_for: the things that it waits for whose `cancel_waits()` may end it.
-        why_end: returns the error that ends the call before its time; None while it goes on. None if nothing ends it.
+        waits_for: the objects for which it waits and whose `cancel_waits()` may end it.
+        why_end: a function that returns the error with which to end the call early, or None to go on; None if there is
+            no such function.
     """
 
     session: Any
@@ -152,7 +153,7 @@ def _take_back(lent: Collection[tuple[Any, Any]]) -> None:
 
 
 class _Wakeup:
-    """Ends the sleep of one call in one task. An object: closures would take more memory for each task that waits."""
+    """Ends the sleep of one call in one task. Closures would take more memory for each task."""
 
     __slots__ = ("loop", "signalled", "sleep")
 
@@ -214,13 +215,13 @@ async def wait_async(call: Waiting, steps: Steps[T]) -> T:
 
 
 def check_depth(frames: int) -> None:
-    """Refuse to begin what could not come to its end, as the caller can't go that many frames deeper.
+    """Refuse to begin a call or block that could not end, because the stack has no room for so many frames.
 
-    A RecursionError strikes again and again, also the clean-up. So a call begins only with all the frames that it may
-    need; and a block, only with those that its end needs: else the innermost block of a recursion without an end would
-    leave its lock held.
+    A RecursionError strikes again and again, also in the clean-up. So a call begins only if all the frames that it may
+    need are free. A block begins only if the frames that its end needs are free: otherwise the innermost block of an
+    endless recursion would leave its lock held.
 
-    Every call asks, so it goes as deep itself only where nothing cheaper tells.
+    Every call makes this check, so the check itself goes so deep only where there is no cheaper way.
 
     Raises:
         RecursionError: the recursion limit is near.

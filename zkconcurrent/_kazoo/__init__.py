@@ -1,1 +1,1 @@
-"""The connection to ZooKeeper: the only package that imports kazoo, whose connection it uses directly."""
+"""The connection to ZooKeeper. Only this package imports kazoo; it uses kazoo's connection directly."""

@@ -1,7 +1,8 @@
 """The link to one kazoo client: requests, connection state and leases, in the library's own terms.
 
 Replies are completed on kazoo's connection thread, without a hop through its completion thread. The same thread records
-here what they prove of the lease. The private parts of kazoo are checked at first use: see `private_parts.py`.
+in the lease what these replies prove. The library checks the private parts of kazoo at first use: see
+`private_parts.py`.
 """
 
 from __future__ import annotations
@@ -70,13 +71,13 @@ __all__ = [
 
 
 class CreateContainer(Create2):  # type: ignore[misc]
-    """Create2's request with an opcode of its own, for which kazoo has no call."""
+    """The request to create a container: that of Create2 with another opcode; kazoo has no call for it."""
 
     type = 19
 
 
 class AddWatch:
-    """Watches a path and all below it until the connection ends; kazoo has no call for it."""
+    """The request to watch a path and all nodes below it until the connection ends; kazoo has no call for it."""
 
     type = 106
 
@@ -100,7 +101,7 @@ class CreatedStat(NamedTuple):
 
 
 class AutoResetEvent:
-    """An event for one thread, which looks again at each wake-up; `threading.Event` made of a single lock."""
+    """An event for one thread, which looks again at each wake-up: a `threading.Event` of a single lock."""
 
     __slots__ = ("_lock",)
 
@@ -127,7 +128,7 @@ class AutoResetEvent:
 
 
 class SteadyEvent(threading.Event):
-    """`threading.Event` without a lock that an error of a signal handler, in `set` or `wait`, would leave taken."""
+    """A `threading.Event` without the lock that an error of a signal handler, in `set` or `wait`, would leave taken."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -363,7 +364,7 @@ class Link:
     def check(self, paths: Sequence[str], reply: Reply) -> None:
         """Ask a majority whether the nodes exist; the reply has, for each, True or the error.
 
-        All nodes before the first failure exist; those after it are unknown.
+        All nodes before the first failure exist; for the nodes after it, nothing is known.
         """
         self._check([self.full(path) for path in paths], reply)
 
@@ -469,7 +470,7 @@ class Link:
         self.transport.send(GetData(self.full(path), watcher), reply)
 
     def look(self, path: str, reply: Reply) -> None:
-        """Read a node's data and stat; the reply has these, or None if it does not exist, and the zxid of that."""
+        """Read a node's data and stat. The reply has both, or None if there is no node; and the zxid of that state."""
 
         def on_reply(found: HandledReply) -> None:
             if found.error is None or isinstance(found.error, kazoo_errors.NoNodeError):

@@ -1,4 +1,4 @@
-"""The parts of kazoo that the library uses, most of them private: are they there, and as they are known?"""
+"""Checks that kazoo has the parts that the library uses, most of them private, in the form that the library knows."""
 
 from __future__ import annotations
 

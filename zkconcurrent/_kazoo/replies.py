@@ -1,4 +1,4 @@
-"""Replies: the reply to one request, waited for or handled, and kazoo's errors in the library's terms."""
+"""Replies: a thread waits for each, or a function handles it; and kazoo's errors in the library's terms."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def no_wakeup() -> None:
 
 
 class Reply:
-    """The reply to one request, for a thread that waits; it has the part of `AsyncResult` that kazoo uses.
+    """The reply to one request, for a waiting thread: the part of `AsyncResult` that kazoo uses.
 
     Attributes:
-        on_success: records what a success proves, before any thread learns of it.
-        sent: when the request was passed on to be sent.
+        on_success: a function that records what a success proves, before any thread learns of the success.
+        sent: when the request was handed over to be sent.
     """
 
     __slots__ = ("done", "error", "on_success", "sent", "value", "wake")
@@ -66,14 +66,14 @@ class Reply:
 
 
 class HandledReply(Reply):
-    """The reply to one request, with a function to call; it is done when that function has returned.
+    """The reply to one request, with a function to call. The reply is done when that function has returned.
 
-    Not before: a waiting thread may look at any time, woken by something else.
+    It is not done before, as a waiting thread may look at any time, woken by something else.
 
     Args:
         then: the function; it never raises into kazoo's thread.
-        wake: is called once the reply is done.
-        post: has the function called with the session's lock held; if not given, it is called at once.
+        wake: called once the reply is done.
+        post: has the function called with the session's lock held. If it is not given, the function is called at once.
     """
 
     __slots__ = ("_failed", "_post", "_then")

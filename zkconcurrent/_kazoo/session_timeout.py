@@ -1,7 +1,7 @@
 """The session timeout that a connection negotiated before the library saw it, read from kazoo's stack.
 
-kazoo keeps the timeout in local variables only: of `_connect`, which calls the state listeners; later, as two thirds
-of it, of `_connect_attempt`, at the bottom of its connection thread.
+kazoo keeps the timeout in local variables only: first in `_connect`, which calls the state listeners; later, as two
+thirds of the timeout, in `_connect_attempt`, at the bottom of the connection thread's stack.
 """
 
 from __future__ import annotations

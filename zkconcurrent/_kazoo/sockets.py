@@ -1,4 +1,4 @@
-"""The sockets below kazoo's connection: waiting for them, waking with one, connecting one; none blocks a caller."""
+"""The sockets below kazoo's connection: wait for sockets, wake a thread, connect to a server; no caller is blocked."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHARES = 4  # of the session timeout, at least: a hold outlives one attempt to c
 
 
 class FairHandler:
-    """kazoo's handler, with an equal share of the session timeout for each server to accept a connection, or less.
+    """kazoo's handler, but each server gets at most an equal share of the session timeout to accept a connection.
 
     kazoo waits a whole session timeout until TCP and TLS have connected. So one server whose machine is down, or that
     stands still, could cost the session while all others serve.
@@ -41,8 +41,8 @@ class FairHandler:
 class WakeupSocket:
     """The socket that wakes kazoo's connection thread with a byte for each request, without ever blocking the caller.
 
-    It has room for few bytes (278 on Linux). A caller that waited for room would wait forever if it had a lock that a
-    reply needs, or ran on the connection thread, which alone empties the pipe.
+    The socket has room for few bytes (278 on Linux). A caller that waited for room would wait forever if it had a lock
+    that a reply needs, or if it ran on the connection thread, as only that thread empties the socket.
     """
 
     def __init__(self, sock: Any) -> None:
@@ -112,7 +112,7 @@ def wait_for_files(
 
 
 class Waiter:
-    """Waits as `wait_for_files`, for one thread that waits for the same plain sockets again and again."""
+    """Waits like `wait_for_files`, for one thread that waits for the same plain sockets again and again."""
 
     def __init__(self) -> None:
         self._files: list[Any] = []

@@ -1,15 +1,15 @@
 """The transport: sends requests on a kazoo client's connection, and takes replies and events from it.
 
-kazoo has its connection thread send each request, and wakes it with a byte in a pipe. That works everywhere, and is
-used where a request cannot be sent directly. On plain sockets with kazoo's own threads, sending directly takes a third
-less processor time: the caller sends its request itself, and the connection thread reads ahead.
+In kazoo, the connection thread sends each request; a byte in a pipe wakes it. That works everywhere, so the library
+does this where it cannot send a request directly. On plain sockets with kazoo's own threads, sending directly takes a
+third less processor time: the caller sends its request itself, and the connection thread reads ahead.
 
 Three rules keep requests and replies in step, and kazoo's thread alive:
 
 * A caller sends only in its `Turn`, and while kazoo does not send: not before the handshake is over, not while
   requests are queued, not once the connection is lost.
-* If a caller was interrupted while sending, so that it is unknown what was sent, the connection is dropped before the
-  next reply is taken.
+* If a caller was interrupted while sending, it is unknown what was sent. So the connection is dropped before the next
+  reply is taken.
 * The connection thread waits only a moment for a caller's turn. A caller that keeps its turn longer is suspended: a
   signal handler, or a finalizer, runs on top of it, and may wait for the connection thread. The connection is then
   dropped, and the turn with it; so code that runs there cannot stop the client for good.
@@ -72,8 +72,9 @@ class Turn:
     Attributes:
         socket: the connection's socket.
         lock: held by the thread whose turn it is. A caller takes it after the session's lock, never before.
-        owner: that thread, unless it is the connection thread.
-        sending: a caller began to send. If the lock is free, it failed or was interrupted: it is unknown what was sent.
+        owner: the thread whose turn it is, unless it is the connection thread.
+        sending: a caller began to send. If the lock is free, the caller failed or was interrupted: it is unknown what
+            was sent.
         unsent: the rest of a caller's request, for which the socket's buffer had no room.
     """
 
@@ -122,10 +123,10 @@ class Transport:
 
     Attributes:
         clock: the clock of handshakes.
-        on_close: is called on kazoo's thread before it asks for the end of the session.
-        on_change: is called on kazoo's thread with the path of each watch event.
-        on_data_watch: is called on kazoo's thread with the path of each node whose data this client has begun to watch.
-        handshake: the last one; None if it was over before the transport was there.
+        on_close: called on kazoo's thread before that asks for the end of the session.
+        on_change: called on kazoo's thread with the path of each watch event.
+        on_data_watch: called on kazoo's thread with the path of each node whose data this client has begun to watch.
+        handshake: the last handshake; None if it was over before the transport was made.
         max_request: how many bytes a request may have.
         refusal: why the servers do not accept the client's credentials; kazoo then stops for good.
     """
@@ -365,7 +366,7 @@ class Transport:
         if self._sasl_replies is not None:
             self._sasl_replies += 1
             if self._sasl_replies > MOST_SASL_REPLIES:  # kazoo would go on until the session ends
-                raise kazoo_errors.AuthFailedError("the server's replies are not those of SASL, which it may not offer")
+                raise kazoo_errors.AuthFailedError("the server's replies are not those of SASL; it may not offer SASL")
         if header.xid == AUTH_XID and self._pending_auths:
             self._client._pending.appendleft(self._pending_auths.popleft())
         return header, buffer, offset

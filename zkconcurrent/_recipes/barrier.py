@@ -1,13 +1,13 @@
 """The cyclic barrier: each party waits until all parties have arrived; then the next generation begins.
 
-One node, the state, is what all parties agree on. A party changes it only by a conditional write, which fails if
-another party has changed it. An arriving party makes a node in the current generation. The last to arrive trips the
-barrier in one `multi`, which fails unless the nodes of all parties exist: either every living party of a generation
-passes, or none does.
+All parties agree on the content of one node, the state. A party changes the state only by a conditional write, which
+fails if another party has changed it. An arriving party makes a node in the current generation. The last to arrive
+trips the barrier in one `multi`, which fails unless the nodes of all parties exist: either every living party of a
+generation passes, or none does.
 
-A party whose node is missing breaks the barrier, unless it has withdrawn: it then deleted its node in the same `multi`
-that notes this in the generation's node. That `multi` fails if the generation is over, so a party withdraws before the
-trip, which then fails, or is counted.
+A party whose node is missing breaks the barrier, unless it has withdrawn. A party withdraws by one `multi`, which
+deletes its node and notes this in the generation's node. That `multi` fails if the generation is over. So either the
+party withdraws before the trip, which then fails, or the trip counts the party.
 """
 
 from __future__ import annotations
@@ -137,17 +137,17 @@ class State(NamedTuple):
 
 
 class Seats:
-    """The parties that make a generation complete, by arrival index: the content of the generation's node.
+    """The parties that complete a generation, by arrival index: the content of the generation's node.
 
     The party with the number n has seat n. If a party withdraws, its seat goes to the party with the lowest number that
-    had no seat, which may be yet to arrive. So a party keeps its seat until it withdraws, and any list that is too old
-    shows its seat too. A party without a seat waits for the next generation.
+    had no seat; that party may be yet to arrive. So a party keeps its seat until it withdraws, and a list that is too
+    old shows the same seat. A party without a seat waits for the next generation.
 
     Attributes:
         parties: the number of seats.
-        passed: the number that now has a seat, for each seat that was passed on.
-        gone: the parties that have withdrawn without passing on a seat: those without one, and those that withdrew
-            during the action, which stay counted.
+        passed: for each seat that was passed on, the number that now has it.
+        gone: the parties that have withdrawn without passing on a seat: parties without a seat, and parties that
+            withdrew during the action, which stay counted.
         version: the node's version.
     """
 
@@ -218,7 +218,7 @@ class View:
     Attributes:
         state: the last state read; None before the first read.
         waiting: how many parties waited in that state's generation.
-        notes: how often a state was recorded by others than queries.
+        notes: how often a call other than a query has recorded a state.
     """
 
     def __init__(self, path: str, parties: int) -> None:
@@ -275,13 +275,14 @@ class Party:
     """A party that has arrived, or is about to.
 
     Attributes:
-        state: the newest state it knows.
-        acts: it has an action to run if it arrives last.
-        withdraw: takes over its ticket, and runs `withdraw`, if its wait is cancelled; None if that breaks the barrier.
+        state: the newest state that the party knows.
+        acts: the party has an action to run if it arrives last.
+        withdraw: a function that takes over the ticket, and runs `withdraw`, if the wait is cancelled; None if a
+            cancelled wait breaks the barrier.
         late: its deadline has passed.
-        line: the nodes of its generation that it watches over, by number.
-        highest: the highest number it has seen.
-        seats: those of its generation, as it last read them.
+        line: the nodes of its generation that the party watches, by number.
+        highest: the highest number that the party has seen.
+        seats: the seats of its generation, as the party last read them.
     """
 
     def __init__(
@@ -624,7 +625,7 @@ def _break(party: Party, *, patient: bool = False, lost: bool = False) -> Recipe
     """Return how the party's generation ended. If it is open, break it, as one of its parties is missing or leaves.
 
     One round trip decides: the write fails if the state has changed, and the read behind it shows the change. A party
-    whose node may be gone looks first: nothing has kept the barrier from being destroyed, and made anew, meanwhile.
+    whose node may be gone looks first, as another client may have destroyed the barrier meanwhile and made it anew.
 
     Args:
         party: the party that asks; its session may be over.

@@ -1,4 +1,4 @@
-"""Claims: a taken item is acknowledged or given back, even if its call was interrupted or cancelled."""
+"""Claims: a client acknowledges a taken item or gives it back, even if the call was interrupted or cancelled."""
 
 from __future__ import annotations
 

@@ -41,8 +41,9 @@ def release_and_queue(held: Ticket, path: str, data: bytes) -> Recipe[Ticket | N
     """Release a lock and queue as a waiter under `path`, in one write; return the waiter's ticket, if it must wait.
 
     The call returns only once it is known whether the write was applied. The write deletes the lock's node, so it
-    applies at most once, and after a lost reply that node shows whether it did. Then `held` is released. Otherwise its
-    state shows the outcome: still a hold, or lost, or to be discarded (the session is over, or an error is raised).
+    applies at most once; after a lost reply, that node shows whether the write was applied. If it was, `held` is
+    released. Otherwise its state shows the outcome: still a hold, or lost, or to be discarded (the session is over, or
+    an error is raised).
     """
     ticket: Ticket = yield NewTicket(path)
     in_doubt = False

@@ -1,4 +1,4 @@
-"""The nodes of a `Queue`, and the state that a client and each of its calls keep of them."""
+"""The nodes of a `Queue`, and the state that a client and each of its calls keep about these nodes."""
 
 from __future__ import annotations
 
@@ -101,10 +101,10 @@ class Desk(Ledger):
         at: the queue.
         clock: the wall clock, by which items are due.
         names: free items of the last listing, the next one first; some may be gone.
-        read: what some of them contain; None for one that was gone.
-        read_at: when that was read, by `clock`.
+        read: the contents of some of these items; None for an item that was gone.
+        read_at: when these contents were read, by `clock`.
         window: how many items to read together.
-        rivals: since the last listing, another consumer has taken, or claimed, what is in it.
+        rivals: since the last listing, another consumer has taken, or claimed, items that are in it.
         version: the version of the queue's node while the queue is open; None if unknown.
         last: the number of the newest item that was put here.
         made_anew: how often the queue was found to have been destroyed.
@@ -137,16 +137,16 @@ class Desk(Ledger):
         return sum(receipt.unfinished for receipt in list(self.receipts)) - self.done_before
 
     def unfinished_before(self, session: int | None) -> int:
-        """Return how many of these it has taken before this session began: for other clients, they are done."""
+        """Return how many of these were taken before this session began: for other clients, they are done."""
         receipts = list(self.receipts)
         counts = [each.before if each.session == session else each.unfinished for each in receipts]
         return sum(counts) - self.done_before
 
     def lay_out(self, *also: str) -> Recipe[None]:
-        """Make the nodes that every client shares, and the queue of those that wait, if it is named.
+        """Make the nodes that all clients share and, if it is named, the queue of the consumers or producers that wait.
 
         Raises:
-            ForeignNodeError: the path is something else's.
+            ForeignNodeError: the path belongs to something else.
             ValueError: the queue was made with another order or size.
         """
         at = self.at
@@ -181,11 +181,11 @@ class Desk(Ledger):
 
     @property
     def fresh(self) -> bool:
-        """Whether what was read ahead was read a moment ago."""
+        """Whether the items that were read ahead were read a moment ago."""
         return 0 <= self.clock() - self.read_at < READ_FOR
 
     def meet_rivals(self) -> None:
-        """Note that another consumer was faster: what was read ahead is old."""
+        """Note that another consumer was faster: the items that were read ahead are old."""
         self.rivals = True
         self.window = 1
         self.read = {}
@@ -207,10 +207,11 @@ class Taken(NamedTuple):
 
     Attributes:
         name: its node's name.
-        payloads: its content, and that of those behind it if Curator's `putMulti` put several in one node.
+        payloads: the item's content; and, if Curator's `putMulti` has put several items in one node, the contents of
+            the others.
         version: the version of its node.
-        base: that version less the times that it was claimed, this time included, as far as these are counted.
-        attempts: these times; 1 if its consumer does not count them.
+        base: that version, less the counted claims of the item, this one included.
+        attempts: how often the item was claimed, this time included; 1 if its consumer does not count claims.
         session: the session of the claim.
         token: the claim's fencing token.
     """
@@ -229,12 +230,13 @@ class Errand(Undertaking):
 
     Attributes:
         desk: the desk.
-        purpose: what it is to do: "put", "get", "claim", "bury", "acknowledge", "give back", "restore" or "count".
+        purpose: the purpose of the call: "put", "get", "claim", "bury", "acknowledge", "give back", "restore" or
+            "count".
         most: how often an item may be claimed; 0 for any number.
         counts: whether items that are taken count as unfinished.
         taken: the item in question.
-        names: the item of the kept listing that it is about to take, or has taken; empty if there is none.
-        owes: its call ended when it was known to have taken an item.
+        names: the item of the kept listing that the call is about to take, or has taken; empty if there is none.
+        owes: the call had taken an item for certain when it ended.
     """
 
     desk: Desk
@@ -293,7 +295,7 @@ class Sight(NamedTuple):
 
     Attributes:
         listed: the items, the next one first.
-        free: those that no consumer has claimed.
+        free: the items that no consumer has claimed.
         closed: the queue is shut down.
     """
 
@@ -333,7 +335,7 @@ def sight_of(at: Layout, seen: Sequence[Any]) -> Sight:
     """Return what was read of a queue.
 
     Raises:
-        ForeignNodeError: the path is something else's.
+        ForeignNodeError: the path belongs to something else.
         ValueError: the queue was made with another order or size.
     """
     node, listed, claims = (*seen, ())[:3]

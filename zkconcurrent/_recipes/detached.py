@@ -1,4 +1,4 @@
-"""The detached lock: the first in a lock's queue leaves a persistent node in its place, which names the owner."""
+"""The detached lock: the first in a lock's queue puts a persistent node, which names the owner, in its own place."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Detached(NamedTuple):
 
     Attributes:
         name: its node's name.
-        token: its fencing token: the creation zxid of the node that queued for it. That of the persistent node would
-            be higher than the tokens of the contenders that queued meanwhile.
+        token: the fencing token: the creation zxid of the node that queued for the hold. The creation zxid of the
+            persistent node would be higher than the tokens of contenders that queued in between.
         owner: the owner's name; None if another program made the node.
     """
 

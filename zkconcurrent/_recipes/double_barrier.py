@@ -1,13 +1,14 @@
 """The double barrier: parties enter together once enough have come, and leave together once all have finished.
 
-Each party has a node. When enough are there, a party creates the node `ready`, which lets all in. The decisions of
-parties exclude each other: a party that opens or closes the barrier, or gives up waiting, writes the barrier's own node
-in the version that it has read, in the same `multi`.
+Each party has a node. When enough parties are there, one of them creates the node `ready`, which lets all in. The
+decisions of parties exclude each other: a party that opens or closes the barrier, or gives up waiting, writes the
+barrier's own node in the version that it has read, in the same `multi`.
 
-The party whose name sorts first, as text, keeps its node until it is the last, and then removes `ready` with it; the
-others delete theirs at once, and wait for the first. So `ready` is there as long as a party is inside. Curator's
-parties go by the same order. A `multi` that deletes a party's node but not `ready` checks that another party is there,
-which will delete `ready`. So two parties that leave at the same moment do not both rely on the other.
+The party whose name sorts first, as text, keeps its node until it is the last. Then it removes `ready` together with
+its node. All other parties delete their nodes at once, and wait for the first. So `ready` is there as long as a party
+is inside. Curator's parties go by the same order. If a `multi` deletes a party's node but not `ready`, it checks that
+another party is there, which will delete `ready`. So two parties that leave at the same moment do not both rely on the
+other.
 
 Source: the double barrier of ZooKeeper's documentation; Curator's `DistributedDoubleBarrier`, whose nodes these are.
 """
@@ -59,8 +60,8 @@ class Sight(NamedTuple):
     """A look at a barrier.
 
     Attributes:
-        data: that of the barrier's node.
-        version: its version; each decision writes it.
+        data: the data of the barrier's node.
+        version: the version of that node; each decision writes the node.
         parties: the nodes of the parties.
         open: `ready` is there.
     """
@@ -141,9 +142,9 @@ def _open(ticket: Ticket, sight: Sight) -> Recipe[Sight]:
 
 
 def _close_if_left_open(ticket: Ticket, sight: Sight) -> Recipe[Sight]:
-    """Remove `ready` if no party is left of those that it let in: all have died, so none could remove it.
+    """Remove `ready` if all parties that it let in are gone: they have died, so none of them could remove it.
 
-    A party that comes late, while one of them is inside, makes `ready` anew, and so is one of them, too.
+    A late party, which comes while one of these is inside, makes `ready` anew, and so becomes one of them.
     """
     path, ready = ticket.path, f"{ticket.path}/{READY}"
     while sight.open:
@@ -255,9 +256,10 @@ def _outlast(path: str, others: Collection[str], *, wait: bool) -> Recipe[bool]:
 
 
 def _open_again(ticket: Ticket, others: Collection[str]) -> Recipe[None]:
-    """Make `ready` again, if it is missing while one of the others is there: that one may not have seen it.
+    """Make `ready` again, if it is missing while one of the others is there: that party may not have seen it.
 
-    It is a decision: the last of them, which leaves without removing what it does not see, checks that there was none.
+    This counts as a decision: the last of the others, which leaves without removing a `ready` that it does not see,
+    checks that no decision was made.
     """
     path = ticket.path
     node, names = yield Get(path, ticket), Children(path, ticket)
@@ -308,4 +310,6 @@ def destroy(path: str) -> Recipe[list[str]]:
 
 
 def _crowded(path: str) -> ForeignNodeError:
-    return ForeignNodeError(f"{path}/{READY}", "the node has children, which are no double barrier's; delete them")
+    return ForeignNodeError(
+        f"{path}/{READY}", "the node has children, which do not belong to a double barrier; delete them"
+    )

@@ -1,13 +1,13 @@
 """The entries of a map: each write is one `multi`, applied once even if its reply is lost.
 
 Every `multi` also writes our *writer*, an ephemeral node that no other client writes, in the version that we know. So
-after a lost reply the writer's version tells whether the `multi` was applied; the same one may be sent again, as only
-one of the two can find that version; and one that slips into a later session fails.
+after a lost reply the writer's version tells whether the `multi` was applied. The same `multi` may be sent again, as
+only one of the two can find that version. A `multi` that slips into a later session fails.
 
-Every `multi` that makes or deletes an entry also writes the node at the path. A write that depends on what was read
-names the versions of both nodes, so it fails if the entry was deleted and made anew meanwhile, although the version of
-the new one may be the same. These versions are read while our writer is there, which keeps other clients from
-destroying the map: one that was made anew may have the same versions.
+Every `multi` that makes or deletes an entry also writes the node at the path. A write that depends on a read names the
+versions of both nodes. So it fails if the entry was deleted and made anew meanwhile, even if the new entry has the same
+version. The client reads these versions while its writer is there. The writer keeps other clients from destroying the
+map, which could have the same versions after it is made anew.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ class Unknown(Exception):
 
 
 class Ended(Unknown):
-    """It is unknown, as its session is over; what it made for that session is gone."""
+    """Its session is over, so it is unknown whether a `multi` was applied; what it made for that session is gone."""
 
 
 class Writer:
     """The node that tells which of our writes were applied.
 
     Attributes:
-        ticket: its ticket.
+        ticket: the node's ticket.
         version: the version in which the next `multi` writes it.
     """
 
@@ -90,8 +90,8 @@ class Flight:
     Attributes:
         mirror: the copy.
         who: the data of this client's nodes.
-        writer: the writer that it uses.
-        doubt: whether its `multi` was applied is unknown.
+        writer: the writer that this write uses.
+        doubt: it is unknown whether the `multi` was applied.
     """
 
     def __init__(self, mirror: Mirror, who: bytes) -> None:
@@ -293,7 +293,8 @@ def write(flight: Flight, parts: tuple[Part, ...], *, same_writer: bool = False)
     Args:
         flight: the write.
         parts: the operations.
-        same_writer: they name versions that were read while our writer was there, so they are not sent with another.
+        same_writer: the operations name versions that were read while our writer was there, so no other writer may go
+            with them.
 
     Raises:
         Failure: nothing was applied, as the operation with the number in `part` failed.
@@ -404,15 +405,15 @@ def _drop_writer(flight: Flight) -> Recipe[None]:
 
 
 def _count(at: Layout) -> Set:
-    """Return the write that goes with the making, or the deletion, of an entry."""
+    """Return the write that accompanies the creation, or the deletion, of an entry."""
     return Set(at.path, at.header, -1)
 
 
 def _find(flight: Flight, key: str, matches: Callable[[bytes], bool]) -> Recipe[tuple[Node, Node] | None]:
-    """Return the node at the path, and that of a key, read behind a `sync`; None if it is missing or does not match.
+    """Return the node at the path and the key's node, read behind a `sync`; None if one is missing or does not match.
 
-    Both are read while our writer is there, so no client destroys the map after that. Otherwise the map could be made
-    anew, and other entries have the same versions.
+    The recipe reads both while our writer is there, so no client destroys the map afterwards. Otherwise the map could
+    be made anew, with other entries of the same versions.
     """
     mirror, at = flight.mirror, flight.mirror.at
     entry = at.entry(key)
@@ -432,7 +433,7 @@ def _find(flight: Flight, key: str, matches: Callable[[bytes], bool]) -> Recipe[
 
 
 def _note(mirror: Mirror, key: str, data: bytes | None, results: Sequence[Any] | None) -> Recipe[None]:
-    """Have the copy know what was written, or newer; `data` is None if the entry was deleted."""
+    """Give the copy the written state, or a newer one; `data` is None if the entry was deleted."""
     if results is None:
         node, zxid = yield Look(mirror.at.entry(key))
         mirror.take(key, node, zxid)
@@ -446,7 +447,7 @@ def lay_out(mirror: Mirror) -> Recipe[None]:
     """Make the nodes that all clients share.
 
     Raises:
-        ForeignNodeError: the path is something else's.
+        ForeignNodeError: the path belongs to something else.
         ValueError: other clients use it in another way.
     """
     at, mirror.laid_out = mirror.at, False

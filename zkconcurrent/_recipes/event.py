@@ -1,8 +1,8 @@
-"""The flag: one node holds the flag and how often it was set, so that no waiter misses a set.
+"""The flag: one node has the flag and the number of times it was set, so that no waiter misses a set.
 
 Every change is a conditional write, which fails if another client has written since the node was read. So a delayed
-write fails, and a write whose reply was lost is settled by another read. Either the flag is as wanted; or the epoch has
-moved, so the flag was as wanted at some moment of the call; or neither, and nothing was written.
+write fails, and after a lost reply another read settles the outcome. Either the flag is as wanted; or the epoch has
+moved, so the flag was as wanted at some moment of the call; or neither, so the write was not applied.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ class Flag(NamedTuple):
 
 
 class Since(NamedTuple):
-    """The start of a call: the node that existed, and its epoch.
+    """The start of a call: the node that existed then, and its epoch.
 
-    If the node was made after that, the call counts from epoch 0, as every set of that node came after the start.
+    If the node was made after the start, the call counts from epoch 0, as every set of that node came after the start.
     """
 
     made: int

@@ -1,8 +1,8 @@
 """The group: each member has an ephemeral node, whose name is its id.
 
-A member's node has no unique name, so its name does not tell whose it is. A create whose reply was lost is settled by
-the node's session, as no two memberships of a client have the same id at a time. All requests of a membership are sent
-by one thread, one after the other, so none of them overtakes another.
+A member's node has no unique name, so the name does not show which client made the node. After a create whose reply was
+lost, the node's session shows this, as no two memberships of a client have the same id at a time. One thread sends all
+requests of a membership, one after the other, so no request overtakes another.
 
 Source: Curator's `GroupMember`, whose nodes these are.
 """
@@ -44,16 +44,16 @@ class Member:
     """A membership, as its recipes see it.
 
     Attributes:
-        path: the group's.
-        id: the name of its node.
-        data: the content of its node.
-        clock: tells the time, in seconds.
+        path: the group's path.
+        id: the name of the member's node.
+        data: the content of that node.
+        clock: a function that returns the time, in seconds.
         patience: how long to wait for an id that another member has, in seconds.
-        wanted: it is to be a member; once False, its node is to be deleted.
-        ticket: that of its node, while that exists as far as is known.
-        doubt: a create was sent of which it is not known whether it was applied.
+        wanted: the client wants to be a member; once this is False, the node is to be deleted.
+        ticket: the node's ticket, while the node exists as far as is known.
+        doubt: a create was sent, and it is unknown whether it was applied.
         sessions: the sessions in which a create was sent.
-        joined: it was a member once.
+        joined: the client was a member once.
     """
 
     def __init__(self, path: str, name: str, data: bytes, clock: Callable[[], float], patience: float) -> None:

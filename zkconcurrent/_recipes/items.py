@@ -1,6 +1,6 @@
-"""The items of a queue together: they are counted, waited for, drained, and destroyed with the queue.
+"""Recipes for all items of a queue: count them, wait for them, drain them, and destroy them with the queue.
 
-Single items are put and taken by `putting`, `taking` and `claims`.
+`putting`, `taking` and `claims` put and take single items.
 """
 
 from __future__ import annotations
@@ -52,10 +52,11 @@ def done(errand: Errand) -> Recipe[None]:
 
 
 def wait_until_done(desk: Desk) -> Recipe[bool]:
-    """Wait until no item is left, and none of those taken is unfinished.
+    """Wait until no item is left, and no taken item is unfinished.
 
-    The items are read first: one that is taken in between is counted in the members' nodes by then. One that comes in
-    between, as a consumer put it before it was done with another, is told by its parent, which is read around both.
+    The recipe reads the items before the members' nodes. If a consumer takes an item in between, the members' nodes
+    count it by then. If a consumer puts an item in between, before it is done with another, the items' parent shows
+    that: the recipe reads the parent before and after.
     """
     at = desk.at
     while True:
@@ -170,13 +171,13 @@ def dead(desk: Desk) -> Recipe[list[bytes]]:
 
 
 def destroy(desk: Desk) -> Recipe[list[str]]:
-    """Remove the queue, with its items, unless another client uses it; return the members of those that do.
+    """Remove the queue, with its items, unless other clients use it; return the members of these clients.
 
     The first step deletes the folders in which every client that uses the queue has a node, all of them or none. A
-    client that comes after it makes them again; then what it has put is removed, too.
+    client that comes after this step makes the folders again; then the items that it has put are removed, too.
 
     Raises:
-        ForeignNodeError: the path is something else's; nothing is deleted.
+        ForeignNodeError: the path belongs to something else; nothing is deleted.
     """
     at = desk.at
     begun = False

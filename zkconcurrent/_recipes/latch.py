@@ -1,7 +1,8 @@
 """The latch: a node with the count, and a child for each `count_down`; the latch opens when these add up to the count.
 
-A child's unique name is drawn before the first attempt to make it, and kept for every retry. So a count down whose
-reply was lost is never counted twice. The name also says how much it counts, so one listing gives the sum.
+A client draws a child's unique name before its first attempt to make the child, and keeps the name for every retry. So
+a `count_down` whose reply was lost never counts twice. The name also says how much the child counts, so one listing
+gives the sum.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The mirror: a copy of the children of one node, which a recursive watch keeps current.
 
-The watch is set first and the children are read after that, so no change falls between the two. Every state that this
-client reads or writes has the zxid of the change that led to it. The copy takes it only if it has no newer one. A node
-that is known to be missing leaves a tombstone with the zxid as of which that is so: a result from before it, which a
-slow thread brings late, does not bring the node back.
+The client sets the watch first and then reads the children, so no change falls between the two. Every state that this
+client reads or writes has the zxid of the change that led to the state. The copy takes a state only if it has no newer
+one of the same node. A node that is known to be missing leaves a tombstone, with the zxid as of which the node is
+missing. So an older result, which a slow thread brings late, does not bring the node back.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Layout(NamedTuple):
         """Refuse the node of something else.
 
         Raises:
-            ForeignNodeError: the path is something else's.
+            ForeignNodeError: the path belongs to something else.
             ValueError: other clients use it in another way.
         """
         if node.data == self.header:
@@ -84,18 +84,18 @@ HEADERS = {Layout("", kind, ephemeral).header for kind in ("Dict", "Set") for ep
 
 
 class Entry(NamedTuple):
-    """What the copy has of one key: the data, and the zxid of the change that has written it."""
+    """One key in the copy: its data, and the zxid of the change that has written them."""
 
     data: bytes
     zxid: int
 
 
 class Tombstone(NamedTuple):
-    """That a key has no entry.
+    """The knowledge that a key has no entry.
 
     Attributes:
-        zxid: as of which that is so.
-        number: when it was learned; a call that began later can bring nothing older.
+        zxid: the zxid as of which the key has no entry.
+        number: when this client learned it; a call that began later can bring no older state.
     """
 
     zxid: int
@@ -108,19 +108,19 @@ class Mirror:
     Attributes:
         at: the map.
         guard: held for each change of the copy. It is re-entrant: a signal handler may write on top of a change.
-        stamp: counts the changes. A change that was decided at another stamp is decided anew. CPython lets no signal
-            handler in between an `if` that is met and the statement after it, up to that statement's first call.
+        stamp: counts the changes. A change that was decided at another stamp is decided anew. CPython runs no signal
+            handler between a condition that is met and the first call after it.
         entries: the copy, by key.
-        tombstones: by key.
+        tombstones: the tombstones, by key.
         changes: the nodes that have changed and were not read yet; the parent of the entries stands for the watch, if
-            another one may have replaced it.
-        listed_on: the connection on which it was listed; what was listed on an earlier one is not served.
-        listed: it was listed at least once.
+            another watch may have replaced it.
+        listed_on: the connection on which the entries were listed; a listing on an earlier connection is not served.
+        listed: the entries were listed at least once.
         under_way: the reads and writes whose results are still to be taken, with the numbers at which they began.
         writers: the writers that no write uses.
         laid_out: the nodes that all clients share are there, as far as is known, and are of this kind.
-        closed: no object uses it any more.
-        ticket: the one that waits for changes.
+        closed: no object uses the mirror any more.
+        ticket: the ticket that waits for changes.
     """
 
     def __init__(self, at: Layout, guard: AbstractContextManager[Any]) -> None:
@@ -141,12 +141,12 @@ class Mirror:
         self.ticket: Ticket | None = None
 
     def begin(self, call: object) -> None:
-        """Note that a call begins: whatever it brings is no older than what is known now."""
+        """Note that a call begins: each state that it brings is no older than the states known now."""
         with self.guard:
             self.under_way[call] = next(self.numbers)
 
     def end(self, call: object) -> None:
-        """Note that a call has ended; forget the tombstones that no other call can bring anything older than."""
+        """Note that a call has ended; forget each tombstone if no other call can bring an older state than it."""
         with self.guard:
             self.under_way.pop(call, None)
             others = [other for each in self.under_way.keyrefs() if (other := each()) is not None]
@@ -156,7 +156,7 @@ class Mirror:
                     self.tombstones.pop(key, None)
 
     def take(self, key: str, node: Node | None, zxid: int) -> None:
-        """Take a state of a key: its node, or that there is none as of that zxid."""
+        """Take a state of a key: its node, or the fact that there is none as of that zxid."""
         if node is not None:
             self.keep(key, node.data, node.mzxid, zxid)
         else:
@@ -196,7 +196,7 @@ class Mirror:
                     return
 
     def forget(self) -> None:
-        """Forget all that is known: the servers were made anew, and their zxids begin again."""
+        """Forget all states: the servers were set up anew, and their zxids begin again."""
         with self.guard:
             self.entries.clear()
             self.tombstones.clear()

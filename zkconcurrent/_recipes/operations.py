@@ -1,7 +1,7 @@
 """Operations: everything that a recipe may ask of the driver, and how each can fail.
 
-A recipe yields one operation and is sent its result; or it yields a tuple of operations, which the driver sends back to
-back, and is sent all results. A failed operation raises at the yield; of several failures, the first.
+A recipe yields one operation and receives its result. Or it yields a tuple of operations, which the driver sends back
+to back, and receives all results. A failed operation raises at the yield; if several fail, the first failure is raised.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class ConnectionLost(Failure):
 
 
 class Busy(ConnectionLost):
-    """The server was too busy for the request, and has not applied it; it may have served those behind it."""
+    """The server was too busy for the request, and has not applied it. It may have served later requests."""
 
 
 class Requeue(Failure):
-    """The ticket is no longer valid: queue anew, at the tail."""
+    """The ticket is no longer valid: the recipe must queue again, at the tail."""
 
 
 class SessionExpired(Requeue):
@@ -63,14 +63,14 @@ class DeadlinePassed(BaseException):
     """Raised in a recipe at its deadline; not an `Exception`, so that no recipe handles it as a failure.
 
     Attributes:
-        unsent: the operation that it ends was never sent.
+        unsent: the operation that was under way was never sent.
     """
 
     unsent = False
 
 
 class OutOfReach(BaseException):
-    """Raised in a recipe that must end because the service is out of reach; not an `Exception`, as `DeadlinePassed`."""
+    """Raised in a recipe that must end as the service is out of reach; like `DeadlinePassed`, not an `Exception`."""
 
 
 class Node(NamedTuple):
@@ -182,9 +182,10 @@ class Check(NamedTuple):
 class Multi(NamedTuple):
     """Apply all operations or none, in the ticket's session; return their results. Never retried.
 
-    If a `CreateEphemeral` is among them, the ticket is that of one of these. A failure has the number of the operation
-    that failed. A delete in a `Multi` hands the lock over to no thread of this process: see `Rule`. With `firm`, the
-    reply and what is read after it are waited for past the deadline, for a third of the session timeout at most.
+    If the operations include a `CreateEphemeral`, the ticket is the ticket of one of these. A failure has the number of
+    the operation that failed. A delete in a `Multi` hands the lock over to no thread of this process: see `Rule`. With
+    `firm`, the driver waits for the reply, and for the reads that follow, even past the deadline: for a third of the
+    session timeout at most.
     """
 
     ticket: Ticket
@@ -222,14 +223,14 @@ class Sync(NamedTuple):
 
 
 class Get(NamedTuple):
-    """Return a `Node`, or None if it does not exist."""
+    """Return the `Node`, or None if it does not exist."""
 
     path: str
     ticket: Ticket | None = None
 
 
 class Look(NamedTuple):
-    """Return a `Node`, or None if it does not exist, and the zxid as of which that is so."""
+    """Return the `Node`, or None if it does not exist, and the zxid as of which this is so."""
 
     path: str
 
@@ -237,9 +238,9 @@ class Look(NamedTuple):
 class WaitGone(NamedTuple):
     """Wait until the node ahead is gone, or may be, then read; return the results of the reads.
 
-    The result is None, and nothing was read, if a thread of this process held the node and handed over. Otherwise the
-    thread that sees the node go sends the reads at once, so the waiting thread is woken only once, by their results.
-    With `asks`, the contender ahead is expected to pass through: the wait still belongs to the question whether this
+    If a thread of this process held the node and handed over, the result is None, and nothing was read. Otherwise the
+    thread that sees the node go sends the reads at once, so that only their results wake the waiting thread. `asks`
+    means that the contender ahead is expected to pass through: the wait is still part of the question whether this
     acquire can succeed at once, and no deadline counts yet.
     """
 
@@ -250,7 +251,7 @@ class WaitGone(NamedTuple):
 
 
 class Watch(NamedTuple):
-    """Read, and set watches for the ticket; return the results. A node that does not exist is not watched."""
+    """Read, and set watches for the ticket; return the results. A node that does not exist gets no watch."""
 
     ticket: Ticket
     reads: tuple[Get | Children, ...]
@@ -259,7 +260,7 @@ class Watch(NamedTuple):
 class WatchTree(NamedTuple):
     """Have each node that changes below the ticket's path added to `changes`, as long as the connection lasts.
 
-    The result stands for the connection: see `WaitTree`. Never retried.
+    The result identifies the connection: see `WaitTree`. Never retried.
     """
 
     ticket: Ticket
@@ -272,7 +273,7 @@ class WatchTree(NamedTuple):
 
 
 class WaitTree(NamedTuple):
-    """Wait until `changes` has something; return False once the connection is another than that of the `WatchTree`."""
+    """Wait until `changes` is not empty; return False once the connection is not that of the `WatchTree` any more."""
 
     ticket: Ticket
     changes: deque[str]
@@ -282,8 +283,8 @@ class WaitTree(NamedTuple):
 class Wait(NamedTuple):
     """Wait until something changes that the ticket's last `Watch` read, or may have changed.
 
-    With `left`, the wait also ends when that returns 0 or less. It returns how many seconds are left by a clock that
-    may be set, so the driver asks it again and again.
+    `left` returns how many seconds are left, by a clock that may be set; the wait also ends when the result is 0 or
+    less. As the clock may be set, the driver calls `left` again and again.
     """
 
     ticket: Ticket
@@ -339,7 +340,7 @@ class Discard(_OfTicket):
 
 
 class Entrust(NamedTuple):
-    """Leave the ticket to another call, which `to` begins and which ends it; never waits. This call is ending."""
+    """Leave the ticket to another call, which `to` begins and which ends it. Never waits; this call is ending."""
 
     ticket: Ticket
     to: Callable[[], object]
@@ -364,15 +365,15 @@ def _node(_step: object, value: tuple[bytes | None, Any]) -> Node:
 
 
 class Policy(NamedTuple):
-    """How the outcome of a request is handled.
+    """The way in which the driver handles the outcome of a request.
 
     Attributes:
-        repeats: it is sent again after a lost connection; otherwise `ConnectionLost` is raised in the recipe.
+        repeats: the driver sends the request again after a lost connection; otherwise the recipe gets `ConnectionLost`.
         answers: the failures that are results, with their values; all others are raised.
-        result: makes the result, from the operation and the reply's value.
-        reads: it changes nothing.
-        creates: it creates a node of its ticket, whose session must live.
-        deletes: it deletes the node of its ticket, if it has one.
+        result: a function that makes the result from the operation and the reply's value.
+        reads: the request changes nothing.
+        creates: the request creates a node of its ticket, whose session must live.
+        deletes: the request deletes the node of its ticket, if it has one.
     """
 
     repeats: bool

@@ -1,9 +1,9 @@
-"""Which item of a queue is next, and the data of its nodes: decided from names and bytes alone.
+"""The order of a queue's items, and the data of its nodes: decided from names and bytes alone.
 
 An item's name is `queue-`, then its priority if the queue orders by priorities, then the number that the server gave
-it. So the names, compared as text, have the order of the priorities, and of the arrival among equals. In a queue of
-delayed items, the time at which the item is due stands there instead. Names and data are those of Curator's
-`DistributedQueue`, `DistributedPriorityQueue` and `DistributedDelayQueue`.
+it. So the names, compared as text, are in the order of the priorities, and items of equal priority in the order of
+arrival. In a queue of delayed items, the time at which the item is due takes the place of the priority. Names and data
+are those of Curator's `DistributedQueue`, `DistributedPriorityQueue` and `DistributedDelayQueue`.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Order(NamedTuple):
         name: as the queue's node has it.
         pattern: matches the names of the items.
         newest_first: the last name is the next item's.
-        keeps: what comes later goes behind all that is there, so a listing that is a little old still has the order.
-        timed: an item's name says when it is due; it is taken no earlier, and the earliest first.
+        keeps: a new item goes behind all others, so a listing that is a little old still has the right order.
+        timed: an item's name says when the item is due; consumers take it no earlier, and the earliest item first.
     """
 
     name: str
@@ -170,7 +170,7 @@ class Header(NamedTuple):
 
     Attributes:
         order: the name of the order.
-        maxsize: how many items it may have; 0 for any number.
+        maxsize: how many items the queue may have; 0 sets no limit.
         state: "open"; "shutdown": items are taken, and none is put; or "immediate": the items are removed as well.
     """
 
@@ -246,7 +246,7 @@ def unframe(path: str, data: bytes) -> tuple[list[bytes], int]:
     except (ValueError, struct.error):
         raise ForeignNodeError(
             path,
-            f"the node's data is no item's, {data[:100]!r}; delete the node if something else left it behind",
+            f"the node's data, {data[:100]!r}, is not an item's; delete the node if something else left it behind",
         ) from None
 
 

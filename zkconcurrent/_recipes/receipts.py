@@ -1,11 +1,12 @@
 """Exactly once: a `multi` that changes a queue or a value is applied once, also if its reply is lost.
 
 Every `multi` ends with a write of our receipt, a persistent node that no other client writes, in the version that we
-know. A `multi` whose reply was lost is settled by the receipt: if it has moved, all was applied. If not, the same
-`multi` is sent again, and only one of the two can be applied, as both name the same version.
+know. If the reply to a `multi` was lost, the receipt settles the outcome. If the receipt's version has moved, the whole
+`multi` was applied. If not, the client sends the same `multi` again; only one of the two can be applied, as both name
+the same version.
 
-A queue's `multi` also begins with a check of our member, a node of our session: so one that slips into a later session
-fails by its first part. A value's needs none, as it depends on no node of a session.
+A queue's `multi` also begins with a check of our member, a node of our session. So a `multi` that slips into a later
+session fails by its first part. A value's `multi` needs no such check, as it depends on no node of a session.
 """
 
 from __future__ import annotations
@@ -58,16 +59,17 @@ class Unknown(Exception):
 
 
 class Receipt:
-    """What one `multi` at a time is written exactly once by.
+    """A receipt: one `multi` at a time uses it, to be applied exactly once.
 
     Attributes:
-        path: the receipt's node; empty until it is made.
-        version: the version in which the next `multi` writes it.
-        member: the ticket of the member that goes with it, in the session in which that was made.
-        unfinished: of a queue: how many items were taken with it, less those that were done with it.
-        before: how many these were when the session of its member began; the member counts those that came since.
+        path: the receipt's node; empty until the node is made.
+        version: the version in which the next `multi` writes the node.
+        member: the ticket of the member that belongs to the receipt, in the session in which the member was made.
+        unfinished: for a queue: how many items were taken with the receipt, less the items that were marked done with
+            it.
+        before: the value of `unfinished` when the session of the member began; the member counts the items since.
         session: that session.
-        seen: of a value: what was last seen of it, since the receipt exists.
+        seen: for a value: the value as last seen since the receipt exists.
     """
 
     __slots__ = ("before", "member", "path", "seen", "session", "unfinished", "version")
@@ -82,7 +84,7 @@ class Receipt:
         self.seen: Any = None
 
     def begin(self, session: int) -> None:
-        """Note that the next member is of that session: for other clients, what was taken before is done."""
+        """Note that the next member is of that session: for other clients, items taken before are done."""
         if session != self.session:
             self.before = self.unfinished
             self.session = session  # last: after an interrupt in between, this is done again
@@ -96,9 +98,9 @@ class Ledger:
         members: the parent of the members; empty if there are none.
         idle: the receipts that no call uses.
         receipts: all receipts.
-        spares: the nodes of the receipts that earlier objects of this client have left, at any path; each with the
-            version in which the next `multi` writes it.
-        laid_out: the nodes that every client shares exist, as far as is known.
+        spares: the receipts' nodes that earlier objects of this client have left, at any path; each with the version in
+            which the next `multi` writes it.
+        laid_out: the nodes that all clients share exist, as far as is known.
     """
 
     def __init__(self, folder: str, members: str = "") -> None:
@@ -129,19 +131,19 @@ class Ledger:
 
     @abstractmethod
     def lay_out(self) -> Recipe[None]:
-        """Make the nodes that every client shares."""
+        """Make the nodes that all clients share."""
 
     def forget(self) -> None:
-        """Forget what was seen of the primitive: a receipt is gone, so it may have been destroyed, and made anew."""
+        """Forget all that was seen of the primitive: a receipt is gone, so the primitive may have been made anew."""
 
 
 class Sent(NamedTuple):
-    """A `multi` of which it is not known whether it was applied.
+    """A `multi` for which it is unknown whether it was applied.
 
     Attributes:
-        version: the receipt's version before it; a later one, unless burnt, shows that it was applied.
-        unfinished: the receipt's number of unfinished items after it.
-        session: that of the receipt's member.
+        version: the receipt's version before the `multi`; a later version, unless burnt, shows that it was applied.
+        unfinished: the receipt's number of unfinished items after the `multi`.
+        session: the session of the receipt's member.
     """
 
     version: int
@@ -150,19 +152,19 @@ class Sent(NamedTuple):
 
 
 class Undertaking:
-    """What one call has under way, so that it can be settled if the call ends before its time.
+    """The changes that one call has under way, so that they can be settled if the call ends early.
 
     Attributes:
         desk: the receipts of this client.
         who: the data of this client's nodes: a JSON object.
         receipt: the receipt in use.
-        sent: the `multi` of which it is not known whether it was applied; cleared last, once the outcome is noted.
+        sent: the `multi` for which it is unknown whether it was applied; cleared last, once the outcome is noted.
         applied: the last `multi` was applied.
-        session: the session in which it was.
+        session: the session in which it was applied.
         over: nothing is left to be done.
-        unknown: it can't be found out any more whether the last `multi` was applied.
-        decides_anew: what is sent was decided on what was seen since the receipt exists, so with another receipt it
-            must be decided anew.
+        unknown: it will stay unknown whether the last `multi` was applied.
+        decides_anew: the call decides its change on the value as seen since the receipt exists, so with another receipt
+            it must decide anew.
     """
 
     decides_anew = False

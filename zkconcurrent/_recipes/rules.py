@@ -1,4 +1,4 @@
-"""Rules: which contender waits for which, decided from the names of the children alone.
+"""Rules decide which contender waits for which, from the names of the children alone.
 
 Every contender has a node in one queue. A rule answers, without I/O: given my node and the children, do I hold; and if
 not, which nodes must I wait for? Two properties make it a lock:
@@ -26,7 +26,7 @@ _SEQUENCE = re.compile(r"([0-9]{10}|-[0-9]{9,10})\Z")
 
 
 class Rule(NamedTuple):
-    """How one queue decides for the contenders of one role.
+    """The rule of one queue for the contenders of one role.
 
     The contender with the lower number is ahead. It blocks the other if either is exclusive. Two nodes share a number
     only after a downgrade (a writer and the read lock it took itself); these never block each other.
@@ -36,8 +36,9 @@ class Rule(NamedTuple):
         roles: the roles of all contenders in the queue, in the order in which names are cut.
         alone: marks the names of exclusive contenders; every name contains "".
         hands_over: whether a releasing thread may let the next thread of this process continue before the server has
-            replied. That is safe only if all contenders are exclusive and no node can come between the two. Where
-            several hold, the releasing one need not be the last in the way; and a writer may leave a read lock behind.
+            replied. This is safe only if all contenders are exclusive and no node can come between the two. If several
+            contenders can hold together, others may still block the next thread; and a writer may leave a read lock
+            behind.
         refuses: marks the names of nodes that wait by another rule, and so exclude no contender of this one; a queue
             with such a node is refused. "" refuses none.
     """

@@ -47,7 +47,7 @@ _NUMBER = re.compile(rb"([0-9]{1,19})|(-?[0-9]{1,24}) resized")
 
 
 class Layout(NamedTuple):
-    """The paths of a semaphore's nodes, and its initial number of permits: None takes the number that is there."""
+    """The paths of a semaphore's nodes, and its initial number of permits; None takes the number that is there."""
 
     path: str
     value: int | None
@@ -69,7 +69,7 @@ class Layout(NamedTuple):
 
 
 class Sight(NamedTuple):
-    """A look at a semaphore: the queue was read first, then the leases, and only then the number of permits."""
+    """A look at a semaphore. The client read the queue first, then the leases, and only then the number of permits."""
 
     queue: Sequence[str]
     leases: Sequence[str]
@@ -77,7 +77,7 @@ class Sight(NamedTuple):
 
     @property
     def free(self) -> int:
-        """How many permits are free; less than 0 while more are out than a resize has left."""
+        """How many permits are free; less than 0 while more permits are held than a resize has left."""
         return self.size - len(self.leases)
 
 
@@ -93,10 +93,10 @@ def acquire(
     """Take permits, all or none; return their tickets, and how many permits there are.
 
     Only the first in the queue looks at the leases. Once a listing shows that we are first, only we may make leases, as
-    every later client is behind us. So a later listing of the leases can only show too many, however stale the server
-    is, and whichever program the others run. (Curator's processes make their leases before they leave the queue.) The
-    number of permits is read after the leases. So if a lease is gone that existed when the semaphore was made smaller,
-    the number is the smaller one.
+    every later client is behind us. So a later listing of the leases can only show too many leases, however stale the
+    server is, and whichever program the other clients run. (Curator's processes make their leases before they leave the
+    queue.) The number of permits is read after the leases. So if a lease is gone that existed when the semaphore was
+    made smaller, the number is the smaller one.
 
     Args:
         at: the semaphore.
@@ -106,7 +106,7 @@ def acquire(
             the contenders ahead of us that will get theirs; if they are enough, we wait for those contenders.
         near_deadline: the deadline is near. While the free permits are enough for the contenders ahead and for us, the
             deadline does not count yet.
-        too_few: called at the first look if fewer permits exist, with their number; what it raises ends the attempt.
+        too_few: called at the first look if fewer permits exist, with their number. If it raises, the attempt ends.
 
     Source: Curator's `InterProcessSemaphoreV2`.
     """
@@ -154,7 +154,7 @@ def acquire(
 
 
 def join(ticket: Ticket, at: Layout, data: bytes) -> Recipe[Sight]:
-    """Create the ticket's node at the tail of the queue; return what is read behind that.
+    """Create the ticket's node at the tail of the queue; return the look that follows.
 
     Raises:
         Requeue: the ticket's node was not created, or is gone.

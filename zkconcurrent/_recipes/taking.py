@@ -1,7 +1,7 @@
 """Taking items out of a queue, or claiming them.
 
-Consumers take the next item at once, from a listing that they keep. Only a consumer that sees no free item queues, and
-only the first in that queue watches.
+A consumer takes the next item at once, from a listing that it keeps. A consumer queues only if it sees no free item,
+and only the first in that queue watches.
 """
 
 from __future__ import annotations

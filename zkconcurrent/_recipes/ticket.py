@@ -7,7 +7,7 @@
        |                +--lose--> LOST (its node, if the session lives on, is deleted like a discarded one)
        +--discard--> DISCARDED
 
-A hold that is released in a `Multi` goes back to QUEUED before that is sent.
+A hold that a `Multi` releases goes back to QUEUED before the `Multi` is sent.
 """
 
 from __future__ import annotations
@@ -46,24 +46,25 @@ class Ticket:
         prefix: the beginning of the node's name; unique, so that the node is found again after a lost reply.
         state: the stage of its life; only `become` changes it.
         lease: the lease of the session in which the node lives.
-        live: that lease while the ticket is held, else one that is over; a thread checks its hold by this alone.
+        live: that lease while the ticket is held, else a lease that is over; a thread checks its hold by this alone.
         session: that session.
         name: the node's name, once known.
         token: the node's creation zxid, once known; the fencing token.
         sent: a request that creates its node was sent, and may have been applied.
         lasting: no session ends its node, so its delete outlives the session.
         awaits: the watched paths, while it waits.
-        shown: the nodes whose end it waits for, as the present server shows them.
+        shown: the nodes for whose end it waits, as the present server shows them.
         changed: a watched node may be gone, or changed: look again.
         handed_over: a thread of this process held the watched node and has released it, so it is our turn.
         proving: it waits for its lease to be proved.
-        doubted: what was proved of its lease when it began to; infinite before.
+        doubted: how far its lease was proved when that wait began; infinite before.
         unreadable: we may not read the node, or it is gone, so no heartbeat asks for it.
         deletes: how often its delete was sent.
         refusal: why the delete failed: `NoNode` if the node was gone before the first attempt; otherwise an error.
         late: the queue's sequence numbers are running out.
         wake: ends the sleep of the call that waits with this ticket.
-        observer: returns the function to call, with the ticket, when its hold is lost; None if there is none.
+        observer: a function that returns the function to call, with the ticket, when its hold is lost; None if there is
+            none.
     """
 
     name: str | None = None

@@ -1,12 +1,12 @@
 """A value in one node: every change names the version that it was decided on, and is applied exactly once.
 
-A change is one `multi`: it writes the node on condition of its version, and a receipt (`receipts`). As the receipt lies
-below the node, a node that was destroyed and made anew, and has that version again, fails it too. The client remembers
-what it wrote last, so that the next change needs no read. A change that was decided on something older conflicts, and
-is decided again.
+A change is one `multi`: it writes the node on condition of its version, and a receipt (`receipts`). The receipt lies
+below the node. So the `multi` also fails if the node was destroyed and made anew and has that version again. The client
+remembers the value that it wrote last, so that the next change needs no read. A change that was decided on an older
+value conflicts, and is decided again.
 
 A client that has met several conflicts queues for its turn, as for a lock. The others look at that queue now and then,
-and at every conflict, and queue too if it is not empty. So no client is passed by for ever.
+and at every conflict, and queue too if it is not empty. So other clients do not overtake a client for ever.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Layout(NamedTuple):
         path: the node.
         kind: the kind of primitive, for error messages.
         initial: the data of a node that no client has set.
-        size: how many bytes its data has; 0 for any number.
+        size: how many bytes the data has; 0 for any number.
     """
 
     path: str
@@ -101,7 +101,7 @@ class Seen(NamedTuple):
 
 
 class Register(Ledger):
-    """What all threads of a client share of one value.
+    """The state of one value that all threads of a client share.
 
     Attributes:
         at: the value's nodes.
@@ -115,7 +115,7 @@ class Register(Ledger):
         """Make the nodes that every client shares.
 
         Raises:
-            ForeignNodeError: the path is something else's.
+            ForeignNodeError: the path belongs to something else.
         """
         at = self.at
         while True:
@@ -142,15 +142,15 @@ def _nothing() -> None:
 
 
 class Change:
-    """What one call makes of the value.
+    """The change that one call makes to the value.
 
     Attributes:
         decide: turns the data into new data and a result; may be called several times.
         alone: `decide` is the user's: only the caller may call it, and no other change goes with it.
         wake: ends the sleep of the call.
-        batch: what its call carries out, if it leads.
-        gone: its call has ended before its time.
-        done: it was applied, or refused.
+        batch: the batch that its call carries out, if the change leads it.
+        gone: its call has ended early.
+        done: the change was applied, or refused.
         result: what the call returns.
         error: what the call raises.
     """
@@ -169,16 +169,16 @@ class Change:
 
 
 class Batch(Undertaking):
-    """Changes that one `multi` applies, each decided on what the one before has made of the value.
+    """Changes that one `multi` applies; each is decided on the value that the change before it leaves.
 
     Attributes:
         leader: the change whose call carries it out.
         changes: the changes.
         outcomes: the result and the error of each, as last decided.
-        data: what the value is then.
-        unchanged: what was seen when it was last decided, if the changes made nothing of that.
-        turn: where its changes wait, while it is settled.
-        queues: it may wait in the queue; otherwise it competes until it is applied.
+        data: the value's data after the changes.
+        unchanged: the value as seen when the batch was last decided, if the changes leave it as it is.
+        turn: the turn in which its changes wait, while the batch is settled.
+        queues: the batch may wait in the queue; otherwise it competes until it is applied.
     """
 
     decides_anew = True
@@ -235,8 +235,8 @@ def apply(batch: Batch) -> Recipe[bool]:
     """Apply a batch.
 
     Raises:
-        Unknown: the receipt was removed, so it is unknown whether it was applied.
-        ForeignNodeError: the path is something else's.
+        Unknown: the receipt was removed, so it is unknown whether the batch was applied.
+        ForeignNodeError: the path belongs to something else.
     """
     at, conflicts = batch.at, 0
     while True:
@@ -261,15 +261,15 @@ def apply(batch: Batch) -> Recipe[bool]:
 
 
 def attempt(batch: Batch, *leaving: Delete, looked: bool) -> Recipe[bool]:
-    """Decide and write, once; False if that must be decided anew.
+    """Decide and write, once; False if the batch must be decided anew.
 
     Args:
         batch: the batch.
-        leaving: what the same step deletes.
-        looked: the value was read during the call: so what it makes of a call that changes nothing is true.
+        leaving: the nodes that the same step deletes.
+        looked: the value was read during the call, so the result of a call that changes nothing is true.
 
     Raises:
-        NodeGone: what it was to delete is gone.
+        NodeGone: a node that it was to delete is gone.
     """
     receipt = batch.receipt
     assert receipt is not None
@@ -374,7 +374,7 @@ def destroy(register: Register) -> Recipe[list[str]]:
     """Remove the value and its receipts, unless clients queue for it; return these.
 
     Raises:
-        ForeignNodeError: the path is something else's; nothing is deleted.
+        ForeignNodeError: the path belongs to something else; nothing is deleted.
     """
     at = register.at
     while True:

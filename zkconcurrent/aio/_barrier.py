@@ -15,7 +15,7 @@ from ._tasks import Pending, Tasks, in_background
 
 
 class _BarrierCore(Tasks, _barrier.Barrier):
-    """It, for tasks."""
+    """`zkconcurrent.Barrier`, whose parties are tasks."""
 
     _broken_error = getattr(asyncio, "BrokenBarrierError", threading.BrokenBarrierError)  # asyncio's since 3.11
 
@@ -27,9 +27,9 @@ class Barrier(PrimitiveTwin):
     """`asyncio.Barrier` for every process that opens the same path; see `zkconcurrent.Barrier`.
 
     A task that is cancelled leaves, and the barrier keeps filling, as in asyncio. If the barrier has tripped, or the
-    action of a thread runs, the party counts, and the others pass. The cancel waits for no reply. If ZooKeeper is out
-    of reach, the party leaves after the reconnect; if its session ends first, the barrier breaks. Threads and tasks, of
-    this process and of others, are all parties.
+    action of a thread runs, the party counts, and the others pass. The cancellation waits for no reply. If ZooKeeper is
+    out of reach, the party leaves after the reconnect; if its session ends first, the barrier breaks. Threads and
+    tasks, of this process and of others, are all parties.
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.

@@ -23,7 +23,8 @@ async def connect(url: str, **options: Any) -> AsyncIterator[Client]:
     that no task awaits, for up to a third of the session timeout; then it stops.
 
     A cancellation waits for nothing. If the client is starting, its thread closes it, which can take as long as one
-    more attempt to connect; if the client is stopping, it goes on to stop. `asyncio.run` waits for that thread.
+    more attempt to connect. If the client is stopping, its thread goes on to stop it. `asyncio.run` waits for that
+    thread.
 
     Args:
         url: the address of ZooKeeper; see `zkconcurrent.connect`.
@@ -84,7 +85,7 @@ def _stop(client: Client) -> None:
 
 
 def _in_thread(function: Callable[..., None], *args: Any) -> asyncio.Future[None]:
-    """Begin to run a function on a thread; unlike one of `to_thread`, it runs whatever is cancelled."""
+    """Begin to run a function on a thread. Unlike with `to_thread`, no cancellation keeps it from running."""
     future = asyncio.get_running_loop().run_in_executor(None, function, *args)
     future.add_done_callback(asyncio.Future.exception)  # retrieved, also where nobody waits any more
     return future

@@ -24,7 +24,7 @@ class _DetachedLockCore(Tasks, _detached.DetachedLock):
     """`zkconcurrent.DetachedLock`, for tasks.
 
     Attributes:
-        releases: those of this client and path that run in the background.
+        releases: the releases of this client and path that run in the background.
     """
 
     _caller = staticmethod(of_caller)
@@ -41,7 +41,7 @@ class _DetachedLockCore(Tasks, _detached.DetachedLock):
         return (yield from super()._acquire_steps(call, wait, deadline))
 
     def _after(self, release: Completion, call: Call, deadline: float | None) -> Steps[bool]:
-        """Wait for a release, as for the first replies also past the deadline; return whether it has ended."""
+        """Wait for a release, like for the first replies even past the deadline; return whether it has ended."""
         session = self._session
         patience = (session.timeout or UNANSWERED) / 3 if session.link.connected else 0.0
         until = None if deadline is None else max(deadline, session.now() + patience)
@@ -79,8 +79,8 @@ class DetachedLock(PrimitiveTwin):
     async def acquire(self, *, blocking: bool = True, timeout: float | None = None) -> bool:
         """Acquire the lock for the owner; wait for it in the order of arrival. Errors as `zkconcurrent.DetachedLock`'s.
 
-        A cancelled acquire deletes the nodes that it has made, in the background if need be. The cancellation waits for
-        nothing.
+        After a cancelled acquire, the library deletes the nodes that the call has made, in the background if need be.
+        The cancellation waits for nothing.
 
         Args:
             blocking: whether to wait. If False, the call makes one attempt.
@@ -91,8 +91,8 @@ class DetachedLock(PrimitiveTwin):
     def release(self) -> Completion:
         """Release the owner's hold, in the background.
 
-        A task that awaits the result waits until the hold's node is gone, and gets the errors, which are those of
-        `zkconcurrent.DetachedLock.release`. A later `acquire` waits until then, too, before it queues.
+        A task may await the result: it waits until the hold's node is gone, and gets the errors of
+        `zkconcurrent.DetachedLock.release`. A later `acquire` also waits until the node is gone, before it queues.
         """
         released = self._in_background(self._core.release())
         self._core.releases.add(released)
@@ -137,7 +137,7 @@ class DetachedLock(PrimitiveTwin):
             blocking: whether to wait. If False, the block makes one attempt.
 
         Raises:
-            TimeoutError: the lock was not acquired; from the start of the block.
+            TimeoutError: the lock was not acquired in time. The start of the block raises this.
         """
         if not await self.acquire(blocking=blocking, timeout=timeout):
             raise not_acquired(self, timeout if blocking else 0)

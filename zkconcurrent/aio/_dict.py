@@ -19,7 +19,7 @@ _MISSING: Any = object()
 
 
 class _Plain(Tasks):
-    """Never waits in a read: it has the last known copy. May also be called by a callback of the loop."""
+    """Reads never wait: they use the last known copy. A callback of the loop may call the methods, too."""
 
     _caller = staticmethod(of_caller)
     _mirror: Any
@@ -40,11 +40,11 @@ class _SetCore(_Plain, _dict.Set):
 
 
 class _Mirrored(PrimitiveTwin):
-    """What `Dict` and `Set` have."""
+    """The methods that `Dict` and `Set` share."""
 
     @property
     def stale(self) -> bool:
-        """Whether the copy may be old: no server is in reach, or the copy was not read since one was. Sends nothing."""
+        """Whether the copy may be old: no server is in reach, or it is from an earlier connection. Sends nothing."""
         return bool(self._core.stale)
 
     async def ready(self) -> None:
@@ -52,7 +52,7 @@ class _Mirrored(PrimitiveTwin):
 
         Raises:
             ClientError: the client can't be used here.
-            ForeignNodeError: the path is something else's.
+            ForeignNodeError: the path belongs to something else.
             ValueError: other clients use the path with another `ephemeral`.
         """
         await self._core.ready()
@@ -82,13 +82,13 @@ class Dict(_Mirrored, Mapping[str, V]):
     a reconnect they return the last known values until the copy is up to date again; `stale` is True until then, and
     `ready()` waits for it.
 
-    A cancelled write may or may not have been applied; the call does not tell which.
+    A cancelled write may or may not have been applied; the caller can't tell which.
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.
         path: the map's path; the first write makes the missing nodes.
         codec: turns values into bytes and back.
-        ephemeral: whether an entry goes with the session of the client that wrote it. All processes must give the same.
+        ephemeral: whether an entry ends with the session of the client that wrote it. All processes must give the same.
     """
 
     def __init__(self, client: KazooClient, path: str, *, codec: Codec = BYTES, ephemeral: bool = False) -> None:
@@ -131,7 +131,7 @@ class Dict(_Mirrored, Mapping[str, V]):
         """Remove a key, as `del d[key]` does for threads.
 
         Raises:
-            KeyError: it is not there.
+            KeyError: the key is missing.
         """
         await self._core._delete(key)
 
@@ -146,10 +146,10 @@ class Dict(_Mirrored, Mapping[str, V]):
         return await self._core.setdefault(key, default)
 
     async def replace(self, key: str, old: Any, new: Any = _dict._MISSING, /) -> bool:
-        """Replace a key's value, if it has one: `replace(key, value)`; or if that is `old`: `replace(key, old, new)`.
+        """Replace a key's value: `replace(key, value)` if it has any, `replace(key, old, new)` if it has `old`.
 
         Returns:
-            Whether it was replaced.
+            Whether the value was replaced.
         """
         return bool(await self._core.replace(key, old, new))
 
@@ -158,18 +158,18 @@ class Dict(_Mirrored, Mapping[str, V]):
         return bool(await self._core.remove(key, value))
 
     async def pop(self, key: str, default: Any = _dict._MISSING, /) -> Any:
-        """Remove a key and return its value, or the default if there is none.
+        """Remove a key and return its value, or the default if the key is missing.
 
         Raises:
-            KeyError: there is none, and no default.
+            KeyError: the key is missing, and there is no default.
         """
         return await self._core.pop(key, default)
 
     async def popitem(self) -> tuple[str, V]:
-        """Remove some entry and return its key and value. Of several clients, one gets it.
+        """Remove an arbitrary entry and return its key and value. Only one client gets it.
 
         Raises:
-            KeyError: there is none.
+            KeyError: there are no entries.
         """
         for key in self:
             if (value := await self._core.pop(key, _MISSING)) is not _MISSING:
@@ -183,7 +183,7 @@ class Set(_Mirrored, AbstractSet[str]):
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.
         path: the set's path; the first write makes the missing nodes.
-        ephemeral: whether an element goes with the session of the client that added it last.
+        ephemeral: whether an element ends with the session of the client that added it last.
     """
 
     def __init__(self, client: KazooClient, path: str, *, ephemeral: bool = False) -> None:
@@ -194,7 +194,7 @@ class Set(_Mirrored, AbstractSet[str]):
         return set(it)
 
     async def add(self, value: str) -> None:
-        """Add an element; nothing changes if it is there."""
+        """Add an element; if it is there already, change nothing."""
         await self._core.add(value)
 
     async def discard(self, value: str) -> None:
@@ -205,15 +205,15 @@ class Set(_Mirrored, AbstractSet[str]):
         """Remove an element.
 
         Raises:
-            KeyError: it is not there.
+            KeyError: the element is not there.
         """
         await self._core.remove(value)
 
     async def pop(self) -> str:
-        """Remove some element and return it. Of several clients, one gets it.
+        """Remove an arbitrary element and return it. Only one client gets it.
 
         Raises:
-            KeyError: there is none.
+            KeyError: there are no elements.
         """
         for element in self:
             if await self._core._discard(element, bool):

@@ -84,13 +84,13 @@ class Election(PrimitiveTwin):
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.
         path: the election's path; missing nodes are created as containers.
-        id: the candidate's name, which all candidates and Java see; None makes one of the process and the host.
+        id: the candidate's name, which all candidates and Java see; None stands for `<pid>@<host>`.
         layout: `"selector"` or `"latch"`; all processes must give the same.
 
     Raises:
         TypeError: the id or the path is not a string.
-        ValueError: the layout is neither; the path is invalid; or this client already uses it for another primitive or
-            with the other layout.
+        ValueError: the layout is neither of the two; the path is invalid; or this client already uses it for another
+            primitive or with the other layout.
     """
 
     def __init__(
@@ -113,25 +113,26 @@ class Election(PrimitiveTwin):
     def lead(self, timeout: float | None = None, *, cancel_on_loss: bool = True) -> Leading:
         """Return an `async with` block in which the task leads; `as` gives its `Term`.
 
-        On a loss the block's task is cancelled, and `LockLostError` leaves the block in place of the cancellation.
+        When the term is lost, the block's task is cancelled, and the block raises `LockLostError` in place of the
+        cancellation.
 
         Args:
             timeout: how long to wait for the term, in seconds; None waits forever, zero or less makes one attempt.
-            cancel_on_loss: whether to cancel the block's task. If False, `LockLostError` leaves the block once its body
+            cancel_on_loss: whether to cancel the block's task. If False, the block raises `LockLostError` once its body
                 has ended.
 
         Raises:
-            TimeoutError: another candidate still led at the deadline; raised at the start of the block, as are all but
-                the next.
-            LockLostError: the term was lost; raised at the end of the block.
-            RuntimeError: the task leads, or its client stands, so it would wait for itself.
+            TimeoutError: another candidate still led at the deadline. The start of the block raises this, and all other
+                errors but the next.
+            LockLostError: the term was lost. The end of the block raises this.
+            RuntimeError: the task leads already, or its client stands; so the task would wait for itself.
         """
         return Leading(self._seat, timeout, cancel_on_loss)
 
     async def run(self, func: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Wait until this candidate leads, and await an async function; return its result. The term ends with it.
+        """Wait until this candidate leads, and await an async function; return its result. The term ends with the call.
 
-        Errors are those of the function, and of `lead`, which cancels the function on a loss.
+        Errors are those of the function and of `lead`. If the term is lost, `lead` cancels the function.
 
         Raises:
             ValueError: the function is not callable.
@@ -174,7 +175,7 @@ class Election(PrimitiveTwin):
         return await self._core._line(lambda line: [Candidate.of(path, *each) for each in line])  # type: ignore[no-any-return]
 
     async def observe(self) -> AsyncIterator[Candidate | None]:
-        """Yield the leader, at once and then after each change of it or of its data; None while there is none."""
+        """Yield the leader, at once and then after each change of the leader or its data; None if there is none."""
         seen: tuple[Leader] | None = None
         while True:
             seen = await self._core._follow(seen)

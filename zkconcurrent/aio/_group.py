@@ -23,7 +23,7 @@ class _GroupCore(Tasks, _group.Group):
 
 
 class Membership(Twin):
-    """What `Group.join` returns; see `zkconcurrent.Membership`."""
+    """A membership of a group, which `Group.join` returns; see `zkconcurrent.Membership`."""
 
     _core: _group.Membership
 
@@ -96,7 +96,7 @@ class Group(PrimitiveTwin):
             print(await workers.members())
 
     A membership belongs to the client, not to a task. A cancelled `join` leaves no node: a thread of the library
-    deletes it if need be, and the cancel waits for nothing.
+    deletes the node if need be, and the cancellation waits for nothing.
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.
@@ -153,7 +153,7 @@ class _DoubleBarrierCore(Tasks, _double_barrier.DoubleBarrier):
     """`zkconcurrent.DoubleBarrier`, whose parties are tasks."""
 
     def end_owner(self, owner: int, *, thrown_away: bool) -> bool:
-        """Take the party of a task out that was thrown away with its loop; one that is done has left, or stays."""
+        """If the task was thrown away with its loop, take its party out. Otherwise it has left, or stays."""
         if thrown_away:
             self._forsake_party(owner)
         return False
@@ -162,9 +162,9 @@ class _DoubleBarrierCore(Tasks, _double_barrier.DoubleBarrier):
 class DoubleBarrier(PrimitiveTwin):
     """A barrier that parties, tasks and threads of any processes, enter together and leave together.
 
-    Otherwise it is a `zkconcurrent.DoubleBarrier`. After a cancelled `enter` no node is left, and after a cancelled
-    `leave` the party has left; the cancel waits for nothing. A task that ends inside the barrier stays a party until
-    its session ends: use `async with`.
+    Otherwise it is a `zkconcurrent.DoubleBarrier`. A cancelled `enter` leaves no node, and after a cancelled `leave`
+    the party has left; the cancellation waits for nothing. A task that ends inside the barrier stays a party until its
+    session ends: use `async with`.
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.
@@ -220,5 +220,5 @@ class DoubleBarrier(PrimitiveTwin):
                 raise
 
     async def destroy(self) -> None:
-        """Remove the node that is left behind if all parties died inside; see `zkconcurrent.DoubleBarrier.destroy`."""
+        """Remove the node that stays behind if all parties died inside; see `zkconcurrent.DoubleBarrier.destroy`."""
         await self._core.destroy()

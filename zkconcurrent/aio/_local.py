@@ -42,17 +42,17 @@ class LocalNamespace(NamedObjects):
     _package = "zkconcurrent.aio"
 
     def Lock(self, name: str, *, fair: bool = True, on_lost: OnLost | None = None) -> asyncio.Lock:  # noqa: N802
-        """Return the `asyncio.Lock` of that name."""
+        """Return the `asyncio.Lock` with that name."""
         check_on_lost(on_lost)
         return self._one("Lock" if fair else "Lock(fair=False)", name, lambda: Lock(self._at(name)))
 
     def RLock(self, name: str, *, fair: bool = True, on_lost: OnLost | None = None) -> RLock:  # noqa: N802
-        """Return the lock of that name that its task may acquire again."""
+        """Return the re-entrant lock with that name: the task that holds it may acquire it again."""
         check_on_lost(on_lost)
         return self._one("RLock" if fair else "RLock(fair=False)", name, lambda: RLock(self._at(name)))
 
     def Condition(self, name: str, lock: asyncio.Lock | None = None) -> asyncio.Condition:  # noqa: N802
-        """Return the `asyncio.Condition` of that name; of a lock of this namespace, else of an `RLock` of its own."""
+        """Return the `asyncio.Condition` with that name, on a lock of this namespace or an `RLock` of its own."""
         if lock is not None and not isinstance(lock, Lock):
             raise TypeError(f"lock must be a Lock or RLock of this namespace, not {type(lock).__name__}")
         if lock is not None and lock not in self._made_as:
@@ -60,7 +60,7 @@ class LocalNamespace(NamedObjects):
         return self._one("Condition", name, lambda: Condition(lock or RLock(self._at(name))), lock=lock)
 
     def Semaphore(self, name: str, value: int = 1, *, on_lost: OnLost | None = None) -> asyncio.Semaphore:  # noqa: N802
-        """Return the `asyncio.Semaphore` of that name."""
+        """Return the `asyncio.Semaphore` with that name."""
         check_on_lost(on_lost)
         check_int("value", value)
         return self._one("Semaphore", name, lambda: asyncio.Semaphore(value), keep=True, value=value)
@@ -68,19 +68,19 @@ class LocalNamespace(NamedObjects):
     def BoundedSemaphore(  # noqa: N802
         self, name: str, value: int = 1, *, on_lost: OnLost | None = None
     ) -> asyncio.BoundedSemaphore:
-        """Return the `asyncio.BoundedSemaphore` of that name."""
+        """Return the `asyncio.BoundedSemaphore` with that name."""
         check_on_lost(on_lost)
         check_int("value", value)
         return self._one("BoundedSemaphore", name, lambda: asyncio.BoundedSemaphore(value), keep=True, value=value)
 
     def Event(self, name: str) -> asyncio.Event:  # noqa: N802
-        """Return the `asyncio.Event` of that name."""
+        """Return the `asyncio.Event` with that name."""
         return self._one("Event", name, asyncio.Event, keep=True)
 
     if sys.version_info >= (3, 11) or not TYPE_CHECKING:
 
         def Barrier(self, name: str, parties: int) -> asyncio.Barrier:  # noqa: N802
-            """Return the `asyncio.Barrier` of that name.
+            """Return the `asyncio.Barrier` with that name.
 
             Raises:
                 NotImplementedError: this is Python 3.10, whose `asyncio` has none.
@@ -92,7 +92,7 @@ class LocalNamespace(NamedObjects):
             return self._one("Barrier", name, lambda: asyncio.Barrier(parties), keep=True, parties=parties)
 
     def CountDownLatch(self, name: str, count: int) -> CountDownLatch:  # noqa: N802
-        """Return the `CountDownLatch` of that name."""
+        """Return the `CountDownLatch` with that name."""
         return self._one("CountDownLatch", name, lambda: CountDownLatch(count), keep=True, count=count)
 
     def Election(  # noqa: N802
@@ -102,7 +102,7 @@ class LocalNamespace(NamedObjects):
         id: str | None = None,  # noqa: A002
         layout: str = "selector",
     ) -> AsyncElection:
-        """Return the `Election` of that name, whose candidates are tasks of one loop."""
+        """Return the `Election` with that name, whose candidates are tasks of one loop."""
         check_layout(layout)
         named = candidate_id(id)
         return self._one(
@@ -110,11 +110,11 @@ class LocalNamespace(NamedObjects):
         )
 
     def DoubleBarrier(self, name: str, parties: int) -> AsyncDoubleBarrier:  # noqa: N802
-        """Return the `DoubleBarrier` of that name."""
+        """Return the `DoubleBarrier` with that name."""
         return self._one("DoubleBarrier", name, lambda: AsyncDoubleBarrier(parties), keep=True, parties=parties)
 
     def Group(self, name: str) -> AsyncGroup:  # noqa: N802
-        """Return the `Group` of that name."""
+        """Return the `Group` with that name."""
         return self._one("Group", name, lambda: AsyncGroup(self._at(name)), keep=True)
 
     # asyncio's queues pass items on as they are: they have no codec, and no claims.
@@ -139,13 +139,13 @@ class LocalNamespace(NamedObjects):
     def Queue(  # noqa: N802
         self, name: str, maxsize: int = 0, *, codec: Codec = BYTES, max_attempts: int | None = None
     ) -> asyncio.Queue[Any]:
-        """Return the `asyncio.Queue` of that name."""
+        """Return the `asyncio.Queue` with that name."""
         return self._queue("Queue", name, maxsize, codec, max_attempts, asyncio.Queue)
 
     def LifoQueue(  # noqa: N802
         self, name: str, maxsize: int = 0, *, codec: Codec = BYTES, max_attempts: int | None = None
     ) -> asyncio.LifoQueue[Any]:
-        """Return the `asyncio.LifoQueue` of that name."""
+        """Return the `asyncio.LifoQueue` with that name."""
         return self._queue("LifoQueue", name, maxsize, codec, max_attempts, asyncio.LifoQueue)
 
     def PriorityQueue(  # noqa: N802
@@ -158,7 +158,7 @@ class LocalNamespace(NamedObjects):
         priority: Callable[[Any], float] | None = None,
         floats: bool = False,
     ) -> AsyncPriorityQueue:
-        """Return the `asyncio.PriorityQueue` of that name; its priority is that of the first call."""
+        """Return the `asyncio.PriorityQueue` with that name; its priority is that of the first call."""
 
         def make(size: int) -> AsyncPriorityQueue:
             return AsyncPriorityQueue(size, priority, floats)
@@ -168,18 +168,18 @@ class LocalNamespace(NamedObjects):
     def DelayQueue(  # noqa: N802
         self, name: str, maxsize: int = 0, *, codec: Codec = BYTES, max_attempts: int | None = None
     ) -> AsyncDelayQueue:
-        """Return the queue of delayed items of that name."""
+        """Return the queue of delayed items with that name."""
         return self._queue("DelayQueue", name, maxsize, codec, max_attempts, AsyncDelayQueue)
 
     def Dict(  # noqa: N802
         self, name: str, *, codec: Codec = BYTES, ephemeral: bool = False
     ) -> _local_dict.AsyncDict:
-        """Return the dictionary of that name; its codec is that of the first call."""
+        """Return the dictionary with that name; its codec is that of the first call."""
         check_codec(codec)
         return self._one("Dict", name, lambda: _local_dict.AsyncDict(codec), keep=True, ephemeral=bool(ephemeral))
 
     def Set(self, name: str, *, ephemeral: bool = False) -> _local_dict.AsyncSet:  # noqa: N802
-        """Return the set of that name."""
+        """Return the set with that name."""
         return self._one("Set", name, _local_dict.AsyncSet, keep=True, ephemeral=bool(ephemeral))
 
     def MultiLock(  # noqa: N802
@@ -188,7 +188,7 @@ class LocalNamespace(NamedObjects):
         *,
         on_lost: OnLost | None = None,
     ) -> MultiLock:
-        """Return one lock of the RLocks of those names."""
+        """Return a `MultiLock` of the RLocks with those names."""
         check_on_lost(on_lost)
         return MultiLock([self.RLock(name) for name in check_names(names)])
 
@@ -207,7 +207,7 @@ class Lock(asyncio.Lock):
 
 
 class RLock(Lock):
-    """A lock that its task may acquire again."""
+    """A re-entrant lock: the task that holds it may acquire it again."""
 
     _owner: object = None
     _levels = 0

@@ -34,7 +34,7 @@ async def resolve(result: T | Pending[T]) -> T:
 
 
 class Twin:
-    """The twin of a primitive of threads: it wraps one whose owners are tasks."""
+    """The twin of a primitive for threads: it wraps a primitive whose owners are tasks."""
 
     def __init__(self, core: Any) -> None:
         self._core = core
@@ -57,17 +57,17 @@ class PrimitiveTwin(Twin):
 
     @property
     def path(self) -> str:
-        """The path by which all processes share it."""
+        """The path. All processes that open it share this primitive."""
         return str(self._core.path)
 
     def __reduce__(self) -> Any:
         raise TypeError(
-            f"cannot pickle {type(self).__name__} {self.path!r}: open a client in the other process and make the same "
-            "there, from the same path"
+            f"cannot pickle {type(self).__name__} {self.path!r}: open a client in the other process and make the "
+            "object there, with the same path"
         )
 
     def _refresh(self, what: str, query: Callable[[], Any]) -> None:
-        """Have the server asked: at most once a second, and not while it has yet to answer, or queries would queue up.
+        """Query the server in the background: at most once a second, and never while an earlier query has no reply yet.
 
         Raises:
             ClientError: the client can't be used here.
@@ -97,8 +97,8 @@ class Acquirable(Twin):
     async def acquire(self, *, blocking: bool = True, timeout: float | None = None) -> bool:
         """Acquire the lock; wait for it in the order of arrival across all tasks, threads and processes.
 
-        A cancelled acquire leaves no node: its node is deleted, by the session if need be. The cancellation waits for
-        nothing.
+        A cancelled acquire leaves no node: the library deletes its node, in the background if need be. The cancellation
+        waits for nothing.
 
         Args:
             blocking: whether to wait. If False, the call makes one attempt.
@@ -108,11 +108,11 @@ class Acquirable(Twin):
             Whether the lock was acquired. If False, the attempt leaves no node behind.
 
         Raises:
-            RuntimeError: the task does nothing but this call, so it would own the lock and end:
-                `create_task(lock.acquire())`, or, before Python 3.12, `wait_for(lock.acquire(), ...)`.
+            RuntimeError: the task consists of this call alone, so it would end as the lock's owner. This happens with
+                `create_task(lock.acquire())` and, before Python 3.12, with `wait_for(lock.acquire(), ...)`.
             ValueError: a timeout with `blocking=False`, or a negative one other than -1.
             OverflowError: a timeout above `threading.TIMEOUT_MAX`.
-            LockLostError: this task has lost a hold and has not acknowledged it by `release()`.
+            LockLostError: this task has lost a hold and has not acknowledged the loss by `release()`.
             ClientError: the client can't be used here.
             ZkConcurrentError: the path can't be used as a lock.
         """
@@ -131,17 +131,17 @@ class Acquirable(Twin):
         return bool(acquired)
 
     def _cores(self) -> Iterable[Any]:
-        """Return the primitives of threads inside that have holds."""
+        """Return the wrapped primitives that have holds."""
         return (self._core,)
 
     def release(self) -> Completion:
         """Release the lock; the next waiter in the queue gets it.
 
-        Before the call returns, it has sent the delete, or left it to the session. A task that awaits the result waits
-        until the next waiter has its turn; no task needs to.
+        When the call returns, it has sent the delete, or the library will send it in the background. A task may await
+        the result, to wait until the next waiter has its turn; no task needs to.
 
         Raises:
-            LockLostError: the hold was lost; the call touches nothing else.
+            LockLostError: the hold was lost; the call changes nothing else.
             RuntimeError: the lock is not held, or another task holds it.
         """
         core = self._core
@@ -168,8 +168,8 @@ class Acquirable(Twin):
     def hold(self, timeout: float | None = None, *, blocking: bool = True, cancel_on_loss: bool = True) -> Holding:
         """Return an `async with` block that holds the lock, and ends when the hold is lost.
 
-        On a loss the block's task is cancelled, and `LockLostError` leaves the block in place of the cancellation, as
-        `TimeoutError` leaves `asyncio.timeout()`.
+        When the hold is lost, the block's task is cancelled, and the block raises `LockLostError` in place of the
+        cancellation, as `asyncio.timeout()` raises `TimeoutError`.
 
         Args:
             timeout: how long to wait for the lock, in seconds; None waits forever, 0 makes one attempt.
@@ -178,8 +178,9 @@ class Acquirable(Twin):
                 `async with lock` does, once its body has ended.
 
         Raises:
-            TimeoutError: the lock was not acquired; from the start of the block, as all errors of `acquire`.
-            LockLostError: the hold was lost; from the end of the block.
+            TimeoutError: the lock was not acquired in time. The start of the block raises this, as it raises all errors
+                of `acquire`.
+            LockLostError: the hold was lost. The end of the block raises this.
         """
         return Holding(self, timeout, blocking, cancel_on_loss)
 
@@ -200,8 +201,8 @@ class Acquirable(Twin):
     def _forsake(self) -> bool:
         """Leave the holds of a task that was thrown away to the keeper; return whether its block ends here.
 
-        The loop of such a task is closed. The garbage collector ends it in any thread, also in one that runs another
-        loop, whose tasks may have holds of their own.
+        The loop of such a task is closed. The garbage collector ends the task in any thread, also in a thread that runs
+        another loop, whose tasks may have holds of their own.
         """
         gone = [core._forsake() for core in self._cores()]
         return any(gone)
@@ -211,7 +212,7 @@ class LockBase(Acquirable, PrimitiveTwin):
     """The methods of all locks: `asyncio.Lock`'s, and the extras of `zkconcurrent`."""
 
     def locked(self) -> bool:
-        """Return whether the lock is held, as last seen; updated from the leader at most once a second.
+        """Return whether the lock is held, as last seen; asks the leader in the background, at most once a second.
 
         A hold of this process counts at once. `fetch_locked()` waits for the reply.
         """
@@ -239,7 +240,7 @@ class LockBase(Acquirable, PrimitiveTwin):
 
         Raises:
             LockLostError: the hold is lost.
-            RuntimeError: there is no hold that the caller may release.
+            RuntimeError: the caller has no hold that it may release.
         """
         return int(self._core.fencing_token)
 
@@ -247,14 +248,14 @@ class LockBase(Acquirable, PrimitiveTwin):
     def lost(self) -> Lost:
         """The loss of the current hold: read it or await it. Each hold has its own.
 
-        The current hold is the task's, else this process's newest. While there is none, this is the loss of the next
-        one.
+        The current hold is the task's own or, if the task holds nothing, this process's newest. If there is no hold,
+        this is the loss of the next hold.
         """
         return Lost([(self._core._session, self._core._loss)])
 
     @property
     def suspect(self) -> bool:
-        """Whether the lock is held while ZooKeeper is out of reach."""
+        """Whether this process holds the lock while ZooKeeper is out of reach."""
         return bool(self._core.suspect)
 
     async def owner(self) -> Contender | None:
@@ -270,7 +271,7 @@ class LockBase(Acquirable, PrimitiveTwin):
 
         Raises:
             LockLostError: the hold is already lost.
-            RuntimeError: there is no hold that the caller may release.
+            RuntimeError: the caller has no hold that it may release.
             ValueError: the transaction's client has another chroot, so it can't see the lock's node.
         """
         return self._core.guard(transaction)
@@ -391,7 +392,7 @@ class Several(Acquirable):
         return Released([(core, hold) for core, hold, call in given_up if call.tickets])
 
     async def fetch_locked(self) -> bool:
-        """Return whether it is held by any process; asks the leaders. Cost: up to 2 reads for each lock."""
+        """Return whether any process holds it; asks the leaders. Cost: up to 2 reads for each lock."""
         return await self._core.locked()  # type: ignore[no-any-return]
 
     @property
@@ -441,7 +442,7 @@ class MultiLock(Several):
     def lost(self) -> Lost:
         """Set when the first of the current holds is lost. Each set of holds has its own.
 
-        Keep a reference to the MultiLock while you use it.
+        Keep a reference to the MultiLock while you use the result.
         """
         return Lost([(lock._core._session, lock._core._loss) for lock in self.locks])
 
@@ -485,7 +486,7 @@ class QuorumLock(Several):
 
     @property
     def quorum(self) -> int:
-        """How many of them must be held."""
+        """How many of the locks must be held."""
         return int(self._core.quorum)
 
     def locked(self) -> bool:
@@ -494,8 +495,8 @@ class QuorumLock(Several):
 
     @property
     def lost(self) -> Lost:
-        """Set when no quorum of the current holds is left. Each quorum has its own.
+        """Set when too few of the current holds are left for a quorum. Each quorum has its own.
 
-        Keep a reference to the QuorumLock while you use it.
+        Keep a reference to the QuorumLock while you use the result.
         """
         return Lost([(self._core._all, self._core._loss)])

@@ -1,4 +1,4 @@
-"""The losses of holds for tasks: to await, to call `on_lost` on a loop, and to end a block."""
+"""The losses of holds, for tasks: a task can await a loss; a loss calls `on_lost` on a loop, and ends a block."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEPTH_OF_END = 8  # frames that the end of an `async with` block needs
 
 
 class Lost:
-    """Whether a hold, or the first of several, is lost."""
+    """The loss of a hold, or of the first of several holds: tasks read it or await it."""
 
     def __init__(self, parts: list[tuple[Any, Callable[[], Loss]]]) -> None:
         self._parts: list[tuple[Any, Loss]] = []
@@ -27,13 +27,13 @@ class Lost:
                 self._parts.append((session, loss()))
 
     def is_set(self) -> bool:
-        """Return whether it is lost, also if the loss has just come by the clock."""
+        """Return whether the hold is lost, also if its lease has just ended by the local clock."""
         for session, _ in self._parts:
             session.check_lease()
         return any(loss.told for _, loss in self._parts)
 
     async def wait(self) -> bool:
-        """Wait until it is lost."""
+        """Wait until the hold is lost; return True."""
         told = asyncio.Event()
         listener = self._listen(told.set)
         try:
@@ -43,7 +43,7 @@ class Lost:
         return True
 
     def _listen(self, call: Callable[[], object], *, follows: bool = False) -> _Listener:
-        """Have the running loop call a method on the loss, at once if it has come."""
+        """Have the running loop call a method when the loss comes; at once, if it has come already."""
         listener = _Listener(asyncio.get_running_loop(), call, follows=follows)
         for session, loss in self._parts:
             with session.lock:
@@ -57,8 +57,8 @@ class _Listener:
     """A method that a loop calls on a loss, while its object lives. The loss notifies it like a `JointLoss`.
 
     Attributes:
-        over: whether the method is called no more.
-        follows: whether it is called on the loss of the hold, too, with which a `Condition.wait` replaces this one.
+        over: the method will not be called any more.
+        follows: if a `Condition.wait` replaces this hold by another, the loss of the other hold calls the method, too.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, call: Callable[[], object], *, follows: bool = False) -> None:
@@ -70,7 +70,7 @@ class _Listener:
         self.follows = follows
 
     def set(self) -> None:
-        """Have the function called; on any thread."""
+        """Have the method called. Any thread may call this."""
         call_soon(self._loop, self._tell)
 
     def _tell(self) -> None:
@@ -83,7 +83,7 @@ class _Listener:
         """Return None: it belongs to no object."""
 
     def tell(self) -> None:
-        """Do nothing more: `set` has had the function called."""
+        """Do nothing more: `set` has had the method called."""
 
 
 def follow(core: Any, before: Hold) -> None:
@@ -115,7 +115,7 @@ class Holding:
 
     async def __aenter__(self) -> None:
         if self._task is not None:
-            raise RuntimeError("a hold() is for one block: call it anew for the next")
+            raise RuntimeError("a hold() is for one block: call hold() again for the next")
         self._task = asyncio.current_task()
         assert self._task is not None
         if hasattr(self._task, "cancelling"):  # since Python 3.11
@@ -147,7 +147,7 @@ class Holding:
         await self._lock.__aexit__(kind, error, traceback)
 
     def _is_only_ours(self) -> bool:
-        """Take our cancellation back; return whether there is no other."""
+        """Take our cancellation back; return whether no other cancellation is left."""
         assert self._task is not None
         return not hasattr(self._task, "uncancel") or self._task.uncancel() <= self._before
 

@@ -49,41 +49,41 @@ class SharedNamespace(BasePath):
     def Lock(  # noqa: N802 - as asyncio has it
         self, name: str, *, fair: bool = True, on_lost: OnLost | None = None
     ) -> _Lock:
-        """Return the `Lock` of that name."""
+        """Return the `Lock` with that name."""
         return _Lock(self._client, self._at(name), fair=fair, on_lost=on_lost)
 
     def RLock(self, name: str, *, fair: bool = True, on_lost: OnLost | None = None) -> _RLock:  # noqa: N802
-        """Return the `RLock` of that name."""
+        """Return the `RLock` with that name."""
         return _RLock(self._client, self._at(name), fair=fair, on_lost=on_lost)
 
     def Condition(self, name: str, lock: _Lock | _RLock | _WriteLock | None = None) -> _Condition:  # noqa: N802
-        """Return the `Condition` of that name."""
+        """Return the `Condition` with that name."""
         return _Condition(self._client, self._at(name), lock)
 
     def Semaphore(self, name: str, value: int | None = 1, *, on_lost: OnLost | None = None) -> _Semaphore:  # noqa: N802
-        """Return the `Semaphore` of that name."""
+        """Return the `Semaphore` with that name."""
         return _Semaphore(self._client, self._at(name), value, on_lost=on_lost)
 
     def BoundedSemaphore(  # noqa: N802
         self, name: str, value: int | None = 1, *, on_lost: OnLost | None = None
     ) -> _BoundedSemaphore:
-        """Return the `BoundedSemaphore` of that name."""
+        """Return the `BoundedSemaphore` with that name."""
         return _BoundedSemaphore(self._client, self._at(name), value, on_lost=on_lost)
 
     def Event(self, name: str) -> _Event:  # noqa: N802
-        """Return the `Event` of that name."""
+        """Return the `Event` with that name."""
         return _Event(self._client, self._at(name))
 
     def Barrier(self, name: str, parties: int) -> _Barrier:  # noqa: N802
-        """Return the `Barrier` of that name."""
+        """Return the `Barrier` with that name."""
         return _Barrier(self._client, self._at(name), parties)
 
     def ReadWriteLock(self, name: str, *, on_lost: OnLost | None = None) -> _ReadWriteLock:  # noqa: N802
-        """Return the `ReadWriteLock` of that name."""
+        """Return the `ReadWriteLock` with that name."""
         return _ReadWriteLock(self._client, self._at(name), on_lost=on_lost)
 
     def CountDownLatch(self, name: str, count: int) -> _CountDownLatch:  # noqa: N802
-        """Return the `CountDownLatch` of that name."""
+        """Return the `CountDownLatch` with that name."""
         return _CountDownLatch(self._client, self._at(name), count)
 
     def Election(  # noqa: N802
@@ -93,43 +93,43 @@ class SharedNamespace(BasePath):
         id: str | None = None,  # noqa: A002
         layout: str = "selector",
     ) -> _Election:
-        """Return the `Election` of that name."""
+        """Return the `Election` with that name."""
         return _Election(self._client, self._at(name), id=id, layout=layout)
 
     def AtomicLong(self, name: str) -> _AtomicLong:  # noqa: N802
-        """Return the `AtomicLong` of that name."""
+        """Return the `AtomicLong` with that name."""
         return _AtomicLong(self._client, self._at(name))
 
     def AtomicInteger(self, name: str) -> _AtomicInteger:  # noqa: N802
-        """Return the `AtomicInteger` of that name."""
+        """Return the `AtomicInteger` with that name."""
         return _AtomicInteger(self._client, self._at(name))
 
     def SharedValue(  # noqa: N802
         self, name: str, value: Any, *, codec: _Codec = _BYTES
     ) -> _SharedValue[Any]:
-        """Return the `SharedValue` of that name."""
+        """Return the `SharedValue` with that name."""
         return _SharedValue(self._client, self._at(name), value, codec=codec)
 
     AtomicReference = SharedValue
 
     def DoubleBarrier(self, name: str, parties: int) -> _DoubleBarrier:  # noqa: N802
-        """Return the `DoubleBarrier` of that name."""
+        """Return the `DoubleBarrier` with that name."""
         return _DoubleBarrier(self._client, self._at(name), parties)
 
     def Group(self, name: str) -> _Group:  # noqa: N802
-        """Return the `Group` of that name."""
+        """Return the `Group` with that name."""
         return _Group(self._client, self._at(name))
 
     def Queue(  # noqa: N802
         self, name: str, maxsize: int = 0, *, codec: _Codec = _BYTES, max_attempts: int | None = None
     ) -> _Queue[Any]:
-        """Return the `Queue` of that name."""
+        """Return the `Queue` with that name."""
         return _Queue(self._client, self._at(name), maxsize, codec=codec, max_attempts=max_attempts)
 
     def LifoQueue(  # noqa: N802
         self, name: str, maxsize: int = 0, *, codec: _Codec = _BYTES, max_attempts: int | None = None
     ) -> _LifoQueue[Any]:
-        """Return the `LifoQueue` of that name."""
+        """Return the `LifoQueue` with that name."""
         return _LifoQueue(self._client, self._at(name), maxsize, codec=codec, max_attempts=max_attempts)
 
     def PriorityQueue(  # noqa: N802
@@ -142,28 +142,28 @@ class SharedNamespace(BasePath):
         priority: Callable[[Any], float] | None = None,
         floats: bool = False,
     ) -> _PriorityQueue[Any]:
-        """Return the `PriorityQueue` of that name."""
+        """Return the `PriorityQueue` with that name."""
         more: dict[str, Any] = {"codec": codec, "max_attempts": max_attempts, "priority": priority, "floats": floats}
         return _PriorityQueue(self._client, self._at(name), maxsize, **more)
 
     def DelayQueue(  # noqa: N802
         self, name: str, maxsize: int = 0, *, codec: _Codec = _BYTES, max_attempts: int | None = None
     ) -> _DelayQueue[Any]:
-        """Return the `DelayQueue` of that name."""
+        """Return the `DelayQueue` with that name."""
         return _DelayQueue(self._client, self._at(name), maxsize, codec=codec, max_attempts=max_attempts)
 
     def Dict(  # noqa: N802
         self, name: str, *, codec: _Codec = _BYTES, ephemeral: bool = False
     ) -> _Dict[Any]:
-        """Return the `Dict` of that name."""
+        """Return the `Dict` with that name."""
         return _Dict(self._client, self._at(name), codec=codec, ephemeral=ephemeral)
 
     def Set(self, name: str, *, ephemeral: bool = False) -> _Set:  # noqa: N802
-        """Return the `Set` of that name."""
+        """Return the `Set` with that name."""
         return _Set(self._client, self._at(name), ephemeral=ephemeral)
 
     def MultiLock(self, names: Iterable[str], *, on_lost: OnLost | None = None) -> _MultiLock:  # noqa: N802
-        """Return a `MultiLock` of the RLocks of those names."""
+        """Return a `MultiLock` of the RLocks with those names."""
         return _MultiLock([self.RLock(name) for name in check_names(names)], on_lost=on_lost)
 
 

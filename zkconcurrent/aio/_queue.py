@@ -31,7 +31,7 @@ else:
 
 
 class _Errors(Tasks):
-    """Raises asyncio's errors; may also be called by a callback of the loop."""
+    """Raises asyncio's errors. A callback of the loop may call its methods, too."""
 
     _caller = staticmethod(of_caller)
     _empty: type[Exception] = QueueEmpty
@@ -43,7 +43,7 @@ class _Errors(Tasks):
 
 
 class _PendingErrand(Pending[Any]):
-    """A call that has not begun; if it is cancelled, the task waits until the item under way is put back."""
+    """A call that has not begun. If it is cancelled, the task waits until the item under way is put back."""
 
     __slots__ = ("errand", "state")
 
@@ -84,9 +84,10 @@ class Queue(PrimitiveTwin, Generic[T]):
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.
         path: the queue's path; missing nodes are created.
-        maxsize: how many items the queue may have, claimed ones included; zero or less for any number.
+        maxsize: how many items the queue may have, claimed ones included; zero or less sets no limit.
         codec: turns items into bytes and back.
-        max_attempts: how often an item may be claimed; after that it is moved to `<path>/dead`. None for any number.
+        max_attempts: how often an item may be claimed; after that, the item is moved to `<path>/dead`. None sets no
+            limit.
     """
 
     _kind: Callable[..., _queue.Queue[Any]] = _QueueCore
@@ -104,13 +105,13 @@ class Queue(PrimitiveTwin, Generic[T]):
 
     @property
     def maxsize(self) -> int:
-        """How many items the queue may have; 0 for any number."""
+        """How many items the queue may have; 0 if there is no limit."""
         return int(self._core.maxsize)
 
     async def put(self, item: T, *, timeout: float | None = None) -> None:
         """Put an item into the queue.
 
-        A cancelled call has put the item, or never will; it does not tell which.
+        A cancelled call either has put the item or never will; the caller can't tell which.
 
         Args:
             item: the item, as the codec takes it.
@@ -125,8 +126,8 @@ class Queue(PrimitiveTwin, Generic[T]):
     async def get(self, *, timeout: float | None = None) -> T:
         """Take the next item out of the queue.
 
-        A cancelled call takes no item: one that is under way is put back in its place. The `CancelledError` is raised
-        when that is done, or after a third of the session timeout.
+        A cancelled call takes no item: if an item is under way, the library puts it back in its place. The call raises
+        `CancelledError` when the item is back, or after a third of the session timeout.
 
         Args:
             timeout: how long to wait, in seconds; None waits forever.
@@ -151,7 +152,7 @@ class Queue(PrimitiveTwin, Generic[T]):
         """Return an async context manager that takes the next item, and acknowledges it when its block has ended.
 
         If the block raises an exception (a cancellation is one), the process dies or its session is lost, the item is
-        free again, in its place, for any consumer.
+        free again for any consumer, in its old place in the queue.
 
         Args:
             block: whether to wait for an item.
@@ -180,7 +181,7 @@ class Queue(PrimitiveTwin, Generic[T]):
         return self._in_background(self._core.task_done())
 
     async def join(self) -> None:
-        """Wait until no item is left, and every item taken by `get()` is done, or its consumer's session is over."""
+        """Wait until no item is left, and each item that `get()` returned is done or its consumer's session is over."""
         await self._core.join()
 
     def shutdown(self, immediate: bool = False) -> Completion:
@@ -215,8 +216,8 @@ class PriorityQueue(Queue[T]):
         maxsize: see `Queue`.
         codec: see `Queue`.
         max_attempts: see `Queue`.
-        priority: returns an item's priority, an int of 32 bits. If not given, it is the item or, if that is a tuple or
-            a list, its first element.
+        priority: a function that returns an item's priority, an int of 32 bits. By default the priority is the item
+            itself or, if the item is a tuple or a list, its first element.
         floats: whether priorities are floats, which Curator's queue can't have. All processes must give the same.
     """
 
@@ -243,14 +244,14 @@ class DelayQueue(Queue[T]):
     _kind = _DelayQueueCore
 
     async def put(self, item: T, *, timeout: float | None = None, delay: float = 0.0) -> None:
-        """Put an item into the queue, which can be taken `delay` seconds from now.
+        """Put an item that consumers can take `delay` seconds from now.
 
-        A cancelled call has put the item, or never will; it does not tell which.
+        A cancelled call either has put the item or never will; the caller can't tell which.
 
         Args:
             item: the item, as the codec takes it.
             timeout: how long to wait for a free place, in seconds; None waits forever.
-            delay: after how many seconds it is due; zero or less for at once.
+            delay: after how many seconds the item is due; zero or less makes it due at once.
 
         Raises:
             TypeError: the delay is not a number.

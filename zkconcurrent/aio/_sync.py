@@ -42,8 +42,8 @@ class Semaphore(LockBase):
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.
         path: the semaphore's path; missing nodes are created.
-        value: the number of permits, the same for all processes until one has called `resize`; None takes the present
-            number.
+        value: the number of permits. All processes must give the same, until one has called `resize`; None takes the
+            current number.
         on_lost: called with the semaphore, once for each `acquire` whose permits are lost; may be async.
     """
 
@@ -71,14 +71,14 @@ class Semaphore(LockBase):
         return await resolve(self._core.acquire(blocking, timeout, permits=permits))
 
     def release(self, n: int = 1) -> Completion:
-        """Give back permits; permits released beyond those that this process holds are added for all.
+        """Give back permits; add new permits for all, if `n` is more than this process holds.
 
         Args:
             n: how many permits.
 
         Raises:
             TypeError: `n` is not an int.
-            LockLostError: permits were lost; the call acknowledges up to `n` of them.
+            LockLostError: permits were lost; the call acknowledges the loss of up to `n`.
             ValueError: `n` is less than one, or too large; or, for a `BoundedSemaphore`, more than this process holds.
         """
         core = self._core
@@ -100,7 +100,8 @@ class Semaphore(LockBase):
     async def resize(self, n: int) -> None:
         """Set the number of permits; see `zkconcurrent.Semaphore.resize`.
 
-        A waiter for more permits than `n` keeps those behind it waiting, until it gives up or there are enough again.
+        A waiter for more permits than `n` keeps all clients behind it waiting, until it gives up or there are enough
+        permits again.
         """
         await self._core.resize(n)
 
@@ -154,7 +155,7 @@ class Condition(PrimitiveTwin):
 
         A cancelled wait acquires the lock again before it raises the cancellation, as in asyncio, while ZooKeeper is in
         reach. If ZooKeeper is out of reach for a third of the session timeout, the hold is lost instead. If a
-        notification met the cancellation, another waiter gets it.
+        notification arrives together with the cancellation, another waiter gets the notification.
 
         Args:
             timeout: how long to wait, in seconds; None waits forever.
@@ -202,7 +203,7 @@ class Condition(PrimitiveTwin):
                 late = None  # or the traceback and this frame keep each other alive
 
     def _is_withdrawn(self, waited: Call) -> bool:
-        """Return whether this client has deleted the waiter's node, so that nobody can have notified it."""
+        """Return whether this client has deleted the waiter's node, so that no notifier can have."""
         discarded = self._core._session.is_discarded
         return all(
             not waiter.sent or (discarded(waiter) and waiter.deletes == 1 and waiter.refusal is None)
@@ -236,7 +237,7 @@ class _EventCore(Tasks, _event.Event):
     """`zkconcurrent.Event`, for tasks."""
 
     def _begin_turn(self, wanted: bool) -> Any:
-        """Note the flag as it will be; return the call that turns it, whose reply may come after the next turn."""
+        """Note the flag as it will be; return the call that changes it. Its reply may come after the next change."""
         self._session.check_usable(self._path)
         self._note(Flag(0, wanted))
         return self._run_query(turn(self._path, wanted), discard_result)

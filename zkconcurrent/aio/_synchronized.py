@@ -27,12 +27,12 @@ class synchronized(LockedBy):  # noqa: N801 - as wrapt has it
 
     The path is made when the function is called. A coroutine holds the lock while it runs. An async generator holds it
     from its first step until it ends, is closed or raises, also while suspended at a `yield`. It must end in the task
-    that began it: exhaust it, or use `contextlib.aclosing`. Below `contextlib.asynccontextmanager` that gives an `async
+    that began it: exhaust it, or use `contextlib.aclosing`. Below `contextlib.asynccontextmanager` it gives an `async
     with` block.
 
     Args:
-        where: a `kazoo.client.KazooClient`; or a namespace of `aio`, below whose path the lock is; or a plain function
-            without arguments that returns one of these, called anew for each call. Or a lock.
+        where: a `kazoo.client.KazooClient`; or a namespace of `aio`, to whose path the lock's is relative; or a plain
+            function without arguments that returns one of these, called for each call. Or a lock.
         path: the path, absolute for a client and relative for a namespace.
 
     Raises:

@@ -1,7 +1,7 @@
-"""How tasks wait: the calls of the primitives of threads, awaited or run in the background.
+"""How tasks wait: they await the calls of the primitives for threads, or have these run in the background.
 
-With the mix-in `Tasks`, a primitive of threads has tasks for owners, and its methods return calls that have not begun
-(`Pending`). A task awaits them, or a thread of the library runs them in the background: so a plain method such as
+The mix-in `Tasks` gives a primitive for threads tasks as owners, and makes its methods return calls that have not begun
+(`Pending`). A task awaits such a call, or a thread of the library runs it in the background. So a plain method such as
 `Event.set()` returns at once, and its call outlives its task and its loop.
 """
 
@@ -43,7 +43,7 @@ class Pending(Generic[T]):
 
 
 class Tasks:
-    """Mixed into a primitive of threads: tasks own its holds, and its methods return `Pending` calls."""
+    """Mixed into a primitive for threads: tasks own its holds, and its methods return `Pending` calls."""
 
     _await: Any = Pending
     _caller: Callable[[], int] = staticmethod(of_task)
@@ -62,7 +62,7 @@ class Tasks:
             release_at_end(self._identity(), self._path_state)
 
     def _forsake(self) -> bool:
-        """Leave the holds of a task that was thrown away to the keeper; return whether a block of it ends now."""
+        """Leave the holds of a task that was thrown away to the keeper; return whether a block of the task ends now."""
         if self._path_state.leave_block():
             return True
         if self._caller is of_task:
@@ -95,7 +95,7 @@ class Completion:
         return self._done
 
     def wake_at_end(self, wake: Callable[[], None]) -> None:
-        """Have another call woken when this one ends, on any thread; look after that whether it has ended already."""
+        """Have another call woken when this one ends. Check `done()` after this: the call may have ended before."""
         self._calls.append(wake)
 
     def _finish(self, error: BaseException | None = None) -> None:
@@ -136,7 +136,7 @@ class Released(Completion):
     """A `release()` whose deletes are sent or owed. A task may await it, to wait until the nodes are gone.
 
     An awaiting task waits no longer than the twin for threads: until the node is gone, ZooKeeper is out of reach, or a
-    sixth of the session timeout has passed. The session makes sure of the delete in any case. Awaiting it raises no
+    sixth of the session timeout has passed. The library keeps trying the delete in any case. The `await` raises no
     error of the release.
     """
 
@@ -159,7 +159,7 @@ class Released(Completion):
 
 
 def _check_released(core: Any, hold: Hold) -> None:
-    """Report a loss if the reply to the delete says that the hold was not the client's any more."""
+    """Report a loss if the reply to the delete shows that the hold had been lost before."""
     with suppress(ZkConcurrentError):  # `lost`, `on_lost` and the log tell
         core._path_state.check_given_up(hold)
 

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class _PerLoop(Tasks):
-    """The tasks of each loop make their changes together, so that a loop that is stuck delays only its own tasks."""
+    """The tasks of each loop make their changes together, so that a stuck loop delays only its own tasks."""
 
     def _turn(self) -> Turn:
         turns: Any = self._path_state.loops
@@ -42,7 +42,7 @@ class _SharedValueCore(_PerLoop, _shared_value.SharedValue[Any]):
 class AtomicLong(PrimitiveTwin):
     """A number of 64 bits that all processes share; see `zkconcurrent.AtomicLong`.
 
-    A cancelled change was applied, or never will be; the call does not tell which.
+    A cancelled change either was applied or never will be; the caller can't tell which.
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.
@@ -92,7 +92,7 @@ class AtomicInteger(AtomicLong):
 class SharedValue(PrimitiveTwin, Generic[T]):
     """A value that all processes share; see `zkconcurrent.SharedValue`. `AtomicReference` is another name for it.
 
-    A cancelled change was applied, or never will be; the call does not tell which.
+    A cancelled change either was applied or never will be; the caller can't tell which.
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.
@@ -131,7 +131,7 @@ class SharedValue(PrimitiveTwin, Generic[T]):
         """Wait until a predicate is true of the value; return its last result.
 
         Args:
-            predicate: is called with the value, and again whenever that has changed.
+            predicate: is called with the value, and again whenever the value has changed.
             timeout: how long to wait, in seconds; None waits forever, zero or less reads the value once.
         """
         return await self._core.wait_for(predicate, timeout)
@@ -140,7 +140,7 @@ class SharedValue(PrimitiveTwin, Generic[T]):
         """Iterate over the value and its changes: the present value, then each time the newest.
 
         Args:
-            timeout: how long to wait for each value, in seconds; the iterator ends when it has passed.
+            timeout: how long to wait for each value, in seconds; the iterator ends when the timeout has passed.
         """
         seen: Seen | None = None
         while (seen := await self._core._next(seen, timeout)) is not None:

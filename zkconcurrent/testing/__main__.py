@@ -1,6 +1,6 @@
 """Run a ZooKeeper in the foreground: `python -m zkconcurrent.testing`.
 
-It prints the addresses for clients, in one line, once it serves them. Ctrl-C or SIGTERM ends it.
+The command prints the addresses for clients, in one line, once the service accepts clients. Ctrl-C or SIGTERM ends it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _POLL_INTERVAL = 0.5
 
 
 def main() -> str | None:
-    """Run it until a signal ends it.
+    """Run the service until a signal ends it.
 
     Returns:
         An error message, or None.

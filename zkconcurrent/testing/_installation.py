@@ -51,7 +51,7 @@ def find_installation(kind: str | None = None) -> Installation:
     """Find a ZooKeeper.
 
     Args:
-        kind: the only kind to look for. By default the kind in ZKCONCURRENT_SERVER, else the first one found.
+        kind: the only kind to look for. By default this is the kind in ZKCONCURRENT_SERVER, else the first kind found.
 
     Raises:
         NoServerError: there is none, or none of that kind, or ZOOKEEPER_HOME names a folder without one.

@@ -43,7 +43,7 @@ def find_java() -> Path:
 
 
 def java_version(java: Path) -> str:
-    """Return the version of a Java, for the error of a server that did not start."""
+    """Return the version of a Java, for the error message of a server that did not start."""
     try:
         answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30)
     except (OSError, subprocess.TimeoutExpired) as error:

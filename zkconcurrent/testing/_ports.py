@@ -2,7 +2,7 @@
 
 A port whose server is dead, or is yet to start, looks free, and so does the port at which a follower would lead. So a
 free port is not enough: two suites that run at once would give it away twice. Each port is reserved by a UDP socket,
-which is in nobody's way, as servers use TCP, and which the system closes when the process ends.
+which is in no server's way, as servers use TCP, and which the system closes when the process ends.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ReservedPorts:
         numbers: the ports; none after `close`.
 
     Raises:
-        RuntimeError: there are not so many.
+        RuntimeError: too few ports are free.
     """
 
     def __init__(self, count: int) -> None:
@@ -45,7 +45,7 @@ class ReservedPorts:
         while len(self.numbers) < count:
             if not untried:
                 self.close()
-                raise RuntimeError(f"not {count} ports are free from {_PORTS[0]} to {_PORTS[-1]}; end some servers")
+                raise RuntimeError(f"not {count} ports are free from {_PORTS[0]} to {_PORTS[-1]}: stop some servers")
             port = untried.pop()
             reservation = _bound(socket.SOCK_DGRAM, port)
             if reservation is None:
@@ -59,7 +59,7 @@ class ReservedPorts:
             self.numbers += (port,)
 
     def close(self) -> None:
-        """Let others have them."""
+        """Give the ports back."""
         self.numbers = ()
         while self._reservations:
             self._reservations.pop().close()

@@ -1,10 +1,10 @@
-"""A folder, and a process in it, that never outlive this Python process, even if it is killed.
+"""A folder, and a process in it, that never outlive this Python process, even if this process is killed.
 
 A few lines of shell, the watch, read from a pipe whose other end only this process holds. When that end closes, on
 purpose or because this process is gone, the watch kills the guarded process and removes the folder.
 
 The guarded process itself writes its pid into the pipe, before it executes its command. So it never runs without the
-watch knowing it.
+watch knowing its pid.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ProcessGuard:
 
     @property
     def is_ours(self) -> bool:
-        """Whether this process made it; False in a forked child."""
+        """Whether this process made the guard; False in a forked child."""
         return self._owner == os.getpid()
 
     def start(self, command: Sequence[str], log: IO[bytes]) -> subprocess.Popen[bytes]:

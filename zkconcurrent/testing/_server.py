@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 # Small and quick to start, rather than fast in the long run. Every Java from 8 on accepts these.
 _JVM_OPTIONS = ("-Xmx256m", "-Xshare:auto", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 
-# As few threads as can be: to pass a request on between them is half of what it costs the server. So the server reads
-# its connections one after the other, and an ensemble's server commits likewise; neither shows in any reply.
+# As few threads as can be: half of a request's cost is to pass it from thread to thread. So the server reads its
+# connections one after the other, and an ensemble's server commits requests likewise; neither shows in any reply.
 _FEW_THREADS = {
     "zookeeper.nio.numSelectorThreads": 1,
     "zookeeper.nio.numWorkerThreads": 0,
@@ -63,9 +63,9 @@ class Server(Service):
         max_session_timeout: the longest session timeout a client can get, in seconds.
         force_sync: write every change through to the disk, as in production; matters only when the power fails.
         container_check_interval: how often empty containers are removed, in seconds.
-        settings: more lines for its `zoo.cfg`, by name.
+        settings: more lines for the server's `zoo.cfg`, by name.
         properties: more system properties of Java, by name.
-        server_id: its number, if the settings make it part of an ensemble.
+        server_id: the server's number, if the settings make it part of an ensemble.
         installation: the ZooKeeper to run; by default the one that `find_installation` finds.
     """
 
@@ -164,10 +164,10 @@ class Server(Service):
             return ""
 
     def start(self, *, wait: bool = True) -> None:
-        """Start it: with no data, or after a kill with the data it had.
+        """Start the server: with no data or, after a kill, with the data that it had.
 
         Args:
-            wait: whether to return only when it serves clients; if not, call `wait` yourself.
+            wait: whether to return only when the server serves clients; if not, call `wait` yourself.
 
         Raises:
             NoServerError: there is no ZooKeeper, or no Java.
@@ -185,10 +185,10 @@ class Server(Service):
             try_ports(lambda: self._start_afresh(wait))
 
     def wait(self, timeout: float = _START_TIMEOUT) -> None:
-        """Wait until it serves clients.
+        """Wait until the server serves clients.
 
         Args:
-            timeout: Seconds.
+            timeout: how long to wait, in seconds.
 
         Raises:
             RuntimeError: the server ended, or does not serve in time; the message ends with its log.
@@ -215,25 +215,25 @@ class Server(Service):
         atexit.unregister(self.stop)
 
     def kill(self) -> None:
-        """Kill it (SIGKILL), as in a crash; the data stays for the next start."""
+        """Kill the server (SIGKILL), as in a crash; the data stays for the next start."""
         process, self._process = self._process, None
         if process is not None and self._guard is not None and self._guard.is_ours:
             self._guard.kill(process)
 
     def restart(self) -> None:
-        """Kill it, and start it again on the same port with the same data."""
+        """Kill the server, and start it again on the same port with the same data."""
         self.kill()
         self.start()
 
     def freeze(self) -> None:
-        """Stop its process (SIGSTOP): connections stay open, and no request is answered."""
+        """Stop the server's process (SIGSTOP): connections stay open, and no request gets a reply."""
         if not self._is_frozen:
             os.kill(self.pid, signal.SIGSTOP)
             os.waitpid(self.pid, os.WUNTRACED)
             self._is_frozen = True
 
     def thaw(self) -> None:
-        """Continue its process after `freeze` (SIGCONT)."""
+        """Continue the server's process after `freeze` (SIGCONT)."""
         os.kill(self.pid, signal.SIGCONT)
         self._is_frozen = False
 
@@ -252,7 +252,7 @@ class Server(Service):
             return b"".join(iter(lambda: connection.recv(65536), b"")).decode(errors="replace")
 
     def mntr(self) -> dict[str, str]:
-        """Return its metrics, such as `zk_packets_received`; empty while it does not serve."""
+        """Return the server's metrics, such as `zk_packets_received`; empty while it does not serve."""
         lines = (line.partition("\t") for line in self.command("mntr").splitlines())
         return {name: value for name, tab, value in lines if tab}
 
@@ -314,7 +314,7 @@ class Server(Service):
         return self._process
 
     def _serves(self, patience: float) -> bool:
-        """Return whether this server, and not another that took the port first, serves clients."""
+        """Return whether this server serves clients, and not another one that took the port first."""
         try:
             return self._guard is not None and self._guard.folder.name in self.command("conf", patience)
         except OSError:

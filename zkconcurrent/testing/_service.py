@@ -40,10 +40,11 @@ class Service(ABC):
             client.close()
 
     def expire(self, client: KazooClient) -> None:
-        """End a client's session as its expiry would: its ephemeral nodes go, and it learns of that when it reconnects.
+        """End a client's session as its expiry would: its ephemeral nodes go.
 
-        As in ZooKeeper's own tests, a second connection joins the session and closes it; it repeats that until the
-        server gives it another session. When this returns, the server has ended the session.
+        As in ZooKeeper's own tests, a second connection joins the session and closes it. The call repeats this until
+        the server gives the second connection another session. When the call returns, the server has ended the session;
+        the client learns of that when it reconnects.
 
         Raises:
             ValueError: the client is not connected, so its session is unknown.
