@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-from ._engine.driver import UNANSWERED, Call
+from ._engine.driver import Call
 from ._engine.waiting import Steps
 from ._errors import ZkConcurrentError
 from ._kazoo.link import KazooClient
@@ -149,7 +149,7 @@ class Barrier(Primitive):
 
     def _conclude(self, call: Call, party: Party, timeout: float | None) -> Steps[int | Party | None]:
         """Do a party's part after its wait: act, or learn or decide the outcome. Return as the party's wait does."""
-        now, patience = self._session.now, self._session.timeout or UNANSWERED
+        now, patience = self._session.now, self._session.longest_reply
         if party.is_to_act:
             assert self._action is not None
             self._action()

@@ -19,7 +19,7 @@ def waits(calls: Iterable[Call], target: object) -> list[Waiting]:
     return list({id(call.whole): call.whole for call in calls if target in call.whole.waits_for}.values())
 
 
-def cancel_all(calls: Iterable[Call], target: object) -> int:
+def cancel_waits(calls: Iterable[Call], target: object) -> int:
     """End the waits for the target; return how many there were.
 
     Any thread may call this, also in a signal handler. The call never waits.

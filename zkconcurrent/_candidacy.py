@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from ._engine.driver import POLL_INTERVAL, UNANSWERED, Call
+from ._engine.driver import POLL_INTERVAL, Call
 from ._engine.holds import Hold, PathState
 from ._engine.live_set import LiveSet
 from ._engine.session import log
@@ -393,7 +393,7 @@ class Seat(LockBase):
                     hold.loss.tell()  # at once: its thread may be long in coming, as after a stop of the process
             if session.link.on_own_thread() or session.identity() == candidacy.thread:
                 return  # the thread may need it, or the call is a finalizer's that suspends that thread
-            until = session.now() + (session.timeout or UNANSWERED) / 3
+            until = session.now() + session.patience
             while candidacy.begun and not candidacy.over and (left := until - session.now()) > 0:
                 yield left
         finally:

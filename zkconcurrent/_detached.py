@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 
-from ._cancel import cancel_all
+from ._cancel import cancel_waits
 from ._engine.driver import Call
 from ._engine.waiting import FRAMES, Steps, check_depth
 from ._errors import LockLostError
@@ -188,7 +188,7 @@ class DetachedLock(Line, Acquirable):
     def cancel_waits(self) -> int:
         """End the waits of all threads and tasks that use this client; see `Lock.cancel_waits`."""
         self._session.check_not_forked(self._path)
-        return cancel_all(self._session.calls, self._line_key)
+        return cancel_waits(self._session.calls, self._line_key)
 
     def __repr__(self) -> str:
         state = "unlocked" if self._mine() is None else "locked"

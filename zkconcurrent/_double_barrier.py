@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
-from ._engine.driver import UNANSWERED, Call
+from ._engine.driver import Call
 from ._engine.holds import PathState
 from ._engine.session import Dropped, Session
 from ._engine.waiting import Steps
@@ -182,7 +182,7 @@ class DoubleBarrier(Primitive):
 
     def _grace(self) -> float:
         """Return the deadline for the reply to a party whose timeout has passed."""
-        return self._session.now() + (self._session.timeout or UNANSWERED) / 3
+        return self._session.now() + self._session.patience
 
     def _party(self, owner: int) -> Ticket | None:
         """Return the ticket of the caller's party, if it is inside."""

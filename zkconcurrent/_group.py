@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
 
-from ._engine.driver import UNANSWERED, Call
+from ._engine.driver import Call
 from ._engine.holds import Loss, PathState
 from ._engine.session import Session, log
 from ._engine.waiting import Steps, insist, wait
@@ -91,7 +91,7 @@ class Membership:
 
     def _leaving(self, call: Call) -> Steps[None]:
         session = self._session
-        limit = session.now() + (session.timeout or UNANSWERED) / 6
+        limit = session.now() + session.patience / 2
         self._callers[id(call)] = call
         try:
             self._give_up()

@@ -11,7 +11,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from ._cancel import cancel_all
+from ._cancel import cancel_waits
 from ._engine.driver import Call
 from ._engine.holds import Hold, Loss, lost_error
 from ._engine.identity import task_of
@@ -412,7 +412,7 @@ class LockBase(Line, Acquirable):
             ClientError: the process was forked; the waits belong to its parent.
         """
         self._session.check_not_forked(self._path)
-        return cancel_all(self._session.calls, self._line_key)
+        return cancel_waits(self._session.calls, self._line_key)
 
     def _check_may_wait(self) -> None:
         """Refuse a condition's wait if the lock, once released, could not be acquired again."""

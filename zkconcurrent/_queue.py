@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from ._codec import BYTES, JSON, Codec, check_codec, encoded
-from ._engine.driver import UNANSWERED, Call
+from ._engine.driver import Call
 from ._engine.live_set import LiveSet
 from ._engine.session import Session
 from ._engine.waiting import Steps, insist, wait
@@ -87,7 +87,7 @@ class QueueState(SettlingState):
             return
         self.leave(errand)  # unless that is done: an interrupt may have struck as the call returned
         session = self.session
-        limit = session.now() + (session.timeout or UNANSWERED) / 3
+        limit = session.now() + session.patience
         while errand.takes and session.now() < limit and not session.link.stopped:
             yield SETTLE_POLL_INTERVAL
 

@@ -11,7 +11,7 @@ from typing import Any
 from weakref import ref
 
 from ._engine.calls import Calls
-from ._engine.driver import UNANSWERED, Call
+from ._engine.driver import Call
 from ._engine.holds import Hold, Loss, ReportsOnce, listen, lost_error, was_lost
 from ._engine.identity import ended
 from ._engine.interrupted import check_not_interrupted
@@ -170,7 +170,7 @@ class QuorumLock(Several):
             began = session.now()
             if (yield from self._try_all(calls, owner, until, there)):
                 return True
-            patience = (session.timeout or UNANSWERED) / 3  # what takes longer was an outage, and no slow link
+            patience = session.patience  # what takes longer was an outage, and no slow link
             slowest = max(slowest, min(session.now() - began, patience))
             until = math.inf if deadline is None else deadline
             if not wait:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
-from ._engine.driver import UNANSWERED, Call
+from ._engine.driver import Call
 from ._engine.event_loop import warn
 from ._engine.holds import Hold, lost_error
 from ._engine.session import log
@@ -18,7 +18,7 @@ from ._lock_base import Contender, LockBase
 from ._primitive import discard_result, node_data
 from ._recipes.destroy import Users, destroy, users
 from ._recipes.operations import Recipe
-from ._recipes.rules import LEASE, MUTEX
+from ._recipes.rules import MUTEX, PERMIT
 from ._recipes.semaphore import ADDED, Layout, Sight, acquire, add, ask, read, resize
 
 T = TypeVar("T")
@@ -61,7 +61,7 @@ class Semaphore(LockBase):
     """
 
     _kind = "Semaphore"
-    _rule = LEASE
+    _rule = PERMIT
 
     def __init__(
         self, client: KazooClient, path: str, value: int | None = 1, *, on_lost: Callable[[Any], object] | None = None
@@ -106,7 +106,7 @@ class Semaphore(LockBase):
             )
         wait = blocking and (timeout is None or timeout > 0)
         deadline = self._until(timeout if blocking else 0)
-        near_deadline = timeout is not None and timeout < (self._session.timeout or UNANSWERED) / 3
+        near_deadline = timeout is not None and timeout < self._session.patience
         self._acquire_again()
         call = self._call(cancellable=wait)
         return self._await(call, self._taking_permits(call, permits, wait, near_deadline, deadline, self._identity()))
@@ -130,7 +130,7 @@ class Semaphore(LockBase):
             return False
         leases, size = taken
         self._note(size)
-        self._path_state.take_more(leases, LEASE.role, owner, size)
+        self._path_state.take_more(leases, PERMIT.role, owner, size)
         if leases[0].late:
             log.warning(
                 "the sequence numbers of %s are running out: leave the path idle until it is removed, or use another",
@@ -201,7 +201,7 @@ class Semaphore(LockBase):
     def _to_release(self, n: int) -> list[Hold]:
         """Return the holds to release or settle next: either all are alive, or all are lost."""
         me = self._identity()
-        holds = self._path_state.all(LEASE.role)
+        holds = self._path_state.all(PERMIT.role)
         holds.sort(key=lambda hold: (hold.owner == me, hold.ticket.token), reverse=True)
         alive, lost = ([hold for hold in holds if hold.alive is each] for each in (True, False))
         mine = [hold for hold in lost if hold.owner == me]
@@ -232,7 +232,7 @@ class Semaphore(LockBase):
         def looked(sight: Sight) -> T:
             if state.notes == notes:  # as in `_run_query`
                 state.last_seen = sight.size
-            state.note_holders(LEASE.role, sight.leases, grants)
+            state.note_holders(PERMIT.role, sight.leases, grants)
             return then(sight)
 
         return self._run(ask(self._layout), looked)
@@ -295,7 +295,7 @@ class Semaphore(LockBase):
         """Return how many permits the caller has taken and not given back. Lost ones do not count. Sends nothing."""
         self._session.check_lease()
         me = self._identity()
-        return sum(hold.alive and hold.owner == me for hold in self._path_state.all(LEASE.role))
+        return sum(hold.alive and hold.owner == me for hold in self._path_state.all(PERMIT.role))
 
     def _own(self) -> Hold | None:
         return next(iter(self._to_release(1)), None)
@@ -310,7 +310,7 @@ class Semaphore(LockBase):
 
     def __repr__(self) -> str:
         size = self._size()
-        left: object = "?" if size is None else size - sum(hold.alive for hold in self._path_state.all(LEASE.role))
+        left: object = "?" if size is None else size - sum(hold.alive for hold in self._path_state.all(PERMIT.role))
         return f"<zkconcurrent.{type(self).__name__} at {id(self):#x} path={self._path!r}: value={left}{self._bound()}>"
 
     def _size(self) -> int | None:

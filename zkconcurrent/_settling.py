@@ -9,7 +9,7 @@ from collections import deque
 from contextlib import suppress
 from typing import Any
 
-from ._engine.driver import UNANSWERED, Call
+from ._engine.driver import Call
 from ._engine.holds import PathState
 from ._engine.session import Dropped, Session, log
 from ._errors import ClientError
@@ -88,7 +88,7 @@ class SettlingState(PathState):
         """Settle an errand; False if ZooKeeper is out of reach."""
         session = self.session
         call = Call(session, self.path)
-        done = call.wait(call.run(self._settling_of(errand), session.now() + (session.timeout or UNANSWERED)))
+        done = call.wait(call.run(self._settling_of(errand), session.now() + session.longest_reply))
         if done is None and not threading.main_thread().is_alive():
             raise ClientError(self.path, "the interpreter is exiting, and ZooKeeper is out of reach")
         return done is not None

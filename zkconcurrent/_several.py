@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
-from ._cancel import cancel_all
+from ._cancel import cancel_waits
 from ._engine.calls import Calls
 from ._engine.driver import Call
 from ._engine.holds import Hold
@@ -117,7 +117,7 @@ class Several(Acquirable):
         """
         self._session.check_not_forked(self._locks[0].path)
         sessions = {id(lock._session): lock._session for lock in self._locks}.values()
-        return cancel_all((call for session in sessions for call in session.calls), self)
+        return cancel_waits((call for session in sessions for call in session.calls), self)
 
     def _options(self) -> dict[str, Any]:
         """Return the arguments of the constructor but for the locks and `on_lost`."""

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-import zkconcurrent
 from tests.helpers import lock_types, on_tasks
 from tests.integration import (
     test_atomic,
@@ -188,6 +187,7 @@ def generic(module: ModuleType) -> type:
     names = {name: kind for name, kind in vars(on_tasks).items() if isinstance(kind, type) and name in aio.__all__}
     names |= {"read_lock": on_tasks.ReadLock, "write_lock": on_tasks.WriteLock, "against": against}
     names |= {"unfair_lock": on_tasks.unfair_lock}
+    assert names.keys() & vars(module).keys(), f"on_tasks.py has no twin for {module.__name__}, which would use threads"
 
     def _ours(self: object, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001
         for name in names.keys() & vars(module).keys():

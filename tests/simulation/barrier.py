@@ -19,7 +19,8 @@ from tests.simulation.schedule import Deviation, Schedule, random_schedule
 from tests.simulation.workload import Worker
 from tests.simulation.world import Violation
 from zkconcurrent._barrier import Barrier
-from zkconcurrent._engine.driver import UNANSWERED, Call
+from zkconcurrent._engine.client_state import UNANSWERED
+from zkconcurrent._engine.driver import Call
 from zkconcurrent._engine.waiting import Steps, wait
 from zkconcurrent._errors import ZkConcurrentError
 from zkconcurrent._recipes import barrier as recipes

@@ -20,7 +20,7 @@ from tests.simulation.run import CHROOT, Run
 from tests.simulation.schedule import LENGTHS, Deviation, Schedule
 from tests.simulation.workload import SLACK, Worker
 from tests.simulation.world import Violation
-from zkconcurrent._engine.driver import UNANSWERED
+from zkconcurrent._engine.client_state import UNANSWERED
 
 RESCUE = 30.0  # when those who wait for ever are let go, in seconds
 AGAIN = 5.0

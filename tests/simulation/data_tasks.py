@@ -33,7 +33,8 @@ from tests.simulation.tasks import (
 )
 from tests.simulation.world import Violation
 from zkconcurrent import aio
-from zkconcurrent._engine.driver import POLL_INTERVAL, UNANSWERED
+from zkconcurrent._engine.client_state import UNANSWERED
+from zkconcurrent._engine.driver import POLL_INTERVAL
 from zkconcurrent._errors import ClientError, LockLostError, OutcomeUnknownError
 from zkconcurrent._queue import Empty, Full
 from zkconcurrent._recipes.orders import unframe

@@ -24,7 +24,7 @@ from tests.simulation.workload import SLACK, Visit
 from tests.simulation.world import Violation
 from zkconcurrent import _detached
 from zkconcurrent._detached import DetachedLock
-from zkconcurrent._engine.driver import UNANSWERED
+from zkconcurrent._engine.client_state import UNANSWERED
 from zkconcurrent._errors import ClientError, LockLostError, WaitCancelledError
 from zkconcurrent._lock_base import Contender
 from zkconcurrent._recipes.operations import Node

@@ -11,7 +11,7 @@ from tests.simulation.schedule import Schedule, random_schedule
 from tests.simulation.workload import SLACK
 from tests.simulation.world import Violation
 from zkconcurrent._double_barrier import DoubleBarrier
-from zkconcurrent._engine.driver import UNANSWERED
+from zkconcurrent._engine.client_state import UNANSWERED
 from zkconcurrent._errors import LockLostError
 from zkconcurrent._recipes.double_barrier import READY, ROLE
 from zkconcurrent._recipes.ticket import Ticket

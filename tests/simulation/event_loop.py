@@ -153,7 +153,7 @@ class LoopThread:
 
         def act() -> None:
             if cancel:
-                self._cancel_all()
+                self._cancel_waits()
             else:
                 self._stopped, self._keep = True, keep
 
@@ -180,7 +180,7 @@ class LoopThread:
                 self._run_tasks()
             except KeyboardInterrupt:
                 self.world.say("is interrupted: its tasks are cancelled")
-                self._cancel_all()
+                self._cancel_waits()
                 self._run_tasks()
         except KeyboardInterrupt:
             self.world.say("is interrupted again")
@@ -200,7 +200,7 @@ class LoopThread:
         while not self.over:
             self.loop.turn()
 
-    def _cancel_all(self) -> None:
+    def _cancel_waits(self) -> None:
         self.ending = True
         for member, task in self.tasks.items():
             if not task.done():

@@ -10,7 +10,7 @@ from tests.simulation.calls import CallChecks, CallRun, CallWorker, lagging
 from tests.simulation.ensemble import Transport
 from tests.simulation.schedule import Deviation, Schedule, random_schedule
 from tests.simulation.world import Violation
-from zkconcurrent._engine.driver import UNANSWERED
+from zkconcurrent._engine.client_state import UNANSWERED
 from zkconcurrent._errors import ClientError
 from zkconcurrent._group import Group, Membership
 

@@ -15,7 +15,8 @@ from tests.simulation.ensemble import Transport
 from tests.simulation.run import CHROOT
 from tests.simulation.schedule import LENGTHS, TIMEOUT, Deviation, Schedule, random_schedule
 from tests.simulation.world import Violation
-from zkconcurrent._engine.driver import CLOCK_POLL_INTERVAL, UNANSWERED
+from zkconcurrent._engine.client_state import UNANSWERED
+from zkconcurrent._engine.driver import CLOCK_POLL_INTERVAL
 from zkconcurrent._errors import ClientError, LockLostError, OutcomeUnknownError
 from zkconcurrent._queue import DelayQueue, Empty, Full, LifoQueue, Queue
 from zkconcurrent._recipes.orders import delayed_prefix, due, frame, milliseconds, number, unframe

@@ -23,7 +23,7 @@ from tests.simulation.schedule import LENGTHS, TIMEOUT, Deviation, Schedule, ran
 from tests.simulation.workload import SLACK, Worker
 from tests.simulation.world import CALM, Violation, World
 from zkconcurrent import _quorum
-from zkconcurrent._engine.driver import UNANSWERED
+from zkconcurrent._engine.client_state import UNANSWERED
 from zkconcurrent._engine.lease import GAP, NEVER
 from zkconcurrent._errors import LockLostError, WaitCancelledError
 from zkconcurrent._lock import Lock

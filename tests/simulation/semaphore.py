@@ -14,11 +14,11 @@ from tests.simulation.run import CHROOT, Run
 from tests.simulation.schedule import LENGTHS, Deviation, Schedule, random_schedule
 from tests.simulation.workload import SLACK, Section, Visit, Worker
 from tests.simulation.world import Violation
-from zkconcurrent._engine.driver import UNANSWERED
+from zkconcurrent._engine.client_state import UNANSWERED
 from zkconcurrent._engine.holds import Hold
 from zkconcurrent._errors import LockLostError
 from zkconcurrent._recipes.operations import Node
-from zkconcurrent._recipes.rules import LEASE, MUTEX, blockers
+from zkconcurrent._recipes.rules import MUTEX, PERMIT, blockers
 from zkconcurrent._recipes.semaphore import Layout, count, read
 from zkconcurrent._recipes.ticket import State, Ticket
 from zkconcurrent._semaphore import Semaphore
@@ -86,7 +86,7 @@ class User(Worker):
             self._settle(semaphore)
 
     def _held(self, semaphore: Semaphore) -> list[Hold]:
-        return [hold for hold in semaphore._path_state.all(LEASE.role) if hold.owner == self.actor.ident]
+        return [hold for hold in semaphore._path_state.all(PERMIT.role) if hold.owner == self.actor.ident]
 
     def _take(self, semaphore: Semaphore, use: Use) -> bool:
         world, session = self.world, self.process.session

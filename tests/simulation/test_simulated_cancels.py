@@ -21,7 +21,7 @@ def test_whatever_strikes() -> None:
 
 
 MUTANTS = [
-    one("a wait that is ended is not woken", "_cancel:cancel_all", "call.wake()", "pass"),
+    one("a wait that is ended is not woken", "_cancel:cancel_waits", "call.wake()", "pass"),
     one(
         "the steps of a wait that is ended do not clean up",
         "_engine.waiting:_send_or_end",

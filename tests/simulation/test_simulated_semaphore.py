@@ -51,7 +51,7 @@ MUTANTS = [
         "            leases[:] = []\n"
         "            for _ in range(permits):\n"
         "                leases.append((yield NewTicket(at.leases)))\n"
-        "            step = Multi(leases[0], tuple(CreateEphemeral(lease, LEASE.role, data) for lease in leases))\n"
+        "            step = Multi(leases[0], tuple(CreateEphemeral(lease, PERMIT.role, data) for lease in leases))\n"
         "            continue",
     ),
     one(

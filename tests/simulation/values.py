@@ -15,7 +15,7 @@ from tests.simulation.run import CHROOT
 from tests.simulation.schedule import Schedule, random_schedule
 from tests.simulation.world import Violation
 from zkconcurrent._atomic import AtomicLong
-from zkconcurrent._engine.driver import UNANSWERED
+from zkconcurrent._engine.client_state import UNANSWERED
 from zkconcurrent._recipes.rules import MUTEX, blockers
 from zkconcurrent._recipes.ticket import Ticket
 from zkconcurrent._shared_value import SharedValue

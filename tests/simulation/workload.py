@@ -7,7 +7,7 @@ from typing import NamedTuple
 from tests.simulation.checks import Checks
 from tests.simulation.client import Process
 from tests.simulation.world import Actor, Violation
-from zkconcurrent._engine.driver import UNANSWERED
+from zkconcurrent._engine.client_state import UNANSWERED
 from zkconcurrent._engine.holds import Hold
 from zkconcurrent._engine.lease import GAP, NEVER
 from zkconcurrent._errors import ClientError, LockLostError, SequenceExhaustedError

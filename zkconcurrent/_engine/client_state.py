@@ -22,6 +22,7 @@ from .registry import Registry
 
 log = logging.getLogger("zkconcurrent")
 POST_PATIENCE = 0.002
+UNANSWERED = 10.0  # seconds; stands for the session timeout until that is known
 
 
 class ClientState:
@@ -67,6 +68,16 @@ class ClientState:
     @clock.setter
     def clock(self, clock: Callable[[], float]) -> None:
         self.time = self.link.clock = clock
+
+    @property
+    def longest_reply(self) -> float:
+        """How long a reply can take, in seconds: after a session timeout, kazoo has dropped the connection."""
+        return self.timeout or UNANSWERED
+
+    @property
+    def patience(self) -> float:
+        """How long a call waits for a reply for which its caller's timeout leaves no time; a third of the session's."""
+        return (self.timeout or UNANSWERED) / 3
 
     def has_lock(self) -> bool:
         """Return whether the calling thread has the lock; a caller that is to wait is then a handler or finalizer."""

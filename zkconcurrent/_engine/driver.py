@@ -73,7 +73,6 @@ from .waiting import Steps, Waiting, WhyEnd, wait
 T = TypeVar("T")
 Watcher: TypeAlias = Callable[[Any], None]
 CLEAN_UP_PATIENCE = 0.1  # seconds
-UNANSWERED = 10.0
 POLL_INTERVAL = 0.5
 CLOCK_POLL_INTERVAL = 1.0  # a wait that goes by the wall clock looks at it so often, as it may be set
 
@@ -583,7 +582,7 @@ class Call:
         """Wait for replies even past the deadline: as long as it takes to detect a dead link, from now or `since`."""
         session = self.session
         self._before_wait = self._deadline is not None
-        patience = (session.timeout or UNANSWERED) / 3 if self._before_wait and session.link.connected else 0.0
+        patience = session.patience if self._before_wait and session.link.connected else 0.0
         self._first_replies_by = (session.now() if since is None else since) + patience
 
     def _begin_wait(self) -> None:
@@ -600,7 +599,7 @@ class Call:
 
     def _reply_limit(self) -> float:
         """Return the latest time of a reply: by then kazoo has dropped the connection, or the request."""
-        return self.session.now() + (self.session.timeout or UNANSWERED)
+        return self.session.now() + self.session.longest_reply
 
     def _park(self, bound: float | None = None) -> Steps[bool]:
         """Sleep until woken; False if that did not happen before `bound`, which is `_reply_limit()` unless given.

@@ -1,4 +1,4 @@
-"""The two loops that wait: `wait()` for threads and greenlets, `wait_async()` for tasks of an event loop.
+"""The trampolines, the two loops that wait: `wait()` for threads and greenlets, `wait_async()` for tasks of a loop.
 
 The control flow of a call (one acquire, release or wait of a primitive) is a generator of steps. The steps yield how
 many seconds to sleep, or None to sleep until woken; the loop sends back whether the call was woken. Any thread may wake

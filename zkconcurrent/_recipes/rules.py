@@ -78,7 +78,7 @@ SELECTOR = MUTEX._replace(refuses="latch-")
 LATCH = Rule("latch-", ("latch-",), hands_over=True, refuses="lock-")
 """The candidates of Curator's LeaderLatch."""
 
-LEASE = Rule("lease-", ("lease-",))
+PERMIT = Rule("lease-", ("lease-",))
 """The acquired permits of Curator's InterProcessSemaphoreV2; they have no order and block no contender."""
 
 READ = Rule("__READ__", ("__READ__", "__WRIT__"), alone="__WRIT__")

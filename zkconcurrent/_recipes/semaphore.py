@@ -36,7 +36,7 @@ from .operations import (
     Watch,
 )
 from .queue import find
-from .rules import LEASE, MUTEX, blockers, check_queue, line_up
+from .rules import MUTEX, PERMIT, blockers, check_queue, line_up
 from .ticket import State, Ticket
 
 # The names of the nodes that `add` makes: a UUID, and how many permits it adds.
@@ -317,7 +317,7 @@ def take(ticket: Ticket, leases: list[Ticket], at: Layout, permits: int, data: b
         if leases[-1].session != ticket.session:
             raise SessionExpired
     step = Multi(
-        leases[0], (Delete(ticket.node, ticket), *(CreateEphemeral(lease, LEASE.role, data) for lease in leases))
+        leases[0], (Delete(ticket.node, ticket), *(CreateEphemeral(lease, PERMIT.role, data) for lease in leases))
     )
     while True:
         try:

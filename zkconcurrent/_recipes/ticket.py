@@ -62,7 +62,7 @@ class Ticket:
         deletes: how often its delete was sent.
         refusal: why the delete failed: `NoNode` if the node was gone before the first attempt; otherwise an error.
         late: the queue's sequence numbers are running out.
-        wake: ends the sleep of the call that waits with this ticket.
+        wake: what a change calls: it ends the sleep of the call that waits with this ticket, or sends its next reads.
         observer: a function that returns the function to call, with the ticket, when its hold is lost; None if there is
             none.
     """

@@ -8,7 +8,7 @@ from types import TracebackType
 from weakref import WeakKeyDictionary, WeakSet
 
 from .. import _detached
-from .._engine.driver import UNANSWERED, Call
+from .._engine.driver import Call
 from .._engine.holds import PathState
 from .._engine.identity import of_caller
 from .._engine.waiting import Steps
@@ -43,7 +43,7 @@ class _DetachedLockCore(Tasks, _detached.DetachedLock):
     def _after(self, release: Completion, call: Call, deadline: float | None) -> Steps[bool]:
         """Wait for a release, like for the first replies even past the deadline; return whether it has ended."""
         session = self._session
-        patience = (session.timeout or UNANSWERED) / 3 if session.link.connected else 0.0
+        patience = session.patience if session.link.connected else 0.0
         until = None if deadline is None else max(deadline, session.now() + patience)
         release.wake_at_end(call.wake)
         while not release.done():
