@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import zkconcurrent
 from tests.helpers import lock_types, on_tasks
 from tests.integration import (
     test_atomic,
