@@ -8,7 +8,8 @@ An interrupt or a cancellation during the sleep is raised in the steps, which th
 before the loop has returned, abandons the call: that also undoes a grant, and never waits.
 
 Another thread may end a call, too: it gives the call a `why_end`, and wakes it. The loop asks that after each sleep. If
-it returns an error, the loop raises that in the steps, as it would an interrupt, and asks no more.
+it returns an error, the loop raises that in the steps, as it would an interrupt, and asks no more. Nor may it once an
+interrupt has struck: a signal handler may end the call and raise, and what it raises must leave the call.
 """
 
 from __future__ import annotations
@@ -117,11 +118,16 @@ def _send_or_end(call: Waiting, steps: Steps[Any], woken: bool) -> float | None:
     error = None if call.why_end is None else call.why_end()
     if error is None:
         return steps.send(woken)
-    call.why_end, call.waits_for = None, ()  # the clean-up may sleep, too
+    ends_by_itself(call)  # the clean-up may sleep, too
     try:
         return steps.throw(error)
     finally:
         del error  # or its traceback and this frame keep each other, and the call, alive
+
+
+def ends_by_itself(call: Waiting) -> None:
+    """Let nothing more end a call: it has begun to clean up, and what has ended it is to leave it."""
+    call.why_end, call.waits_for = None, ()
 
 
 def _sleep(call: Waiting, event: Any, pause: float) -> bool:
