@@ -104,7 +104,7 @@ class Candidacy:
 
     def __init__(self, seat: Seat) -> None:
         self._seats = [seat]  # taken by the thread that runs
-        self._call: Call | None = None
+        self._event: Any = None
         self.hold: Hold | None = None
         self.withdrawn = False
         self.begun = False
@@ -139,7 +139,7 @@ class Candidacy:
         except Withdrawn:
             pass
         except Exception as error:
-            self.error = error
+            self.error = error.with_traceback(None)  # whose frames keep this, and the seat, alive
             if not isinstance(error, ClientError):
                 log.error("the candidacy at %s has ended: %s", seat.path, error)
         finally:
@@ -169,8 +169,8 @@ class Candidacy:
                     self._run(ending, seat._released(ending, hold))
 
     def _run(self, call: Call, steps: Steps[T]) -> T:
-        self._call = call  # first: a withdrawal from now on wakes it, and the steps see an earlier one
-        return wait(call, steps)
+        self._event = call.session.link.sleep_event()  # a withdrawal from now on ends the first sleep
+        return wait(call, steps, self._event)
 
     def _why_stop(self) -> Exception | None:
         return Withdrawn() if self.withdrawn else None
@@ -188,8 +188,8 @@ class Candidacy:
 
     def set(self) -> None:
         """Wake the thread; on any thread."""
-        if (call := self._call) is not None:
-            call.wake()
+        if (event := self._event) is not None:
+            event.set()
 
     def tell(self) -> None:
         """Do nothing more: `set` has woken the thread."""
