@@ -13,6 +13,8 @@ from ._engine.driver import Call
 from ._engine.waiting import Waiting
 from ._errors import WaitCancelledError
 
+_WHY = "cancel_waits() has ended this wait: nothing is held, and no node is left"
+
 
 def waits(calls: Iterable[Call], target: object) -> list[Waiting]:
     """Return the waits for the target that were not cancelled yet."""
@@ -24,10 +26,11 @@ def cancel_waits(calls: Iterable[Call], target: object) -> int:
 
     Any thread may call this, also in a signal handler. The call never waits.
     """
-    ended = waits(calls, target)
-    for call in ended:
-        why = "cancel_waits() has ended this wait: nothing is held, and no node is left"
-        call.why_end = partial(WaitCancelledError, call.path, why)
+    ended = 0
+    for call in waits(calls, target):
+        why = partial(WaitCancelledError, call.path, _WHY)
+        # In one step: another thread, or an interrupt, may end it at the same moment.
+        ended += vars(call).setdefault("why_end", why) is why
         call.wake()
         call.waits_for = ()  # last: the caller may be interrupted, and call again
-    return len(ended)
+    return ended

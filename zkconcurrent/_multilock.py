@@ -11,7 +11,7 @@ from typing import Any
 from ._engine.calls import Calls
 from ._engine.driver import Call
 from ._engine.holds import Hold, JointLoss
-from ._engine.waiting import Steps
+from ._engine.waiting import Steps, ends_by_itself
 from ._errors import ZkConcurrentError
 from ._lock import Lock
 from ._lock_base import Contender, LockBase
@@ -106,6 +106,7 @@ class MultiLock(Several):
         except GeneratorExit:
             raise
         except BaseException:
+            ends_by_itself(calls)
             yield from _give_back(calls, before)
             raise
         return True

@@ -15,7 +15,7 @@ from ._engine.driver import Call
 from ._engine.holds import Hold, Loss, ReportsOnce, listen, lost_error, was_lost
 from ._engine.identity import ended
 from ._engine.interrupted import check_not_interrupted
-from ._engine.waiting import Steps
+from ._engine.waiting import Steps, ends_by_itself
 from ._errors import ClientError, LockLostError
 from ._lock import Lock
 from ._lock_base import LockBase
@@ -217,6 +217,7 @@ class QuorumLock(Several):
         except GeneratorExit:
             raise
         except BaseException:
+            ends_by_itself(calls)
             yield from self._give_back(calls, there, tries)
             raise
         errors: list[BaseException] = [each.error for each in tries if each.error is not None]

@@ -24,6 +24,7 @@ from zkconcurrent import (
     Condition,
     Lock,
     MultiLock,
+    QuorumLock,
     ReadWriteLock,
     RLock,
     Semaphore,
@@ -285,6 +286,140 @@ def test_in_a_signal_handler(
             eventually(queued(zk, zk_path, 1))
     finally:
         signal.signal(signal.SIGUSR1, before)
+
+
+@every
+@pytest.mark.usefixtures("uncollected")
+def test_a_handler_that_raises_too(
+    which: str, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """What a handler raises leaves the call that it has ended and interrupted: it is not lost."""
+    mine = MAKE[which](connect(), zk_path)
+
+    def leave(*_: object) -> None:
+        mine.cancel_waits()
+        raise SystemExit(3)
+
+    before = signal.signal(signal.SIGUSR1, leave)
+
+    def interrupt() -> None:
+        eventually(lambda: len(ephemerals(zk, zk_path)) == held + 1)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)  # type: ignore[arg-type]
+
+    try:
+        with AGAINST.get(which, MAKE[which])(zk, zk_path):
+            held = len(ephemerals(zk, zk_path))
+            interrupting = in_thread(interrupt)
+            with pytest.raises(SystemExit):
+                mine.acquire()
+            interrupting.result(20)
+            eventually(lambda: len(ephemerals(zk, zk_path)) == held)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.usefixtures("uncollected")
+def test_during_the_clean_up_of_an_interrupt(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """A wait that was interrupted is over, even while it cleans up: it is not counted, and the interrupt leaves it."""
+    lock = Lock(connect(), zk_path)
+    counts: list[int] = []
+    cleans_up = type(lock._session).is_discarded
+
+    def is_discarded(ticket: Any) -> bool:
+        counts.append(lock.cancel_waits())
+        return cleans_up(lock._session, ticket)
+
+    def interrupt() -> None:
+        eventually(queued(zk, zk_path, 2))
+        lock._session.is_discarded = is_discarded  # type: ignore[method-assign]
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)  # type: ignore[arg-type]
+
+    with Lock(zk, zk_path):
+        interrupting = in_thread(interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            lock.acquire()
+        interrupting.result(20)
+        assert set(counts) == {0}
+        eventually(queued(zk, zk_path, 1))
+
+
+@pytest.mark.parametrize("which", ["Lock", "MultiLock", "Semaphore", "QuorumLock"])
+def test_a_handler_that_raises_between_two_sleeps(
+    which: str, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually, monkeypatch: Any
+) -> None:
+    """So it is where the handler has interrupted no sleep, but a step whose clean-up sleeps."""
+    make: Any = {**MAKE, "QuorumLock": lambda client, path: QuorumLock([Lock(client, path)])}[which]
+    mine = make(connect(), zk_path)
+    counts: list[int] = []
+
+    def strike(*arguments: object, **options: object) -> None:
+        if counts or threading.current_thread() is not threading.main_thread():
+            send(*arguments, **options)
+            return
+        counts.append(mine.cancel_waits())
+        raise KeyboardInterrupt
+
+    with make(zk, zk_path):
+        held = len(ephemerals(zk, zk_path))
+        request = {"Semaphore": "children", "QuorumLock": "sync"}.get(which, "get")
+        send = getattr(mine._session.link, request)
+        monkeypatch.setattr(mine._session.link, request, strike)
+        with pytest.raises(KeyboardInterrupt):
+            mine.acquire()
+        assert counts == [1]
+        eventually(lambda: len(ephemerals(zk, zk_path)) == held)
+
+
+def test_two_at_once(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """Of two calls in one moment, one on top of the other, one counts a wait."""
+    lock = Lock(connect(), zk_path)
+    with Lock(zk, zk_path):
+        waiting = in_thread(lock.acquire)
+        eventually(queued(zk, zk_path, 2))
+        (wait,) = waits(lock._session.calls, lock._line_key)
+        wake = wait.wake
+        counts: list[int] = []
+
+        def interrupted() -> None:
+            if not counts:
+                counts.append(0)
+                counts[0] = lock.cancel_waits()
+            wake()
+
+        wait.wake = interrupted
+        counts.append(lock.cancel_waits())
+        assert sum(counts) == 1
+        assert isinstance(waiting.exception(20), WaitCancelledError)
+
+
+def test_a_multilock_that_goes_on_to_its_next_lock(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
+) -> None:
+    """A MultiLock's wait that is ended as a lock is granted counts once, and ends at the next."""
+    client = connect()
+    counts: list[int] = []
+
+    class Next(Lock):
+        def _acquire_again(self) -> bool:
+            counts.append(both.cancel_waits())
+            return super()._acquire_again()
+
+        def _acquire_steps(self, *arguments: Any) -> Any:
+            counts.append(both.cancel_waits())
+            return super()._acquire_steps(*arguments)
+
+    a, b = Lock(client, f"{zk_path}/a"), Next(client, f"{zk_path}/b")
+    both = MultiLock([a, b])
+    with Lock(zk, b.path):
+        waiting = in_thread(both.acquire)
+        assert isinstance(waiting.exception(20), WaitCancelledError)
+        assert counts == [1, 0]
+        eventually(lambda: queued(zk, a.path, 0)() and queued(zk, b.path, 1)())
+    assert both.cancel_waits() == 0
 
 
 @every

@@ -9,6 +9,7 @@ import pickle
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -21,10 +22,19 @@ from tests.conftest import FAST, Connect, Eventually, InThread
 from tests.helpers.contenders import children, queued
 from tests.helpers.processes import Spawn, line_from, parties, tell
 from tests.helpers.proxy import Proxy
-from zkconcurrent import ClientError, Election, ForeignNodeError, Lock, LockLostError, RefusedError, _election
+from zkconcurrent import (
+    ClientError,
+    Election,
+    ForeignNodeError,
+    Lock,
+    LockLostError,
+    RefusedError,
+    _candidacy,
+    _election,
+)
 from zkconcurrent._candidacy import Candidacy, ElectionState
 from zkconcurrent._engine.session import Session
-from zkconcurrent._engine.waiting import LONGEST_SLEEP
+from zkconcurrent._engine.waiting import LONGEST_SLEEP, wait
 from zkconcurrent._lock_base import LockBase
 from zkconcurrent.testing import Server
 
@@ -458,6 +468,48 @@ def test_withdrawn_out_of_reach(
     assert len(children(zk, zk_path)) == 1
     proxy.resume()
     eventually(queued(zk, zk_path, 0))
+
+
+def test_withdrawn_as_the_wait_begins(
+    connect: Connect, proxy: Proxy, zk_path: str, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
+) -> None:
+    """A withdrawal that comes just before the candidacy's thread first sleeps ends that sleep, in a silence, too."""
+    election = Election(connect(hosts=proxy.hosts, timeout=30.0), zk_path)
+
+    def late(*arguments: Any) -> Any:
+        if threading.current_thread() is not threading.main_thread():
+            proxy.stall()
+            candidacy = state_of(election).candidacy
+            assert candidacy is not None
+            candidacy.withdraw()
+        return wait(*arguments)
+
+    monkeypatch.setattr(_candidacy, "wait", late)
+    election.stand()
+    began = time.monotonic()
+    eventually(lambda: (candidacy := state_of(election).candidacy) is not None and candidacy.over)
+    assert time.monotonic() - began < 5
+    proxy.resume()
+
+
+@pytest.mark.usefixtures("uncollected")
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_candidacy_that_is_over_is_freed(
+    stopped: bool, connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
+    """The path is free once its last object is gone, without the garbage collector: no cycle keeps anything."""
+    election = Election(client := connect(), zk_path)
+    election.stand()
+    assert election.wait(SOON) is not None
+    state = weakref.ref(state_of(election))
+    candidacy = weakref.ref(state_of(election).candidacy)
+    if stopped:
+        client.stop()
+    else:
+        election.withdraw()
+    eventually(lambda: (there := candidacy()) is not None and there.over)
+    del election
+    eventually(lambda: state() is None and candidacy() is None)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from .._errors import ClientError, RefusedError
+from .._errors import ClientError, RefusedError, ZkConcurrentError
 from .._kazoo.replies import HandledReply, Reply, failure, kazoo_errors, no_wakeup
 from .._recipes.operations import (
     POLICIES,
@@ -68,7 +68,7 @@ from .interrupted import check_not_interrupted
 from .keeper import STUCK_AFTER
 from .lease import NEVER
 from .session import Dropped, Session
-from .waiting import Steps, Waiting, WhyEnd, wait
+from .waiting import Steps, Waiting, WhyEnd, ends_by_itself, wait
 
 T = TypeVar("T")
 Watcher: TypeAlias = Callable[[Any], None]
@@ -188,6 +188,8 @@ class Call:
         except GeneratorExit:
             raise
         except BaseException as error:
+            if not isinstance(error, DeadlinePassed | ZkConcurrentError):  # an interrupt
+                ends_by_itself(self.whole)
             yield from self._discard(self.tickets[begun:])
             if isinstance(error, DeadlinePassed):
                 return None

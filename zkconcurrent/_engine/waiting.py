@@ -9,6 +9,8 @@ comes elsewhere, before the loop has returned, the loop abandons the call: this 
 
 Another thread may end a call, too: it gives the call a function `why_end`, and wakes it. The loop calls `why_end` after
 each sleep. If `why_end` returns an error, the loop raises the error in the steps, like an interrupt, and asks no more.
+Once an interrupt has struck, nothing else may end the call: a signal handler may end it and then raise an error, and
+that error must leave the call.
 """
 
 from __future__ import annotations
@@ -118,11 +120,16 @@ def _send_or_end(call: Waiting, steps: Steps[Any], woken: bool) -> float | None:
     error = None if call.why_end is None else call.why_end()
     if error is None:
         return steps.send(woken)
-    call.why_end, call.waits_for = None, ()  # the clean-up may sleep, too
+    ends_by_itself(call)  # the clean-up may sleep, too
     try:
         return steps.throw(error)
     finally:
         del error  # or its traceback and this frame keep each other, and the call, alive
+
+
+def ends_by_itself(call: Waiting) -> None:
+    """Let nothing more end a call: it has begun to clean up, and what has ended it is to leave it."""
+    call.why_end, call.waits_for = None, ()
 
 
 def _sleep(call: Waiting, event: Any, pause: float) -> bool:
