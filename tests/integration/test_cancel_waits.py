@@ -293,7 +293,7 @@ def test_in_a_signal_handler(
 def test_a_handler_that_raises_too(
     which: str, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """What a handler raises leaves the call that it has ended and interrupted: it is not lost."""
+    """Fault 230: what a handler raises leaves the call that it has ended and interrupted: it is not lost."""
     mine = MAKE[which](connect(), zk_path)
 
     def leave(*_: object) -> None:
@@ -322,7 +322,7 @@ def test_a_handler_that_raises_too(
 def test_during_the_clean_up_of_an_interrupt(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """A wait that was interrupted is over, even while it cleans up: it is not counted, and the interrupt leaves it."""
+    """Fault 230: an interrupted wait is over, even while it cleans up: it does not count, and the interrupt leaves it."""
     lock = Lock(connect(), zk_path)
     counts: list[int] = []
     cleans_up = type(lock._session).is_discarded

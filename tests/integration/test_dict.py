@@ -431,7 +431,7 @@ def test_many_writers(
 def test_a_copy_that_can_not_be_read_keeps_nothing(
     zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
 ) -> None:
-    """Once a read of the copy was refused, what the client deletes is forgotten all the same."""
+    """Fault 232: once a read of the copy was refused, what the client deletes is forgotten all the same."""
     d, other = text(zk, zk_path), text(connect(), zk_path)
     d["a"] = "1"
     assert d["a"] == "1"

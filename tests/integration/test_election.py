@@ -473,7 +473,7 @@ def test_withdrawn_out_of_reach(
 def test_withdrawn_as_the_wait_begins(
     connect: Connect, proxy: Proxy, zk_path: str, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
 ) -> None:
-    """A withdrawal that comes just before the candidacy's thread first sleeps ends that sleep, in a silence, too."""
+    """Fault 231: a withdrawal just before the candidacy's thread first sleeps ends that sleep, in a silence, too."""
     election = Election(connect(hosts=proxy.hosts, timeout=30.0), zk_path)
 
     def late(*arguments: Any) -> Any:
