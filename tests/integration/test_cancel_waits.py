@@ -322,7 +322,7 @@ def test_a_handler_that_raises_too(
 def test_during_the_clean_up_of_an_interrupt(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """Fault 230: an interrupted wait is over, even while it cleans up: it does not count, and the interrupt leaves it."""
+    """Fault 230: an interrupted wait is over, even while it cleans up: it does not count; the interrupt leaves it."""
     lock = Lock(connect(), zk_path)
     counts: list[int] = []
     cleans_up = type(lock._session).is_discarded
