@@ -49,7 +49,7 @@ LAYERS = [
     {"_codec", "_value", "_local_group"},
     {"_semaphore", "_condition", "_event", "_barrier", "_latch", "_multilock", "_queue", "_dict"}
     | {"_election", "_atomic", "_shared_value", "_double_barrier", "_group", "_quorum"},
-    {"_local_queue", "_local_election", "_local_value", "_local_dict"},
+    {"_local_lock", "_local_queue", "_local_election", "_local_value", "_local_dict"},
     {"_connect", "_locklike", "_local"},
     {"_namespace"},
     {"_synchronized"},

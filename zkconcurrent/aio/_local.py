@@ -12,14 +12,15 @@ from contextlib import AsyncExitStack, ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from .. import _local, _local_dict
+from .. import _local_dict, _local_lock
 from .._candidacy import check_layout
 from .._codec import BYTES, JSON, Codec, check_codec
 from .._election import candidate_id
 from .._limits import check_int
-from .._local import NamedObjects, check_names, warn_dropped
+from .._local import NamedObjects, check_names
 from .._local_election import AsyncElection
 from .._local_group import AsyncDoubleBarrier, AsyncGroup
+from .._local_lock import warn_dropped
 from .._local_queue import AsyncDelayQueue, AsyncPriorityQueue
 from .._local_value import AsyncAtomicInteger, AsyncAtomicLong, AsyncSharedValue
 from .._primitive import check_on_lost
@@ -294,7 +295,7 @@ class CountDownLatch:
     """A count that goes down to zero, once; then all waiters go on, and later calls of `wait` return at once."""
 
     def __init__(self, count: int) -> None:
-        self._latch = _local.CountDownLatch(count)
+        self._latch = _local_lock.CountDownLatch(count)
         self._open = asyncio.Event()
         self._look()
 
