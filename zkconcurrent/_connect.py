@@ -1,16 +1,10 @@
-"""`connect`: a started kazoo client from one URL, closed at the end of its `with` block.
-
-Each part of the URL becomes an argument of `kazoo.client.KazooClient`. An error names the wrong part and shows no text
-of the URL: a missing or an extra '/' or '@' can make any part of it the password.
-"""
+"""`connect`: a started kazoo client from one URL, closed at the end of its `with` block."""
 
 from __future__ import annotations
 
-import difflib
 import logging
 import numbers
 import os
-import re
 import threading
 import time
 import weakref
@@ -18,7 +12,6 @@ from collections.abc import Callable, MutableMapping, Sequence
 from importlib.util import find_spec
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
-from urllib.parse import unquote, unquote_plus
 
 from ._engine.interpreter import check_interpreter
 from ._engine.lease import MARGIN
@@ -27,38 +20,24 @@ from ._engine.session import Session
 from ._kazoo.link import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, KazooClient, make_acl
 from ._kazoo.replies import failure, kazoo_errors
 from ._kazoo.transport import MAX_REQUEST, request_close
-from ._paths import check_path
 from ._recipes.operations import ConnectionLost, SessionExpired
+from ._url import ACLS, LONGEST_TIMEOUT, Secret, parse
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 PATIENCE = 15.0
-LONGEST_TIMEOUT = 2**31 / 1000  # the protocol counts in milliseconds, of 32 bits
 TIMEOUT = 20.0  # an election takes up to some seconds, and a lease survives an outage of at least 0.42 of this
 _POLL = 0.05
 _CREDENTIALS = "its client has credentials, which a pickle would show"
 # kazoo doubles its pauses up to an hour: after an outage of 20 s a client may sleep for 20 s more.
 _RETRY = {"max_tries": -1, "delay": 0.1, "max_delay": 1.0}
-_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)([^?#]*)(\?[^#]*)?(#.*)?", re.DOTALL)
-_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:\[\]]+)(?::(.*))?", re.DOTALL)
-_MECHANISMS = ("DIGEST-MD5", "GSSAPI")
-_ACLS = ("creator", "open")
 # For a directory: any client may add nodes, and only a node's creator may delete it.
 _DIRECTORY_ACL = [*CREATOR_ALL_ACL, make_acl("world", "anyone", read=True, create=True)]
 
 
 # The arguments of `process_client`: a URL, and the options of `connect`, in order.
 _Name: TypeAlias = tuple[str, tuple[tuple[str, Any], ...]]
-
-
-class Secret(str):
-    """A credential; its repr, which kazoo logs, does not show it."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "'***'"
 
 
 def _secret(option: str, credential: object) -> Secret:
@@ -240,7 +219,7 @@ def prepare(
     returns True when the start is to give up.
     """
     check_interpreter()
-    found = _parse(url)
+    found = parse(url)
     if start_timeout is not None:
         options["start_timeout"] = start_timeout
     if acl is not None:
@@ -282,7 +261,7 @@ def process_client(url: str, options: Sequence[tuple[str, Any]]) -> Client:
     client = _by_name.get(name)
     while client is None or (not client._opens_at_use and Session.of(client).link.stopped):
         new, _ = prepare(url, **dict(options))
-        new.chroot = _parse(url)["chroot"]  # the client that pickled the object has made it
+        new.chroot = parse(url)["chroot"]  # the client that pickled the object has made it
         new._opens_at_use = True
         # In one step, as another thread may be faster: there is one client, and one that follows a stopped one.
         client = _by_name[name] = (_by_name if client is None else client._followers).setdefault(name, new)
@@ -362,97 +341,6 @@ def _hosts(client: KazooClient) -> str:
     return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in client.hosts)
 
 
-# -- the URL ---------------------------------------------------------------------------------------------------------
-
-
-def _parse(url: str) -> dict[str, Any]:
-    """Return the parts of a URL by the names of kazoo's arguments, with `chroot` and `start_timeout` beside them.
-
-    Raises:
-        TypeError: it is not a string.
-        ValueError: a part of it is wrong.
-    """
-    if not isinstance(url, str):
-        raise TypeError(f"url must be a str, not {type(url).__name__}")
-    parts = _URL.fullmatch(url)
-    if parts is None:
-        raise ValueError("the URL must be zk://host1,host2/chroot?option=value, or zks://... for TLS")
-    scheme, authority, path, query, fragment = (part or "" for part in parts.groups())
-    if scheme.lower() not in ("zk", "zks"):
-        raise ValueError("the URL's scheme must be zk, or zks for TLS")
-    if "@" in path + query + fragment:  # the '/' before it may be in a password, so no text is shown
-        raise ValueError(
-            "the URL has an '@' after its hosts; in a password, write '/', '?', '#', '@' as %2F %3F %23 %40"
-        )
-    if fragment:
-        raise ValueError("the URL must have no part that begins with '#'")
-    user, at, hosts = authority.rpartition("@")
-    found: dict[str, Any] = {
-        "hosts": ",".join(_check_host(n, host) for n, host in enumerate(hosts.split(","), 1)),
-        "chroot": "" if path in ("", "/") else _checked("path", _CHROOT, check_path, _decode("path", path)),
-    }
-    if scheme.lower() == "zks":
-        found["use_ssl"] = True
-    for option in query[1:].split("&") if query[1:] else ():
-        _take_option(option, found)
-    _take_user(user if at else None, found.pop("sasl", None), found)
-    return found
-
-
-def _check_host(n: int, text: str) -> str:
-    match = _HOST.fullmatch(text)
-    if match is None:
-        raise ValueError(f"host {n} of the URL must be a name, an IPv4 address, or an IPv6 one in [ ]")
-    host, port = match[1], match[2]
-    if port is None:
-        return host
-    if not (port.isascii() and port.isdigit() and len(port) < 6 and 0 < int(port) < 65536):
-        raise ValueError(
-            f"the port of host {n} of the URL must be a number from 1 to 65535 ('@' ends a user and a password)"
-        )
-    return f"{host}:{port}"
-
-
-def _take_option(text: str, found: dict[str, Any]) -> None:
-    """Add one option, `name=value`."""
-    name, equals, value = text.partition("=")
-    if name not in _OPTIONS:
-        meant = difflib.get_close_matches(name, _OPTIONS, 1)
-        raise ValueError(
-            f"the URL has an unknown option{f' (did you mean {meant[0]!r}?)' if meant else ''}; the options are "
-            f"{', '.join(_OPTIONS)}"
-        )
-    if name in found:
-        raise ValueError(f"the URL has the option {name!r} twice")
-    if not equals or not value:
-        raise ValueError(f"the URL's option {name!r} has no value")
-    if name in _OF_TLS and "use_ssl" not in found:
-        raise ValueError(f"the URL's option {name!r} is for TLS: write zks://")
-    rule, check = _OPTIONS[name]
-    found[name] = _checked(f"option {name!r}", rule, check, _decode(f"option {name!r}", value, plus=True))
-
-
-def _take_user(text: str | None, sasl: str | None, found: dict[str, Any]) -> None:
-    """Add the credentials."""
-    if text is None and sasl is None:
-        return
-    if sasl == "GSSAPI":
-        if text is not None:
-            raise ValueError("the URL has a user, but sasl=GSSAPI takes the user from your Kerberos ticket")
-        found["sasl_options"] = {"mechanism": sasl}
-        return
-    user, colon, password = (text or "").partition(":")
-    user, password = _decode("user", user), _decode("password", password)
-    if not (user and colon and password):
-        raise ValueError("the URL needs a user and a password: zk://user:password@host")
-    if sasl is not None:
-        found["sasl_options"] = {"mechanism": sasl, "username": user, "password": Secret(password)}
-    elif ":" in user:
-        raise ValueError("the URL's user has a ':', where ZooKeeper would begin the password")
-    else:
-        found["auth_data"] = [("digest", Secret(f"{user}:{password}"))]
-
-
 def _take_acl(settings: dict[str, Any]) -> None:
     """Set the ACLs of the nodes that the client makes.
 
@@ -470,85 +358,20 @@ def _take_acl(settings: dict[str, Any]) -> None:
     if acl is None:
         acl = "creator" if proven else "open"
     if isinstance(acl, str):
-        if acl not in _ACLS:
-            raise ValueError(f"acl must be one of {', '.join(_ACLS)}, or a list of kazoo.security.ACL")
+        if acl not in ACLS:
+            raise ValueError(f"acl must be one of {', '.join(ACLS)}, or a list of kazoo.security.ACL")
         if acl == "creator" and not (proven or settings.get("certfile")):
             raise ValueError("acl=creator needs credentials: a user and a password, sasl, or a certfile")
         settings["default_acl"] = CREATOR_ALL_ACL if acl == "creator" else OPEN_ACL_UNSAFE
         settings["directory_acl"] = _DIRECTORY_ACL if acl == "creator" else None
     else:
-        settings["default_acl"] = _acl_list(f"acl must be one of {', '.join(_ACLS)}, or", acl)
+        settings["default_acl"] = _acl_list(f"acl must be one of {', '.join(ACLS)}, or", acl)
 
 
 def _acl_list(must_be: str, given: Any) -> list[ACL]:
     if not isinstance(given, Sequence) or not given or not all(isinstance(each, ACL) for each in given):
         raise TypeError(f"{must_be} a list of kazoo.security.ACL that is not empty")
     return list(given)
-
-
-def _decode(part: str, text: str, *, plus: bool = False) -> str:
-    """Return a part of the URL, percent-decoded."""
-    rule = "have no '%' except at the beginning of an encoded UTF-8 character: write '%25'"
-    if re.search("%(?![0-9A-Fa-f]{2})", text):
-        raise ValueError(f"the URL's {part} must {rule}")
-    return _checked(part, rule, lambda text: (unquote_plus if plus else unquote)(text, errors="strict"), text)  # type: ignore
-
-
-def _checked(part: str, rule: str, check: Callable[[str], Any], text: str) -> Any:
-    """Return the value of a part of the URL.
-
-    Raises:
-        ValueError: the part breaks its rule.
-    """
-    try:
-        return check(text)
-    except ValueError:
-        pass  # its message, also as a context, could show the password
-    raise ValueError(f"the URL's {part} must {rule}")
-
-
-def _seconds(text: str) -> float:
-    if not re.fullmatch(r"\d+(\.\d+)?", text, re.ASCII) or not 0 < float(text) < LONGEST_TIMEOUT:
-        raise ValueError
-    return float(text)
-
-
-def _one_of(*words: str) -> tuple[str, Callable[[str], str]]:
-    def check(text: str) -> str:
-        if text not in words:
-            raise ValueError
-        return text
-
-    return f"be {' or '.join(words)}", check
-
-
-def _flag() -> tuple[str, Callable[[str], bool]]:
-    rule, check = _one_of("true", "false")
-    return rule, lambda text: check(text) == "true"
-
-
-_CHROOT = (
-    "be a path below the root and not below /zookeeper, with no empty part, no '.' or '..', no '/' at its end, and no "
-    "character that ZooKeeper refuses"
-)
-_SECONDS = "be a number of seconds, such as 10 or 2.5", _seconds
-_FILE = "be a file's name", str
-# For each option, its rule and its parser.
-_OF_TLS: dict[str, tuple[str, Callable[[str], Any]]] = {
-    "ca": _FILE,
-    "certfile": _FILE,
-    "keyfile": _FILE,
-    "verify_certs": _flag(),
-    "check_hostname": _flag(),
-}
-_OPTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
-    "timeout": _SECONDS,
-    "tick": _SECONDS,
-    "start_timeout": _SECONDS,
-    "sasl": _one_of(*_MECHANISMS),
-    "acl": _one_of(*_ACLS),
-    **_OF_TLS,
-}
 
 
 # -- the end ---------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_acl
 
 import zkconcurrent
 from zkconcurrent import _connect
-from zkconcurrent._connect import _parse
+from zkconcurrent._url import parse
 
 SECRET = "s3cr3t"
 DIRECTORY = [*CREATOR_ALL_ACL, make_acl("world", "anyone", read=True, create=True)]
@@ -51,7 +51,7 @@ DIRECTORY = [*CREATOR_ALL_ACL, make_acl("world", "anyone", read=True, create=Tru
 )
 def test_what_is_said(url: str, said: dict[str, Any]) -> None:
     """Each part of a URL becomes the argument of that meaning, and nothing else does."""
-    assert _parse(url) == said
+    assert parse(url) == said
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_no_error_shows_any_password(before: str, after: str, template: str) -> 
     """Whatever a password has in it that was not encoded, and wherever the URL breaks by it, no error shows it."""
     told = ""
     try:
-        _parse(template.format(f"{before}{SECRET}{after}"))
+        parse(template.format(f"{before}{SECRET}{after}"))
     except ValueError as error:
         told = shown(error)
     assert SECRET not in told
@@ -280,7 +280,7 @@ def test_any_password(password: str, user: str) -> None:
         url = f"zk://{quote(user, safe='')}:{quote(password, safe='')}@a"
     except UnicodeEncodeError:
         return  # a lone surrogate has no encoding
-    assert _parse(url)["auth_data"] == [("digest", f"{user}:{password}")]
+    assert parse(url)["auth_data"] == [("digest", f"{user}:{password}")]
 
 
 @given(st.text(max_size=30))
@@ -288,7 +288,7 @@ def test_any_text(text: str) -> None:
     """Whatever follows the scheme is read, or is a ValueError about a URL; never another error."""
     said = ""
     try:
-        _parse(f"zk://{text}")
+        parse(f"zk://{text}")
     except ValueError as error:
         said = str(error)
     assert not said or "URL" in said

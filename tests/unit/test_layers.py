@@ -41,7 +41,7 @@ LAYERS = [
     {"_engine.calls", "_engine.holds"},
     {"_engine.local_handoff"},
     # What users import.
-    {"_primitive", "_cancel", "_together"},
+    {"_primitive", "_cancel", "_together", "_url"},
     {"_settling"},
     {"_lock_base"},
     {"_lock", "_rlock", "_detached", "_candidacy", "_condition_wait"},
