@@ -8,7 +8,8 @@ from types import TracebackType
 from typing import Any
 
 from ._engine.driver import Call
-from ._engine.holds import Loss, PathState
+from ._engine.holds import PathState
+from ._engine.loss import Loss
 from ._engine.session import Session, log
 from ._engine.waiting import Steps, insist, wait
 from ._errors import ClientError

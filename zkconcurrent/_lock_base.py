@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 
 from ._cancel import cancel_waits
 from ._engine.driver import Call
-from ._engine.holds import Hold, Loss, lost_error
+from ._engine.holds import Hold, lost_error
 from ._engine.identity import task_of
 from ._engine.local_handoff import LocalHandoff
+from ._engine.loss import Loss
 from ._engine.session import log
 from ._engine.waiting import FRAMES, Steps, check_depth
 from ._errors import LockLostError

@@ -10,7 +10,8 @@ from typing import Any
 
 from ._engine.calls import Calls
 from ._engine.driver import Call
-from ._engine.holds import Hold, JointLoss
+from ._engine.holds import Hold
+from ._engine.loss import JointLoss
 from ._engine.waiting import Steps, ends_by_itself
 from ._errors import ZkConcurrentError
 from ._lock import Lock

@@ -12,9 +12,10 @@ from weakref import ref
 
 from ._engine.calls import Calls
 from ._engine.driver import Call
-from ._engine.holds import Hold, Loss, ReportsOnce, listen, lost_error, was_lost
+from ._engine.holds import Hold, lost_error
 from ._engine.identity import ended
 from ._engine.interrupted import check_not_interrupted
+from ._engine.loss import Loss, ReportsOnce, listen, was_lost
 from ._engine.waiting import Steps, ends_by_itself
 from ._errors import ClientError, LockLostError
 from ._lock import Lock

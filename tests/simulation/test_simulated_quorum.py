@@ -70,7 +70,7 @@ MUTANTS = [
         ">= self._least",
         ">= len(self._tickets)",
     ),
-    one("a loss is told again and again", "_engine.holds:ReportsOnce._report", "self.reported = True", "pass"),
+    one("a loss is told again and again", "_engine.loss:ReportsOnce._report", "self.reported = True", "pass"),
     one(
         "a release does not tell a loss",
         f"{LOCK}._begin_release",

@@ -38,7 +38,8 @@ LAYERS = [
     {"_engine.heartbeat", "_engine.deletes", "_engine.keeper"},
     {"_engine.session"},
     {"_engine.driver"},
-    {"_engine.calls", "_engine.holds"},
+    {"_engine.calls", "_engine.loss"},
+    {"_engine.holds"},
     {"_engine.local_handoff"},
     # What users import.
     {"_primitive", "_cancel", "_together", "_url"},

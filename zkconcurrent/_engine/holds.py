@@ -7,14 +7,13 @@ thread: a later thread with the same `get_ident()` neither owns them nor has the
 
 from __future__ import annotations
 
-import threading
 import warnings
 import weakref
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from .._errors import LockLostError
 from .._recipes.operations import NoNode
@@ -22,160 +21,10 @@ from .._recipes.rules import Rule
 from .._recipes.ticket import State, Ticket
 from .event_loop import running_task, warn
 from .identity import ended, is_task
+from .loss import Loss, LossObserver
 from .session import Dropped, Session
 
 T = TypeVar("T")
-
-
-class LossObserver(Protocol):
-    """A primitive whose user may want to know of a loss."""
-
-    _session: Session
-
-    def _start_on_lost(self) -> None:
-        """Call `on_lost` on a thread of its own. If this raises RuntimeError, the keeper calls it again later."""
-
-
-class Loss:
-    """The loss of the holds of one acquire: whether it has come, and the event that it sets, made on demand.
-
-    All methods are called with the session's lock held.
-
-    Attributes:
-        told: the holds are lost.
-        reported: the keeper starts the observers' threads.
-        listeners: the objects to tell of the loss, such as the joint losses of which it is a part.
-    """
-
-    __slots__ = ("__weakref__", "_event", "_make_event", "listeners", "reported", "told")
-
-    def __init__(self, make_event: Callable[[], threading.Event]) -> None:
-        self._make_event = make_event
-        self._event: threading.Event | None = None
-        self.told = self.reported = False
-        self.listeners: tuple[Any, ...] = ()
-
-    @property
-    def event(self) -> threading.Event:
-        """The event that is set when the holds are lost."""
-        if self._event is None:
-            self._event = self._make_event()
-            if self.told:
-                self._event.set()
-        return self._event
-
-    def add(self, listener: Any) -> bool:
-        """Have a listener told of the loss; return whether the loss has come already."""
-        self.listeners = (*(each for each in self.listeners if not each.over), listener)
-        return self.told
-
-    def tell(self) -> None:
-        """Set the loss, and its events."""
-        self.told = True
-        if self._event is not None:
-            self._event.set()
-        for listener in self.listeners:
-            listener.event.set()
-
-
-class ReportsOnce:
-    """A listener to the losses of several holds. It reports them once, even if two sessions tell it at once.
-
-    Attributes:
-        reported: the keeper has reported the loss to the holder.
-    """
-
-    reported = False
-
-    def report_soon(self, holder: LossObserver) -> None:
-        """Have the holder's `on_lost` called."""
-        holder._session.keeper.start_soon(partial(self._report, holder))
-
-    def _report(self, holder: LossObserver) -> None:
-        """Report the loss, once; on the keeper's thread."""
-        if not self.reported:
-            self.reported = True
-            holder._start_on_lost()
-
-
-class JointLoss(ReportsOnce):
-    """The loss of a joint hold, of several paths and clients: the joint hold is lost when its first part is.
-
-    Attributes:
-        event: set when the joint hold is lost.
-        parts: the losses of its holds, weakly: each loss lives as long as its hold, this object as long as one of them.
-        holder: the object that has the joint hold, weakly: otherwise that object would never be garbage.
-        tickets: the tickets of the holds, once all are held.
-        given_up: the tickets that the holder's own release gives up; the release may find that they were lost before.
-        told: the joint hold is lost, and it is decided whether to report this.
-    """
-
-    def __init__(self, holder: LossObserver, parts: Sequence[Loss], event: threading.Event) -> None:
-        self.event = event
-        self.parts = tuple(map(weakref.ref, parts))
-        self.holder = weakref.ref(holder)
-        self.tickets: Sequence[Ticket] = ()
-        self.given_up: Sequence[Ticket] = ()
-        self.told = False
-
-    @classmethod
-    def of(cls, holder: LossObserver, losses: Sequence[tuple[Session, Loss]]) -> JointLoss:
-        """Return the holder's joint loss of these, each with the session that tells it; make it if there is none."""
-        parts = [loss for _, loss in losses]
-        session = losses[0][0]
-        with session.lock:
-            for each in parts[0].listeners:
-                if isinstance(each, JointLoss) and each.holder() is holder and each._is_of(parts):
-                    return each
-        joint = cls(holder, parts, session.link.user_event())
-        listen(joint, losses)
-        return joint
-
-    def _is_of(self, parts: Sequence[Loss]) -> bool:
-        return all(part() is each for part, each in zip(self.parts, parts, strict=True))
-
-    @property
-    def over(self) -> bool:
-        """Whether it is held no more, as one of its parts has ended, or its object."""
-        return self.holder() is None or any(part() is None for part in self.parts)
-
-    @property
-    def held(self) -> bool:
-        """Whether all parts are held, or lost and not settled."""
-        return bool(self.tickets) and all(ticket.state is not State.DISCARDED for ticket in self.tickets)
-
-    def tell(self) -> None:
-        """Set the loss; if all parts were held until then, have `on_lost` called."""
-        self.event.set()
-        if self.told:
-            return
-        holder = self.holder()
-        if holder is not None and (self.held or any(map(was_lost, self.given_up))):
-            self.report_soon(holder)
-        self.told = True  # only now: if that was interrupted, it is told again
-
-    def giving_up(self, tickets: Sequence[Ticket], release: Callable[[], T]) -> T:
-        """Return `release()`, which gives up these tickets: it, or the replies, may find that they were lost before."""
-        if self.held:
-            self.given_up = tickets
-        try:
-            return release()
-        finally:  # of the others, the thread has more levels, or has been told
-            self.given_up = [ticket for ticket in self.given_up if ticket.state is State.DISCARDED]
-
-
-def was_lost(ticket: Ticket) -> bool:
-    """Return whether a hold is lost, or was before its release: the reply to the delete says that its node was gone."""
-    return ticket.state is State.LOST or isinstance(ticket.refusal, NoNode)
-
-
-def listen(listener: Any, losses: Iterable[tuple[Session, Loss]]) -> None:
-    """Have a listener told of several losses, also of those that have come already."""
-    for session, loss in losses:
-        with session.lock:
-            told = loss.add(listener)
-        if told:
-            listener.tell()
 
 
 class Hold:

@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Any
 
-from .._engine.holds import Hold, Loss
+from .._engine.holds import Hold
+from .._engine.loss import Loss
 from .._engine.waiting import call_soon, check_depth
 from .._errors import LockLostError
 from .._lock_base import not_acquired
