@@ -121,6 +121,11 @@ LEFT_OUT: dict[ModuleType, dict[str, str]] = {
         "test_threadings_condition_keeps_its_lock": STANDARD,
         "test_synchronized": "is about the decorator of functions",
         "test_in_a_signal_handler": "interrupts the thread that waits for its task, not the task",
+        "test_a_handler_that_raises_too": SIGNALS,
+        "test_a_handler_that_raises_between_two_sleeps": SIGNALS,
+        "test_during_the_clean_up_of_an_interrupt": SIGNALS,
+        "test_a_multilock_that_goes_on_to_its_next_lock": HALFWAY,
+        "test_two_at_once": HALFWAY,
         "test_a_forked_child": "forks where the loop's thread is not",
     },
     test_double_barrier: {
