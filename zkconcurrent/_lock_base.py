@@ -184,6 +184,7 @@ class Line(Primitive):
     def __init__(self, client: KazooClient, path: str) -> None:
         super().__init__(client, path)
         self._line_key = self._path_state, self._rule.role  # equal for all objects whose threads wait in one queue
+        self._line_keys = (self._line_key,)  # made once, not for each task that waits
 
     def locked(self) -> bool:
         """Return whether any process holds the lock; asks the leader. Cost: 2 reads, pipelined."""
@@ -193,7 +194,7 @@ class Line(Primitive):
         """Return a call that queues here; `cancel_waits()` ends one that is cancellable."""
         call = Call(self._session, self._path, self._path_state)
         if cancellable:
-            call.waits_for = (self._line_key,)
+            call.waits_for = self._line_keys
         return call
 
     def _is_held(self) -> Recipe[bool]:
