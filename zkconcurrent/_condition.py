@@ -61,9 +61,7 @@ class Condition(Primitive):
         if lock is not None and not isinstance(lock, Lock | RLock):
             raise TypeError(f"lock must be a zkconcurrent Lock, RLock or write lock, not {type(lock).__name__}")
         if lock is not None and lock.client is not client:
-            raise ValueError(
-                f"the lock {lock.path!r} has another client than the condition {path!r}: give both the same client"
-            )
+            raise ValueError(f"the lock {lock.path!r} must have the same client as the condition {path!r}")
         super().__init__(client, path)
         self._waiters = f"{self._path}/waiters"
         mine = lock.path if lock is not None else f"{self._path}/{self._part}"

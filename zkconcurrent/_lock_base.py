@@ -286,13 +286,16 @@ class LockBase(Line, Acquirable):
             handoff.leave(call)
         if ticket is None:
             return False
-        if ticket.late:
+        self._log_acquired(ticket)
+        return True
+
+    def _log_acquired(self, *tickets: Ticket) -> None:
+        if tickets[0].late:
             log.warning(
                 "the sequence numbers of %s are running out: leave the path idle until it is removed, or use another",
                 self._path,
             )
-        log.debug("acquired %s", ticket.node)
-        return True
+        log.debug("acquired %s", tickets)
 
     def _new_recipe(self, wait: bool, owner: int) -> Recipe[Ticket | None]:
         return self._recipe(wait, node_data(owner), owner)

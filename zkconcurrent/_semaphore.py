@@ -131,12 +131,7 @@ class Semaphore(LockBase):
         leases, size = taken
         self._note(size)
         self._path_state.take_more(leases, PERMIT.role, owner, size)
-        if leases[0].late:
-            log.warning(
-                "the sequence numbers of %s are running out: leave the path idle until it is removed, or use another",
-                self._path,
-            )
-        log.debug("acquired %s", leases)
+        self._log_acquired(*leases)
         return True
 
     def _refuse_or_warn(self, permits: int, wait: bool, size: int) -> None:
