@@ -409,7 +409,7 @@ def test_which_locks_a_condition_takes(zk: KazooClient, connect: Connect, zk_pat
             Condition(zk, zk_path, wrong)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="read lock"):
         Condition(zk, zk_path, read_lock(zk, f"{zk_path}-rw"))  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="another client"):
+    with pytest.raises(ValueError, match="the same client"):
         Condition(zk, zk_path, Lock(connect(), f"{zk_path}-lock"))
     with pytest.raises(ValueError, match="start with"):
         Condition(zk, "relative")
