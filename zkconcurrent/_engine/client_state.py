@@ -77,7 +77,7 @@ class ClientState:
     @property
     def patience(self) -> float:
         """How long a call waits for a reply for which its caller's timeout leaves no time; a third of the session's."""
-        return (self.timeout or UNANSWERED) / 3
+        return self.longest_reply / 3
 
     def has_lock(self) -> bool:
         """Return whether the calling thread has the lock; a caller that is to wait is then a handler or finalizer."""
