@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ._condition import Condition
     from ._connect import Client, connect
     from ._detached import DetachedLock
-    from ._dict import Dict, Set
+    from ._dict import Dict
     from ._double_barrier import DoubleBarrier
     from ._election import Candidate, Election, Term
     from ._errors import (
@@ -39,11 +39,13 @@ if TYPE_CHECKING:
     from ._locklike import LockLike
     from ._multilock import MultiLock
     from ._namespace import Namespace, SharedNamespace, namespace
-    from ._queue import Claim, DelayQueue, Empty, Full, LifoQueue, PriorityQueue, Queue, ShutDown, SimpleQueue
+    from ._queue import DelayQueue, LifoQueue, PriorityQueue, Queue, SimpleQueue
+    from ._queue_base import Claim, Empty, Full, ShutDown
     from ._quorum import QuorumLock
     from ._rlock import RLock
     from ._rwlock import ReadLock, ReadWriteLock, WriteLock
     from ._semaphore import BoundedSemaphore, Semaphore
+    from ._set import Set
     from ._shared_value import AtomicReference, SharedValue, VersionedValue
     from ._synchronized import synchronized
 
@@ -120,7 +122,7 @@ _HOMES = {
     "Barrier": "_barrier",
     "BoundedSemaphore": "_semaphore",
     "Candidate": "_election",
-    "Claim": "_queue",
+    "Claim": "_queue_base",
     "Client": "_connect",
     "Codec": "_codec",
     "Condition": "_condition",
@@ -131,9 +133,9 @@ _HOMES = {
     "Election": "_election",
     "Dict": "_dict",
     "DoubleBarrier": "_double_barrier",
-    "Empty": "_queue",
+    "Empty": "_queue_base",
     "Event": "_event",
-    "Full": "_queue",
+    "Full": "_queue_base",
     "Group": "_group",
     "LifoQueue": "_queue",
     "LocalNamespace": "_local",
@@ -149,10 +151,10 @@ _HOMES = {
     "ReadLock": "_rwlock",
     "ReadWriteLock": "_rwlock",
     "Semaphore": "_semaphore",
-    "Set": "_dict",
+    "Set": "_set",
     "SharedNamespace": "_namespace",
     "SharedValue": "_shared_value",
-    "ShutDown": "_queue",
+    "ShutDown": "_queue_base",
     "SimpleQueue": "_queue",
     "Term": "_election",
     "VersionedValue": "_shared_value",

@@ -18,7 +18,6 @@ from ._codec import JSON as _JSON
 from ._codec import Codec as _Codec
 from ._condition import Condition as _Condition
 from ._dict import Dict as _Dict
-from ._dict import Set as _Set
 from ._double_barrier import DoubleBarrier as _DoubleBarrier
 from ._election import Election as _Election
 from ._engine.session import Session
@@ -39,6 +38,7 @@ from ._rlock import RLock as _RLock
 from ._rwlock import ReadWriteLock as _ReadWriteLock
 from ._semaphore import BoundedSemaphore as _BoundedSemaphore
 from ._semaphore import Semaphore as _Semaphore
+from ._set import Set as _Set
 from ._shared_value import SharedValue as _SharedValue
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from test import test_queue as theirs
 
 import zkconcurrent
 from zkconcurrent._engine import driver
-from zkconcurrent._queue import BaseQueue
+from zkconcurrent._queue_base import QueueBase
 from zkconcurrent.testing import Server
 
 _numbers = itertools.count()
@@ -48,7 +48,7 @@ def priority(item: Any) -> int:
 
 def patient(queue: Any, block: bool, timeout: float | None) -> float | None:
     """Return when to give up: in 0.1 s they expect an item that is there; ours gets more."""
-    return BaseQueue._limit(queue, block, max(timeout, 1.0) if timeout and timeout > 0.05 else timeout)
+    return QueueBase._limit(queue, block, max(timeout, 1.0) if timeout and timeout > 0.05 else timeout)
 
 
 def unfinished_tasks(queue: Any) -> int:

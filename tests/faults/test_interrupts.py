@@ -951,7 +951,7 @@ def test_a_block_with_a_deadline_interrupted_at_every_line(
 def test_the_first_read_of_a_dict(connect: Connect, zk_path: str, in_thread: InThread) -> None:
     """Fault 91: wherever it is interrupted, the next read starts the thread of the copy, if none runs."""
     client = connect(timeout=SESSION)
-    for hook in at_every_line("_dict.py"):
+    for hook in at_every_line("_dict.py", "_map_base.py"):
         d = zkconcurrent.Dict[bytes](client, f"{zk_path}/{hook.line}")
         with contextlib.suppress(KeyboardInterrupt), hook:
             len(d)
@@ -971,7 +971,7 @@ def test_a_dict(what: str, zk: KazooClient, connect: Connect, zk_path: str, even
         "pop": lambda: d.pop("k"),
         "read": lambda: zkconcurrent.Dict[bytes](client, zk_path)["k"],
     }
-    for hook in at_every_line("_dict.py", "mirror.py", "entries.py"):
+    for hook in at_every_line("_dict.py", "_map_base.py", "mirror.py", "entries.py"):
         d["k"] = b"old"
         assert d["k"] == b"old"
         before = zk.get(f"{zk_path}/entries/k")[1].version

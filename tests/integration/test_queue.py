@@ -41,7 +41,7 @@ from zkconcurrent import (
     SimpleQueue,
     aio,
 )
-from zkconcurrent._queue import Claim
+from zkconcurrent._queue_base import Claim
 from zkconcurrent._recipes import claims, desk, items, receipts, taking
 from zkconcurrent._recipes.desk import Taken
 from zkconcurrent._recipes.orders import frame, unframe

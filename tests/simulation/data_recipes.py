@@ -38,7 +38,8 @@ from tests.simulation.workload import Visit
 from tests.simulation.world import Actor, Violation
 from zkconcurrent._double_barrier import DoubleBarrier
 from zkconcurrent._errors import OutcomeUnknownError, ZkConcurrentError
-from zkconcurrent._queue import Queue, ShutDown
+from zkconcurrent._queue import Queue
+from zkconcurrent._queue_base import ShutDown
 from zkconcurrent._recipes.orders import unframe
 
 LIBRARY = ("settle", "follow", "stay")  # recipes of its own threads

@@ -36,7 +36,7 @@ from zkconcurrent import aio
 from zkconcurrent._engine.client_state import UNANSWERED
 from zkconcurrent._engine.driver import POLL_INTERVAL
 from zkconcurrent._errors import ClientError, LockLostError, OutcomeUnknownError
-from zkconcurrent._queue import Empty, Full
+from zkconcurrent._queue_base import Empty, Full
 from zkconcurrent._recipes.orders import unframe
 from zkconcurrent._recipes.rules import MUTEX, blockers
 from zkconcurrent._recipes.ticket import Ticket

@@ -43,7 +43,7 @@ MUTANTS = [
         "what was listed on an earlier connection is served",
         (
             Edit(
-                f"{FACE}:Mirrored._copy",
+                f"{FACE}:MapBase._copy",
                 "if mirror.listed_on is not self._link.connection:",
                 "if not mirror.listed:",
             ),

@@ -93,19 +93,19 @@ MUTANTS = [
     one("a producer does not wait for its turn", PUT, "if ahead:", "if False:"),
     one(
         "what was taken for an interrupted get is lost",
-        "_queue:QueueState.leave",
+        "_queue_base:QueueState.leave",
         "if not errand.left:",
         'if not errand.left or errand.purpose == "get":',
     ),
     one(
         "what was claimed for an interrupted call stays claimed",
-        "_queue:QueueState.leave",
+        "_queue_base:QueueState.leave",
         "if not errand.left:",
         'if not errand.left or errand.purpose == "claim":',
     ),
     one(
         "an interrupted acknowledgement is given up",
-        "_queue:QueueState.leave",
+        "_queue_base:QueueState.leave",
         "if not errand.left:",
         'if not errand.left or errand.purpose == "acknowledge":',
     ),

@@ -187,7 +187,7 @@ def test_seeded_bugs_are_found(mutant: Mutant) -> None:
 DATA_MUTANTS = [
     one(
         "a cancelled get does not put the item back",
-        "_queue:QueueState._settling",
+        "_queue_base:QueueState._settling",
         "self.leave(errand)",
         "errand.finish()",
     ),

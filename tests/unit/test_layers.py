@@ -47,8 +47,8 @@ LAYERS = [
     {"_lock_base"},
     {"_lock", "_rlock", "_detached", "_candidacy", "_condition_wait"},
     {"_rwlock", "_several"},
-    {"_codec", "_value", "_local_group"},
-    {"_semaphore", "_condition", "_event", "_barrier", "_latch", "_multilock", "_queue", "_dict"}
+    {"_codec", "_value", "_local_group", "_queue_base", "_map_base"},
+    {"_semaphore", "_condition", "_event", "_barrier", "_latch", "_multilock", "_queue", "_dict", "_set"}
     | {"_election", "_atomic", "_shared_value", "_double_barrier", "_group", "_quorum"},
     {"_local_lock", "_local_queue", "_local_election", "_local_value", "_local_dict"},
     {"_connect", "_locklike", "_local"},

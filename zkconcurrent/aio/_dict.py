@@ -6,7 +6,7 @@ from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
 from collections.abc import Set as AbstractSet
 from typing import Any, TypeVar, overload
 
-from .. import _dict
+from .. import _dict, _set
 from .._codec import BYTES, Codec
 from .._engine.identity import of_caller
 from .._kazoo.link import KazooClient
@@ -35,11 +35,11 @@ class _DictCore(_Plain, _dict.Dict[Any]):
     """`zkconcurrent.Dict`, for tasks."""
 
 
-class _SetCore(_Plain, _dict.Set):
+class _SetCore(_Plain, _set.Set):
     """`zkconcurrent.Set`, for tasks."""
 
 
-class _Mirrored(PrimitiveTwin):
+class _MapBase(PrimitiveTwin):
     """The methods that `Dict` and `Set` share."""
 
     @property
@@ -75,7 +75,7 @@ class _Mirrored(PrimitiveTwin):
         return iter(self._core)
 
 
-class Dict(_Mirrored, Mapping[str, V]):
+class Dict(_MapBase, Mapping[str, V]):
     """A dictionary that all processes share, for tasks; see `zkconcurrent.Dict`.
 
     Reads are plain calls. They read the local copy and never wait, so await `ready()` once before the first read. After
@@ -177,7 +177,7 @@ class Dict(_Mirrored, Mapping[str, V]):
         raise KeyError(f"{self.path!r} has no entries")
 
 
-class Set(_Mirrored, AbstractSet[str]):
+class Set(_MapBase, AbstractSet[str]):
     """A set of strings that all processes share, for tasks; see `zkconcurrent.Set` and `Dict`.
 
     Args:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
-from .. import _queue
+from .. import _queue, _queue_base
 from .._codec import BYTES, JSON, Codec
 from .._engine.driver import Call
 from .._engine.identity import of_caller
@@ -47,7 +47,7 @@ class _PendingErrand(Pending[Any]):
 
     __slots__ = ("errand", "state")
 
-    def __init__(self, call: Call, steps: Steps[Any], state: _queue.QueueState, errand: Errand) -> None:
+    def __init__(self, call: Call, steps: Steps[Any], state: _queue_base.QueueState, errand: Errand) -> None:
         super().__init__(call, steps)
         self.state = state
         self.errand = errand
@@ -281,11 +281,11 @@ class Claim(Generic[T]):
     attempts: int
     token: int
 
-    def __init__(self, core: _queue.Claim[T]) -> None:
+    def __init__(self, core: _queue_base.Claim[T]) -> None:
         self._core = core
 
     async def __aenter__(self) -> Claim[T]:
-        claim: _queue.Claim[T] = await self._core._enter()
+        claim: _queue_base.Claim[T] = await self._core._enter()
         self.item, self.attempts, self.token = claim.item, claim.attempts, claim.token
         return self
 
