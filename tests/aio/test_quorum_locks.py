@@ -88,7 +88,7 @@ def test_clean_up_never_suspends(connect: Connect, far: KazooClient, zk_path: st
         await asyncio.sleep(0.05)
         trying.cancel()
         await cancelled(trying)
-        assert loop.time() - began < 1
+        assert loop.time() - began < 2
         await asyncio.to_thread(proxy.resume)
         await until(lambda: not nodes(far, zk_path, session))
         assert await lock.acquire(timeout=10)
