@@ -97,21 +97,21 @@ def _changed(where: str, edits: list[Edit]) -> Iterator[tuple[Any, str, Any]]:
                 yield other, name, made[name]
 
 
-def one(name: str, where: str, old: str, new: str, *more: tuple[str, str, str]) -> Mutant:
-    """Return a mutant of one change, or of more."""
+def bug(name: str, where: str, old: str, new: str, *more: tuple[str, str, str]) -> Mutant:
+    """Return a seeded bug: one edit of the text of a function, or several."""
     return Mutant(name, (Edit(where, old, new), *(Edit(*each) for each in more)))
 
 
 MUTANTS = [
     # Queueing and its lost answers.
-    one(
+    bug(
         "blind retry of create",
         "_engine.driver:Call._request",
         "if not POLICIES[type(steps[i])].repeats:",
         "if False:",
     ),
     # Each of these lines alone keeps a node of an older session, seen at a server that lags, from being adopted.
-    one(
+    bug(
         "a node of an older session is adopted: no ephemeralOwner check",
         "_recipes.queue:find",
         " or node.session != ticket.session",
@@ -125,19 +125,19 @@ MUTANTS = [
         ),
         ("_engine.registry:Registry.grant", "if not ticket.lease.believed(now, ticket.doubted):", "if False:"),
     ),
-    one(
+    bug(
         "a create that slips into the next session is taken for one of its own",
         "_engine.session:Session.note_create_reply",
         "if created_in != ticket.session:",
         "if False:",
     ),
-    one(
+    bug(
         "a create that slipped into the next session is not undone",
         "_engine.registry:Registry.created_in_wrong_session",
         "self.deletes[ticket.prefix] = ticket",
         "pass",
     ),
-    one(
+    bug(
         "found: a create that may have slipped into the next session is not looked for there",
         "_engine.session:Session.note_create_reply",
         "created_in = self.registry.session  # if at all",
@@ -145,27 +145,27 @@ MUTANTS = [
         # Either of the two finds it.
         ("_engine.session:Session.note_create_reply", "self.heartbeat.watch_for_late_create(ticket.path)", "pass"),
     ),
-    one(
+    bug(
         "no clean-up on timeout",
         "_engine.driver:Call.run",
         "yield from self._discard(self.tickets[begun:])",
         "pass",
     ),
-    one(
+    bug(
         "no clean-up on an interrupt",
         "_engine.driver:Call.run",
         "yield from self._discard(self.tickets[begun:])",
         "pass",
         ("_engine.waiting:_end", "call.abandon()", "pass"),
     ),
-    one(
+    bug(
         "a node whose name was never learned is not looked for",
         "_engine.deletes:Deletes._find",
         "client.link.sync(ticket.path, synced)",
         "return self._deleted(ticket)",
     ),
     # Waiting.
-    one(
+    bug(
         "the end of the node ahead is taken for a grant, without a new listing",
         "_engine.session:Session.on_event",
         "self.post(partial(self.registry.note_change, event.path))",
@@ -173,31 +173,31 @@ MUTANTS = [
         "        waiter.handed_over = True\n"
         "    self.post(partial(self.registry.note_change, event.path))",
     ),
-    one(
+    bug(
         "any wake-up is taken for a grant",
         "_engine.driver:Call._wait_gone",
         "if ticket.handed_over:",
         "if True:",
     ),
-    one(
+    bug(
         "no wake-up after the watches were dropped",
         "_engine.registry:Registry.note_change",
         "list(self._awaiting) if node is None",
         "[] if node is None",
     ),
-    one(
+    bug(
         "the first in the queue is watched, not the nearest ahead",
         "_recipes.rules:blockers",
         "its >= nearest_key",
         "its < nearest_key",
     ),
-    one(
+    bug(
         "the answer to a watching read is not looked at: the node ahead may be gone already",
         "_engine.driver:Call._wait_gone",
         "if reply.error is not None:",
         "if False:",
     ),
-    one(
+    bug(
         "the timer starts anew at each wake-up",
         "_engine.driver:Call._park",
         "woken = yield None if until == math.inf else max(0.0, until - session.now())",
@@ -206,14 +206,14 @@ MUTANTS = [
         "    if woken and self._cutoff is not None:\n"
         "        self._cutoff += session.now() - began",
     ),
-    one(
+    bug(
         "a queued node that is deleted is not missed",
         "_engine.registry:Registry.mark_missing",
         "ticket.note_change()  # its",
         "pass  # its",
     ),
     # Local hand-over, without each of its conditions.
-    one(
+    bug(
         "local hand-over: whatever the waiter's session",
         "_engine.registry:Registry.grant",
         "ticket.session != self.session or ",
@@ -225,7 +225,7 @@ MUTANTS = [
         ),
         ("_engine.registry:Registry.hand_over", "if waiter.session == ticket.session == self.session:", "if True:"),
     ),
-    one(
+    bug(
         "local hand-over: although the releaser's hold was lost",
         "_lock_base:LockBase._begin_release",
         "except LockLostError:\n",
@@ -237,44 +237,44 @@ MUTANTS = [
             "if not (ticket.lease.believed(now, ticket.doubted) or ticket.handed_over):",
         ),
     ),
-    one(
+    bug(
         "local hand-over: the lease is not checked",
         "_engine.registry:Registry.grant",
         "if not ticket.lease.believed(now, ticket.doubted):",
         "if not (ticket.lease.believed(now, ticket.doubted) or ticket.handed_over):",
     ),
-    one(
+    bug(
         "local hand-over: to whoever of ours waits, not only to the next",
         "_engine.registry:Registry.hand_over",
         "list(self._awaiting.get(ticket.node, ()))",
         "[one for some in self._awaiting.values() for one in some if one.path == ticket.path]",
     ),
     # Losses.
-    one(
+    bug(
         "a release after a loss frees a newer hold",
         "_lock:Lock._own",
         "self._mine() or self._newest()",
         "self._newest()",
     ),
-    one(
+    bug(
         "a release does not look at the clock",
         "_lock_base:LockBase._check",
         "self._session.check_lease()",
         "pass",
     ),
-    one(
+    bug(
         "a hold lost by our clock leaves its node",
         "_engine.registry:Registry.finish_loss",
         "self.deletes[ticket.prefix] = ticket",
         "pass",
     ),
-    one(
+    bug(
         "a held node that is deleted is not missed",
         "_engine.registry:Registry.mark_missing",
         "self._lose(ticket)  # an operator",
         "pass  # an operator",
     ),
-    one(
+    bug(
         "holds survive their session",
         "_engine.registry:Registry.ended",
         "self._lose(ticket)",
@@ -287,51 +287,51 @@ MUTANTS = [
             "if ticket.state is State.HELD and ticket.lease is self.lease:",
         ),
     ),
-    one(
+    bug(
         "nobody is told of a loss",
         "_engine.holds:PathState._tell",
         "hold.loss.tell()",
         "pass",
     ),
-    one(
+    bug(
         "a session that is over is kept as long as its connection",
         "_kazoo.link:Link._leave_if_over",
         "self.transport.drop()",
         "pass",
     ),
     # Deletes.
-    one(
+    bug(
         "a delete whose answer was lost is forgotten",
         "_engine.deletes:Deletes._try_again",
         "self.in_flight.pop(ticket.prefix, None)",
         "self._deleted(ticket)",
     ),
-    one(
+    bug(
         "a delete is sent once",
         "_engine.deletes:Deletes.repeat",
         "self._delete(ticket)",
         "pass",
     ),
-    one(
+    bug(
         "a release while disconnected is forgotten",
         "_engine.deletes:Deletes.send",
         "self._client.wake_keeper()",
         "self._client.registry.mark_deleted(ticket)",
     ),
     # Bugs that this simulation has found.
-    one(
+    bug(
         "found: an interrupted release forgets the hold",
         "_lock_base:LockBase._end_hold",
         "self._drop(hold)",
         "self._path_state.drop(hold)",
     ),
-    one(
+    bug(
         "found: a session that ends just before NewTicket",
         "_engine.driver:Call._new_ticket",
         "with contextlib.suppress(SessionExpired):",
         "if True:",
     ),
-    one(
+    bug(
         "found: an interrupted settling is counted twice",
         "_lock_base:LockBase._begin_release",
         "if hold.depth > 1:\n            hold.depth -= 1\n        else:\n            self._path_state.drop(hold)",

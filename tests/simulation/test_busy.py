@@ -11,7 +11,7 @@ import pytest
 from tests.simulation.condition import CondRun, random_turns
 from tests.simulation.ensemble import Transport
 from tests.simulation.event import EventRun, random_steps
-from tests.simulation.mutants import find, one
+from tests.simulation.mutants import bug, find
 from tests.simulation.run import Run, runs
 from tests.simulation.rwlock import RWRun, random_passes
 from tests.simulation.schedule import random_schedule
@@ -50,7 +50,7 @@ def test_whatever_strikes(kind: type[Run], schedule_of: Callable[[int], Any]) ->
         assert run.checks is not None
 
 
-READ_BEHIND = one(
+READ_BEHIND = bug(
     "what was read behind a refused request counts",
     "_engine.driver:Call._request",
     "if again and POLICIES[type(steps[i])].reads:",

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.simulation.ensemble import Znode
-from tests.simulation.mutants import Mutant, one, seeded
+from tests.simulation.mutants import Mutant, bug, seeded
 from tests.simulation.run import Run
 from tests.simulation.schedule import TIMEOUT, Schedule
 from tests.simulation.semaphore import SemaphoreRun, Use
@@ -80,8 +80,8 @@ ASK, DOUBT = "_engine.heartbeat:Heartbeat._ask_leader", "_engine.heartbeat:Heart
 @pytest.mark.parametrize(
     "mutant",
     [
-        one("the leader is not asked", ASK, "registry.shown()[:MOST_ASKED]", "[]"),
-        one("a waiter only looks again", DOUBT, "client.link.transport.drop()", "pass"),
+        bug("the leader is not asked", ASK, "registry.shown()[:MOST_ASKED]", "[]"),
+        bug("a waiter only looks again", DOUBT, "client.link.transport.drop()", "pass"),
     ],
     ids=lambda mutant: mutant.name,
 )
@@ -95,9 +95,9 @@ def test_seeded_bugs_are_found(mutant: Mutant, kind: type[Run], visits: tuple[li
 @pytest.mark.parametrize(
     "mutant",
     [
-        one("nobody looks under a new leader", NEW, "self._unlisted.update(self._client.registry.left)", "pass"),
-        one("a new leader is not noticed", NEW, "epoch not in (None, self._epoch)", "False"),
-        one(
+        bug("nobody looks under a new leader", NEW, "self._unlisted.update(self._client.registry.left)", "pass"),
+        bug("a new leader is not noticed", NEW, "epoch not in (None, self._epoch)", "False"),
+        bug(
             "where nodes were deleted is forgotten",
             "_engine.registry:Registry.mark_deleted",
             "self.left[ticket.path] = None",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.barrier import BarrierRun, random_meetings
-from tests.simulation.mutants import Edit, Mutant, find
+from tests.simulation.mutants import Mutant, bug, find
 from tests.simulation.run import COMMON_FAULTS, runs
 
 
@@ -27,7 +27,7 @@ def test_whatever_strikes() -> None:
 
 def _one(name: str, where: str, old: str, new: str) -> Mutant:
     where = where if ":" in where else f"_recipes.barrier:{where}"
-    return Mutant(name, (Edit(where, old, new),))
+    return bug(name, where, old, new)
 
 
 MUTANTS = [
@@ -96,12 +96,12 @@ MUTANTS = [
         "return all(",
         "return (bool(self.line) and self.number == min(self.line) and not self.is_last) or all(",
     ),
-    Mutant(
+    bug(
         "an action that is not announced",
-        (
-            Edit("_recipes.barrier:_release", "if party.acts and party.state.acting:", "if party.acts:"),
-            Edit("_barrier:Barrier._conclude", "if party.is_to_act:", "if party.acts and party.is_last:"),
-        ),
+        "_recipes.barrier:_release",
+        "if party.acts and party.state.acting:",
+        "if party.acts:",
+        ("_barrier:Barrier._conclude", "if party.is_to_act:", "if party.acts and party.is_last:"),
     ),
     _one(
         "whoever comes when all are there acts too",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.cancels import CancelRun, random_cancels
-from tests.simulation.mutants import Mutant, find, one
+from tests.simulation.mutants import Mutant, bug, find
 from tests.simulation.run import COMMON_FAULTS, runs
 
 
@@ -21,21 +21,21 @@ def test_whatever_strikes() -> None:
 
 
 MUTANTS = [
-    one("a wait that is ended is not woken", "_cancel:cancel_waits", "call.wake()", "pass"),
-    one(
+    bug("a wait that is ended is not woken", "_cancel:cancel_waits", "call.wake()", "pass"),
+    bug(
         "the steps of a wait that is ended do not clean up",
         "_engine.waiting:_send_or_end",
         "return steps.throw(error)",
         "steps.close(); raise StopIteration(False)",
     ),
-    one(
+    bug(
         "a condition's wait has the lock no more",
         "_condition_wait:ConditionWait.reacquire",
         "yield from lock._acquire_steps(call, True, None, self._owner, hold.depth)",
         "calls.waits_for = (lock._line_key,); "
         "yield from lock._acquire_steps(call, True, None, self._owner, hold.depth)",
     ),
-    one(
+    bug(
         "an attempt is ended",
         "_lock_base:LockBase._begin_acquire",
         "cancellable=wait and restores is None",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.condition import CondRun, random_turns
-from tests.simulation.mutants import Edit, Mutant, find
+from tests.simulation.mutants import Mutant, bug, find
 from tests.simulation.run import COMMON_FAULTS, runs
 
 
@@ -26,70 +26,60 @@ RELEASE, ENQUEUE = "yield Delete(held.node, held)", "yield CreateEphemeral(ticke
 AGAIN = "self._take_back(wait, error)  # also after an interrupt in `_take_back` itself"
 
 
-def _mutant(name: str, *edits: tuple[str, str, str]) -> Mutant:
-    return Mutant(name, tuple(Edit(*each) for each in edits))
-
-
 MUTANTS = [
     # Giving the lock up and queueing.
-    _mutant("who waits goes on before the multi's answer", (QUEUE, "in_doubt = True", "return ticket")),
-    _mutant("the lock is given up, then the waiter queues", (QUEUE, MULTI, f"{RELEASE}\n                {ENQUEUE}")),
-    _mutant("the waiter queues, then the lock is given up", (QUEUE, MULTI, f"{ENQUEUE}\n                {RELEASE}")),
-    _mutant("a lost multi is sent again without a look", (QUEUE, "in_doubt = True", "continue")),
-    _mutant("after a lost answer, that the lock's node is gone is a loss", (QUEUE, "in_doubt = True", "pass")),
-    _mutant("a lost multi counts as applied", (QUEUE, "if node is None:", "if node is None or in_doubt:")),
-    _mutant("that the lock's node goes is taken for a loss", (QUEUE, "not (yield SuspendHold(held))", "False")),
+    bug("who waits goes on before the multi's answer", QUEUE, "in_doubt = True", "return ticket"),
+    bug("the lock is given up, then the waiter queues", QUEUE, MULTI, f"{RELEASE}\n                {ENQUEUE}"),
+    bug("the waiter queues, then the lock is given up", QUEUE, MULTI, f"{ENQUEUE}\n                {RELEASE}"),
+    bug("a lost multi is sent again without a look", QUEUE, "in_doubt = True", "continue"),
+    bug("after a lost answer, that the lock's node is gone is a loss", QUEUE, "in_doubt = True", "pass"),
+    bug("a lost multi counts as applied", QUEUE, "if node is None:", "if node is None or in_doubt:"),
+    bug("that the lock's node goes is taken for a loss", QUEUE, "not (yield SuspendHold(held))", "False"),
     # Waiting.
-    _mutant(
-        "any wake-up is a notification", (OUTWAIT, "yield Wait(ticket)", "yield Wait(ticket)\n            return True")
+    bug("any wake-up is a notification", OUTWAIT, "yield Wait(ticket)", "yield Wait(ticket)\n            return True"),
+    bug("who was notified before it looks sleeps", OUTWAIT, "if node is None:", "if False:"),
+    bug(
+        "it looks once", OUTWAIT, "yield Wait(ticket)", "while (yield Wait(ticket)) is None:\n                continue"
     ),
-    _mutant("who was notified before it looks sleeps", (OUTWAIT, "if node is None:", "if False:")),
-    _mutant(
-        "it looks once",
-        (OUTWAIT, "yield Wait(ticket)", "while (yield Wait(ticket)) is None:\n                continue"),
-    ),
-    _mutant("notified as its time is up, it says that it was not", (WITHDRAW, "is not True", "is None")),
-    _mutant("where that can't be known, it says that it was not", (WITHDRAW, "is not True", "is False")),
-    _mutant(
+    bug("notified as its time is up, it says that it was not", WITHDRAW, "is not True", "is None"),
+    bug("where that can't be known, it says that it was not", WITHDRAW, "is not True", "is False"),
+    bug(
         "its time is up, and its node is left to the keeper",
-        (
-            WITHDRAW,
-            "return (yield Delete(ticket.node, ticket)) is not True",
-            "yield Discard(ticket)\n        return True",
-        ),
+        WITHDRAW,
+        "return (yield Delete(ticket.node, ticket)) is not True",
+        "yield Discard(ticket)\n        return True",
     ),
     # Taking the lock again.
-    _mutant("one level of the lock is taken again", (TAKE_BACK, "hold.depth)", "1)")),
-    _mutant(
+    bug("one level of the lock is taken again", TAKE_BACK, "hold.depth)", "1)"),
+    bug(
         "interrupted as it takes the lock again, it leaves it free",
-        (TAKE_BACK, "except (GeneratorExit, ZkConcurrentError):", "except BaseException:"),
+        TAKE_BACK,
+        "except (GeneratorExit, ZkConcurrentError):",
+        "except BaseException:",
         ("_condition:Condition._take_back", "late = struck = error", "raise"),
         (WAIT, AGAIN, "pass"),
     ),
-    _mutant(
+    bug(
         "interrupted while it waits, it leaves the lock free",
-        (
-            WAIT,
-            "except BaseException as error:\n            self._take_back(wait, error)\n            raise",
-            "except Exception as error:\n            self._take_back(wait, error)\n            raise",
-        ),
+        WAIT,
+        "except BaseException as error:\n            self._take_back(wait, error)\n            raise",
+        "except Exception as error:\n            self._take_back(wait, error)\n            raise",
         (WAIT, AGAIN, "pass"),
     ),
-    _mutant("interrupted, it forgets the lock's node", (GIVEN_UP, "self._lock._session.discard(hold.ticket)", "pass")),
-    _mutant(
+    bug("interrupted, it forgets the lock's node", GIVEN_UP, "self._lock._session.discard(hold.ticket)", "pass"),
+    bug(
         "interrupted, it forgets the waiter's node",
-        (GIVEN_UP, "self.call.abandon()", "pass"),
+        GIVEN_UP,
+        "self.call.abandon()",
+        "pass",
         ("_engine.waiting:_end", "call.abandon()", "pass"),
     ),
-    _mutant(
-        "interrupted, it forgets a hold that it has",
-        (GIVEN_UP, "path_state.put_back(hold)\n        return", "return"),
-    ),
+    bug("interrupted, it forgets a hold that it has", GIVEN_UP, "path_state.put_back(hold)\n        return", "return"),
     # Notifying.
-    _mutant("a node that is gone already counts", (NOTIFY, "each is True", "each is not None")),
-    _mutant("a node that others may have deleted counts", (NOTIFY, "each is True", "each is not False")),
-    _mutant("who came last is notified", (NOTIFY, "WAITER)[:n]", "WAITER)[::-1][:n]")),
-    _mutant("one too many is notified", (NOTIFY, "WAITER)[:n]", "WAITER)[: n and n + 1]")),
+    bug("a node that is gone already counts", NOTIFY, "each is True", "each is not None"),
+    bug("a node that others may have deleted counts", NOTIFY, "each is True", "each is not False"),
+    bug("who came last is notified", NOTIFY, "WAITER)[:n]", "WAITER)[::-1][:n]"),
+    bug("one too many is notified", NOTIFY, "WAITER)[:n]", "WAITER)[: n and n + 1]"),
 ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.mutants import Mutant, find, one
+from tests.simulation.mutants import Mutant, bug, find
 from tests.simulation.queues import QueueRun, random_delays
 from tests.simulation.run import COMMON_FAULTS, runs
 
@@ -22,52 +22,52 @@ TAKE, TAKEABLE, UNTIL_DUE, LOOK = (
     "_recipes.desk:look",
 )
 MUTANTS = [
-    one("an item is taken before it is due", TAKEABLE, "if not desk.at.order.timed:", "if True:"),
-    one(
+    bug("an item is taken before it is due", TAKEABLE, "if not desk.at.order.timed:", "if True:"),
+    bug(
         "an item is taken a little before it is due",
         TAKEABLE,
         "milliseconds(desk.clock())",
         "milliseconds(desk.clock()) + 250",
     ),
-    one(
+    bug(
         "a consumer sleeps until something changes",
         TAKE,
         "yield Wait(ticket, until_due(desk, sight))",
         "yield Wait(ticket)",
     ),
-    one("a consumer sleeps until the last item is due", UNTIL_DUE, "due(sight.free[0])", "due(sight.free[-1])"),
-    one(
+    bug("a consumer sleeps until the last item is due", UNTIL_DUE, "due(sight.free[0])", "due(sight.free[-1])"),
+    bug(
         "a consumer sleeps past an earlier item that came later",
         "_engine.driver:Call._await_change",
         "while not ticket.changed:",
         "while not ticket.changed or left is not None:",
     ),
-    one(
+    bug(
         "a consumer does not watch while it sleeps",
         LOOK,
         "seen = yield Watch(ticket, found[:2])",
         "seen = yield found[:2]",
     ),
-    one(
+    bug(
         "a consumer that sleeps does not look at the clock again",
         "_engine.driver:Call._await_change",
         "min(pause, CLOCK_POLL_INTERVAL)",
         "pause",
     ),
-    one(
+    bug(
         "the order is that of the puts",
         "_recipes.orders:items",
         "key=lambda name: (due(name), number(name))",
         "key=number",
     ),
-    one(
+    bug(
         "no item is due before all earlier puts are",
         TAKEABLE,
         "sight.free[: bisect(",
         "sorted(sight.free, key=lambda name: name[-10:])[: bisect(",
     ),
-    one("the delay is forgotten", "_queue:DelayQueue.put", "check_delay(delay)", "0.0"),
-    one(
+    bug("the delay is forgotten", "_queue:DelayQueue.put", "check_delay(delay)", "0.0"),
+    bug(
         "an item that is put back is due at once",
         "_recipes.claims:restore",
         "create = Create(item, data)",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.detached import DetachedRun, random_acts
-from tests.simulation.mutants import Mutant, find, one
+from tests.simulation.mutants import Mutant, bug, find
 from tests.simulation.run import COMMON_FAULTS, runs
 
 
@@ -28,87 +28,87 @@ ACQUIRE, ADOPT, DETACH, FIRST, HELD, RELEASE, FORCE = (
 )
 MUTANTS = [
     # The node that stays.
-    one(
+    bug(
         "the waiter's node stays beside the holder's", DETACH, "(Delete(ticket.node, ticket), detached)", "(detached,)"
     ),
-    one("the holder's node has a number of its own", DETACH, "{MUTEX.key(ticket.name)}", "9999999999"),
-    one(
+    bug("the holder's node has a number of its own", DETACH, "{MUTEX.key(ticket.name)}", "9999999999"),
+    bug(
         "the token is that of the node that stays",
         "_recipes.detached:read",
         "return Detached(name, token, owner)",
         "return Detached(name, node.czxid, owner)",
     ),
     # Lost answers.
-    one(
+    bug(
         "a multi whose answer was lost is taken for done",
         DETACH,
         "if found is not None:",
         "if True:",
     ),
-    one(
+    bug(
         "what a lost multi has made is left to another",
         ADOPT,
         "held is None or held.name == mine or",
         "True or held is None or",
     ),
     # Calls that are given up.
-    one("a call that is given up leaves the holder's node", DETACH, "left.sent = left.lasting = True", "pass"),
-    one("found: its delete ends with the session", DETACH, "left.sent = left.lasting = True", "left.sent = True"),
-    one(
+    bug("a call that is given up leaves the holder's node", DETACH, "left.sent = left.lasting = True", "pass"),
+    bug("found: its delete ends with the session", DETACH, "left.sent = left.lasting = True", "left.sent = True"),
+    bug(
         "a waiter of the owner leaves its node",
         ACQUIRE,
         "yield Discard(ticket)\n                    return held",
         "return held",
     ),
     # The owner's own hold.
-    one(
+    bug(
         "found: a node that was replaced is taken for gone",
         FIRST,
         "if all(MUTEX.key(other) != MUTEX.key(name) for other in names):",
         "if True:",
     ),
-    one(
+    bug(
         "an owner that waits does not look for its own hold",
         ACQUIRE,
         "held, _ = yield from adopt(path, names, owner, unique, data, mine)",
         "held = None",
     ),
-    one("every holder is the owner", HELD, "held.owner == owner", "True"),
-    one(
+    bug("every holder is the owner", HELD, "held.owner == owner", "True"),
+    bug(
         "a queue is listed at a server that lags",
         "_recipes.queue:list_queue",
         "_, names = yield Sync(path), Children(path)",
         "names = yield Children(path)",
     ),
     # The end.
-    one(
+    bug(
         "a release does not follow the hold to its new node",
         RELEASE,
         "if there is None or there.token != held.token:",
         "if True:",
     ),
-    one(
+    bug(
         "a release ends a later hold of the owner",
         RELEASE,
         "if there is None or there.token != held.token:",
         "if there is None:",
     ),
-    one(
+    bug(
         "found: an interrupted release counts as another's",
         "_detached:DetachedLock.release",
         "in_doubt = held is not None and held is self._releasing",
         "in_doubt = False",
     ),
-    one(
+    bug(
         "a release ends the hold of the first, whoever that is",
         RELEASE,
         "held, _ = yield from held_by(path, names, owner)",
         "name, node, _ = yield from first(path, names)\n        held = node and read(name, node)",
     ),
-    one(
+    bug(
         "a forced release does not compare tokens", FORCE, "if held is None or held.token != token:", "if held is None:"
     ),
-    one(
+    bug(
         "found: a forced release gives up on a node that was replaced",
         FORCE,
         "name, node, _ = yield from first(path, names)",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.double_barrier import DoubleBarrierRun, random_steps
-from tests.simulation.mutants import Edit, Mutant, find
+from tests.simulation.mutants import Mutant, bug, find
 from tests.simulation.run import COMMON_FAULTS, runs
 
 
@@ -20,110 +20,111 @@ ENTER, OPEN, STALE, WITHDRAW, LEAVE, OUTWAIT = (
     for name in ("enter", "_open", "_close_if_left_open", "withdraw", "leave", "_outwait")
 )
 MUTANTS = [
-    Mutant("it opens for one too few", (Edit(ENTER, ">= parties", ">= parties - 1"),)),
-    Mutant("it opens for one too many", (Edit(ENTER, ">= parties", "> parties"),)),
-    Mutant(
+    bug("it opens for one too few", ENTER, ">= parties", ">= parties - 1"),
+    bug("it opens for one too many", ENTER, ">= parties", "> parties"),
+    bug(
         "a party gives up without a look",
-        (Edit(WITHDRAW, "if sight.open:\n                return True", "if False:\n                return True"),),
+        WITHDRAW,
+        "if sight.open:\n                return True",
+        "if False:\n                return True",
     ),
-    Mutant(
+    bug(
         "a party gives up while another opens: the version is not checked",
-        (Edit(WITHDRAW, "sight.data, sight.version)", "sight.data, -1)"),),
+        WITHDRAW,
+        "sight.data, sight.version)",
+        "sight.data, -1)",
     ),
-    Mutant(
+    bug(
         "to open is no decision: it does not write the barrier's node",
-        (Edit(OPEN, "(Check(ticket.node), decide, Create(", "(Check(ticket.node), Create("),),
+        OPEN,
+        "(Check(ticket.node), decide, Create(",
+        "(Check(ticket.node), Create(",
     ),
-    Mutant(
+    bug(
         "what dead parties left lets all in",
-        (
-            Edit(
-                ENTER,
-                "yield from _close_if_left_open(ticket, (yield from _arrive(ticket, data)))",
-                "yield from _arrive(ticket, data)",
-            ),
-        ),
+        ENTER,
+        "yield from _close_if_left_open(ticket, (yield from _arrive(ticket, data)))",
+        "yield from _arrive(ticket, data)",
     ),
-    Mutant(
+    bug(
         "the barrier is taken for one left open whoever is inside",
-        (
-            Edit(STALE, "if ticket.token < found.czxid:", "if False:"),
-            Edit(STALE, "if inside:", "if False:"),
-        ),
+        STALE,
+        "if ticket.token < found.czxid:",
+        "if False:",
+        (STALE, "if inside:", "if False:"),
     ),
-    Mutant(
+    bug(
         "any party counts as one that was let in",
-        (Edit(STALE, "node is not None and node.czxid < found.czxid", "node is not None"),),
+        STALE,
+        "node is not None and node.czxid < found.czxid",
+        "node is not None",
     ),
-    Mutant(
+    bug(
         "a party that comes late does not check that one is inside still",
-        (Edit(STALE, "(Check(inside[0]), *close, ", "(*close, "),),
+        STALE,
+        "(Check(inside[0]), *close, ",
+        "(*close, ",
     ),
-    Mutant(
+    bug(
         "the last party leaves it open",
+        LEAVE,
+        ', Delete(f"{path}/{READY}")]',
+        "]",
         (
-            Edit(LEAVE, ', Delete(f"{path}/{READY}")]', "]"),
-            Edit(
-                ENTER,
-                "yield from _close_if_left_open(ticket, (yield from _arrive(ticket, data)))",
-                "yield from _arrive(ticket, data)",
-            ),
+            ENTER,
+            "yield from _close_if_left_open(ticket, (yield from _arrive(ticket, data)))",
+            "yield from _arrive(ticket, data)",
         ),
     ),
-    Mutant(
+    bug(
         "the first party closes the barrier whoever is inside",
-        (
-            Edit(LEAVE, "if wait and others and sight.open", "if False and others and sight.open"),
-            Edit(LEAVE, "if others:  # the first", "if False:  # the first"),
-        ),
+        LEAVE,
+        "if wait and others and sight.open",
+        "if False and others and sight.open",
+        (LEAVE, "if others:  # the first", "if False:  # the first"),
     ),
-    Mutant(
+    bug(
         "two that leave at once leave the barrier's end to each other",
-        (Edit(LEAVE, 'duty = [Check(f"{path}/{min(others)}")]', "duty = []"),),
+        LEAVE,
+        'duty = [Check(f"{path}/{min(others)}")]',
+        "duty = []",
     ),
-    Mutant(
+    bug(
         "at its deadline, the first party leaves the barrier's end to nobody",
-        (Edit("_double_barrier:DoubleBarrier._leaving", "ticket.state is State.QUEUED", "False"),),
+        "_double_barrier:DoubleBarrier._leaving",
+        "ticket.state is State.QUEUED",
+        "False",
     ),
-    Mutant(
+    bug(
         "the others do not wait for the first",
-        (Edit(LEAVE, "return (yield from _outlast(path, others, wait=wait))", "return True"),),
+        LEAVE,
+        "return (yield from _outlast(path, others, wait=wait))",
+        "return True",
     ),
-    Mutant(
+    bug(
         "no look after the watch",
-        (
-            Edit(
-                OUTWAIT,
-                "if node is not None:\n        if not node.session:",
-                "if node is None:\n        yield Wait(ticket)\n    else:\n        if not node.session:",
-            ),
-        ),
+        OUTWAIT,
+        "if node is not None:\n        if not node.session:",
+        "if node is None:\n        yield Wait(ticket)\n    else:\n        if not node.session:",
     ),
-    Mutant(
-        "a party that gave up leaves its node",
-        (Edit(WITHDRAW, "yield Discard(ticket)\n    return False", "return False"),),
-    ),
-    Mutant(
+    bug("a party that gave up leaves its node", WITHDRAW, "yield Discard(ticket)\n    return False", "return False"),
+    bug(
         "a party that was let in twice is in once: its first node stays",
-        (Edit(ENTER, "except Requeue:\n            yield Discard(ticket)", "except Requeue:\n            pass"),),
+        ENTER,
+        "except Requeue:\n            yield Discard(ticket)",
+        "except Requeue:\n            pass",
     ),
-    Mutant(
+    bug(
         "a lost answer of the opening is taken for its success",
-        (
-            Edit(
-                OPEN,
-                "except (NoNode, NodeExists, BadVersion, ConnectionLost):",
-                "except ConnectionLost:\n        pass\n    except (NoNode, NodeExists, BadVersion):",
-            ),
-        ),
+        OPEN,
+        "except (NoNode, NodeExists, BadVersion, ConnectionLost):",
+        "except ConnectionLost:\n        pass\n    except (NoNode, NodeExists, BadVersion):",
     ),
-    Mutant(
+    bug(
         "an interrupted leave keeps the node",
-        (
-            Edit(
-                "_double_barrier:DoubleBarrier._forsake_party", "session.dropped.append(Dropped([], [ticket]))", "pass"
-            ),
-        ),
+        "_double_barrier:DoubleBarrier._forsake_party",
+        "session.dropped.append(Dropped([], [ticket]))",
+        "pass",
     ),
 ]
 

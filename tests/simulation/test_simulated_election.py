@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.election import ElectionRun, random_acts
-from tests.simulation.mutants import Edit, Mutant, find
+from tests.simulation.mutants import Mutant, bug, find
 from tests.simulation.run import COMMON_FAULTS, runs
 
 
@@ -19,150 +19,120 @@ LOOK, FOLLOW, PUBLISH = (f"_recipes.election:{name}" for name in ("look", "follo
 LEAD, LEADING = "_candidacy:Candidacy._queue_and_lead", "_candidacy:Candidacy._leading"
 WATCHED = '(node,) = yield Watch(ticket, (Get(f"{path}/{first}", ticket),))'
 MUTANTS = [
-    Mutant(
+    bug(
         "the leader is asked of a server that lags",
-        (
-            Edit(
-                "_recipes.queue:list_queue",
-                "_, names = yield Sync(path), Children(path)",
-                "names = yield Children(path)",
-            ),
-        ),
+        "_recipes.queue:list_queue",
+        "_, names = yield Sync(path), Children(path)",
+        "names = yield Children(path)",
     ),
-    Mutant("the last in the queue is the leader", (Edit(LOOK, "min(names", "max(names"),)),
-    Mutant(
+    bug("the last in the queue is the leader", LOOK, "min(names", "max(names"),
+    bug(
         "a leader that is gone is no leader",
-        (
-            Edit(
-                LOOK,
-                "if node is not None:\n            return first, node",
-                "return None if node is None else (first, node)",
-            ),
-        ),
+        LOOK,
+        "if node is not None:\n            return first, node",
+        "return None if node is None else (first, node)",
     ),
-    Mutant(
+    bug(
         "an observer that lags is told what was",
-        (Edit(FOLLOW, "_, names = yield Sync(path, ticket), listing", "names = yield listing"),),
+        FOLLOW,
+        "_, names = yield Sync(path, ticket), listing",
+        "names = yield listing",
     ),
-    Mutant(
+    bug(
         "an observer leaves no watch on the leader",
-        (Edit(FOLLOW, WATCHED, 'self = ticket\n                    node = yield Get(f"{path}/{first}", ticket)'),),
+        FOLLOW,
+        WATCHED,
+        'self = ticket\n                    node = yield Get(f"{path}/{first}", ticket)',
     ),
-    Mutant(
+    bug(
         "an observer does not compare data",
-        (
-            Edit(
-                "_recipes.election:is_same",
-                "(one[1].czxid, one[1].data) == (other[1].czxid, other[1].data)",
-                "one[1].czxid == other[1].czxid",
-            ),
-        ),
+        "_recipes.election:is_same",
+        "(one[1].czxid, one[1].data) == (other[1].czxid, other[1].data)",
+        "one[1].czxid == other[1].czxid",
     ),
-    Mutant(
+    bug(
         "an observer compares data alone",
-        (
-            Edit(
-                "_recipes.election:is_same",
-                "(one[1].czxid, one[1].data) == (other[1].czxid, other[1].data)",
-                "one[1].data == other[1].data",
-            ),
-        ),
+        "_recipes.election:is_same",
+        "(one[1].czxid, one[1].data) == (other[1].czxid, other[1].data)",
+        "one[1].data == other[1].data",
     ),
-    Mutant(
+    bug(
         "what is not there is watched",
-        (
-            Edit(FOLLOW, "yield tuple(EnsureContainer(above) for above in [*ancestors(path), path])", "pass"),
-            Edit(FOLLOW, "there is not None and not names", "not names"),
-        ),
+        FOLLOW,
+        "yield tuple(EnsureContainer(above) for above in [*ancestors(path), path])",
+        "pass",
+        (FOLLOW, "there is not None and not names", "not names"),
     ),
-    Mutant(
-        "an observer waits although a candidate has come", (Edit(FOLLOW, "there is not None and not names", "True"),)
-    ),
-    Mutant(
+    bug("an observer waits although a candidate has come", FOLLOW, "there is not None and not names", "True"),
+    bug(
         "an observer keeps its ticket",
-        (Edit(FOLLOW, "yield Discard(ticket)\n                    return leader", "return leader"),),
+        FOLLOW,
+        "yield Discard(ticket)\n                    return leader",
+        "return leader",
     ),
-    Mutant(
+    bug(
         "an observer goes on in the next session",
-        (
-            Edit(
-                FOLLOW, "except Requeue:\n            yield Discard(ticket)", "except Requeue:\n            return None"
-            ),
-        ),
+        FOLLOW,
+        "except Requeue:\n            yield Discard(ticket)",
+        "except Requeue:\n            return None",
     ),
-    Mutant(
+    bug(
         "published again after a lost answer",
-        (
-            Edit(PUBLISH, "Set(ticket.node, data, node.version)", "Set(ticket.node, data, -1)"),
-            Edit(PUBLISH, "if node.data == data:\n                return", "pass"),
-        ),
+        PUBLISH,
+        "Set(ticket.node, data, node.version)",
+        "Set(ticket.node, data, -1)",
+        (PUBLISH, "if node.data == data:\n                return", "pass"),
     ),
-    Mutant(
+    bug(
         "a publication whose answer was lost is given up",
-        (Edit(PUBLISH, "pass  # it is unknown whether it was written: look", "return"),),
+        PUBLISH,
+        "pass  # it is unknown whether it was written: look",
+        "return",
     ),
-    Mutant(
+    bug(
         "a publication that another version refuses is given up",
-        (
-            Edit(
-                PUBLISH,
-                "if (yield Set(ticket.node, data, node.version)):\n                    return",
-                "yield Set(ticket.node, data, node.version + 1)\n                return",
-            ),
-        ),
+        PUBLISH,
+        "if (yield Set(ticket.node, data, node.version)):\n                    return",
+        "yield Set(ticket.node, data, node.version + 1)\n                return",
     ),
-    Mutant(
-        "a term without its node is not lost",
-        (Edit(PUBLISH, "yield MarkMissing(ticket)\n                return", "return"),),
-    ),
-    Mutant("a withdrawal does not wake the candidacy", (Edit("_candidacy:Candidacy.withdraw", "self.set()", "pass"),)),
-    Mutant(
+    bug("a term without its node is not lost", PUBLISH, "yield MarkMissing(ticket)\n                return", "return"),
+    bug("a withdrawal does not wake the candidacy", "_candidacy:Candidacy.withdraw", "self.set()", "pass"),
+    bug(
         "a withdrawn candidate goes on waiting",
-        (Edit("_candidacy:Candidacy._why_stop", "Withdrawn() if self.withdrawn else None", "None"),),
+        "_candidacy:Candidacy._why_stop",
+        "Withdrawn() if self.withdrawn else None",
+        "None",
     ),
-    Mutant("a withdrawn leader goes on leading", (Edit(LEADING, "and not self.withdrawn", ""),)),
-    Mutant("a lost term is not noticed", (Edit(LEADING, "hold.alive and", ""),)),
-    Mutant(
-        "those who wait for the term are not woken",
-        (Edit(LEAD, "self.hold = hold\n        self._tell()", "self.hold = hold"),),
+    bug("a withdrawn leader goes on leading", LEADING, "and not self.withdrawn", ""),
+    bug("a lost term is not noticed", LEADING, "hold.alive and", ""),
+    bug(
+        "those who wait for the term are not woken", LEAD, "self.hold = hold\n        self._tell()", "self.hold = hold"
     ),
-    Mutant(
+    bug(
         "the end of a term is not told",
-        (
-            Edit(
-                LEAD,
-                "hold.loss.tell()  # before another candidate can lead: the term is over for all who work for it",
-                "pass",
-            ),
-            Edit("_candidacy:Seat._withdrawing", "hold.loss.tell()", "pass"),
-        ),
+        LEAD,
+        "hold.loss.tell()  # before another candidate can lead: the term is over for all who work for it",
+        "pass",
+        ("_candidacy:Seat._withdrawing", "hold.loss.tell()", "pass"),
     ),
-    Mutant(
+    bug(
         "a lost term is not settled",
-        (
-            Edit(
-                LEAD,
-                "with suppress(LockLostError):\n            if (ending := seat._begin_release(hold)) is not None:",
-                "if hold.alive:\n            if (ending := seat._begin_release(hold)) is not None:",
-            ),
-        ),
+        LEAD,
+        "with suppress(LockLostError):\n            if (ending := seat._begin_release(hold)) is not None:",
+        "if hold.alive:\n            if (ending := seat._begin_release(hold)) is not None:",
     ),
-    Mutant(
+    bug(
         "the candidacy ends with its term",
-        (
-            Edit(
-                "_candidacy:Candidacy.run",
-                "while not self.withdrawn:\n            self._queue_and_lead(seat)",
-                "self._queue_and_lead(seat)",
-            ),
-        ),
+        "_candidacy:Candidacy.run",
+        "while not self.withdrawn:\n            self._queue_and_lead(seat)",
+        "self._queue_and_lead(seat)",
     ),
-    Mutant(
+    bug(
         "a withdrawal is for those who have begun",
-        (
-            Edit("_candidacy:Candidacy.run", "while not self.withdrawn:", "while True:"),
-            Edit(LEADING, "while hold.alive and not self.withdrawn:", "while hold.alive:"),
-        ),
+        "_candidacy:Candidacy.run",
+        "while not self.withdrawn:",
+        "while True:",
+        (LEADING, "while hold.alive and not self.withdrawn:", "while hold.alive:"),
     ),
 ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.event import EventRun, random_steps
-from tests.simulation.mutants import Edit, Mutant, find
+from tests.simulation.mutants import Mutant, bug, find
 from tests.simulation.run import COMMON_FAULTS, runs
 
 
@@ -17,78 +17,76 @@ def test_whatever_strikes() -> None:
 
 TURN, WAIT = "_recipes.event:turn", "_recipes.event:wait"
 MUTANTS = [
-    Mutant(
+    bug(
         "a set and a clear between two looks are missed: no epoch",
-        (Edit(WAIT, "if flag.is_set or flag.epoch > since.epoch:", "if flag.is_set:"),),
+        WAIT,
+        "if flag.is_set or flag.epoch > since.epoch:",
+        "if flag.is_set:",
     ),
-    Mutant(
+    bug(
         "the epoch is forgotten with the session",
-        (Edit(WAIT, "ticket: Ticket = yield NewTicket(path)", "since, ticket = None, (yield NewTicket(path))"),),
+        WAIT,
+        "ticket: Ticket = yield NewTicket(path)",
+        "since, ticket = None, (yield NewTicket(path))",
     ),
-    Mutant(
+    bug(
         "a node made anew counts from the epoch of the old one",
-        (
-            Edit(
-                "_recipes.event:Since.began",
-                "before if before.made == node.czxid else Since(node.czxid, 0)",
-                "before",
-            ),
-        ),
+        "_recipes.event:Since.began",
+        "before if before.made == node.czxid else Since(node.czxid, 0)",
+        "before",
     ),
-    Mutant("writes without condition", (Edit(TURN, "node.version)", "-1)"),)),
-    Mutant(
+    bug("writes without condition", TURN, "node.version)", "-1)"),
+    bug(
         "set and clear are repeated blindly",
-        (Edit(TURN, "if flag.is_set == wanted or flag.epoch > since.epoch:", "if flag.is_set == wanted:"),),
+        TURN,
+        "if flag.is_set == wanted or flag.epoch > since.epoch:",
+        "if flag.is_set == wanted:",
     ),
-    Mutant(
+    bug(
         "a write whose answer was lost is taken for done",
-        (
-            Edit(
-                TURN,
-                "with suppress(ConnectionLost):\n"
-                "            if (yield Set(path, flag.turned(wanted).data, node.version)):\n"
-                "                return flag.turned(wanted)",
-                "try:\n            if (yield Set(path, flag.turned(wanted).data, node.version)):\n"
-                "                return flag.turned(wanted)\n        except ConnectionLost:\n            return flag",
-            ),
-        ),
+        TURN,
+        "with suppress(ConnectionLost):\n"
+        "            if (yield Set(path, flag.turned(wanted).data, node.version)):\n"
+        "                return flag.turned(wanted)",
+        "try:\n            if (yield Set(path, flag.turned(wanted).data, node.version)):\n"
+        "                return flag.turned(wanted)\n        except ConnectionLost:\n            return flag",
     ),
-    Mutant(
-        "set and clear ask a server that lags",
-        (Edit(TURN, "_, node = yield Sync(path), Get(path)", "node = yield Get(path)"),),
+    bug(
+        "set and clear ask a server that lags", TURN, "_, node = yield Sync(path), Get(path)", "node = yield Get(path)"
     ),
-    Mutant(
+    bug(
         "is_set asks a server that lags",
-        (Edit("_recipes.event:look", "_, node = yield Sync(path), Get(path)", "node = yield Get(path)"),),
+        "_recipes.event:look",
+        "_, node = yield Sync(path), Get(path)",
+        "node = yield Get(path)",
     ),
-    Mutant(
+    bug(
         "a wait begins with what a server that lags says",
-        (Edit(WAIT, "_, node = yield Sync(path, ticket), Get(path, ticket)", "node = yield Get(path, ticket)"),),
+        WAIT,
+        "_, node = yield Sync(path, ticket), Get(path, ticket)",
+        "node = yield Get(path, ticket)",
     ),
-    Mutant(
-        "what is not there is watched",
-        (Edit(WAIT, "if node is None:\n", "if False:\n"),),
-    ),
-    Mutant(
+    bug("what is not there is watched", WAIT, "if node is None:\n", "if False:\n"),
+    bug(
         "the watch is left after the look, and nobody looks again",
-        (
-            Edit(
-                WAIT,
-                "(node,) = yield Watch(ticket, (Get(path, ticket),))",
-                "yield Watch(ticket, (Get(path, ticket),))\n"
-                "                yield Wait(ticket)\n"
-                "                node = yield Get(path, ticket)",
-            ),
-            Edit(WAIT, "elif watched:", "elif False:"),
-        ),
+        WAIT,
+        "(node,) = yield Watch(ticket, (Get(path, ticket),))",
+        "yield Watch(ticket, (Get(path, ticket),))\n"
+        "                yield Wait(ticket)\n"
+        "                node = yield Get(path, ticket)",
+        (WAIT, "elif watched:", "elif False:"),
     ),
-    Mutant(
+    bug(
         "no watch after a reconnect",
-        (Edit("_engine.registry:Registry.note_change", "list(self._awaiting) if node is None", "[] if node is None"),),
+        "_engine.registry:Registry.note_change",
+        "list(self._awaiting) if node is None",
+        "[] if node is None",
     ),
-    Mutant(
+    bug(
         "a ticket is kept when a wait ends",
-        (Edit(WAIT, "yield Discard(ticket)\n                    return flag", "return flag"),),
+        WAIT,
+        "yield Discard(ticket)\n                    return flag",
+        "return flag",
     ),
 ]
 

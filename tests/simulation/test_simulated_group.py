@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.group import GroupRun, random_steps
-from tests.simulation.mutants import Edit, Mutant, find
+from tests.simulation.mutants import Mutant, bug, find
 from tests.simulation.run import COMMON_FAULTS, runs
 
 
@@ -19,93 +19,71 @@ JOIN, CREATE, OUTLAST, LEAVE, STAY = (
     f"_recipes.group:{name}" for name in ("_join", "_create", "_outlast", "_leave", "stay")
 )
 MUTANTS = [
-    Mutant(
-        "another member's node is taken for ours",
-        (Edit(JOIN, "if may_be_ours and session == ticket.session:", "if True:"),),
-    ),
-    Mutant(
+    bug("another member's node is taken for ours", JOIN, "if may_be_ours and session == ticket.session:", "if True:"),
+    bug(
         "a create whose answer was lost is taken for another member's",
-        (
-            Edit(JOIN, "if may_be_ours and", "if ticket.token and"),
-            Edit(CREATE, "return made.czxid", "ticket.token = 1\n            return made.czxid"),
-        ),
+        JOIN,
+        "if may_be_ours and",
+        "if ticket.token and",
+        (CREATE, "return made.czxid", "ticket.token = 1\n            return made.czxid"),
     ),
-    Mutant(
+    bug(
         "a create whose answer was lost is taken for done",
-        (
-            Edit(
-                CREATE,
-                "except ConnectionLost:\n            pass",
-                "except ConnectionLost:\n            return 1, ticket.session, True",
-            ),
-        ),
+        CREATE,
+        "except ConnectionLost:\n            pass",
+        "except ConnectionLost:\n            return 1, ticket.session, True",
     ),
-    Mutant(
+    bug(
         "a node made in the next session is not noticed",
-        (
-            Edit(CREATE, "if made.ephemeralOwner != ticket.session:", "if False:"),
-            Edit(JOIN, "if may_be_ours and session == ticket.session:", "if may_be_ours:"),
-        ),
+        CREATE,
+        "if made.ephemeralOwner != ticket.session:",
+        "if False:",
+        (JOIN, "if may_be_ours and session == ticket.session:", "if may_be_ours:"),
     ),
-    Mutant(
+    bug(
         "nobody waits for an id",
-        (
-            Edit(
-                JOIN,
-                "left = member.left_for_own if own_of_old else member.left",
-                "left = member.left_for_own if own_of_old else (lambda: 0.0)",
-            ),
-        ),
+        JOIN,
+        "left = member.left_for_own if own_of_old else member.left",
+        "left = member.left_for_own if own_of_old else (lambda: 0.0)",
     ),
-    Mutant(
+    bug(
         "a member whose session has expired is gone for good",
-        (
-            Edit(
-                OUTLAST,
-                "member.ticket = None\n        yield Discard(ticket)",
-                "member.wanted = False\n        yield Discard(ticket)",
-            ),
-        ),
+        OUTLAST,
+        "member.ticket = None\n        yield Discard(ticket)",
+        "member.wanted = False\n        yield Discard(ticket)",
     ),
-    Mutant(
+    bug(
         "a member does not watch its node",
-        (
-            Edit(
-                OUTLAST,
-                "(found,) = yield Watch(ticket, (Get(member.node, ticket),))",
-                "found = yield Get(member.node, ticket)\n        ticket.changed = False",
-            ),
-        ),
+        OUTLAST,
+        "(found,) = yield Watch(ticket, (Get(member.node, ticket),))",
+        "found = yield Get(member.node, ticket)\n        ticket.changed = False",
     ),
-    Mutant(
-        "a node that was deleted is not made again", (Edit(OUTLAST, "if found is None or", "if found is not None and"),)
-    ),
-    Mutant(
-        "what replaced a deleted node is deleted, too",
-        (Edit(OUTLAST, "yield MarkDeleted(ticket)", "yield Discard(ticket)"),),
-    ),
-    Mutant(
+    bug("a node that was deleted is not made again", OUTLAST, "if found is None or", "if found is not None and"),
+    bug("what replaced a deleted node is deleted, too", OUTLAST, "yield MarkDeleted(ticket)", "yield Discard(ticket)"),
+    bug(
         "a leave whose answer was lost is taken for done",
-        (
-            Edit(
-                LEAVE,
-                "            sure = False\n            if",
-                "            member.ticket, member.doubt = None, False\n            if",
-            ),
-        ),
+        LEAVE,
+        "            sure = False\n            if",
+        "            member.ticket, member.doubt = None, False\n            if",
     ),
-    Mutant(
+    bug(
         "a leave whose answer was lost is sent again, whose node it may be",
-        (Edit(LEAVE, "            sure = False\n", "            pass\n"),),
+        LEAVE,
+        "            sure = False\n",
+        "            pass\n",
     ),
-    Mutant(
+    bug(
         "a join that was given up leaves its node",
-        (Edit(STAY, "yield from _leave(member)", "if member.ticket is not None:\n        yield from _leave(member)"),),
+        STAY,
+        "yield from _leave(member)",
+        "if member.ticket is not None:\n        yield from _leave(member)",
     ),
-    Mutant("an interrupted join goes on", (Edit("_group:Membership._give_up", "member.wanted = False", "pass"),)),
-    Mutant(
+    bug("an interrupted join goes on", "_group:Membership._give_up", "member.wanted = False", "pass"),
+    bug(
         "no watch after a reconnect",
-        (Edit("_engine.registry:Registry.note_change", "list(self._awaiting) if node is None", "[] if node is None"),),
+        "_engine.registry:Registry.note_change",
+        "list(self._awaiting) if node is None",
+        "[] if node is None",
     ),
 ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.latch import LatchRun, random_steps
-from tests.simulation.mutants import Edit, Mutant, find
+from tests.simulation.mutants import Mutant, bug, find
 from tests.simulation.run import COMMON_FAULTS, runs
 
 
@@ -17,74 +17,61 @@ def test_whatever_strikes() -> None:
 
 DOWN, WAIT, LOOK = (f"_recipes.latch:{name}" for name in ("count_down", "wait", "look"))
 ANSWERED = "node, names = yield Watch(ticket, (Get(path, ticket), Children(path, ticket)))"
-TOLD = Edit(
+TOLD = (
     "_engine.driver:Call._request",
     "if not POLICIES[type(steps[i])].repeats:",
     'if not POLICIES[type(steps[i])].repeats or "count-" in steps[i].path:',
 )
 MUTANTS = [
-    Mutant(
+    bug(
         "counted twice after a lost answer: a new name for each try",
+        *TOLD,
         (
-            TOLD,
-            Edit(
-                DOWN,
-                "except NoNode:\n            continue  # destroyed meanwhile",
-                "except Exception:\n"
-                "            ticket = yield NewTicket(path)\n"
-                "            yield Discard(ticket)\n"
-                '            mine = f"{path}/{ticket.prefix}{ROLE}{n}"\n'
-                "            continue",
-            ),
+            DOWN,
+            "except NoNode:\n            continue  # destroyed meanwhile",
+            "except Exception:\n"
+            "            ticket = yield NewTicket(path)\n"
+            "            yield Discard(ticket)\n"
+            '            mine = f"{path}/{ticket.prefix}{ROLE}{n}"\n'
+            "            continue",
         ),
     ),
-    Mutant(
+    bug(
         "a count whose answer was lost is given up",
-        (TOLD, Edit(DOWN, "except NoNode:\n            continue", "except Exception:\n            return 0")),
+        *TOLD,
+        (DOWN, "except NoNode:\n            continue", "except Exception:\n            return 0"),
     ),
-    Mutant("an open latch is counted down", (Edit(DOWN, "if not left:", "if False:"),)),
-    Mutant("each counts one", (Edit("_recipes.latch:remaining", "sum(int(said[1])", "sum(1"),)),
-    Mutant(
+    bug("an open latch is counted down", DOWN, "if not left:", "if False:"),
+    bug("each counts one", "_recipes.latch:remaining", "sum(int(said[1])", "sum(1"),
+    bug(
         "only the node is watched",
-        (
-            Edit(
-                WAIT,
-                ANSWERED,
-                "node, names = (yield Watch(ticket, (Get(path, ticket),)))[0], (yield Children(path, ticket))",
-            ),
-        ),
+        WAIT,
+        ANSWERED,
+        "node, names = (yield Watch(ticket, (Get(path, ticket),)))[0], (yield Children(path, ticket))",
     ),
-    Mutant(
+    bug(
         "the watch is left after the look, and nobody looks again",
-        (
-            Edit(
-                WAIT,
-                ANSWERED,
-                "yield Watch(ticket, (Get(path, ticket), Children(path, ticket)))\n"
-                "                yield Wait(ticket)\n"
-                "                node, names = yield Get(path, ticket), Children(path, ticket)",
-            ),
-            Edit(WAIT, "elif watched:", "elif False:"),
-        ),
+        WAIT,
+        ANSWERED,
+        "yield Watch(ticket, (Get(path, ticket), Children(path, ticket)))\n"
+        "                yield Wait(ticket)\n"
+        "                node, names = yield Get(path, ticket), Children(path, ticket)",
+        (WAIT, "elif watched:", "elif False:"),
     ),
-    Mutant("what is not there is watched", (Edit(WAIT, "if node is None:\n", "if False:\n"),)),
-    Mutant(
+    bug("what is not there is watched", WAIT, "if node is None:\n", "if False:\n"),
+    bug(
         "no watch after a reconnect",
-        (Edit("_engine.registry:Registry.note_change", "list(self._awaiting) if node is None", "[] if node is None"),),
+        "_engine.registry:Registry.note_change",
+        "list(self._awaiting) if node is None",
+        "[] if node is None",
     ),
-    Mutant(
+    bug(
         "the count is asked of a server that lags",
-        (
-            Edit(
-                LOOK,
-                "_, node, names = yield Sync(path), Get(path), Children(path)",
-                "node, names = yield Get(path), Children(path)",
-            ),
-        ),
+        LOOK,
+        "_, node, names = yield Sync(path), Get(path), Children(path)",
+        "node, names = yield Get(path), Children(path)",
     ),
-    Mutant(
-        "a ticket is kept when a wait ends", (Edit(WAIT, "yield Discard(ticket)\n            return 0", "return 0"),)
-    ),
+    bug("a ticket is kept when a wait ends", WAIT, "yield Discard(ticket)\n            return 0", "return 0"),
 ]
 
 

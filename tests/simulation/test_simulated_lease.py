@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from tests.simulation.mutants import Mutant, find, one
+from tests.simulation.mutants import Mutant, bug, find
 from tests.simulation.run import Run, runs
 from tests.simulation.schedule import LEASE_KINDS, lease_schedule
 
@@ -27,26 +27,26 @@ def test_whatever_strikes() -> None:
 
 
 MUTANTS = [
-    one(
+    bug(
         "the lease is as long as the timeout and a quarter",
         "_engine.lease:Lease._set_end",
         "(1 - self._margin)",
         "1.25",
     ),
-    one(
+    bug(
         "the heartbeat is a sync, which proves what a write does",
         "_kazoo.link:Link._note_sync",
         "write=False",
         "write=True",
         ("_engine.heartbeat:Heartbeat._send", "known = client.registry.known()", "known = []"),
     ),
-    one(
+    bug(
         "a write counts from its own sending",
         "_engine.lease:proved",
         "return max(each.sent, connected)",
         "return write_sent",
     ),
-    one(
+    bug(
         "a connection is proof enough",
         "_engine.lease:Lease.opened",
         "self._set_end()",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.mutants import Mutant, find, one
+from tests.simulation.mutants import Mutant, bug, find
 from tests.simulation.queues import QueueRun, random_destroys, random_purges, random_steps
 from tests.simulation.run import COMMON_FAULTS, runs
 
@@ -27,101 +27,101 @@ WRITE, MOVED, SEIZE, TAKE, LOOK, PUT, ACKNOWLEDGE, GIVE_BACK, KEPT = (
     "_recipes.desk:Errand.leave_name",
 )
 MUTANTS = [
-    one(
+    bug(
         "no receipt: what may have been applied is sent again",
         WRITE,
         'Set(receipt.path, b"", receipt.version)), firm=True)',
         'Set(receipt.path, b"", -1)), firm=True)',
         (MOVED, "if node.version == sent.version:", "if True:"),
     ),
-    one(
+    bug(
         "an earlier object's receipt is given to two calls",
         "_recipes.receipts:Ledger.take_spare",
         "self.spares.remove(spare)",
         "pass",
     ),
-    one("a lost reply is taken for a success", MOVED, "if node.version == sent.version:", "if False:"),
-    one(
+    bug("a lost reply is taken for a success", MOVED, "if node.version == sent.version:", "if False:"),
+    bug(
         "no member check, nor one of the session: an acknowledgement of a later session",
         WRITE,
         "(Check(member.node),)",
         "(Check(receipt.path),)",
         (ACKNOWLEDGE, "session=taken.session or -1", "session=0"),
     ),
-    one(
+    bug(
         "an error that a signal handler raises is taken for a refusal",
         WRITE,
         "except RefusedError:",
         "except Exception:",
     ),
-    one("found: a receipt that was used up is taken for a success", MOVED, "if node.data != BURNT:", "if True:"),
-    one("what is given back is another consumer's", GIVE_BACK, "session=taken.session or -1", "session=0"),
-    one(
+    bug("found: a receipt that was used up is taken for a success", MOVED, "if node.data != BURNT:", "if True:"),
+    bug("what is given back is another consumer's", GIVE_BACK, "session=taken.session or -1", "session=0"),
+    bug(
         "the claim is not deleted with its item",
         ACKNOWLEDGE,
         'parts = Delete(f"{at.claims}/{taken.name}"), remove(at, taken)',
         "parts = (remove(at, taken),)",
     ),
-    one(
+    bug(
         "the item is not deleted with its claim",
         ACKNOWLEDGE,
         'parts = Delete(f"{at.claims}/{taken.name}"), remove(at, taken)',
         'parts = (Delete(f"{at.claims}/{taken.name}"),)',
     ),
-    one(
+    bug(
         "what is claimed is taken: get makes no claim",
         SEIZE,
         "parts = own, Delete(claim), remove(at, taken)",
         "parts = Check(item), Check(item), remove(at, taken)",
     ),
-    one("the first consumer does not watch the claims", LOOK, "if seen[1]:", "if False:"),
-    one("the first consumer does not watch", LOOK, "seen = yield Watch(ticket, found[:2])", "seen = yield found[:2]"),
-    one("a consumer that takes an item stays in the queue", SEIZE, "(Delete(ticket.node, ticket),)", "()"),
-    one(
+    bug("the first consumer does not watch the claims", LOOK, "if seen[1]:", "if False:"),
+    bug("the first consumer does not watch", LOOK, "seen = yield Watch(ticket, found[:2])", "seen = yield found[:2]"),
+    bug("a consumer that takes an item stays in the queue", SEIZE, "(Delete(ticket.node, ticket),)", "()"),
+    bug(
         "maxsize is counted from a listing from before it was first",
         PUT,
         "queue, names, node = seen or (yield reads)",
         "queue, _, node = seen or (yield reads)",
     ),
-    one(
+    bug(
         "a producer leaves its queue before it puts",
         PUT,
         "add(errand, item, Delete(ticket.node, ticket), count=count)",
         "add(errand, item, count=count)",
         (PUT, "elif there < at.maxsize:", "elif there < at.maxsize:\n                    yield Discard(ticket)"),
     ),
-    one("a producer does not wait for its turn", PUT, "if ahead:", "if False:"),
-    one(
+    bug("a producer does not wait for its turn", PUT, "if ahead:", "if False:"),
+    bug(
         "what was taken for an interrupted get is lost",
         "_queue_base:QueueState.leave",
         "if not errand.left:",
         'if not errand.left or errand.purpose == "get":',
     ),
-    one(
+    bug(
         "what was claimed for an interrupted call stays claimed",
         "_queue_base:QueueState.leave",
         "if not errand.left:",
         'if not errand.left or errand.purpose == "claim":',
     ),
-    one(
+    bug(
         "an interrupted acknowledgement is given up",
         "_queue_base:QueueState.leave",
         "if not errand.left:",
         'if not errand.left or errand.purpose == "acknowledge":',
     ),
-    one(
+    bug(
         "an item that is put back has no place",
         "_recipes.claims:restore",
         "if at.maxsize:",
         "if False:",
     ),
-    one(
+    bug(
         "the item that an interrupted call was about to take is forgotten",
         KEPT,
         "self.desk.names.extendleft(self.names)",
         "pass",
     ),
-    one(
+    bug(
         "consumers do not queue: none is woken but the one that watches",
         TAKE,
         "while ahead := blockers(ticket.name, queue, MUTEX):",
@@ -148,13 +148,13 @@ def test_an_operator_removes_the_items() -> None:
 
 def test_a_seeded_bug_is_found_by_an_operator() -> None:
     """One that waits although the parent of the items is gone."""
-    bug = one("purged: nothing is watched", LOOK, "if seen[0] is not None and NOWHERE not in seen[1:]:", "if True:")
-    find(bug, lambda seed: QueueRun(random_purges(seed)))
+    mutant = bug("purged: nothing is watched", LOOK, "if seen[0] is not None and NOWHERE not in seen[1:]:", "if True:")
+    find(mutant, lambda seed: QueueRun(random_purges(seed)))
 
 
 DESTROYED = [
-    one("destroyed: what was read ahead outlives it", "_recipes.items:destroy", "desk.forget()", "pass"),
-    one("destroyed by another: what was read ahead outlives it", "_recipes.desk:Desk.forget", "self.keep(())", "pass"),
+    bug("destroyed: what was read ahead outlives it", "_recipes.items:destroy", "desk.forget()", "pass"),
+    bug("destroyed by another: what was read ahead outlives it", "_recipes.desk:Desk.forget", "self.keep(())", "pass"),
 ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.mutants import Mutant, find, one
+from tests.simulation.mutants import Mutant, bug, find
 from tests.simulation.quorum import QuorumRun, random_takes
 from tests.simulation.run import COMMON_FAULTS, runs
 
@@ -29,63 +29,63 @@ LOCK = "_quorum:QuorumLock"
 # that is lost before the others have answered. `faults/test_interrupts.py` interrupts each line.
 MUTANTS = [
     # What a quorum is.
-    one(
+    bug(
         "half of the locks are enough",
         f"{LOCK}._try_all",
         "if quorum.alive >= self._quorum:",
         "if quorum.alive >= self._quorum - 1:",
     ),
-    one(
+    bug(
         "a lost lock counts as held",
         "_quorum:_Quorum.alive",
         "sum(hold.alive for _, hold in self.parts)",
         "len(self.parts)",
     ),
     # Tries.
-    one(
+    bug(
         "too few locks are kept",
         f"{LOCK}._give_back",
         "yield from together([Branch(call.give_up()) for call in mine], self._session.now)",
         "yield from ()",
     ),
-    one("a try that is not waited for goes on", f"{LOCK}._try_all", "each.call.abandon()", "pass"),
-    one("levels are not undone", "_several:restore", "hold.depth = depth", "pass"),
-    one(
+    bug("a try that is not waited for goes on", f"{LOCK}._try_all", "each.call.abandon()", "pass"),
+    bug("levels are not undone", "_several:restore", "hold.depth = depth", "pass"),
+    bug(
         "all services are waited for",
         f"{LOCK}._ending",
         "enough.append(now + max(GRACE, now - began))",
         "pass",
     ),
-    one(
+    bug(
         "the pauses grow for ever",
         f"{LOCK}._acquire",
         "longest = min(longest * 2, max(LONGEST_PAUSE, SLOW_TRIES * slowest))",
         "longest *= 4",
     ),
     # Losses.
-    one("no loss is told", f"{LOCK}._take", "quorum.listen(self)", "pass"),
-    one(
+    bug("no loss is told", f"{LOCK}._take", "quorum.listen(self)", "pass"),
+    bug(
         "the loss of one lock is told as that of all",
         "_quorum:_Listener.tell",
         ">= self._least",
         ">= len(self._tickets)",
     ),
-    one("a loss is told again and again", "_engine.loss:ReportsOnce._report", "self.reported = True", "pass"),
-    one(
+    bug("a loss is told again and again", "_engine.loss:ReportsOnce._report", "self.reported = True", "pass"),
+    bug(
         "a release does not tell a loss",
         f"{LOCK}._begin_release",
         "[quorum.error()] if self._is_lost(quorum) else []",
         "[]",
     ),
     # Releases.
-    one("one lock is not released", f"{LOCK}._begin_release", "reversed(quorum.parts)", "quorum.parts[1:]"),
-    one(
+    bug("one lock is not released", f"{LOCK}._begin_release", "reversed(quorum.parts)", "quorum.parts[1:]"),
+    bug(
         "what an interrupt has left is not released",
         "_several:give_up",
         "insist(lambda: _give_up_each(left, calls, errors))",
         "_give_up_each(left, calls, errors)",
     ),
-    one(
+    bug(
         "a release ends what the thread holds besides",
         "_several:_give_up_each",
         "if there and hold.depth == depth and",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.mutants import Mutant, find, one
+from tests.simulation.mutants import Mutant, bug, find
 from tests.simulation.resizing import ResizeRun, random_resizes
 from tests.simulation.run import COMMON_FAULTS, runs
 from tests.simulation.semaphore import SemaphoreRun, random_uses
@@ -22,7 +22,7 @@ FIND = "_recipes.semaphore:find_leases"
 WATCH = "out, node, added = yield Watch(ticket, reads(at, ticket)[1:])"
 
 MUTANTS = [
-    one(
+    bug(
         "one watch for n permits",
         ACQUIRE,
         WATCH,
@@ -30,20 +30,20 @@ MUTANTS = [
         "                    yield Watch(ticket, (*(Get(f'{at.leases}/{name}', ticket) for name in sorted(out)[:1]), "
         "*reads(at, ticket)[2:]))",
     ),
-    one(
+    bug(
         "added permits are not watched for",
         ACQUIRE,
         WATCH,
         "node, added = yield reads(at, ticket)[2:]\n"
         "                    out, = yield Watch(ticket, reads(at, ticket)[1:2])",
     ),
-    one(
+    bug(
         "what is out when the watch is left is not looked at",
         ACQUIRE,
         "if size(at, node, added) - len(out) < permits:",
         "if True:",
     ),
-    one(
+    bug(
         "a multi whose answer was lost is sent again with fresh leases",
         TAKE,
         "except ConnectionLost:\n            pass",
@@ -54,69 +54,69 @@ MUTANTS = [
         "            step = Multi(leases[0], tuple(CreateEphemeral(lease, PERMIT.role, data) for lease in leases))\n"
         "            continue",
     ),
-    one(
+    bug(
         "the multi does not depend on the ticket's node",
         TAKE,
         "Delete(ticket.node, ticket), ",
         "*(), ",
         (TAKE, "for lease in leases:\n        while", "yield Discard(ticket)\n    for lease in leases:\n        while"),
     ),
-    one(
+    bug(
         "a multi whose answer was lost is taken for done",
         FIND,
         "if ticket.name in queue and not any(found):\n        return False",
         "if not any(found):\n        return True",
     ),
-    one(
+    bug(
         "a permit is granted on another's lease",
         FIND,
         'found = [next((name for name in names if name.startswith(lease.prefix)), "") for lease in leases]',
         'found = [*names, *[""] * len(leases)][: len(leases)]',
         (FIND, " or node.session != ticket.session", ""),
     ),
-    one(
+    bug(
         "leases counted before being first",
         ACQUIRE,
         "sight = yield from look(at, ticket, seen=seen)",
         "sight = (yield from look(at, ticket, seen=seen))._replace(leases=sight.leases)",
     ),
-    one(
+    bug(
         "permits are taken without being first",
         ACQUIRE,
         "if ahead:\n                    seen =",
         "if ahead and sight.free < permits:\n                    seen =",
     ),
-    one(
+    bug(
         "a lost permit is turned into an added one",
         "_semaphore:Semaphore._to_release",
         "(mine or alive or lost)[:n]",
         "alive[:n]",
     ),
-    one(
+    bug(
         "a lost permit is settled with another's",
         "_semaphore:Semaphore._to_release",
         "(mine or alive or lost)[:n]",
         "(alive or lost)[:n]",
     ),
-    one(
+    bug(
         "a ticket is not discarded on a timeout",
         RUN,
         "self.tickets[begun:]",
         "self.tickets[begun + 1 :]",
     ),
-    one(
+    bug(
         "leases are not discarded on a timeout",
         RUN,
         "self.tickets[begun:]",
         "self.tickets[begun : begun + 1]",
     ),
-    one(
+    bug(
         "leases are not discarded when it starts again",
         ACQUIRE,
         "except Requeue:\n            for each in (ticket, *leases):",
         "except Requeue:\n            for each in (ticket,):",
     ),
-    one(
+    bug(
         "a release adds twice after a lost answer",
         "_engine.driver:Call._request",
         "replies.append(_REQUESTS[type(steps[i])](self, steps[i], wake, watcher))",
@@ -126,20 +126,20 @@ MUTANTS = [
         "                    step = step._replace(path=__import__('re').sub('permits/.{8}', anew, step.path))\n"
         "                replies.append(_REQUESTS[type(step)](self, step, wake, watcher))",
     ),
-    one(
+    bug(
         "of several permits, one is given back",
         "_semaphore:Semaphore._drop_all",
         "for hold in holds:",
         "for hold in holds[:1]:",
     ),
-    one(
+    bug(
         "what was interrupted leaves permits behind",
         RUN,
         "yield from self._discard(self.tickets[begun:])",
         "pass",
         ("_engine.waiting:_end", "call.abandon()", "pass"),
     ),
-    one(
+    bug(
         "found: the patience of clean-ups adds up",
         "_engine.driver:Call.gone",
         "until = now if self._deadline is None else min(now, self._deadline)",
@@ -162,27 +162,27 @@ def test_whatever_strikes_a_resize() -> None:
 
 RESIZE = "_recipes.semaphore:resize"
 RESIZE_MUTANTS = [
-    one(
+    bug(
         "the first does not watch the number",
         ACQUIRE,
         WATCH,
         "(node,) = yield (Get(at.permits, ticket),)\n"
         "                    out, added = yield Watch(ticket, (*reads(at, ticket)[1:2], *reads(at, ticket)[3:]))",
     ),
-    one(
+    bug(
         "the number is not read again",
         ACQUIRE,
         "sight = yield from look(at, ticket, seen=seen)",
         "sight = (yield from look(at, ticket, seen=seen))._replace(size=sight.size)",
     ),
-    one("added permits come on top of the new number", RESIZE, "permits - count(added)", "permits"),
-    one(
+    bug("added permits come on top of the new number", RESIZE, "permits - count(added)", "permits"),
+    bug(
         "a write whose answer was lost is taken for done",
         RESIZE,
         "if written or seen.version != node.version:",
         "if True:",
     ),
-    one(
+    bug(
         "a smaller number does not count while more are out",
         "_recipes.semaphore:look",
         "Sight(queue, leases, there)",

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.simulation.data_tasks import DataTaskRun, random_data_tasks, random_elections
-from tests.simulation.mutants import Mutant, find, one, seeded
+from tests.simulation.mutants import Mutant, bug, find, seeded
 from tests.simulation.run import COMMON_FAULTS, runs
 from tests.simulation.schedule import Deviation, Schedule
 from tests.simulation.shrink import shrink
@@ -90,53 +90,53 @@ CANCELLED = "call.leave_clean_up()\n                    pause = steps.throw(erro
 
 MUTANTS = [
     # Clean-up.
-    one(
+    bug(
         "a cancelled wait forgets its node",
         WAITING,
         CANCELLED,
         "raise",
         ("_engine.waiting:_end", "call.abandon()", "pass"),
     ),
-    one(
+    bug(
         "a cancelled clean-up waits for the service",
         "_engine.driver:Call.leave_clean_up",
         "self._leaves_clean_up = True",
         "pass",
     ),
-    one(
+    bug(
         "a hand-off that meets a cancellation is lost",
         "_engine.session:Session.sweep",
         "for handoff in list(self.handoffs) if not left.paths else ():",
         "for handoff in ():",
     ),
     # Wake-ups.
-    one(
+    bug(
         "a wake-up by another thread does not wake the loop",
         "_engine.waiting:_Wakeup.wake",
         "call_soon(self.loop, self._rouse)",
         "self.loop.call_soon(self._rouse)",
     ),
     # Conditions.
-    one(
+    bug(
         "a cancelled wait keeps its notification",
         f"{AIO}.wait",
         "self._in_background(core._pass_on())",
         "pass",
     ),
-    one(
+    bug(
         "a notification is passed on only if the wait has said so",
         f"{AIO}.wait",
         "(notified or not self._is_withdrawn(call))",
         "notified",
     ),
-    one(
+    bug(
         "a cancelled wait leaves the lock free",
         f"{AIO}.wait",
         "await self._take_back(wait, error)\n            raise\n        await",
         "raise\n        await",
         (f"{AIO}.wait", "await self._take_back(wait, error)\n        finally:", "pass\n        finally:"),
     ),
-    one(
+    bug(
         "a second cancellation leaves the lock free",
         "_condition_wait:ConditionWait.reacquire",
         "except (GeneratorExit, ZkConcurrentError):",
@@ -144,32 +144,32 @@ MUTANTS = [
         (f"{AIO}.wait", "await self._take_back(wait, error)\n        finally:", "pass\n        finally:"),
     ),
     # Loops that are closed.
-    one(
+    bug(
         "a closed loop keeps its calls",
         "_engine.keeper:Keeper._abandon_deserted_calls",
         "call.desert()",
         "pass",
     ),
-    one(
+    bug(
         "a closed loop keeps its nodes",
         "_engine.keeper:Keeper._abandon_deserted_calls",
         "call.desert()",
         "pass",
         ("_engine.waiting:_end", "call.abandon()", "pass"),
     ),
-    one(
+    bug(
         "a task that is collected keeps its hold",
         "aio._tasks:Tasks._forsake",
         "self._session.dropped.append(Dropped([], tickets))",
         "pass",
     ),
-    one(
+    bug(
         "a task that ends keeps what only it may release",
         "_engine.holds:PathState.end_owner",
         "self.session.dropped.append(Dropped([], held))",
         "pass",
     ),
-    one(
+    bug(
         "a wake-up of a closed loop ends the thread that wakes",
         "_engine.waiting:call_soon",
         "if not loop.is_closed():",
@@ -185,31 +185,31 @@ def test_seeded_bugs_are_found(mutant: Mutant) -> None:
 
 
 DATA_MUTANTS = [
-    one(
+    bug(
         "a cancelled get does not put the item back",
         "_queue_base:QueueState._settling",
         "self.leave(errand)",
         "errand.finish()",
     ),
-    one(
+    bug(
         "a cancelled change is not settled",
         "_value:ValueState.leave",
         "self._settle_later(batch)",
         "self._end(turn, batch)",
     ),
-    one(
+    bug(
         "a cancelled change keeps its turn",
         "_value:ValueState.leave",
         "change.gone = True",
         "return",
     ),
-    one(
+    bug(
         "a closed loop keeps its memberships",
         "aio._group:Joining.__aexit__",
         "self._core._give_up()",
         "pass",
     ),
-    one(
+    bug(
         "a cancelled join goes on",
         "_group:Membership._joining",
         "except BaseException:\n        self._give_up()",
@@ -218,13 +218,13 @@ DATA_MUTANTS = [
     ),
 ]
 ELECTION_MUTANTS = [
-    one(
+    bug(
         "a candidacy that leads wakes no task that waits for its term",
         "_candidacy:Candidacy._tell",
         "call.wake()",
         "pass",
     ),
-    one(
+    bug(
         "found: a candidacy keeps the tasks of closed loops that wait for its term",
         "_candidacy:Candidacy.__init__",
         "= LiveSet()",
@@ -249,7 +249,7 @@ def test_seeded_bugs_of_elections_are_found(mutant: Mutant) -> None:
     ("mutant", "run"),
     [
         (
-            one(
+            bug(
                 "found: a closed loop keeps the lock that its task gives up to wait",
                 "_engine.driver:Call.desert",
                 "if self.given_up is not None:",
@@ -258,7 +258,7 @@ def test_seeded_bugs_of_elections_are_found(mutant: Mutant) -> None:
             closed_as_it_waits,
         ),
         (
-            one(
+            bug(
                 "found: a task that is collected while another loop runs keeps its hold",
                 "aio._locks:Acquirable.__aexit__",
                 "(self._forsake() or asyncio._get_running_loop() is None)",

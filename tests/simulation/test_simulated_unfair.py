@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.mutants import Edit, Mutant, find
+from tests.simulation.mutants import Mutant, bug, find
 from tests.simulation.run import COMMON_FAULTS, runs
 from tests.simulation.unfair import ClosedRun, UnfairRun, random_unfair
 
@@ -30,46 +30,37 @@ TAKE_KEPT, LEAVE, WAKE_NEXT = (
 END_TURN = "_engine.local_handoff:LocalHandoff.end_turn"
 
 
-def _mutant(name: str, *edits: tuple[str, str, str]) -> Mutant:
-    return Mutant(name, tuple(Edit(*each) for each in edits))
-
-
-KEPT = _mutant(
+KEPT = bug(
     "what was kept counts, whatever became of it",
-    (TAKE_KEPT, "self._turn_lasts() and session.grant", "bool"),
-    (
-        "_engine.local_handoff:LocalHandoff.end_turn",
-        "not self._turn_lasts()",
-        "False",
-    ),  # the keeper gives it up in time, too
+    TAKE_KEPT,
+    "self._turn_lasts() and session.grant",
+    "bool",
+    (END_TURN, "not self._turn_lasts()", "False"),  # the keeper gives it up in time, too
 )
 MUTANTS = [
-    _mutant(
+    bug(
         "what was kept too long is forgotten",
-        (TAKE_KEPT, "session.discard(ticket)", "pass"),
+        TAKE_KEPT,
+        "session.discard(ticket)",
+        "pass",
         (END_TURN, "self._session.discard(ticket)", "pass"),
     ),
-    _mutant("a waiter that gave up is waited for", (LEAVE, "call.finished = True", "pass")),
-    _mutant("no waiter is let in", (WAKE_NEXT, "call.wake()", "pass")),
-    _mutant(
-        "it is left in there when nobody wants it any more", (WAKE_NEXT, "self._session.discard(self._kept)", "pass")
-    ),
-    _mutant("a lost hold keeps the gate closed", ("_engine.local_handoff:LocalHandoff._is_open", "hold.alive", "True")),
-    _mutant(
-        "an interrupted waiter is waited for",
-        ("_engine.driver:Call.abandon", "self.finished = True", "pass"),
-    ),
-    _mutant(
+    bug("a waiter that gave up is waited for", LEAVE, "call.finished = True", "pass"),
+    bug("no waiter is let in", WAKE_NEXT, "call.wake()", "pass"),
+    bug("it is left in there when nobody wants it any more", WAKE_NEXT, "self._session.discard(self._kept)", "pass"),
+    bug("a lost hold keeps the gate closed", "_engine.local_handoff:LocalHandoff._is_open", "hold.alive", "True"),
+    bug("an interrupted waiter is waited for", "_engine.driver:Call.abandon", "self.finished = True", "pass"),
+    bug(
         "a releaser that has handed it over gives it up",
-        (
-            "_lock_base:LockBase._end_hold",
-            "                self._path_state.drop(hold)\n    except",
-            "                self._path_state.drop(hold)\n        session.discard(hold.ticket)\n    except",
-        ),
+        "_lock_base:LockBase._end_hold",
+        "                self._path_state.drop(hold)\n    except",
+        "                self._path_state.drop(hold)\n        session.discard(hold.ticket)\n    except",
     ),
-    _mutant(
+    bug(
         "the hand-off is open while a thread holds",
-        ("_engine.local_handoff:LocalHandoff._is_open", "if hold.alive:", "if False:"),
+        "_engine.local_handoff:LocalHandoff._is_open",
+        "if hold.alive:",
+        "if False:",
         ("_engine.local_handoff:LocalHandoff._is_open", "return True", "return bool(self._holds)"),
     ),
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.mutants import Mutant, find, one
+from tests.simulation.mutants import Mutant, bug, find
 from tests.simulation.run import COMMON_FAULTS, runs
 from tests.simulation.values import ValueRun, random_steps
 
@@ -28,27 +28,27 @@ WRITE, MOVED, ATTEMPT, APPLY, TURN, WAIT, DECIDE, LEAVE, END, LEAD = (
     "_value:ValueState._lead",
 )
 MUTANTS = [
-    one(
+    bug(
         "values: what may have been applied is sent again",
         WRITE,
         "doubt = True\n        except Failure",
         "pass\n        except Failure",
     ),
-    one("values: a lost reply is taken for a success", MOVED, "if node.version == sent.version:", "if False:"),
-    one(
+    bug("values: a lost reply is taken for a success", MOVED, "if node.version == sent.version:", "if False:"),
+    bug(
         "values: a lost reply is taken for a failure",
         MOVED,
         "if node.version == sent.version:",
         "if True:",
         (WRITE, "if doubt and not (yield from burn(receipt)):", "if False:"),
     ),
-    one(
+    bug(
         "values: a write names no version",
         ATTEMPT,
         "Set(batch.at.path, data, seen.version)",
         "Set(batch.at.path, data, -1)",
     ),
-    one(
+    bug(
         "values: what was refused is remembered",
         ATTEMPT,
         "receipt.seen = None  # until the outcome is known",
@@ -59,35 +59,35 @@ MUTANTS = [
             "receipt.seen = Seen(data, seen.version + 1)\n        return False\n    receipt.seen",
         ),
     ),
-    one(
+    bug(
         "values: a comparison trusts what is remembered",
         ATTEMPT,
         "return looked",
         "return True",
         (ATTEMPT, "batch.applied = looked", "batch.applied = True"),
     ),
-    one(
+    bug(
         "values: each change is decided on the same",
         DECIDE,
         "data, changed = new, changed + 1",
         "data, changed = data, changed + 1",
         (DECIDE, "return data if changed else None", "return new if changed else None"),
     ),
-    one("values: the place in the queue is kept", TURN, "Delete(ticket.node, ticket), looked=True", "looked=True"),
-    one(
+    bug("values: the place in the queue is kept", TURN, "Delete(ticket.node, ticket), looked=True", "looked=True"),
+    bug(
         "values: the first in the queue decides on what it knew",
         TURN,
         "receipt.seen = Seen(node.data, node.version)",
         "receipt.seen = receipt.seen or Seen(node.data, node.version)",
         (ATTEMPT, "receipt.seen = None  # until the outcome is known", "pass"),
     ),
-    one(
+    bug(
         "values: the value is read from a server that lags",
         "_recipes.value:look",
         "_, node = yield Sync(at.path), Get(at.path)",
         "node = yield Get(at.path)",
     ),
-    one(
+    bug(
         "values: a wait begins at a server that lags, and does not look again",
         WAIT,
         "if watched:",
@@ -98,40 +98,40 @@ MUTANTS = [
             "yield Watch(ticket, (Get(at.path, ticket),))",
         ),
     ),
-    one(
+    bug(
         "values: what an interrupted call has under way is forgotten",
         LEAVE,
         "if batch is not None and batch.left:",
         "if False:",
     ),
-    one(
+    bug(
         "values: the turn of an interrupted call is never passed on",
         LEAVE,
         "elif batch is not None:",
         "elif False:",
     ),
-    one("values: who was woken for its turn is gone, and wakes nobody", LEAVE, "self._pass_on(turn)", "pass"),
-    one("values: the next is not woken", END, "(*batch.changes[1:], *list(turn.pending)[:1])", "batch.changes[1:]"),
-    one(
+    bug("values: who was woken for its turn is gone, and wakes nobody", LEAVE, "self._pass_on(turn)", "pass"),
+    bug("values: the next is not woken", END, "(*batch.changes[1:], *list(turn.pending)[:1])", "batch.changes[1:]"),
+    bug(
         "values: the others of a batch are not woken",
         END,
         "(*batch.changes[1:], *list(turn.pending)[:1])",
         "list(turn.pending)[:1]",
     ),
-    one(
+    bug(
         "values: a change is made again with the next batch",
         END,
         "if each.done or each.gone]",
         "if each.gone]",
         (END, "batch.deliver()", "batch.deliver(), setattr(batch.leader, 'done', len(batch.changes) < 2)"),
     ),
-    one(
+    bug(
         "values: an earlier object's receipt is taken for a new one",
         "_settling:_drop_receipts",
         "spares.append((receipt.path, receipt.version))",
         "spares.append((receipt.path, 0))",
     ),
-    one(
+    bug(
         "values: a settled batch counts as applied",
         "_recipes.value:settle",
         "batch.sent = None",

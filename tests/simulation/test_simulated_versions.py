@@ -10,7 +10,7 @@ import pytest
 
 from tests.simulation import barrier, dicts, double_barrier, values
 from tests.simulation.ensemble import LAST
-from tests.simulation.mutants import one, seeded
+from tests.simulation.mutants import bug, seeded
 from tests.simulation.run import Run, Schedule, runs
 
 KINDS: dict[str, tuple[Callable[[Schedule], Run], Callable[[int], Schedule]]] = {
@@ -44,7 +44,7 @@ def test_whatever_strikes(kind: str, first: int) -> None:
 
 def test_a_seeded_bug_is_found() -> None:
     """The same runs find a client that counts further than the protocol can."""
-    bug = one("no end", "_recipes.value:attempt", "next_version(seen.version)", "seen.version + 1")
-    with seeded(bug), pytest.raises(struct.error):
+    mutant = bug("no end", "_recipes.value:attempt", "next_version(seen.version)", "seen.version + 1")
+    with seeded(mutant), pytest.raises(struct.error):
         for _ in runs(worn("values", LAST - 1), values.random_steps, 30):
             pass
