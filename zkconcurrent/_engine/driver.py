@@ -453,7 +453,7 @@ class Call:
         if ticket.lease.heard == NEVER:
             # An old connection that the library has just begun to use has proved nothing yet. A free lock or
             # permit is not refused for that.
-            self._first_replies_by = max(self._first_replies_by, session.now() + ticket.lease.gap + session.timeout / 3)
+            self._first_replies_by = max(self._first_replies_by, session.now() + ticket.lease.gap + session.patience)
         for each in {ticket, *self.tickets}:  # one later proof is good for all permits of the call
             each.doubted = ticket.lease.heard
         try:
