@@ -11,7 +11,7 @@ from types import FrameType
 import pytest
 
 from tests.conftest import PATIENCE
-from tests.simulation.mutants import Mutant, one, seeded
+from tests.simulation.mutants import Mutant, bug, seeded
 from zkconcurrent._recipes import mirror as mirrors
 from zkconcurrent._recipes.mirror import Layout, Mirror
 from zkconcurrent._recipes.operations import Node
@@ -76,7 +76,7 @@ def read_slowly() -> bool:
     return "k" in mirror.entries
 
 
-MUTANT: Mutant = one(
+MUTANT: Mutant = bug(
     "a read of the mirror is no call under way", "_recipes.mirror:_read", "mirror.begin(mirror)", "pass"
 )
 
