@@ -1,4 +1,4 @@
-"""The calls of `aio` that are cancelled: each with what is around it, and what must be true once it has ended."""
+"""The calls of `aio` that are cancelled: each with its surroundings, and the conditions that hold after its end."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ AGAINST: dict[str, Make] = {"read lock": write_lock, "MultiLock": second_of_seve
 
 
 class Scene:
-    """One call, and what is around it.
+    """One call, and its surroundings.
 
     Attributes:
         near: the client of the task that is cancelled.
@@ -163,7 +163,7 @@ class Detach(Scene):
     """To acquire a detached lock, or to release it.
 
     Args:
-        rival: who holds at first: "another", another object of the "owner", or nobody.
+        rival: the holder at first: "another", another object of the "owner", or nobody.
         stays: the rival releases only when the call has come to its end.
         releases: whether the call acquires before, and only its release is cancelled.
         options: of `acquire`.
@@ -246,7 +246,7 @@ class ConditionWait(Scene):
 
     Args:
         make: makes the lock.
-        contested: whoever notifies keeps the lock for a while.
+        contested: the notifier keeps the lock for a while.
     """
 
     def __init__(self, *place: Any, make: str = "RLock", contested: bool = False, by: str = "far") -> None:

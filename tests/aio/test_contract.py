@@ -360,7 +360,7 @@ def test_a_task_that_ends_with_a_hold(make: str, end: str, zk: KazooClient, far:
 
 @pytest.mark.parametrize("make", ["Lock", "Semaphore"])
 def test_a_task_that_leaves_its_hold_to_others(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
-    """What any task may release stays held after the task that acquired it, without a warning."""
+    """A lock that any task may release stays held after the task that acquired it, without a warning."""
     lock = LOCKS[make](zk, zk_path)
 
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""The locks of tasks: asyncio's interface, who excludes whom, losses, and what is asked of them."""
+"""The locks of tasks: asyncio's interface, mutual exclusion, losses, and queries."""
 
 from __future__ import annotations
 

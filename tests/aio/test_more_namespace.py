@@ -117,7 +117,7 @@ def test_no_name_leaves_the_base(tasks: aio.Namespace, make: Any) -> None:
 
 @every
 def test_a_name_is_text_of_one_kind(tasks: aio.Namespace, make: Any) -> None:
-    """A name is a str; what is one kind of object is no other; a name below that of another is refused."""
+    """A name is a str; it belongs to one kind of object; a name below that of another is refused."""
     with pytest.raises(TypeError, match="name must be a str"):
         make(tasks, 1)
     kept = tasks.Lock("lock")
@@ -187,7 +187,7 @@ def test_the_paths(zk: KazooClient, connect: Connect, zk_path: str) -> None:
 
 
 def test_bad_bases_and_clients() -> None:
-    """A base that is no path, and what is no client, are refused as `zkconcurrent.namespace` refuses them."""
+    """A base that is no path and a client that is no client are refused, as `zkconcurrent.namespace` refuses them."""
     for client, path in [("local", "app"), (KazooClient(), "/a/../b"), ("zk://u:secret@a", "/app"), (None, "/app")]:
         with pytest.raises((ValueError, TypeError)) as expected:
             zkconcurrent.namespace(client, path)

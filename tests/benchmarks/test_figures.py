@@ -80,7 +80,7 @@ def test_tables_and_charts() -> None:
 
 
 def test_a_run_is_written_and_read() -> None:
-    """What --json writes is what --from shows."""
+    """`--from` shows the run that `--json` wrote."""
     written = json.loads(json.dumps(as_json(MACHINE, False, [OURS, KAZOO])))
     assert from_json(written) == [OURS, KAZOO]
     assert written["figures"][0]["median"] == 2.5

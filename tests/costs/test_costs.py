@@ -1,7 +1,7 @@
-"""The cost table: what each operation sends, counted on the wire by a proxy; never in time.
+"""The cost table: the requests of each operation, counted on the wire by a proxy; never in time.
 
 Heartbeats and pings are left apart. `flights` are the round trips that somebody waited for; the proxy delays each way
-a little, so that what is pipelined is seen to be.
+a little, so that pipelined requests are seen to be pipelined.
 """
 
 from __future__ import annotations
@@ -354,7 +354,7 @@ def test_a_latch(
 
 
 def test_the_first_use_of_a_flag_and_a_count(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
-    """What keeps its state in a persistent node makes it once, and what is above it as containers."""
+    """A primitive with its state in a persistent node makes that node once, and the nodes above it as containers."""
     warm(Lock(counted, f"{zk_path}-other"))  # the client's first request has been answered, and is not counted
     latch = CountDownLatch(counted, f"{zk_path}/latch", 2)
     with proxy.counting() as count:
@@ -506,7 +506,7 @@ def test_a_resize(
 def test_a_permit_released_wakes_one(
     zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, eventually: Eventually, in_thread: InThread
 ) -> None:
-    """However many wait, a release wakes the first of them; who takes its permit wakes the next, to be the first."""
+    """However many wait, a release wakes the first of them; the waiter that takes the permit wakes the next."""
     held, semaphore, n = Semaphore(zk, zk_path), Semaphore(counted, zk_path), 20
     held.acquire()
     with proxy.counting() as until_waiting:

@@ -18,7 +18,7 @@ PUBLIC = [
 
 
 def test_every_public_name_is_in_the_reference() -> None:
-    """What may be imported is made from its docstring somewhere in docs/reference."""
+    """Every public name has its entry in docs/reference, made from its docstring."""
     pages = "".join(page.read_text() for page in (DOCS / "reference").glob("*.md"))
     made = set(re.findall(r"^\.\. auto\w+:: (\S+)$", pages, re.MULTILINE))
     assert set(PUBLIC) - made == set()

@@ -1,7 +1,7 @@
-"""Nothing hangs: whatever the program does at any moment, on any thread, and whatever ZooKeeper does meanwhile.
+"""Nothing hangs, with any action of the program at any moment, on any thread, and with any behaviour of ZooKeeper.
 
-Faults 47, 48, 49, 54, 157 and 178. What could take the whole process along, were it to hang, runs in a process of its
-own, which a watchdog ends with all stacks; see `tests.faults.storm`.
+Faults 47, 48, 49, 54, 157 and 178. A test that could hang its whole process runs in a process of its own, which a
+watchdog ends with all stacks; see `tests.faults.storm`.
 """
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ def wait_for_a_lock(mine: KazooClient, theirs: KazooClient, path: str) -> tuple[
 
 def wait_for_an_rlock(mine: KazooClient, theirs: KazooClient, path: str) -> tuple[Any, Any, Any]:
     """Return how to wait, what ends that, and how it is seen that it waits."""
-    held = Lock(theirs, path)  # whose thread does not matter
+    held = Lock(theirs, path)  # the thread does not matter
     held.acquire()
     return once(RLock(mine, path)), held.release, queued(theirs, path, 2)
 
@@ -327,7 +327,7 @@ def test_a_watch_callback_that_blocks(
     eventually: Eventually,
     in_thread: InThread,
 ) -> None:
-    """Fault 48: what was released while the client was cut off reaches its waiters, be kazoo's callbacks blocked."""
+    """Fault 48: the release of a client that was cut off reaches the waiters, even if kazoo's callbacks are blocked."""
     mine, theirs = connect(proxy.hosts, timeout=60), connect(timeout=60)
     wait, end_it, is_waiting = waits(mine, theirs, f"{zk_path}/it")
     waiter = in_thread(wait)

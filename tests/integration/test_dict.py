@@ -1,4 +1,4 @@
-"""Dict and Set on a real ZooKeeper: reads send nothing, each write counts once, and what was written is read."""
+"""Dict and Set on a real ZooKeeper: reads send nothing, each write counts once, and reads see every write."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def test_bad_keys_and_values(zk: KazooClient, zk_path: str) -> None:
 
 
 def test_codecs(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Fault 175. Values are bytes, or what the codec makes of them; each read decodes anew."""
+    """Fault 175. Values are bytes, or the codec's output; each read decodes anew."""
     plain = Dict[bytes](zk, zk_path)
     plain["x"] = b'{"a":[1,2]}'
     d = Dict[Any](connect(), zk_path, codec=JSON)
@@ -865,7 +865,7 @@ def test_entries_that_others_have_taken(zk: KazooClient, zk_path: str) -> None:
 
 
 def test_updated_by_a_map_that_changes(zk: KazooClient, zk_path: str) -> None:
-    """Fault 171. What `update` is given may lose entries meanwhile."""
+    """Fault 171. The argument of `update` may lose entries meanwhile."""
 
     class Taking:
         def encode(self, value: str) -> bytes:

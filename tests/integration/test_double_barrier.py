@@ -346,7 +346,7 @@ def test_a_killed_party_has_left(spawn: Spawn, zk: KazooClient, zk_path: str, in
 
 
 def test_all_have_died(spawn: Spawn, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
-    """What parties that all died have left lets nobody in: the next ones wait for each other, as ever."""
+    """The leftovers of parties that all died let nobody in: the next parties wait for each other, as ever."""
     process = spawn("party", 1)
     assert line_from(process) == "inside"
     os.kill(process.pid, signal.SIGKILL)
@@ -502,7 +502,7 @@ def test_an_interrupted_wait(
     assert main is not None
 
     def interrupt() -> None:
-        # Within a call: what an enter() watched that has ended is watched still.
+        # Within a call, as the watches of an enter() that has ended are still there.
         eventually(lambda: barrier._session.calls and waits(barrier))
         signal.pthread_kill(main, signal.SIGINT)
 

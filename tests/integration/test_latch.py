@@ -1,4 +1,4 @@
-"""Latches on a real ZooKeeper: every count counts once, and who waits goes on when all have come."""
+"""Latches on a real ZooKeeper: every count counts once, and the waiters go on when all have come."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from zkconcurrent import CountDownLatch, ForeignNodeError, Lock, RLock
 def test_who_waits_goes_on(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """The latch opens when all have counted, in whatever process; who comes later does not wait."""
+    """The latch opens when all have counted, in any process; a later wait returns at once."""
     mine, theirs = CountDownLatch(zk, zk_path, 3), CountDownLatch(connect(), zk_path, 3)
     assert mine.count == 3
     assert zk.exists(zk_path) is None

@@ -167,7 +167,7 @@ def test_time_outs(
 
 @every
 def test_with(make: Make, against: Make, zk: KazooClient, zk_path: str) -> None:
-    """A with block holds, gives True, and releases however it is left; what it raises passes."""
+    """A with block holds, gives True, and releases however it is left; an error that it raises passes."""
     lock = make(zk, zk_path)
     with lock as got:
         assert got is True

@@ -1,4 +1,4 @@
-"""What all locks share, on a real ZooKeeper: arguments, results, extras, and the znodes behind them."""
+"""The common behaviour of all locks, on a real ZooKeeper: arguments, results, extras, and their znodes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_making_a_lock_sends_nothing(kind: Kind, zk: KazooClient, zk_path: str) 
 
 @every
 def test_two_objects_for_a_path_are_one_lock(kind: Kind, zk: KazooClient, zk_path: str) -> None:
-    """What one object acquired, another releases."""
+    """One object releases the hold that another acquired."""
     one, other = kind(zk, zk_path), kind(zk, zk_path)
     one.acquire()
     assert "<locked" in repr(other)
@@ -100,7 +100,7 @@ def test_a_release_on_a_slow_link(kind: Kind, zk: KazooClient, connect: Connect,
 
 @every
 def test_bad_timeouts(kind: Kind, zk: KazooClient, zk_path: str) -> None:
-    """What `threading` refuses is refused, also by whoever holds; nothing is sent."""
+    """Timeouts that `threading` refuses are refused, also to the holder; nothing is sent."""
     lock = kind(zk, zk_path)
     with pytest.raises(ValueError, match="non-blocking"):
         lock.acquire(False, 1)
@@ -173,7 +173,7 @@ def test_who_holds_and_who_waits(
 def test_positions(
     kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually, in_thread: InThread
 ) -> None:
-    """Each waiter has its place, by arrival, whatever its process; whoever goes moves up those behind."""
+    """Each waiter has its place, by arrival, in any process; when one goes, those behind it move up."""
     mine, clients = against(kind)(zk, zk_path), [connect() for _ in range(3)]
     waiting = []
     with mine:

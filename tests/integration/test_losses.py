@@ -1,4 +1,4 @@
-"""A lost hold: who is told, what the thread must settle, and that nobody's newer hold is touched."""
+"""A lost hold: its holder is told, its thread must settle it, and nobody's newer hold is touched."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ def test_others_get_in(
     zk_path: str,
     in_thread: InThread,
 ) -> None:
-    """Faults 6, 20, 40: however a hold is lost, its node goes, and who waits gets the lock with a higher token."""
+    """Faults 6, 20, 40: however a hold is lost, its node goes, and the waiter gets the lock with a higher token."""
     mine, theirs = kind(connect(timeout=4), zk_path), against(kind)(zk, zk_path)
     mine.acquire()
     token = mine.fencing_token
@@ -284,7 +284,7 @@ def test_a_newer_hold_is_untouched(
 
 @every
 def test_leaving_a_with_block(kind: Kind, zookeeper: Server, connect: Connect, zk_path: str) -> None:
-    """The loss is raised over an Exception, which is its context; what must not be hidden passes unchanged."""
+    """The loss is raised over an Exception, which is its context; an error that must not be hidden passes unchanged."""
     lock = kind(connect(timeout=4), zk_path)
     with pytest.raises(LockLostError), lock:
         run_out(zookeeper, lock)

@@ -351,7 +351,7 @@ def test_a_killed_process(opened: Client, tmp_path: Path) -> None:
 
 
 def test_after_the_client_was_stopped(opened: Client) -> None:
-    """A client that the program has stopped stays stopped; what is unpickled then gets another."""
+    """A client that the program has stopped stays stopped; an object that is unpickled then gets another."""
     lock = Lock(opened, "/lock")
     other = again(lock)
     with other:

@@ -61,7 +61,7 @@ def have_losses_told(client: KazooClient) -> None:
 
 
 class Mood:
-    """What the threads of a process are asked to do: to stay inside for a while, or to come to an end.
+    """The orders to the threads of a process: to stay inside for a while, or to come to an end.
 
     Attributes:
         finish: set when no new visits are to be made.
@@ -92,7 +92,7 @@ class Caller:
         client: the number of the lock's client.
         path: the lock's.
         locks: the lock for each role of the path.
-        random: what to decide by.
+        random: the source of its decisions.
         mood: see there.
         session: the session timeout, in seconds.
         number: of the next hold; threads count theirs from 1.

@@ -46,7 +46,7 @@ class DataCaller(Caller):
 
 
 class Register(Protocol):
-    """A value that only goes on: what it is, and whose change has made it."""
+    """A value that only goes on: its state, and the author of the change that has made it."""
 
     most: int  # by which a change goes on
     cached: Callable[[], tuple[int, str]] | None
