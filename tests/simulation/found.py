@@ -20,7 +20,7 @@ def _read() -> dict[str, str]:
 
 _noted = {} if _searches else _read()
 stale: list[str] = []
-"""The bugs that what is noted did not find."""
+"""The bugs that their noted runs did not find."""
 
 
 def noted(bug: str) -> str | None:

@@ -39,7 +39,7 @@ NOT_HERE = {"number": "turn", "quit": "cut", "usurp": "cut_off"}
 
 
 class Take(NamedTuple):
-    """What a thread does.
+    """The action of a thread.
 
     Attributes:
         what: "all" (the quorum), "one" (a single lock of it) or "sleep".
@@ -89,7 +89,7 @@ class Section:
 
 
 class ServiceChecks(Checks):
-    """What must be true of one service.
+    """The invariants of one service.
 
     Attributes:
         granted: when each ticket became a hold.
@@ -105,7 +105,7 @@ class ServiceChecks(Checks):
 
 
 class QuorumChecks:
-    """What must be true of all services, and of the quorums.
+    """The invariants of all services, and of the quorums.
 
     Attributes:
         services: the checks of each service.

@@ -23,7 +23,7 @@ class UnfairChecks(Checks):
 
     Attributes:
         handed_over: how often a thread came in by the ticket of another.
-        stale: what was lost while it was kept for the next thread.
+        stale: the holds that were lost while they were kept for the next thread.
     """
 
     handed_over = 0
