@@ -147,7 +147,7 @@ class Player:
         self._go.set()
 
     def pause(self) -> None:
-        """Have whoever gets it next keep it."""
+        """Have the next holder keep it."""
         self._go.clear()
 
     def log(self) -> str:

@@ -150,7 +150,7 @@ class Acquire(Scene):
 
 
 class Release(Acquire):
-    """To acquire, and wait for the end of the release: that is sent, whatever strikes."""
+    """To acquire, and wait for the end of the release: that is sent in any case."""
 
     async def call(self) -> object:
         """Acquire and release."""
@@ -343,7 +343,7 @@ class EventWait(Scene):
 
 
 class EventSet(Scene):
-    """To wait until an event is set: it is, whatever strikes."""
+    """To wait until an event is set: it is, in any case."""
 
     def __init__(self, *place: Any) -> None:
         super().__init__(*place)
@@ -660,7 +660,7 @@ class Ask(Scene):
 
 
 class Resize(Scene):
-    """To resize a semaphore of one permit to two, and to ask how many are free: it has one or two, whatever strikes."""
+    """To resize a semaphore of one permit to two, and to ask how many are free: it has one or two, in any case."""
 
     def __init__(self, *place: Any) -> None:
         super().__init__(*place)

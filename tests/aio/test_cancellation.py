@@ -1,4 +1,4 @@
-"""The cancellation contract: at whatever place a task is cancelled, nothing of its call stays, and nobody sleeps."""
+"""The cancellation contract: wherever a task is cancelled, nothing of its call stays, and nobody sleeps."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ def test_cancelled_while_out_of_reach(
 
 
 def test_a_wait_takes_its_lock_back(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
-    """Clause 6: a cancelled wait goes on waiting for its lock, whatever cancels come, and ends with the lock held."""
+    """Clause 6: a cancelled wait goes on waiting for its lock, despite further cancels, and ends with the lock held."""
     mine, theirs = aio.Condition(zk, zk_path), aio.Condition(far, zk_path)
 
     async def main() -> None:

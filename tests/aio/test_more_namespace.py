@@ -142,7 +142,7 @@ def test_what_a_multilock_is_of(tasks: aio.Namespace) -> None:
 
 
 def test_a_condition_gives_up_all_levels(tasks: aio.Namespace) -> None:
-    """A wait lets others in whatever the levels of the lock, which are there again after it."""
+    """A wait lets others in at any level of the lock, and has all levels again after it."""
 
     async def main() -> None:
         lock = tasks.RLock("lock")
@@ -241,7 +241,7 @@ def test_they_are_asyncios(local: aio.LocalNamespace, name: str, arguments: tupl
 def test_what_is_wrong(
     use: Callable[[aio.LocalNamespace], Any], error: type[Exception], told: str, local: aio.LocalNamespace
 ) -> None:
-    """The local namespace refuses at once whatever the shared one would refuse, and the names that it lacks."""
+    """The local namespace refuses at once all that the shared one would refuse, and the names that it lacks."""
     with pytest.raises(error, match=told):
         use(local)
     assert not local._objects

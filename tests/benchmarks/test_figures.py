@@ -47,7 +47,7 @@ def test_targets() -> None:
 
 
 def test_hand_overs_are_those_between_processes_to_one_that_waited() -> None:
-    """From release called to acquired; not within a process, nor to who came just then."""
+    """From release called to acquired; not within a process, nor to a contender that came just then."""
     ms = 1_000_000
     turns = [
         Turn(0, 0, 10 * ms, player=0),

@@ -122,7 +122,7 @@ def test_a_hold_on_a_connection_of_any_age_stays(bench: Bench, path: str) -> Non
     def test() -> list[float]:
         held = []
         for n in range(connections):
-            # Where what is left of the first lease is about as long as its renewal takes.
+            # Where the rest of the first lease is about as long as its renewal takes.
             age, session = (0.4 + 0.3 * n / connections) * timeout, bench.session(timeout=timeout)
             with session.lock:  # as if the library had not used it before
                 session.registry.lease.opened(session.clock() - age, timeout)
@@ -312,7 +312,7 @@ def test_a_wait_ends_with_the_node(bench: Bench, path: str) -> None:
 
 @pytest.mark.parametrize("lost", [False, True])
 def test_what_is_read_then(bench: Bench, path: str, lost: bool) -> None:
-    """It is sent once, by whoever sees the node go, and by the waiting thread only if that was in vain."""
+    """It is sent once, by the thread that sees the node go, and by the waiting thread only if that was in vain."""
     callers = []
 
     def recipe(session: Any, other: Any) -> Steps:
@@ -789,7 +789,7 @@ def test_a_lost_multi_is_told(bench: Bench, path: str, applied: bool) -> None:
 
 
 def test_a_ticket_whose_node_a_multi_deletes(bench: Bench, path: str) -> None:
-    """It is done with when that succeeds, and not before; nothing is sent to give up what was never sent."""
+    """It is done with when that succeeds, and not before; nothing is sent to give up an unsent one."""
 
     def recipe() -> Steps:
         yield EnsureContainer(path)

@@ -332,7 +332,7 @@ def test_a_lost_create(bench: Bench, path: str, applied: bool) -> None:
 
 
 def test_a_persistent_node(bench: Bench, path: str) -> None:
-    """It is made once, belongs to no session, and is written only by who has read its last version."""
+    """It is made once, belongs to no session, and is written only by a client that has read its last version."""
 
     def test() -> None:
         session = bench.session()

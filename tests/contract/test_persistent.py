@@ -165,7 +165,7 @@ def test_a_wait_ends_with_the_deadline(bench: Bench, path: str) -> None:
 
 
 def test_what_is_not_there_is_not_watched(bench: Bench, path: str) -> None:
-    """A read of what is missing answers None, or no names, and leaves no watch."""
+    """A read of a missing node answers None, or no names, and leaves no watch."""
 
     def recipe(session: Any) -> Steps:
         ticket = yield NewTicket(path)

@@ -1,4 +1,4 @@
-"""The wire between kazoo's connection and its callers: every answer is its request's, whoever sends, waits or reads."""
+"""The wire between kazoo's connection and its callers: every answer is its request's, on any thread."""
 
 from __future__ import annotations
 

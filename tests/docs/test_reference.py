@@ -25,7 +25,7 @@ def test_every_public_name_is_in_the_reference() -> None:
 
 
 def test_every_page_is_linked() -> None:
-    """The index names each page twice: as a link for who reads the source, and in a tree for what is built."""
+    """The index names each page twice: as a link for readers of the source, and in a tree for the built pages."""
     index = (DOCS / "index.md").read_text()
     pages = {str(page.relative_to(DOCS).with_suffix("")) for page in DOCS.rglob("*.md")} - {"index"}
     trees = {line for tree in re.findall(r"```{toctree}\n(.*?)```", index, re.DOTALL) for line in tree.splitlines()}

@@ -131,7 +131,7 @@ def is_the_library_s(frame: FrameType | None) -> bool:
 
 
 def ask(zk: KazooClient, path: str, then: Callable[[Any], None]) -> None:
-    """Read a node through the library's own link; `then` is called with the answer, on whatever thread takes it."""
+    """Read a node through the library's own link; `then` is called with the answer, on the thread that takes it."""
     from zkconcurrent._engine.session import Session
     from zkconcurrent._kazoo.replies import HandledReply
 

@@ -41,7 +41,7 @@ def test_processes_meet(party: Spawn, zk: KazooClient, zk_path: str) -> None:
 def test_a_party_killed_while_it_waits(
     first: bool, party: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually, in_thread: InThread
 ) -> None:
-    """Fault 36: the others learn that the barrier is broken within the session timeout, whoever it was."""
+    """Fault 36: the others learn that the barrier is broken within the session timeout, whichever party died."""
     victim = party("meet", 3)
     mine = Barrier(zk, zk_path, 3)
     if first:

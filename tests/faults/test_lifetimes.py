@@ -39,7 +39,7 @@ def test_stopped_while_there_is_no_session(zk_path: str, in_thread: InThread, ev
 def test_kazoo_gives_up(
     connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """Fault 11: once kazoo's connection_retry is exhausted, the hold is lost and who waits gets an error."""
+    """Fault 11: once kazoo's connection_retry is exhausted, the hold is lost and a waiter gets an error."""
     client = connect(hosts=proxy.hosts, connection_retry={"max_tries": 2, "delay": 0.1})
     lock = Lock(client, zk_path)
     lock.acquire()

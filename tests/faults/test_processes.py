@@ -31,7 +31,7 @@ def test_a_holder_is_killed(party: Spawn, zk: KazooClient, zk_path: str) -> None
 def test_a_waiter_is_killed(
     party: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually, in_thread: InThread
 ) -> None:
-    """Fault 32: after SIGKILL of a waiter, who waits behind it gets in within the session timeout."""
+    """Fault 32: after SIGKILL of a waiter, the waiter behind it gets in within the session timeout."""
     lock = Lock(zk, zk_path)
     lock.acquire()
     waiter = party("wait")
@@ -159,7 +159,7 @@ def test_os_exit(party: Spawn, zk: KazooClient, zk_path: str) -> None:
 
 
 def test_the_setter_of_an_event_is_killed(party: Spawn, zk: KazooClient, zk_path: str) -> None:
-    """Fault 32: the flag outlives whoever set it."""
+    """Fault 32: the flag outlives the process that set it."""
     setter = party("event", "set")
     assert line_from(setter) == "set"
     setter.kill()

@@ -1,4 +1,4 @@
-"""Atomic numbers on a real ZooKeeper: every change is applied once, of whatever thread, process or client."""
+"""Atomic numbers on a real ZooKeeper: every change is applied once, of any thread, process or client."""
 
 from __future__ import annotations
 

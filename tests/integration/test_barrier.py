@@ -261,7 +261,7 @@ def test_a_time_out_waits_for_the_action(
 
 
 def test_abort_while_the_action_runs(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """An abort wins: nobody passes, also not who ran the action."""
+    """An abort wins: nobody passes, also not the party that ran the action."""
     begun, go = threading.Event(), threading.Event()
     mine, theirs = (Barrier(client, zk_path, 2, lambda: begun.set() or go.wait(20)) for client in (zk, connect()))
     waiting = [in_thread(barrier.wait, 20) for barrier in (mine, theirs)]

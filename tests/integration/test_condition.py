@@ -73,7 +73,7 @@ def test_all_levels_are_given_up_and_taken_again(
 def test_exactly_n_are_woken_in_the_order_in_which_they_came(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """notify(n) deletes the nodes of the n longest waiters, of whatever process, and of nobody else."""
+    """notify(n) deletes the nodes of the n longest waiters, of any process, and of nobody else."""
     conditions = [Condition(zk, zk_path), Condition(connect(), zk_path)]
     futures = []
     for n in range(5):

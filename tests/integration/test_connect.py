@@ -144,7 +144,7 @@ def test_without_a_block(zookeeper: Server, zk_path: str) -> None:
 
 
 def test_a_chroot_that_is_there(zookeeper: Server, zk: KazooClient, zk_path: str) -> None:
-    """A chroot that is there is used as it is, also by who could not make it."""
+    """A chroot that is there is used as it is, also by a client that could not make it."""
     zk.create(zk_path, b"data")
     with zkconcurrent.connect(f"zk://{zookeeper.hosts}{zk_path}") as client:
         assert client.get("/")[0] == b"data"
@@ -426,7 +426,7 @@ sys.stdin.readline()
 
 
 def test_the_exit_closes(zookeeper: Server, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
-    """A process that ends without closing its client closes it: its nodes, of whatever kind, go with it at once."""
+    """A process that ends without closing its client closes it: its nodes, of any kind, go with it at once."""
     with python(HOLDS, zookeeper.hosts, zk_path) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "held\n"

@@ -1,4 +1,4 @@
-"""Detached locks on a real ZooKeeper: held by a name, whatever becomes of the process; released, or broken."""
+"""Detached locks on a real ZooKeeper: held by a name, also after the end of the process; released, or broken."""
 
 from __future__ import annotations
 

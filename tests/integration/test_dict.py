@@ -284,7 +284,7 @@ def test_an_expired_session(
 def test_stale_while_disconnected(
     connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str, eventually: Eventually
 ) -> None:
-    """Reads go on with what was known; once a server is in reach again, only what was listed anew is read."""
+    """Reads go on with what was known; once a server is in reach again, only the new listing is read."""
     theirs = text(zk, zk_path)
     theirs.update(a="1", b="1")
     d = text(connect(hosts=proxy.hosts, timeout=10.0, **FAST), zk_path)
@@ -431,7 +431,7 @@ def test_many_writers(
 def test_a_copy_that_can_not_be_read_keeps_nothing(
     zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
 ) -> None:
-    """Fault 232: once a read of the copy was refused, what the client deletes is forgotten all the same."""
+    """Fault 232: once a read of the copy was refused, an entry that the client deletes is forgotten."""
     d, other = text(zk, zk_path), text(connect(), zk_path)
     d["a"] = "1"
     assert d["a"] == "1"

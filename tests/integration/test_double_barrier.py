@@ -455,7 +455,7 @@ def test_a_signal_handler_enters(zk: KazooClient, zk_path: str, in_thread: InThr
 
 
 def test_destroy(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """A barrier in use is not destroyed; nor is what is no double barrier's."""
+    """A barrier in use is not destroyed; nor is a node that is no double barrier's."""
     barrier, other = DoubleBarrier(zk, zk_path, 1), DoubleBarrier(connect(), zk_path, 1)
     other.destroy()
     barrier.enter()

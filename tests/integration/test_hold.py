@@ -1,4 +1,4 @@
-"""`hold()`, a block with a deadline, and `hold_count()`, of whatever is held, on a real ZooKeeper."""
+"""`hold()`, a block with a deadline, and `hold_count()`, of all that can be held, on a real ZooKeeper."""
 
 from __future__ import annotations
 

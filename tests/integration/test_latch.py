@@ -58,7 +58,7 @@ def test_a_latch_of_nothing(zk: KazooClient, zk_path: str) -> None:
 
 
 def test_bad_arguments(zk: KazooClient, zk_path: str) -> None:
-    """A count is an int and not negative, what is counted down at least one."""
+    """A count is an int and not negative, a countdown at least one."""
     for count in (1.0, "1", None):
         with pytest.raises(TypeError, match="count must be an int"):
             CountDownLatch(zk, zk_path, count)  # type: ignore[arg-type]

@@ -190,7 +190,7 @@ def test_an_interrupted_waiter(
     in_thread: InThread,
     eventually: Eventually,
 ) -> None:
-    """Ctrl-C ends the wait, and nothing of the waiter is left to hold up who comes after it."""
+    """Ctrl-C ends the wait, and nothing of the waiter is left to hold up the next one."""
     held, mine, behind = against(zk, zk_path), make(connect(), zk_path), against(connect(), zk_path)
     held.acquire()
     before = ephemerals(zk, zk_path)

@@ -119,7 +119,7 @@ def test_bad_timeouts(kind: Kind, zk: KazooClient, zk_path: str) -> None:
 
 @every
 def test_no_timeout(kind: Kind, zk: KazooClient, zk_path: str) -> None:
-    """None, as for kazoo's locks, is refused; the error says what waits forever."""
+    """None, as for kazoo's locks, is refused; the error names the value that waits forever."""
     with pytest.raises(TypeError, match="-1 waits forever"):
         kind(zk, zk_path).acquire(timeout=None)  # type: ignore[arg-type]
     assert zk.exists(zk_path) is None
@@ -332,7 +332,7 @@ def test_characters_of_a_path(zk: KazooClient, zk_path: str) -> None:
 def test_paths_that_nest_between_processes(
     kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """Fault 21: a child that is no contender, as where another process locks below, is an error, also for who waits."""
+    """Fault 21: a child that is no contender, as where another process locks below, is an error, also for a waiter."""
     lock, holder, below = kind(zk, zk_path), against(kind)(connect(), zk_path), kind(connect(), f"{zk_path}/orders/3")
     with holder:
         waiting = in_thread(lock.acquire)
@@ -357,7 +357,7 @@ def test_paths_that_nest_between_processes(
 def test_contenders_of_other_languages(
     kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """Fault 21: any child that ends in a sequence number is in the queue, whoever made it, and is waited for."""
+    """Fault 21: any child that ends in a sequence number is in the queue, of any maker, and is waited for."""
     lock, other = kind(zk, zk_path), connect()
     role = "__WRIT__" if lock._rule.role.startswith("__") else "lock-"
     zk.ensure_path(zk_path)

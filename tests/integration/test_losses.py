@@ -419,7 +419,7 @@ def test_nested_holds(zookeeper: Server, connect: Connect, zk_path: str) -> None
 def test_a_session_that_expires_while_waiting(
     zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """Fault 5: the waiter queues again in its new session, behind who came meanwhile, and keeps its deadline."""
+    """Fault 5: the waiter queues again in its new session, behind those that came meanwhile, and keeps its deadline."""
     client = connect(timeout=4)
     theirs = Lock(client, zk_path)
     with Lock(zk, zk_path):
@@ -476,7 +476,7 @@ def test_a_callback_that_fails_or_blocks_harms_nobody(
 
 
 def test_a_client_that_gives_up(zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
-    """When a client with a finite retry gives up, what waits, for ever or not, is told at once, and holds are lost."""
+    """When a client with a finite retry gives up, a wait, for ever or not, is told at once, and holds are lost."""
     with Server() as server:
         client = KazooClient(server.hosts, timeout=4.0, connection_retry={"max_tries": 2, "delay": 0.1, "backoff": 1})
         client.start()

@@ -328,7 +328,7 @@ def test_a_multilock_that_is_dropped(zk: KazooClient, zk_path: str, eventually: 
 
 
 def test_who_holds_all(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """The owner is whoever holds every lock; nobody is, where several hold some each, or some are free."""
+    """The owner is the holder of every lock; there is none where several hold some each, or some are free."""
     pair, theirs = ReadWriteLock(zk, f"{zk_path}/b"), ReadWriteLock(connect(), f"{zk_path}/b")
     a = Lock(zk, f"{zk_path}/a")
     lock = MultiLock([a, pair.read_lock])
@@ -446,7 +446,7 @@ def test_no_deadlock(zk: KazooClient, connect: Connect, zk_path: str, in_thread:
 
 
 def test_services_and_refusals(zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
-    """An error of one of them, of whatever client, gives the others back."""
+    """An error of one of them, of any client, gives the others back."""
     stopped = connect()
     lock = MultiLock([Lock(zk, f"{zk_path}/a"), Lock(stopped, f"{zk_path}/b")])
     with lock:

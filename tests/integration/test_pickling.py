@@ -150,7 +150,7 @@ def test_every_kind_is_tried() -> None:
 
 
 def test_it_is_not_held(opened: Client) -> None:
-    """Fault 118. A lock that is pickled while it is held is not held by what comes out, which waits for it."""
+    """Fault 118. A lock that is pickled while it is held is not held by its copy, which waits for it."""
     lock = RLock(opened, "/lock")
     with lock:
         other = again(lock)

@@ -63,7 +63,7 @@ def names(zk: KazooClient, path: str, folder: str) -> list[str]:
 
 
 def test_items_come_in_order(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """The first in is the first out, of whatever process; nothing is sent before."""
+    """The first in is the first out, of any process; nothing is sent before."""
     mine, theirs = Queue[bytes](zk, zk_path), Queue[bytes](connect(), zk_path)
     assert zk.exists(zk_path) is None
     for n in range(20):
@@ -255,7 +255,7 @@ def test_maxsize_is_exact_over_processes(zk: KazooClient, zk_path: str, spawn: S
 
 
 def test_task_done_and_join(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """`join` waits until every item is taken and done, by whatever process; each is done once."""
+    """`join` waits until every item is taken and done, by any process; each is done once."""
     mine, theirs = Queue[bytes](zk, zk_path), Queue[bytes](connect(), zk_path)
     mine.join()
     for n in range(3):
@@ -930,7 +930,7 @@ def test_an_interrupt_before_the_settling_thread_is_started(
 
 @pytest.mark.parametrize("at_once", [False, True])
 def test_an_interrupted_task_done(at_once: bool, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
-    """Faults 214, 227: at whatever line it strikes, the item was done, or can be done by another call."""
+    """Faults 214, 227: wherever an interrupt strikes, the item was done, or can be done by another call."""
     queue = Queue[bytes](zk, zk_path)
     for hook in at_every_line("_queue.py", "desk.py", "items.py", "receipts.py"):
         queue.put(b"item")
@@ -1201,7 +1201,7 @@ def test_an_item_as_large_as_can_be(zk: KazooClient, zk_path: str) -> None:
 
 
 def test_items_that_do_not_decode_are_buried_as_bytes(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """`dead()` returns what the codec can't decode, too."""
+    """`dead()` returns items that the codec can't decode, too."""
     raw, jobs = Queue(zk, zk_path), Queue(connect(), zk_path, codec=JSON, max_attempts=1)
     raw.put(b"{")
     raw.put(b"[1]")

@@ -18,7 +18,7 @@ both = pytest.mark.parametrize("kind", [Semaphore, BoundedSemaphore])
 
 @both
 def test_available(kind: type[Semaphore], zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """It is how many permits are free, whoever holds the others."""
+    """It is the number of free permits, with any holders of the others."""
     mine, theirs = kind(zk, zk_path, 3), kind(connect(), zk_path, 3)
     assert mine.available() == 3
     with mine, theirs:

@@ -289,7 +289,7 @@ def test_signals(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InT
 
 
 def test_release_of_more_than_is_held(zk: KazooClient, zk_path: str) -> None:
-    """A semaphore gives back what is held and adds the rest; a bounded one raises, and gives back nothing."""
+    """A semaphore gives back the held permits and adds the rest; a bounded one raises, and gives back nothing."""
     semaphore, bounded = Semaphore(zk, zk_path, 2), BoundedSemaphore(zk, zk_path + "-b", 2)
     for each in (semaphore, bounded):
         assert each.acquire(permits=2)
@@ -382,7 +382,7 @@ def test_a_loss_is_told_and_settled(
 def test_others_get_in(
     lose: Lose, zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
-    """However a permit is lost, who waits gets it, with a higher token."""
+    """However a permit is lost, the waiter gets it, with a higher token."""
     mine, theirs = Semaphore(connect(timeout=4), zk_path), Semaphore(zk, zk_path)
     mine.acquire()
     token = mine.fencing_token
@@ -468,7 +468,7 @@ def test_an_operator_deletes_the_first_waiters_node(
 def test_who_holds_and_who_waits(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """The owner is who has had a permit longest; those who wait are told in their order."""
+    """The owner is the contender that has had a permit longest; the waiters are told in their order."""
     mine, theirs = Semaphore(zk, zk_path), Semaphore(connect(), zk_path)
     assert mine.owner() is None
     with mine:

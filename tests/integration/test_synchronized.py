@@ -1,4 +1,4 @@
-"""`synchronized` on a real server: calls in several processes exclude each other by what they are called with."""
+"""`synchronized` on a real server: calls in several processes exclude each other by their arguments."""
 
 from __future__ import annotations
 

@@ -326,7 +326,7 @@ class BarrierWorker(Worker):
             raise Violation(f"reset() has returned, and it is {state} still")
 
     def _seen_since(self, began: float) -> float:
-        """Return since when a call may see: a leader that is left alone answers with what was so when it was left."""
+        """Return since when a call may see: a leader that is left alone answers with the state of that moment."""
         servers = self.checks.ensemble.servers
         return min(began, *(server.alone_since for server in servers if server.alone_until > began), math.inf)
 

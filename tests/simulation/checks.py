@@ -230,7 +230,7 @@ class Checks:
                 "waiting": registry._awaiting,
                 "parked": session.calls,
                 "dropped": session.dropped,
-                # One is left at a node that outlives who watched it, until that changes; on the same path, no second.
+                # One is left at a node that outlives its watcher, until that changes; on the same path, no second.
                 "watchers": [
                     path
                     for path, watchers in client._data_watchers.items()

@@ -281,7 +281,7 @@ class CondWorker(Worker):
             raise Violation(f"{self.name} was notified by {by}, and says that it was not")
         early = hold is not None and world.now < began + turn.waits and hold.ticket.session == section.ticket.session
         # kazoo takes an interrupt that strikes as it sends for the end of the connection. And where an operator has
-        # deleted the lock's node, who gets no answer takes itself for queued, and notified.
+        # deleted the lock's node, a waiter without a reply takes itself for queued, and notified.
         known = not waiting.interrupted and waiting.lock not in checks.removed
         if notified and known and (early or checks.calm) and by not in checks.notifiers:
             raise Violation(f"{self.name} was woken by nobody")

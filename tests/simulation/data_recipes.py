@@ -1,4 +1,4 @@
-"""The tables of operations x faults of what keeps data, and of groups, double barriers and detached locks.
+"""The tables of operations x faults of primitives with data, of groups, double barriers and detached locks.
 
 Each promise is that of the random runs: a value is changed exactly once, or the outcome is said to be unknown; an item
 is neither lost nor taken twice; no node is left behind; nobody waits in vain. The threads of the library that follow a

@@ -271,7 +271,7 @@ class ElectionWorker(CallWorker):
             raise Violation(f"{self.name}: to withdraw took {self.world.now - call.began:g} s")
 
     def _withdraw(self) -> None:
-        """Withdraw, whatever interrupts it: the candidacy would last as long as the client."""
+        """Withdraw, also after an interrupt: the candidacy would last as long as the client."""
         interrupted = False
         while True:
             try:

@@ -1,7 +1,7 @@
-"""Which random run, or case, found each seeded bug when all were last searched for: it is tried first.
+"""The random run, or case, that found each seeded bug when all were last searched for: it is tried first.
 
 A change of the code gives others their turn, and the run may find nothing any more; then all are tried, as ever. So
-what is noted saves time, and proves nothing by itself. `make seeds` searches anew.
+a noted run saves time, and proves nothing by itself. `make seeds` searches anew.
 """
 
 from __future__ import annotations

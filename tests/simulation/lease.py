@@ -1,4 +1,4 @@
-"""A model of what a lease is about: one session, on servers that disagree about who leads, over links that are late.
+"""A model of a lease in its world: one session, on servers that disagree about who leads, over links that are late.
 
 The client is the real `Lease` behind as little as can be: it stamps a request, sends it, and hands each answer over.
 All else is the ensemble as it was measured: every channel keeps its order and has any delay; a cut is silent; any

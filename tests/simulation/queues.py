@@ -438,7 +438,7 @@ class QueueRun(LossyRun):
         return Struck() if it.which // 2 % 2 else KeyboardInterrupt()
 
     def rescue(self) -> None:
-        """Give who waits an item, or a place for one, as a process that is not of the run."""
+        """Give a waiter an item, or a place for one, as a process that is not of the run."""
         checks = self.checks
         if ITEMS[:-1] not in self.ensemble.leader.nodes:
             return

@@ -1,8 +1,8 @@
 """Quorums of locks in the simulation: several services in one world, each with its own servers, clients and faults.
 
-A party is one program, with a client for each service. Each service has its own checks, those of all locks; here is
-what must be true of the quorums beside that. A QuorumLock has no threads of its own, so nothing stands in for it but
-the random pauses between two tries, which are drawn from a seed.
+A party is one program, with a client for each service. Each service has its own checks, those of all locks; this
+module adds the invariants of the quorums. A QuorumLock has no threads of its own, so nothing stands in for it but the
+random pauses between two tries, which are drawn from a seed.
 """
 
 from __future__ import annotations

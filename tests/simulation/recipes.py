@@ -571,7 +571,7 @@ class InjectedEvent(RecipeRun, EventRun):
 
 
 def of_calls(recipe: str, operation: str, fault: int) -> str | None:
-    """Return why a fault can't befall an operation of what is not held."""
+    """Return why a fault can't befall an operation without a hold."""
     if fault in (3, 4) and operation == "Discard":
         return "has no node of its own"
     if fault in (6, 18, 39, 40):

@@ -205,7 +205,7 @@ class PermitChecks(Checks):
                 raise Violation(f"{ticket} waits without a watch on {path}")
 
     def end(self) -> None:
-        """Nothing is left but what was added."""
+        """Nothing is left but the added permits."""
         super().end()
         added = self._value() - VALUE
         if not self.at_least <= added <= self.at_most:

@@ -295,7 +295,7 @@ class Event:
     isSet = is_set  # noqa: N815 - as kazoo calls it
 
     def set(self) -> None:
-        """Set it, and wake who waits."""
+        """Set it, and wake its waiters."""
         self._set = True
         for actor in self._waiting:
             actor.ready = actor.signaled = True

@@ -74,7 +74,7 @@ class Mood:
         self._since = self._until = 0.0
 
     def stay(self, seconds: float) -> None:
-        """Have whoever is inside, or comes in within a moment, stay there, until its hold is lost."""
+        """Have each thread that is inside, or comes in within a moment, stay there, until its hold is lost."""
         self._since = clock() + MOMENT
         self._until = max(self._until, self._since + seconds)
 

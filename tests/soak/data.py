@@ -1,4 +1,4 @@
-"""The checkers of what is no lock and no queue: values and maps, double barriers, groups.
+"""The checkers of all but locks and queues: values and maps, double barriers, groups.
 
 A value here only goes on: each change adds to a number, or replaces a value by one that says how many came before it
 and whose change it is. So all changes stand in a line, and each call that returned tells its place in it. Two that took

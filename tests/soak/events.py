@@ -59,7 +59,7 @@ class What(str, Enum):
     GAVE_BACK = "gave back"  # the block has failed
     BURIED = "buried"  # the item is among the dead, at the end
 
-    # Of what keeps data, of double barriers and of groups, where REFUSED is an answer that changed nothing.
+    # Of primitives with data, of double barriers and of groups, where REFUSED is an answer that changed nothing.
     ANSWERED = "answered"  # the call returned; the note has what
 
 

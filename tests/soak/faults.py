@@ -22,7 +22,7 @@ from tests.soak.testbed import Testbed
 from tests.soak.workers import Workers
 from zkconcurrent.testing import Server
 
-# Which requests are lost, or their answers: of a queue's node, of a change or a heartbeat, of whatever comes.
+# Which requests are lost, or their answers: of a queue's node, of a change or a heartbeat, or any.
 STRUCK = (
     ("create2", "create"),
     ("multi",),

@@ -309,7 +309,7 @@ def check(history: History) -> list[Violation]:
 
 
 def exclusion(history: History) -> Iterator[Violation]:
-    """Nobody is let in who must not be there together with those who are, and were not told that they no longer are."""
+    """No contender is let in that excludes a holder, unless the holder was told that its hold is lost."""
     for path, holds in _by_path(history).items():
         model = history.models[path]
         inside: list[Hold] = []

@@ -77,7 +77,7 @@ class Workers:
             stdin.flush()
 
     def stay(self, seconds: float, *places: int) -> None:
-        """Have whoever is inside stay there."""
+        """Have the threads inside stay there."""
         for place in places or self.places:
             self.tell(place, f"stay {seconds}")
 

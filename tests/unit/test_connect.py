@@ -240,7 +240,7 @@ ACL = [make_acl("world", "anyone", all=True)]
 def test_by_whom_it_may_be_used(
     url: str, options: dict[str, Any], default: object, directory: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With credentials, what is made is its creator's, but for what lies above; unless something else is said."""
+    """With credentials, a node is its creator's, but for the nodes above; unless something else is said."""
     made: list[_connect.Client] = []
     monkeypatch.setattr(_connect, "_start", lambda client, *_: made.append(client))
     monkeypatch.setattr(_connect, "find_spec", lambda _: True)
@@ -273,7 +273,7 @@ def test_an_acl_that_is_wrong(url: str, options: dict[str, Any], error: type[Exc
 
 @given(st.text(min_size=1), st.text(min_size=1).filter(lambda text: ":" not in text))
 def test_any_password(password: str, user: str) -> None:
-    """A user and a password in percent-encoding arrive as they are, whatever characters they have."""
+    """A user and a password in percent-encoding arrive as they are, with any characters."""
     from urllib.parse import quote
 
     try:

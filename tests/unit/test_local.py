@@ -93,7 +93,7 @@ HELD: list[Callable[[LocalNamespace], Any]] = [
 def test_what_is_dropped_while_held(
     make: Callable[[LocalNamespace], Any], elsewhere: bool, threads: LocalNamespace, in_thread: InThread
 ) -> None:
-    """A lock that is dropped while it is held, by whatever thread, is a ResourceWarning; a free one is not."""
+    """A lock that is dropped while it is held, by any thread, is a ResourceWarning; a free one is not."""
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         (in_thread(lambda: make(threads).acquire()).result(20) if elsewhere else make(threads).acquire())

@@ -159,7 +159,7 @@ def test_other_data(data: bytes) -> None:
 
 
 def test_the_header() -> None:
-    """The queue's node says its order, size and state; none is what Curator leaves; anything else is foreign."""
+    """The queue's node says its order, size and state; Curator leaves none; anything else is foreign."""
 
     def node(data: bytes) -> Node:
         return Node(data, 0, 0.0, 0)

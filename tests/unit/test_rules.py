@@ -109,7 +109,7 @@ def test_each_watches_the_one_just_ahead(queue: list[str]) -> None:
 
 @given(queues)
 def test_the_nearest_in_the_way_is_watched(case: Case) -> None:
-    """Between me and whom I watch, nobody excludes me: a reader watches the nearest writer ahead of it."""
+    """Between me and the node that I watch, nobody excludes me: a reader watches the nearest writer ahead of it."""
     rule, queue = case
     line = line_up(queue, rule)
     for me in queue:
@@ -119,7 +119,7 @@ def test_the_nearest_in_the_way_is_watched(case: Case) -> None:
 
 @given(queues, st.data())
 def test_whoever_watches_is_rightly_blocked(case: Case, data: st.DataObject) -> None:
-    """While the watched node exists, I am blocked, whoever else comes and goes."""
+    """While the watched node exists, I am blocked, though others come and go."""
     rule, queue = case
     me = data.draw(st.sampled_from(queue))
     watched = blockers(me, queue, rule)

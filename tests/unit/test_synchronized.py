@@ -544,7 +544,7 @@ def test_it_looks_as_before() -> None:
 
 
 def test_the_result_and_the_error() -> None:
-    """The result and what is raised pass, and the lock is free after either."""
+    """The result and any error pass, and the lock is free after either."""
 
     def fail(user: int) -> None:
         raise KeyError(user)
