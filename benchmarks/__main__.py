@@ -55,7 +55,7 @@ def measure(stage: Stage, names: Sequence[str], quick: bool, figures: list[Figur
 
 
 def _turns(lanes: Sequence[Lane], rounds: int, warm_up: bool) -> list[tuple[int, Lane]]:
-    """Return who is measured when: all in each round, every round begins with another."""
+    """Return the contestants in their order: all in each round, every round begins with another."""
     turns = [(0, lane) for lane in lanes if warm_up]
     for turn in range(1, rounds + 1):
         first = (turn - 1) % len(lanes)

@@ -1,7 +1,7 @@
 """The charts, as SVG: bars where contestants do one thing, curves where a queue grows.
 
 Each bar is a median, with its value; the thin line on it is the middle half of the rounds. Curves have a logarithmic
-scale both ways: what grows with the queue rises, what does not is flat.
+scale both ways: a cost that grows with the queue rises, any other is flat.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ COLORS = {
     "aiozk": "#009e73",
 }
 OTHERS = "#8c6d31"
-BARS = {  # the file, the part, its quantity, and what is said above
+BARS = {  # the file, the part, its quantity, and the title above it
     "uncontended.svg": ("uncontended", "ms", "Acquire + release, nobody else there", "milliseconds; less is better"),
     "network.svg": ("network", "ms", "Acquire + release through a network", "milliseconds; less is better"),
     "reentrant.svg": ("reentrant", "µs", "Acquire + release of what is held", "microseconds; less is better"),

@@ -1,4 +1,4 @@
-"""The contestants in Python: what each library offers for one kind of lock, with the same two calls.
+"""The contestants in Python: one kind of lock of each library, with the same two calls.
 
 A contestant gives something with `acquire` and `release` for a client and a path. kazoo's objects serve one thread at a
 time (of two threads that share one, the second polls), so each thread has its own; ours and Curator's are shared.
@@ -21,7 +21,7 @@ from benchmarks.herd import EveryoneWatches, OneNode
 
 
 class Acquirable(Protocol):
-    """What can be acquired and released."""
+    """An object that can be acquired and released."""
 
     def acquire(self, blocking: bool = True) -> Any:
         """Get it; whether it was got."""

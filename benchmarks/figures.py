@@ -1,6 +1,6 @@
-"""Figures: what was measured, round by round, and what is said of it.
+"""Figures: the measured values, round by round, and the text about them.
 
-A machine is never quiet, and what disturbs one round disturbs all contestants of it. So a figure is the median of its
+A machine is never quiet, and a disturbance of one round affects all contestants of it. So a figure is the median of its
 rounds, its spread the middle half of them, and a ratio is taken within each round first: the median of the ratios.
 """
 
@@ -19,9 +19,9 @@ class Figure:
 
     Attributes:
         part: of the benchmark.
-        case: what was done.
-        quantity: what was measured, with its unit.
-        contestant: who did it.
+        case: the measured action.
+        quantity: the measured quantity, with its unit.
+        contestant: the contestant that did it.
         rounds: the values, the first round first; a contestant that stops early has fewer.
     """
 

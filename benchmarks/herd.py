@@ -1,13 +1,14 @@
 """The two strategies that wake a herd, to be measured and to be read; nobody should use them.
 
-A lock on ZooKeeper is an ephemeral node, which goes when its maker does. What differs is whom everybody else watches:
+A lock on ZooKeeper is an ephemeral node, which goes when its maker does. The strategies differ in the nodes that
+everybody else watches:
 
-1. `OneNode`: there is one node, with a fixed name. Who makes it holds; all others watch it, and when it goes, all of
-   them are told, all try to make it, and one of them succeeds.
+1. `OneNode`: there is one node, with a fixed name. The client that makes it is the holder; all others watch it. When it
+   goes, all of them are told, all try to make it, and one of them succeeds.
 2. `EveryoneWatches`: everybody makes a node with a number, the lowest holds, and all watch the list. They are served in
-   order; but whoever comes or goes, all are told, and all read the whole list.
-3. Ours, and that of ZooKeeper's documentation: as 2, but each watches the one node ahead of its own. Whoever goes, one
-   is told.
+   order; but when any client comes or goes, all are told, and all read the whole list.
+3. Ours, and that of ZooKeeper's documentation: as 2, but each watches the one node ahead of its own. When a client
+   goes, one other is told.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class OneNode:
             self._client.create(self._node, self._me, ephemeral=True)
         except NodeExistsError:
             return False
-        except ConnectionLoss:  # made or not, the answer is lost: whose is the node that is there?
+        except ConnectionLoss:  # the reply is lost, and the node may be this client's or another's
             return self._is_mine()
         return True
 

@@ -1,4 +1,4 @@
-"""What a run was made on: all that explains its figures, and nothing that names the place."""
+"""The machine and the software of a run: all that explains its figures, and nothing that names the place."""
 
 from __future__ import annotations
 

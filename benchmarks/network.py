@@ -15,7 +15,7 @@ from collections import deque
 from contextlib import suppress
 from typing import TypeAlias
 
-Parcels: TypeAlias = "deque[tuple[float, bytes]]"  # when each is due, and what it is
+Parcels: TypeAlias = "deque[tuple[float, bytes]]"  # when each is due, and its bytes
 
 
 def main() -> None:

@@ -39,7 +39,7 @@ CROWDS = (1, 10, 100, 500, 1000)
 HERDS = (1, 3, 10, 30, 100, 300)
 AIOZK = ("aiozk",) if find_spec("aiozk") else ()  # its figures are left out where it is not installed
 TASKS = {"twin": OURS, "pool": "pool", **{name: name for name in AIOZK}, "aio": "aio"}  # with the processes they run in
-# Of a queue: the process, and what it calls a put and a claim.
+# Of a queue: the process, and its names for a put and a claim.
 FLOWS = {
     "raw": ("raw", "put", "claim"),
     "kazoo": ("kazoo", "put", "get"),
@@ -80,11 +80,11 @@ class Part(NamedTuple):
     """A part of the benchmark.
 
     Attributes:
-        title: what is measured.
+        title: the measurement, in words.
         groups: sets the stage; told whether the run is a quick one.
         sets: how many groups there are.
         rounds: in a full run, and in a quick one.
-        seconds: what a full run takes, about; the progress bar's measure.
+        seconds: the duration of a full run, about; the progress bar's measure.
         warm_up: whether there is a round before the first, which does not count.
         ours: the contestant that the others are compared to.
     """
@@ -301,7 +301,7 @@ def tasks(stage: Stage, quick: bool) -> Groups:
 
 
 def task_memory(stage: Stage, quick: bool) -> Groups:
-    """By how much a process grows with each task, or thread, that waits; and what very many tasks take."""
+    """The growth of a process with each task, or thread, that waits; and the costs of very many tasks."""
     some, more, many, tries = (100, 200, 300, 1_000) if quick else (1_000, 3_000, 10_000, 100_000)
 
     def growth(name: str, waiters: int, kind: str = "lock") -> dict[str, float]:

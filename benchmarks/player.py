@@ -1,4 +1,4 @@
-"""One contestant in a process of its own, told what to do by lines, each answered by a line.
+"""One contestant in a process of its own, which gets each command as a line, and replies with a line.
 
 `CuratorPlayer.java` speaks the same lines, so Python and Java can take turns. Words have tabs between; the answer is
 `ok` or `error`, and a text. The commands:
@@ -9,10 +9,10 @@
 - `hold kind path`: acquire for good, and say when that was.
 - `try kind path n`: fail n times to acquire; how long each took.
 - `join kind path hold n own`: n more threads that acquire, wait `hold` microseconds, and release, again and again, each
-  on a session of its own (1) or all on one (0). While paused, as it is at first, who has it keeps it.
+  on a session of its own (1) or all on one (0). While paused, as it is at first, the holder keeps it.
 - `go`, `pause`, `log`: let them run, stop them, and tell of each release since: when it was asked for, when it was
   acquired, and when release was called, on the clock of the machine.
-- `clock`: what that says. All clocks are CLOCK_MONOTONIC, in nanoseconds.
+- `clock`: the time on that clock. All clocks are CLOCK_MONOTONIC, in nanoseconds.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ STANDARD: dict[str, Maker] = {  # the locks of the standard library, to be as ne
 
 
 class Player:
-    """What the commands do; each is a method."""
+    """The commands; each is a method."""
 
     def __init__(self, contestant: str) -> None:
         self._makers = STANDARD if contestant == "standard" else CONTESTANTS[contestant]
@@ -147,7 +147,7 @@ class Player:
         self._go.set()
 
     def pause(self) -> None:
-        """Have whoever gets it next keep it."""
+        """Have the next holder keep it."""
         self._go.clear()
 
     def log(self) -> str:
@@ -164,7 +164,7 @@ def _close(client: KazooClient) -> None:
 
 def main() -> None:
     """Serve until the input ends."""
-    logging.disable(logging.CRITICAL)  # whatever is cut off when a session is closed
+    logging.disable(logging.CRITICAL)  # any error of a request that the end of its session cut off
     threading.excepthook = lambda _: None
     player = Player(sys.argv[1])
     out = sys.stdout

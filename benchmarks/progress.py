@@ -18,7 +18,7 @@ class Progress:
         self._part = ""
 
     def show(self, done: float, part: str, doing: str) -> None:
-        """Show that so many of the expected seconds are done, and what is being done."""
+        """Show that so many of the expected seconds are done, and name the part that runs."""
         passed = time.monotonic() - self._start
         share = min(done / self._total, 1.0)
         if self._terminal:

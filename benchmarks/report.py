@@ -1,4 +1,4 @@
-"""What came of a run: Markdown tables, which read well in a terminal too, and JSON."""
+"""The results of a run: Markdown tables, which read well in a terminal too, and JSON."""
 
 from __future__ import annotations
 

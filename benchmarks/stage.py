@@ -127,7 +127,7 @@ class Turn(NamedTuple):
 
 
 class Counters(NamedTuple):
-    """What the server has counted: requests that it received, watch events that it sent, and watches that are left."""
+    """The server's counters: requests that it received, watch events that it sent, and watches that are left."""
 
     requests: int
     events: int
@@ -136,7 +136,7 @@ class Counters(NamedTuple):
 
 @final
 class Stage:
-    """The server, and whoever is on it.
+    """The server, and the processes that use it.
 
     Args:
         warm_up: how many cycles of each kind a JVM does before it is measured.
@@ -287,7 +287,7 @@ class Stage:
 
 
 class Queue(NamedTuple):
-    """What came of a crowd's turns: from a queue at rest to a queue at rest."""
+    """The result of a crowd's turns: from a queue at rest to a queue at rest."""
 
     turns: list[Turn]
     requests: float
@@ -333,12 +333,11 @@ def compete(
 ) -> Queue:
     """Let contenders, spread over the processes, take turns for a while.
 
-    It begins and ends with one who has the lock and all others waiting, so that what the server has counted belongs to
-    just these turns.
+    It begins and ends with one holder and all others waiting, so that the server's counts belong to just these turns.
 
     Args:
         stage: where.
-        team: whose processes.
+        team: the processes.
         kind: of lock.
         contenders: how many threads in all.
         seconds: how long.
@@ -408,10 +407,10 @@ def flow(
 
     Args:
         stage: where.
-        team: whose processes.
-        joining: for each thread its process, and what it does; those of the last one's kind take.
+        team: the processes.
+        joining: for each thread its process and its kind; those of the last one's kind take.
         seconds: how long, or until nothing is left.
-        backlog: what puts items before, and how many.
+        backlog: the player that puts items before, and how many.
     """
     path = stage.path()
     with sessions(team, stage.hosts):

@@ -1,4 +1,4 @@
-"""What the project has set itself to reach, and whether a run reached it. Nothing fails here: figures are reported."""
+"""The project's targets, and whether a run reached them. Nothing fails here: figures are reported."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Target(NamedTuple):
     """A bound on a ratio to a peer, or on a figure itself.
 
     Attributes:
-        words: what it is about.
+        words: its subject.
         part: where it was measured, with the case and the quantity.
         case: see there; one that ends with `*` is about the greatest of all cases that begin so.
         quantity: see there.
-        peer: whom ours is compared to; None: nobody.
+        peer: the contestant that ours is compared to; None: none.
         bound: at most, or at least, this.
         at_least: which of the two.
         ours: the contestant that is compared.

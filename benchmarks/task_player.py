@@ -134,7 +134,7 @@ LIBRARIES: dict[str, Callable[[], Library]] = {"aio": Ours, "pool": Pool, "aiozk
 
 
 class TaskPlayer:
-    """What the commands do; each is a method."""
+    """The commands; each is a method."""
 
     def __init__(self, contestant: str) -> None:
         self._library = LIBRARIES[contestant]()

@@ -1,4 +1,4 @@
-"""What all tests share, on top of the fixtures of `zkconcurrent.testing`: more clients, threads, and waiting."""
+"""The base of all tests, on top of the fixtures of `zkconcurrent.testing`: more clients, threads, and waiting."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ ARMED = pytest.StashKey[float]()
 TESTS = Path(__file__).parent
 SLOW_TO_START = {"peer", "services", "strict"}  # fixtures: a Java process, three servers, one with its own settings
 SERVERLESS = ("unit", "simulation", "soak/test_history.py")
-# What a change of the library can hardly break, if it breaks nothing else: the tools beside it, the tests of threads
-# once more on tasks, and whether the simulation finds bugs.
+# Tests that a change of the library can hardly break without breaking others: those of the tools beside it, the tests
+# of threads once more on tasks, and the search of the simulation for bugs.
 LATER = ("testing/", "examples/", "benchmarks/", "unit/test_typing.py", "aio/test_generic.py")
 TESTS_OF_THE_SIMULATION = ("test_simulation[", "test_seeded_bug", "test_a_seeded_bug", "test_weaker_rules")
 FAST = {"connection_retry": {"max_tries": -1, "delay": 0.05, "max_delay": 0.2}}
@@ -64,10 +64,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs a server, and what is for later; where several processes share the tests, order them.
+    """Mark the tests that need a server, and those for later; where several processes share the tests, order them.
 
     The long ones begin, the soak first. Those that compute are spread among those that wait. Of these, the long ones
-    are for one of the processes; so are those that share what takes long to start.
+    are for one of the processes; so are those that share a server or a process that takes long to start.
     """
     long = {item for item in items if item.get_closest_marker("long") is not None}
     for item in items:

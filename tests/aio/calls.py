@@ -1,4 +1,4 @@
-"""The calls of `aio` that are cancelled: each with what is around it, and what must be true once it has ended."""
+"""The calls of `aio` that are cancelled: each with its surroundings, and the conditions that hold after its end."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ AGAINST: dict[str, Make] = {"read lock": write_lock, "MultiLock": second_of_seve
 
 
 class Scene:
-    """One call, and what is around it.
+    """One call, and its surroundings.
 
     Attributes:
         near: the client of the task that is cancelled.
@@ -150,7 +150,7 @@ class Acquire(Scene):
 
 
 class Release(Acquire):
-    """To acquire, and wait for the end of the release: that is sent, whatever strikes."""
+    """To acquire, and wait for the end of the release: that is sent in any case."""
 
     async def call(self) -> object:
         """Acquire and release."""
@@ -163,7 +163,7 @@ class Detach(Scene):
     """To acquire a detached lock, or to release it.
 
     Args:
-        rival: who holds at first: "another", another object of the "owner", or nobody.
+        rival: the holder at first: "another", another object of the "owner", or nobody.
         stays: the rival releases only when the call has come to its end.
         releases: whether the call acquires before, and only its release is cancelled.
         options: of `acquire`.
@@ -246,7 +246,7 @@ class ConditionWait(Scene):
 
     Args:
         make: makes the lock.
-        contested: whoever notifies keeps the lock for a while.
+        contested: the notifier keeps the lock for a while.
     """
 
     def __init__(self, *place: Any, make: str = "RLock", contested: bool = False, by: str = "far") -> None:
@@ -343,7 +343,7 @@ class EventWait(Scene):
 
 
 class EventSet(Scene):
-    """To wait until an event is set: it is, whatever strikes."""
+    """To wait until an event is set: it is, in any case."""
 
     def __init__(self, *place: Any) -> None:
         super().__init__(*place)
@@ -660,7 +660,7 @@ class Ask(Scene):
 
 
 class Resize(Scene):
-    """To resize a semaphore of one permit to two, and to ask how many are free: it has one or two, whatever strikes."""
+    """To resize a semaphore of one permit to two, and to ask how many are free: it has one or two, in any case."""
 
     def __init__(self, *place: Any) -> None:
         super().__init__(*place)

@@ -89,7 +89,7 @@ class Watcher(logging.Handler):
         while not self._over.wait(LOOK):
             now = time.monotonic()
             frame = sys._current_frames().get(self._thread)
-            # No reference to a frame, or a task, is kept: what they have shall be garbage when it is.
+            # No reference to a frame, or a task, is kept, so that a task's objects become garbage in time.
             place = (self._callbacks, id(frame), frame and frame.f_lasti)
             self._looks += self._runs
             on_time = frame is not None and self._runs and place == last and now - before < 2 * LOOK
@@ -201,8 +201,8 @@ def sent_by(client: KazooClient) -> int:
 async def idle(*clients: KazooClient) -> None:
     """Wait until these clients have no request outstanding, and nothing is left to do in the loop.
 
-    A task that is asleep then waits for another. The round trip of a `sync` brings all answers and events of before;
-    whatever a task does then, it sends a request, or is done.
+    A task that is asleep then waits for another. The round trip of a `sync` brings all earlier replies and events.
+    After that a task either sends a request or is done.
     """
     loop, quiet = asyncio.get_running_loop(), 0
     sent = [0 for _ in clients]

@@ -1,4 +1,4 @@
-"""The cancellation contract: at whatever place a task is cancelled, nothing of its call stays, and nobody sleeps."""
+"""The cancellation contract: wherever a task is cancelled, nothing of its call stays, and nobody sleeps."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Trap:
 
     Args:
         k: which one, counted from 1.
-        waking: whether as it wakes, when what it has waited for is there, and not as it falls asleep.
+        waking: whether as it wakes, when the awaited event has come, and not as it falls asleep.
         again: whether the task is cancelled once more right behind, and at the next sleep that it has.
 
     Attributes:

@@ -1,7 +1,7 @@
 """CPython's own tests of `asyncio`'s locks, run against ours on a real ZooKeeper.
 
 They come with the running interpreter, as those of `threading` do. Where theirs count turns of the loop (`sleep(0)`),
-the loop turns until this client has no request outstanding and nothing is left to do; then whoever is asleep waits for
+the loop turns until this client has no request outstanding and nothing is left to do; then each sleeping task waits for
 others, as theirs would. A task of theirs that acquires an owned lock does so in a function of the test.
 
 `LEFT_OUT` names each test that is not run, with the reason.

@@ -164,7 +164,7 @@ def test_cancelled_while_out_of_reach(
 
 
 def test_a_wait_takes_its_lock_back(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
-    """Clause 6: a cancelled wait goes on waiting for its lock, whatever cancels come, and ends with the lock held."""
+    """Clause 6: a cancelled wait goes on waiting for its lock, despite further cancels, and ends with the lock held."""
     mine, theirs = aio.Condition(zk, zk_path), aio.Condition(far, zk_path)
 
     async def main() -> None:
@@ -360,7 +360,7 @@ def test_a_task_that_ends_with_a_hold(make: str, end: str, zk: KazooClient, far:
 
 @pytest.mark.parametrize("make", ["Lock", "Semaphore"])
 def test_a_task_that_leaves_its_hold_to_others(make: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
-    """What any task may release stays held after the task that acquired it, without a warning."""
+    """A lock that any task may release stays held after the task that acquired it, without a warning."""
     lock = LOCKS[make](zk, zk_path)
 
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""What each call of `aio` sends: the same as its threaded twin, counted on the wire; and what it leaves: nothing."""
+"""Each call of `aio` sends the same requests as its threaded twin, counted on the wire, and leaves nothing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CANCELS = 1_000
 
 @pytest.fixture
 def proxy(zookeeper: Server) -> Iterator[Proxy]:
-    """A proxy that delays, so that what is pipelined is seen to be."""
+    """A proxy that delays, so that pipelined requests are seen to be pipelined."""
     with Proxy(zookeeper.hosts) as proxy:
         proxy.delay(SLOW_WIRE)
         yield proxy
@@ -166,7 +166,7 @@ def test_an_event_and_a_latch(counted: KazooClient, proxy: Proxy, zk_path: str) 
     run(main())
 
 
-LEAVES = {  # of three parties, which is the client's, which leaves, and what the client sends then
+LEAVES = {  # of three parties: the client's, the one that leaves, and the requests that the client sends then
     "the one that leaves": (2, 2, {"sync": 1, "getData": 3, "multi": 1}, 2),
     "the first": (0, 2, {"getData": 2, "getChildren": 1}, 1),
     "another, as the first leaves": (2, 0, {"getData": 5, "getChildren": 1}, 3),

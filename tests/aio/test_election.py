@@ -1,4 +1,4 @@
-"""Elections for tasks: what differs from those of threads; `test_generic.py` has all that does not."""
+"""Elections for tasks: the differences from those of threads; `test_generic.py` has all the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The locks of tasks: asyncio's interface, who excludes whom, losses, and what is asked of them."""
+"""The locks of tasks: asyncio's interface, mutual exclusion, losses, and queries."""
 
 from __future__ import annotations
 
@@ -296,7 +296,7 @@ def test_a_loss(make: str, plain: bool, zookeeper: Server, connect: Connect, far
 
 
 def test_a_loss_of_one_of_several(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
-    """A MultiLock is lost with the first of its locks; the others are released by what acknowledges that."""
+    """A MultiLock is lost with the first of its locks; the others are released by the call that acknowledges that."""
     told: list[aio.MultiLock] = []
     lock = aio.MultiLock([aio.Lock(zk, f"{zk_path}/{name}") for name in "ab"], on_lost=told.append)
 
@@ -391,7 +391,7 @@ def test_a_loss_at_the_end_of_the_block(zk: KazooClient, far: KazooClient, zk_pa
 
 
 def test_fencing_tokens(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
-    """They grow from holder to holder, in whatever process, task or thread."""
+    """They grow from holder to holder, in any process, task or thread."""
     locks = [aio.Lock(zk, zk_path), aio.Lock(far, zk_path)]
     tokens = []
 

@@ -58,7 +58,7 @@ def test_what_the_block_raises(zookeeper: Server) -> None:
 
 
 def test_what_was_begun_is_done(zookeeper: Server, zk_path: str) -> None:
-    """What a task has begun and does not await is done before the client stops."""
+    """A call that a task has begun and does not await is done before the client stops."""
 
     async def main() -> None:
         for n in range(5):

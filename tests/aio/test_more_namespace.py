@@ -117,7 +117,7 @@ def test_no_name_leaves_the_base(tasks: aio.Namespace, make: Any) -> None:
 
 @every
 def test_a_name_is_text_of_one_kind(tasks: aio.Namespace, make: Any) -> None:
-    """A name is a str; what is one kind of object is no other; a name below that of another is refused."""
+    """A name is a str; it belongs to one kind of object; a name below that of another is refused."""
     with pytest.raises(TypeError, match="name must be a str"):
         make(tasks, 1)
     kept = tasks.Lock("lock")
@@ -142,7 +142,7 @@ def test_what_a_multilock_is_of(tasks: aio.Namespace) -> None:
 
 
 def test_a_condition_gives_up_all_levels(tasks: aio.Namespace) -> None:
-    """A wait lets others in whatever the levels of the lock, which are there again after it."""
+    """A wait lets others in at any level of the lock, and has all levels again after it."""
 
     async def main() -> None:
         lock = tasks.RLock("lock")
@@ -187,7 +187,7 @@ def test_the_paths(zk: KazooClient, connect: Connect, zk_path: str) -> None:
 
 
 def test_bad_bases_and_clients() -> None:
-    """A base that is no path, and what is no client, are refused as `zkconcurrent.namespace` refuses them."""
+    """A base that is no path and a client that is no client are refused, as `zkconcurrent.namespace` refuses them."""
     for client, path in [("local", "app"), (KazooClient(), "/a/../b"), ("zk://u:secret@a", "/app"), (None, "/app")]:
         with pytest.raises((ValueError, TypeError)) as expected:
             zkconcurrent.namespace(client, path)
@@ -241,7 +241,7 @@ def test_they_are_asyncios(local: aio.LocalNamespace, name: str, arguments: tupl
 def test_what_is_wrong(
     use: Callable[[aio.LocalNamespace], Any], error: type[Exception], told: str, local: aio.LocalNamespace
 ) -> None:
-    """The local namespace refuses at once whatever the shared one would refuse, and the names that it lacks."""
+    """The local namespace refuses at once all that the shared one would refuse, and the names that it lacks."""
     with pytest.raises(error, match=told):
         use(local)
     assert not local._objects

@@ -216,7 +216,7 @@ def test_calls_of_one_path() -> None:
 
 
 def test_generators() -> None:
-    """A generator holds the lock from its first step to its last; what is sent and thrown reaches it."""
+    """A generator holds the lock from its first step to its last; sent values and thrown errors reach it."""
 
     async def main() -> None:
         running = counting("a")

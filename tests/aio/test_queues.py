@@ -1,4 +1,4 @@
-"""Queues for tasks, on a real ZooKeeper: CPython's own tests of `asyncio`'s, and what a cancellation leaves.
+"""Queues for tasks, on a real ZooKeeper: CPython's own tests of `asyncio`'s, and the leftovers of a cancellation.
 
 CPython's tests call `put_nowait`, `get_nowait`, `qsize`, `empty` and `full` as plain functions, and look into the queue
 between two turns of the loop: ours are coroutines. So those of their tests that do neither run as they are; `LEFT_OUT`

@@ -131,7 +131,7 @@ def test_lost(zk: KazooClient, far: KazooClient, zk_path: str) -> None:
 
 
 def test_a_waiter_whose_loop_is_closed(zk: KazooClient, far: KazooClient, zk_path: str, eventually: Eventually) -> None:
-    """Its call is abandoned, at whatever step, and leaves no node."""
+    """Its call is abandoned, at any step, and leaves no node."""
     lock, rivals = quorum(zk, zk_path), [Lock(far, f"{zk_path}/{name}") for name in "ab"]
     kept = []
 

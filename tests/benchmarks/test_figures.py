@@ -47,7 +47,7 @@ def test_targets() -> None:
 
 
 def test_hand_overs_are_those_between_processes_to_one_that_waited() -> None:
-    """From release called to acquired; not within a process, nor to who came just then."""
+    """From release called to acquired; not within a process, nor to a contender that came just then."""
     ms = 1_000_000
     turns = [
         Turn(0, 0, 10 * ms, player=0),
@@ -80,7 +80,7 @@ def test_tables_and_charts() -> None:
 
 
 def test_a_run_is_written_and_read() -> None:
-    """What --json writes is what --from shows."""
+    """`--from` shows the run that `--json` wrote."""
     written = json.loads(json.dumps(as_json(MACHINE, False, [OURS, KAZOO])))
     assert from_json(written) == [OURS, KAZOO]
     assert written["figures"][0]["median"] == 2.5

@@ -49,7 +49,7 @@ class OnZooKeeper:
         with (
             patch.object(zkconcurrent.Event, "_until", patient),
             patch.object(zkconcurrent.Semaphore, "_until", patient),
-            # What a timeout leaves would be in the way of the try that comes right after it.
+            # The node that a timeout leaves would be in the way of the try that comes right after it.
             patch.object(driver, "CLEAN_UP_PATIENCE", 5.0),
         ):
             yield
@@ -154,12 +154,12 @@ class TestWriteLock(OnZooKeeper, lock_tests.RLockTests):
 class TestEvent(OnZooKeeper, lock_tests.EventTests):
     """`threading.Event`'s tests, but one."""
 
-    # It is of the lock inside, `_cond`, which ours has not. What a forked child may do is told in test_processes.
+    # It is of the lock inside, `_cond`, which ours has not. test_processes shows the rights of a forked child.
     test_at_fork_reinit = None
 
     @pytest.fixture(autouse=True)
     def _blocked(self, eventually: Eventually) -> Iterator[None]:
-        """Wait until their threads wait, where they only sleep: who is late does not see a flag set and cleared."""
+        """Wait until their threads wait, where they only sleep: a late thread does not see a flag set and cleared."""
 
         def wait_threads_blocked(n: int) -> None:
             eventually(lambda: waits(self.made, n))

@@ -1,4 +1,4 @@
-"""What the blocking driver promises, on a real ZooKeeper and on the simulated one."""
+"""The promises of the blocking driver, on a real ZooKeeper and on the simulated one."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_a_hold_on_a_connection_of_any_age_stays(bench: Bench, path: str) -> Non
     def test() -> list[float]:
         held = []
         for n in range(connections):
-            # Where what is left of the first lease is about as long as its renewal takes.
+            # Where the rest of the first lease is about as long as its renewal takes.
             age, session = (0.4 + 0.3 * n / connections) * timeout, bench.session(timeout=timeout)
             with session.lock:  # as if the library had not used it before
                 session.registry.lease.opened(session.clock() - age, timeout)
@@ -179,7 +179,7 @@ def test_what_is_made_goes_on_in_the_next_session(bench: Bench, path: str, kind:
 
 @pytest.mark.parametrize("refused", ["sync", "get"])
 def test_what_is_read_behind_a_request_that_is_refused_alone(bench: Bench, path: str, refused: str) -> None:
-    """Fault 160: a server that is busy refuses one of several requests: what is behind it is read again, not before."""
+    """Fault 160: if a busy server refuses a request, the driver sends it again, with the requests behind it."""
 
     def recipe(session: Any, other: Any) -> Steps:
         send, asked = getattr(session.link, refused), []
@@ -312,7 +312,7 @@ def test_a_wait_ends_with_the_node(bench: Bench, path: str) -> None:
 
 @pytest.mark.parametrize("lost", [False, True])
 def test_what_is_read_then(bench: Bench, path: str, lost: bool) -> None:
-    """It is sent once, by whoever sees the node go, and by the waiting thread only if that was in vain."""
+    """It is sent once, by the thread that sees the node go, and by the waiting thread only if that was in vain."""
     callers = []
 
     def recipe(session: Any, other: Any) -> Steps:
@@ -404,7 +404,7 @@ def test_a_create_that_slips_into_the_next_session(bench: Bench, path: str) -> N
         ticket = yield NewTicket(path)
         create = session.link.create
 
-        def late(*arguments: Any) -> None:  # what a thread does that gets no turn between the check and the sending
+        def late(*arguments: Any) -> None:  # as of a thread that gets no turn between the check and the sending
             bench.expire(session)
             create(*arguments)
 
@@ -440,7 +440,7 @@ def test_a_request_that_is_never_answered(bench: Bench, path: str) -> None:
 
 
 def test_an_interrupt_enters_at_the_yield(bench: Bench, path: str) -> None:
-    """What strikes while an operation is done is raised at its yield, and leaves the run when that was cleaned up."""
+    """An interrupt during an operation is raised at the recipe's yield, and leaves the run after its cleanup."""
 
     def recipe(session: Any) -> Steps:
         yield EnsureContainer(path)
@@ -643,7 +643,7 @@ def test_no_run_on_kazoos_own_threads(bench: Bench, path: str) -> None:
 
 
 def test_a_hold_whose_node_is_missing_is_lost(bench: Bench, path: str) -> None:
-    """A recipe that finds the node of a hold missing says so, and the hold is lost; what is given up is not."""
+    """A hold is lost when a recipe finds its node missing; a ticket that was given up is not."""
 
     def recipe() -> Steps:
         yield EnsureContainer(path)
@@ -789,7 +789,7 @@ def test_a_lost_multi_is_told(bench: Bench, path: str, applied: bool) -> None:
 
 
 def test_a_ticket_whose_node_a_multi_deletes(bench: Bench, path: str) -> None:
-    """It is done with when that succeeds, and not before; nothing is sent to give up what was never sent."""
+    """It is done with when that succeeds, and not before; nothing is sent to give up an unsent one."""
 
     def recipe() -> Steps:
         yield EnsureContainer(path)

@@ -1,6 +1,6 @@
 """The parts of kazoo that the library leans on are there, as it knows them; another kazoo is refused by name.
 
-Also what servers do that differ from the newest ZooKeeper: other session timeouts, and opcodes that they do not know.
+Also the behaviour of servers that differ from the newest ZooKeeper: other session timeouts, and unknown opcodes.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def test_a_kazoo_whose_variables_have_other_names(
 
 # -- kazoo's private parts -------------------------------------------------------------------------------------------
 
-# Each with the names of its parameters, None for what is no function. What `used()` finds must be in here.
+# Each with the names of its parameters, None if it is no function. Every name that `used()` finds is in here.
 CLIENT: dict[str, tuple[str, ...] | None] = {
     "_session_id": None,
     "_connection": None,
@@ -353,7 +353,7 @@ def test_a_server_that_does_not_know_an_opcode(
             assert not first.lost.is_set()
             old.cut()
             third = Lock(client, f"{zk_path}/3/third")
-            assert third.acquire(timeout=30)  # what its create became was not known, perhaps
+            assert third.acquire(timeout=30)  # the outcome of its create was not known, perhaps
             had = old.passed
             eventually(lambda: old.passed >= had + 5, "heartbeats")
             assert states in (["SUSPENDED", "CONNECTED"], [])
@@ -466,7 +466,7 @@ def test_nothing_is_sent_once_the_client_was_turned_away(
 
 
 def test_an_answer_after_the_client_was_turned_away(zookeeper: Server, zk_path: str, eventually: Eventually) -> None:
-    """Fault 49: what the server still answers before it hangs up does not make the client connect again."""
+    """Fault 49: a reply that the server still sends before it hangs up does not make the client connect again."""
     with Proxy(zookeeper.hosts) as proxy:
         client = KazooClient(proxy.hosts, timeout=6)
         client.start()

@@ -1,4 +1,4 @@
-"""What the library leans on, asked of a real ZooKeeper and of the simulated one: both must answer alike."""
+"""The library's assumptions, as questions to a real ZooKeeper and to the simulated one: both must reply alike."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def test_what_the_lease_is_told(bench: Bench, path: str) -> None:
 
 
 def test_an_expiry_begins_a_new_session(bench: Bench, path: str) -> None:
-    """The client goes on by itself, in another session: what it makes then is the new one's."""
+    """The client goes on by itself, in another session: the nodes that it makes then belong to the new one."""
 
     def test() -> None:
         session = bench.session()
@@ -247,7 +247,7 @@ def test_the_negotiated_timeout(bench: Bench) -> None:
         assert session.timeout == session.registry.lease.timeout == 6.0
         assert anew(bench, session) == 6.0
         if not isinstance(bench, Simulated):
-            session.link.client._session_timeout = 1  # what would be said if nothing was found
+            session.link.client._session_timeout = 1  # the message if nothing was found
             session.link.transport.handshake = None  # as for a client that was connected before the library saw it
             assert session.link._negotiated() == 6.0
 
@@ -312,7 +312,7 @@ def test_the_access_rights(bench: Bench, path: str) -> None:
 
 @pytest.mark.parametrize("applied", [True, False])
 def test_a_lost_create(bench: Bench, path: str, applied: bool) -> None:
-    """It and what was sent behind it fail with ConnectionLoss; what is sent next goes on in the same session."""
+    """A lost create and the requests behind it fail with ConnectionLoss; the next one goes on in the same session."""
 
     def test() -> None:
         session = bench.session()
@@ -323,7 +323,7 @@ def test_a_lost_create(bench: Bench, path: str, applied: bool) -> None:
         create, behind = ask(session, *requests, sending=bench.unanswered(session))
         assert isinstance(create, kazoo_errors.ConnectionLoss)
         assert isinstance(behind, kazoo_errors.ConnectionLoss)
-        wait(session, lambda: session.link.connected)  # what is asked while others are told is lost, too
+        wait(session, lambda: session.link.connected)  # a request sent while others are told is lost, too
         _, names = ask(session, ("sync", path), ("children", path))
         assert len(names) == applied
         assert session.registry.session == before
@@ -332,7 +332,7 @@ def test_a_lost_create(bench: Bench, path: str, applied: bool) -> None:
 
 
 def test_a_persistent_node(bench: Bench, path: str) -> None:
-    """It is made once, belongs to no session, and is written only by who has read its last version."""
+    """It is made once, belongs to no session, and is written only by a client that has read its last version."""
 
     def test() -> None:
         session = bench.session()

@@ -1,4 +1,4 @@
-"""What recipes ask of nodes that outlive them: to make, write and delete them, and to watch them change."""
+"""The operations of recipes on nodes that outlive them: make, write, delete and watch."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_what_is_made_and_written(bench: Bench, path: str) -> None:
 
 @pytest.mark.parametrize("change", ["set", "delete", "make"])
 def test_a_wait_ends_with_a_change(bench: Bench, path: str, change: str) -> None:
-    """Data, children and the end of the node are seen, and what was read before the change is what was answered."""
+    """A change of data or children, or the end of the node, ends the wait; reads before it have the older state."""
 
     def recipe(session: Any, other: Any) -> Steps:
         yield CreatePersistent(path, b"")
@@ -121,7 +121,7 @@ def test_a_wait_ends_with_the_connection(bench: Bench, path: str) -> None:
 
 
 def test_a_wait_ends_with_the_session(bench: Bench, path: str) -> None:
-    """What the ticket is asked after that raises SessionExpired; what is bound to no ticket goes on."""
+    """A ticket's operation after the session's end raises SessionExpired; an operation without a ticket goes on."""
 
     def recipe(session: Any) -> Steps:
         yield CreatePersistent(path, b"")
@@ -165,7 +165,7 @@ def test_a_wait_ends_with_the_deadline(bench: Bench, path: str) -> None:
 
 
 def test_what_is_not_there_is_not_watched(bench: Bench, path: str) -> None:
-    """A read of what is missing answers None, or no names, and leaves no watch."""
+    """A read of a missing node answers None, or no names, and leaves no watch."""
 
     def recipe(session: Any) -> Steps:
         ticket = yield NewTicket(path)

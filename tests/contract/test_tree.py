@@ -1,4 +1,4 @@
-"""What a copy of a node's children rests on: recursive watches, and reads that say as of which change they are."""
+"""The basis of a copy of a node's children: recursive watches, and reads that name the change that they reflect."""
 
 from __future__ import annotations
 

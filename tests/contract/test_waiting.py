@@ -129,7 +129,7 @@ def test_a_waiter_that_is_cancelled(zk: KazooClient, zk_path: str, eventually: E
 
 
 def test_a_loop_that_is_closed(zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
-    """Whatever wakes its task finds nobody; the task's node goes with it."""
+    """A wake-up of a task whose loop is closed finds nobody, and the task's node goes with it."""
     lock = Lock(zk, zk_path)
     with lock:
         loop = asyncio.new_event_loop()

@@ -1,4 +1,4 @@
-"""The wire between kazoo's connection and its callers: every answer is its request's, whoever sends, waits or reads."""
+"""The wire between kazoo's connection and its callers: every answer is its request's, on any thread."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from zkconcurrent._kazoo.sockets import Waiter, wait_for_files
 from zkconcurrent._kazoo.transport import XIDS, Transport, on_connection_thread
 from zkconcurrent.testing import Server
 
-TLS = Path(__file__).parents[1] / "integration" / "tls"  # a server's certificate for localhost, and who signed it
+TLS = Path(__file__).parents[1] / "integration" / "tls"  # a server's certificate for localhost, and its issuer's
 
 
 class Own(SequentialThreadingHandler):  # type: ignore[misc]
@@ -277,7 +277,7 @@ def test_no_ping_where_callers_send(
 
 
 def test_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that stands still: what does not fit is sent later, whole and in order, and no caller waits for that."""
+    """If a server stands still, requests without room are sent later, whole and in order; no caller waits for that."""
     with Server() as server, server.client(timeout=20) as client:
         client.create("/node")
         read(client, "/node")
@@ -288,7 +288,7 @@ def test_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
         while not client._queue:
             sent.append(Asked(client, SetData("/node", b"%d " % len(sent) * 50_000, -1)))
         sent += [Asked(client, GetData("/node", None)) for _ in range(3)]
-        assert time.monotonic() - begun < 15  # whoever waits for room waits for 20 s
+        assert time.monotonic() - begun < 15  # a caller that waited for room would wait for 20 s
         assert queued.count <= 1  # it waits for room, for the rest of one
         server.thaw()
         versions = [each.get().version for each in sent[:-3]]
@@ -329,9 +329,9 @@ def test_no_room_for_the_rest(lost: bool, monkeypatch: pytest.MonkeyPatch) -> No
 def test_interrupted_at_every_line_of_sending(
     error: type[BaseException], zookeeper: Server, zk_path: str, eventually: Eventually
 ) -> None:
-    """Nobody gets the answer of another request: the connection is dropped, and all who wait are told.
+    """No caller gets the reply to another request: the connection is dropped, and all waiting callers are told.
 
-    What a signal handler raises goes on, also if it is an `OSError`, as an alarm's `TimeoutError` is.
+    An error that a signal handler raises passes, also if it is an `OSError`, as an alarm's `TimeoutError` is.
     """
     with zookeeper.client(timeout=60) as client:  # kazoo, which pings seldom then, does not get between
         client.create(zk_path, b"data")
@@ -416,7 +416,7 @@ class Peer:
 
 
 def test_reading_ahead(in_thread: InThread) -> None:
-    """Bytes come as they were sent, in whatever pieces; what was read ahead counts as ready; its end is the end."""
+    """Bytes come as they were sent, in pieces of any size; bytes that were read ahead count as ready, to their end."""
     peer = Peer()
     read = peer.connection._read
     with peer.far as far, peer.pipe, peer.byte:
@@ -454,7 +454,7 @@ def test_reading_ahead(in_thread: InThread) -> None:
 
 
 def test_half_an_answer_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once, rather than looked for again and again, as what was read ahead is ready."""
+    """The connection waits once for the rest, and does not look again and again because read-ahead bytes are ready."""
     waits = []
 
     def waiting(*files: Any) -> Any:
@@ -471,7 +471,7 @@ def test_half_an_answer_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_waiting_for_files() -> None:
-    """The connection thread's wait answers as kazoo's own: what is ready, in time, and what can't be waited for."""
+    """The connection thread's wait finds the same ready files as kazoo's own, in time, and refuses the same others."""
     near, far = socket.socketpair()
     other, gone = socket.socketpair()
     gone.close()
@@ -544,14 +544,14 @@ def test_where_it_is_quick(zookeeper: Server) -> None:
 
     client = KazooClient(handler=Own())
     Transport.of(client)
-    # Not how it waits, reads and calls; only what keeps requests, answers and numbers in step.
+    # Not how it waits, reads and calls; only the lines that keep requests, replies and numbers in step.
     assert vars(client.handler).keys().isdisjoint({"select", "dispatch_callback"})
     assert vars(client._connection).keys().isdisjoint({"_read", "_submit", "_write"})
     assert Transport.of(client)._turn is None
 
 
 def test_two_clients_with_one_handler(zookeeper: Server, zk_path: str, in_thread: InThread) -> None:
-    """Each has a wire of its own, and what one has read ahead is not lost to it in the other's wait."""
+    """Each client has a wire of its own, and does not lose bytes that it has read ahead during the other's wait."""
     handler = SequentialThreadingHandler()
     with zookeeper.client(handler=handler) as one, zookeeper.client(handler=handler) as other:
         one.create(zk_path, b"data")

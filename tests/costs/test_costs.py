@@ -1,7 +1,7 @@
-"""The cost table: what each operation sends, counted on the wire by a proxy; never in time.
+"""The cost table: the requests of each operation, counted on the wire by a proxy; never in time.
 
 Heartbeats and pings are left apart. `flights` are the round trips that somebody waited for; the proxy delays each way
-a little, so that what is pipelined is seen to be.
+a little, so that pipelined requests are seen to be pipelined.
 """
 
 from __future__ import annotations
@@ -231,7 +231,7 @@ def test_readers_do_not_wait_for_each_other(zk: KazooClient, counted: KazooClien
 
 
 def test_downgrade(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
-    """To read while writing, and to give up writing: one write each, one round trip each, whoever waits."""
+    """To read while writing, and to give up writing: one write each, one round trip each, with any waiters."""
     pair = ReadWriteLock(counted, zk_path)
     pair.write_lock.acquire()
     with proxy.counting() as reading:
@@ -325,7 +325,7 @@ def test_a_latch(
     eventually: Eventually,
     in_thread: InThread,
 ) -> None:
-    """The count: three reads in one round trip; to count down: these, and one write; each wakes who waits to two."""
+    """The count: three reads in one round trip; to count down: these, and one write; a woken waiter sends two."""
     mine, latch = CountDownLatch(zk, zk_path, 3), CountDownLatch(counted, zk_path, 3)
     mine.count_down()
     looks = {"sync": 1, "getData": 1, "getChildren": 1}
@@ -354,7 +354,7 @@ def test_a_latch(
 
 
 def test_the_first_use_of_a_flag_and_a_count(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
-    """What keeps its state in a persistent node makes it once, and what is above it as containers."""
+    """A primitive with its state in a persistent node makes that node once, and the nodes above it as containers."""
     warm(Lock(counted, f"{zk_path}-other"))  # the client's first request has been answered, and is not counted
     latch = CountDownLatch(counted, f"{zk_path}/latch", 2)
     with proxy.counting() as count:
@@ -461,7 +461,7 @@ def test_a_try_for_a_permit(zk: KazooClient, counted: KazooClient, proxy: Proxy,
 
 
 def test_a_permit_added(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
-    """A release of what is not held: one write, behind two reads, in two round trips."""
+    """A release of a hold that is not there: one write, behind two reads, in two round trips."""
     semaphore = Semaphore(counted, zk_path, 0)
     semaphore.release()
     with proxy.counting() as count:
@@ -506,7 +506,7 @@ def test_a_resize(
 def test_a_permit_released_wakes_one(
     zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, eventually: Eventually, in_thread: InThread
 ) -> None:
-    """However many wait, a release wakes the first of them; who takes its permit wakes the next, to be the first."""
+    """However many wait, a release wakes the first of them; the waiter that takes the permit wakes the next."""
     held, semaphore, n = Semaphore(zk, zk_path), Semaphore(counted, zk_path), 20
     held.acquire()
     with proxy.counting() as until_waiting:
@@ -617,7 +617,7 @@ def test_notify(
     eventually: Eventually,
     in_thread: InThread,
 ) -> None:
-    """A read, and a write for each who is woken in one more round trip; those who wait on hear nothing."""
+    """A read, and a write for each woken waiter in one more round trip; those who wait on hear nothing."""
     mine, theirs = Condition(counted, zk_path), Condition(zk, zk_path)
     waiting = [in_thread(waits, theirs) for _ in range(5)]
     eventually(lambda: zk.exists(f"{zk_path}/waiters") and len(zk.get_children(f"{zk_path}/waiters")) == 5)

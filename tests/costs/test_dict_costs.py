@@ -1,4 +1,4 @@
-"""What a Dict and a Set send: nothing for a read, one write for a write, one read for another client's change."""
+"""The requests of a Dict and a Set: none for a read, one write for a write, one read for another client's change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What groups and double barriers send: the requests and round trips of each call, and whom they wake."""
+"""Groups and double barriers: the requests and round trips of each call, and the parties that it wakes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from zkconcurrent.testing import Server
 
 @pytest.fixture
 def proxy(proxy: Proxy) -> Proxy:
-    """The shared one, with 20 ms of delay each way, so that what is pipelined is seen to be."""
+    """The shared one, with 20 ms of delay each way, so that pipelined requests are seen to be pipelined."""
     proxy.delay(0.02)
     return proxy
 

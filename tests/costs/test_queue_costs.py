@@ -1,4 +1,4 @@
-"""What a queue sends: the requests of each call, the events of each item, and nothing while it is idle."""
+"""The requests of a queue: those of each call, the events of each item, and none while it is idle."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from zkconcurrent._recipes.orders import frame
 
 @pytest.fixture
 def proxy(proxy: Proxy) -> Proxy:
-    """The shared one, with 20 ms of delay each way, so that what is pipelined is seen to be."""
+    """The shared one, with 20 ms of delay each way, so that pipelined requests are seen to be pipelined."""
     proxy.delay(0.02)
     return proxy
 
@@ -94,7 +94,7 @@ def test_claims(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
 
 
 def test_an_item_that_is_buried(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
-    """It costs a read and a write, and the next item no more than any other: what is buried is not read again."""
+    """A burial costs a read and a write; a buried item is not read again, so the next one costs no more than others."""
     queue = Queue[bytes](counted, zk_path, max_attempts=1)
     warm(queue)
     for items in (b"xy", b"0123456789"):  # the first that is buried makes the parent of the dead

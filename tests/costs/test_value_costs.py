@@ -1,4 +1,4 @@
-"""What atomic numbers and shared values send."""
+"""The requests of atomic numbers and shared values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from zkconcurrent._recipes.value import LOOK_AFTER
 
 @pytest.fixture
 def proxy(proxy: Proxy) -> Proxy:
-    """The shared one, with 20 ms of delay each way, so that what is pipelined is seen to be."""
+    """The shared one, with 20 ms of delay each way, so that pipelined requests are seen to be pipelined."""
     proxy.delay(0.02)
     return proxy
 

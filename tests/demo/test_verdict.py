@@ -39,7 +39,7 @@ CALM = [*turn(1.0, 1, 10, 0), *turn(2.0, 2, 11, 1), *turn(4.0, 3, 12, 2)]
 
 
 def wrong(entries: list[Entry], *faults: Fault, number: int, writer: int) -> list[str]:
-    """What the verdict finds wrong."""
+    """The faults that the verdict finds."""
     return judge(entries, faults, number, writer, now=9.0).wrong
 
 

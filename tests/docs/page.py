@@ -1,4 +1,4 @@
-"""A page of the docs as a program: every ```python block runs, and so does what ```console blocks tell to type.
+"""A page of the docs as a program: every ```python block runs, and so do the commands of ```console blocks.
 
     python -m tests.docs.page README.md HOSTS
 
@@ -6,8 +6,8 @@ It runs in the present folder, top to bottom, as a reader would who copies:
 
 * the `python` blocks of a page share one namespace, which begins empty;
 * a block whose first line is `# <name>.py` is that file, and must be run by a command further down;
-* of a `console` block, the lines after `$` run in bash if they call `python` or `pytest`; what is shown below a command
-  is its output, where `...` stands for anything; a command that starts the server is the fixture's part, and one that
+* of a `console` block, the lines after `$` run in bash if they call `python` or `pytest`; the text below a command is
+  its output, where `...` stands for anything; a command that starts the server is the fixture's part, and one that
   starts gunicorn, Celery, uvicorn or aiohttp is that of `test_workers`;
 * a block whose first line begins with `# Not run:` says why, and is only compiled. `test_pages` counts them.
 
@@ -92,11 +92,11 @@ def run(page: Path, hosts: str) -> None:
 
     Raises:
         AssertionError: a command fails, or says something else than the page; or a file is never run.
-        Exception: what a block raises.
+        Exception: an error of a block.
     """
     namespace: dict[str, Any] = {"__name__": "__main__"}
     not_run_yet: set[str] = set()
-    # What `python` and `pytest` are; nothing that a page's command prints is held back.
+    # The meaning of `python` and `pytest`; no output of a page's command is held back.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     environment = {**os.environ, "PATH": path, "PYTHONUNBUFFERED": "1"}
     for block in blocks(page.read_text()):

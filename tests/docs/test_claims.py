@@ -1,4 +1,4 @@
-"""What the pages claim and no test of a primitive shows."""
+"""Claims of the pages that no test of a primitive shows."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from zkconcurrent.testing import Server
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 WITH_CODE = [page for page in PAGES if any(block.kind == "python" for block in blocks(page.read_text()))]
-# What can't run here, by page; each such block says why.
+# Blocks that can't run here, by page; each says why.
 NOT_RUN = {"docs/how-to/operate.md": 1, "docs/how-to/workers.md": 1}
 
 

@@ -33,7 +33,7 @@ from zkconcurrent import (
 
 HOSTS, SESSION, PATH = sys.argv[1:4] if len(sys.argv) > 4 else ("", "6", "")
 PATIENCE = 60.0  # a machine that is busy takes its time to start a process
-LONG = 10.0  # for what is done at once; what is wrong would take for ever
+LONG = 10.0  # for a call that is done at once; a fault would make it take for ever
 
 
 def say(word: object) -> None:

@@ -2,7 +2,7 @@
 
     python -m tests.faults.storm HOSTS PATH JOB [ARGUMENTS]
 
-A job prints one JSON object at its end: what it counted, and under "wrong" whatever should not have happened. A job
+A job prints one JSON object at its end: its counts, and under "wrong" everything that should not have happened. A job
 that makes no progress for `STALL` seconds has its process end with the stacks of all threads: a deadlock may hold
 every thread of it.
 """
@@ -68,9 +68,9 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 HOSTS, PATH = sys.argv[1:3] if len(sys.argv) > 3 else ("", "")
-SESSION = 30.0  # so long that what waits for a part of it is seen to
+SESSION = 30.0  # so long that a call that waits for a part of it is noticed
 STALL = 40.0  # without progress for so long, it hangs; a release waits for T / 6, several in a row for longer
-PROMPT = 4.5  # what is done, or refused, at once; longer than that, a hang that ends by some time-out: T / 6 or more
+PROMPT = 4.5  # for a call that is done, or refused, at once; a hang that some time-out ends takes longer: T / 6 or more
 SIGNALS = 150
 CYCLES = 50
 SAMPLE = 12  # lines of an operation
@@ -131,7 +131,7 @@ def is_the_library_s(frame: FrameType | None) -> bool:
 
 
 def ask(zk: KazooClient, path: str, then: Callable[[Any], None]) -> None:
-    """Read a node through the library's own link; `then` is called with the answer, on whatever thread takes it."""
+    """Read a node through the library's own link; `then` is called with the answer, on the thread that takes it."""
     from zkconcurrent._engine.session import Session
     from zkconcurrent._kazoo.replies import HandledReply
 
@@ -213,7 +213,7 @@ def cycle(lock: AnyLock) -> None:
 def stormed(
     source: str, action: Callable[[FrameType | None], None], zk: KazooClient, signals: int = SIGNALS
 ) -> tuple[int, list[str]]:
-    """Cycle all kinds of lock in a storm; return how many signals came, and what was wrong."""
+    """Cycle all kinds of lock in a storm; return the number of signals, and all that was wrong."""
     locks = cycled(zk)
     with Storm(source, action) as storm:
         while storm.count < signals and not storm.wrong:
@@ -379,11 +379,11 @@ def same(source: str) -> None:
 
 
 class Customer:
-    """What a handler does with the queue whose call it has interrupted: an item in, an item out.
+    """A handler that uses the queue whose call it has interrupted: an item in, an item out.
 
     Attributes:
-        outcomes: what came of that.
-        wrong: what should not have.
+        outcomes: the results of that.
+        wrong: those that should not be.
     """
 
     def __init__(self, queue: Queue[bytes]) -> None:
@@ -1146,7 +1146,7 @@ def refused_auth() -> None:
         zk, done = client(timeout=6.0), [0] * 6
 
         def work(n: int) -> None:
-            # Of its own: what a client holds that was turned away is the server's until its session is over.
+            # Of its own: the node of a client that was turned away stays until its session is over.
             locks = [Lock(zk, f"{PATH}/{rounds}/lock"), Semaphore(zk, f"{PATH}/{rounds}/semaphore", 2)]
             while True:
                 try:

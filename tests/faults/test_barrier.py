@@ -41,7 +41,7 @@ def test_processes_meet(party: Spawn, zk: KazooClient, zk_path: str) -> None:
 def test_a_party_killed_while_it_waits(
     first: bool, party: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually, in_thread: InThread
 ) -> None:
-    """Fault 36: the others learn that the barrier is broken within the session timeout, whoever it was."""
+    """Fault 36: the others learn that the barrier is broken within the session timeout, whichever party died."""
     victim = party("meet", 3)
     mine = Barrier(zk, zk_path, 3)
     if first:
@@ -238,7 +238,7 @@ def test_a_drop_while_waiting(
 def test_a_service_out_of_reach(
     zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """Fault 9: whose time is up is told so in time; the others learn of it when its node goes."""
+    """Fault 9: a party whose time is up is told so in time; the others learn of it when its node goes."""
     theirs, mine = Barrier(connect(hosts=proxy.hosts, timeout=18, **FAST), zk_path, 3), Barrier(zk, zk_path, 3)
     waiting = in_thread(mine.wait)
     eventually(lambda: mine.n_waiting == 1)

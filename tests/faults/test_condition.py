@@ -33,7 +33,7 @@ def test_a_lost_request_or_answer_of_a_wait(
     in_thread: InThread,
     eventually: Eventually,
 ) -> None:
-    """Faults 3, 4, 7: whatever is lost, applied or not, it waits until it is notified, and then has the lock."""
+    """Faults 3, 4, 7: with any request or reply lost, applied or not, a wait lasts until notified, and has the lock."""
     theirs, mine = Condition(connect(hosts=proxy.hosts, **FAST), zk_path), Condition(zk, zk_path)
     if used:
         with theirs:
@@ -67,7 +67,7 @@ def test_a_lost_request_or_answer_after_a_wait(
     in_thread: InThread,
     eventually: Eventually,
 ) -> None:
-    """Faults 1, 3, 4: whatever is lost as the lock is taken again, or released, it is held once and left free."""
+    """Faults 1, 3, 4: with any request or reply of acquire or release lost, the lock is held once and left free."""
     theirs, mine = Condition(connect(hosts=proxy.hosts, **FAST), zk_path), Condition(zk, zk_path)
     future = in_thread(wait_in, theirs)
     eventually(waiters(zk, zk_path, 1))
@@ -163,7 +163,7 @@ def test_a_timeout_during_a_disconnect(
 def test_a_waiter_is_killed(
     party: Spawn, zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """Fault 32: who is notified in the place of a waiter that is dead is the next, once its session is over."""
+    """Fault 32: the notification of a dead waiter goes to the next waiter, once the dead one's session is over."""
     dead = party("wait_for_a_notification")
     assert line_from(dead) == "waiting"
     eventually(waiters(zk, zk_path, 1))
@@ -178,7 +178,7 @@ def test_a_waiter_is_killed(
 
 
 def test_a_notifier_is_killed(party: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
-    """Fault 32: what a process has notified that dies with the lock wakes, and has the lock after its session."""
+    """Fault 32: a waiter whose notifier dies with the lock wakes, and has the lock after the notifier's session."""
     waiter, notifier = party("wait_for_a_notification"), party("notify_and_stay")
     assert line_from(waiter) == "waiting"
     eventually(waiters(zk, zk_path, 1))

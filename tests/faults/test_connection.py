@@ -133,7 +133,7 @@ def test_a_downgrade_that_gives_up(
 def test_a_drop_within_the_session(
     kind: Kind, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
 ) -> None:
-    """A hold stays, suspect meanwhile; what is released while disconnected is deleted once the connection is back."""
+    """A hold stays, suspect meanwhile; a hold released while disconnected is deleted once the connection is back."""
     client = connect(hosts=proxy.hosts, timeout=60, **FAST)
     lock = kind(client, zk_path)
     lock.acquire()
@@ -164,8 +164,8 @@ def test_a_timed_acquire_keeps_its_deadline(
 ) -> None:
     """Faults 9, 10: where no server answers, or is reached, a timed acquire returns False in time, and a try at once.
 
-    At a link that died silently, its first question may take a third of the session timeout. What it may have left on
-    the server goes when the connection is back.
+    At a link that died silently, its first question may take a third of the session timeout. A node that it may have
+    left on the server goes when the connection is back.
     """
     client = connect(hosts=proxy.hosts, timeout=9, **FAST)
     lock = kind(client, zk_path)
@@ -260,7 +260,7 @@ def test_a_slow_link_under_steady_traffic(
 def test_the_first_acquire_on_an_old_connection(
     timeout: float | None, connect: Connect, proxy: Proxy, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 51: what is free is had, however slow the link: the proof of the first lease takes the time it takes."""
+    """Fault 51: a free lock is acquired, however slow the link: the first lease's proof takes the time it takes."""
     monkeypatch.setattr(Link, "_connected_since", lambda _: NEVER)  # so long ago that it proves nothing
     client = connect(hosts=proxy.hosts, timeout=4, **FAST)
     proxy.delay(0.075)
@@ -344,7 +344,7 @@ def test_a_create_that_straddles_an_expiry(
 def test_a_time_out_that_races_with_the_grant(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """Fault 17: whichever is first, who was told True holds, and who was told False has left nothing."""
+    """Fault 17: whichever is first, a waiter that is told True holds, and one that is told False has left nothing."""
     mine, theirs = Lock(zk, zk_path), Lock(connect(), zk_path)
     outcomes = set()
     for turn, step in enumerate([*range(-20, 21)] * 10):
@@ -366,7 +366,7 @@ def test_a_time_out_that_races_with_the_grant(
 def test_a_create_that_lingers(
     zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
 ) -> None:
-    """Fault 1: what a lost connection held back and delivers after its recipe has looked is found, and deleted."""
+    """Fault 1: a create that a lost connection delivers after its recipe has looked is found, and deleted."""
     client = connect(hosts=proxy.hosts, timeout=6, **FAST)
     lock = Lock(client, zk_path)
     with proxy.lose_request("create2"):

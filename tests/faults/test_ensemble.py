@@ -50,7 +50,7 @@ def connected(hosts: str, timeout: float = SESSION, **options: Any) -> Iterator[
 
 
 def test_the_quorum_is_lost_and_regained(ensemble: Ensemble, in_thread: InThread, eventually: Eventually) -> None:
-    """Fault 11: without a quorum a timed acquire returns in time, and what is held is lost in time; then all go on."""
+    """Fault 11: without a quorum a timed acquire returns in time, and holds are lost in time; then all go on."""
     leader = ensemble.leader()
     with connected(leader.hosts) as one, connected(leader.hosts) as other:
         mine, theirs = Lock(one, "/quorum"), Lock(other, "/quorum")
@@ -211,7 +211,7 @@ class Thief:
 
 
 def test_a_session_that_is_over_on_a_connection_that_stays(in_thread: InThread, eventually: Eventually) -> None:
-    """Fault 224: who holds is told soon, and who waits or begins to goes on in the next session."""
+    """Fault 224: a holder is told soon; a waiter, and a call that begins, go on in the next session."""
     with contextlib.ExitStack() as stack:
         thief = Thief(stack, eventually)
         mine = thief.client
@@ -239,7 +239,7 @@ def test_a_session_that_is_over_on_a_connection_that_stays(in_thread: InThread, 
 def diverge(follower: Server, leader: Server, node: str) -> None:
     """Start a server that was killed, with a copy of the data that differs from its leader's by one node more.
 
-    As after a crash that has lost a part of the log: what it has is of the same zxid as the leader's copy.
+    As after a crash that has lost a part of the log: its copy has the same zxid as the leader's.
     """
     with Server() as other:
         folder = other._guard.folder / "version-2"  # type: ignore[union-attr]
@@ -278,7 +278,7 @@ def test_a_server_whose_copy_has_diverged(
         assert lock.acquire(timeout=10 * SESSION)
         lock.release()
     assert "copy has diverged" in caplog.text
-    # What operators are told to watch.
+    # The metric that the documentation tells operators to watch.
     assert int(follower.mntr()["zk_digest_mismatches_count"]) > 0
 
 

@@ -1,7 +1,7 @@
-"""Nothing hangs: whatever the program does at any moment, on any thread, and whatever ZooKeeper does meanwhile.
+"""Nothing hangs, with any action of the program at any moment, on any thread, and with any behaviour of ZooKeeper.
 
-Faults 47, 48, 49, 54, 157 and 178. What could take the whole process along, were it to hang, runs in a process of its
-own, which a watchdog ends with all stacks; see `tests.faults.storm`.
+Faults 47, 48, 49, 54, 157 and 178. A test that could hang its whole process runs in a process of its own, which a
+watchdog ends with all stacks; see `tests.faults.storm`.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def test_at_any_line_of_a_queue(size: str, zookeeper: Server, zk_path: str) -> N
 
 @pytest.mark.parametrize("what", ["release", "try", "make"])
 def test_finalizers_use_locks(what: str, zookeeper: Server, zk_path: str) -> None:
-    """Fault 47: a finalizer or a weak reference's callback releases, tries or makes locks, on whatever thread."""
+    """Fault 47: a finalizer or a weak reference's callback releases, tries or makes locks, on any thread."""
     result = outcome(zookeeper, zk_path, "collect", what)
     assert result["cycles"] == 200
     assert result["outcomes"].get({"release": "released", "try": "got", "make": "made"}[what])
@@ -207,38 +207,38 @@ def once(lock: Any) -> Callable[[], bool]:
 
 
 def wait_for_a_lock(mine: KazooClient, theirs: KazooClient, path: str) -> tuple[Any, Any, Any]:
-    """Return how to wait, what ends that, and how it is seen that it waits."""
+    """Return a wait, the action that ends it, and a check that it has begun."""
     held = Lock(theirs, path)
     held.acquire()
     return once(Lock(mine, path)), held.release, queued(theirs, path, 2)
 
 
 def wait_for_an_rlock(mine: KazooClient, theirs: KazooClient, path: str) -> tuple[Any, Any, Any]:
-    """Return how to wait, what ends that, and how it is seen that it waits."""
-    held = Lock(theirs, path)  # whose thread does not matter
+    """Return a wait, the action that ends it, and a check that it has begun."""
+    held = Lock(theirs, path)  # the thread does not matter
     held.acquire()
     return once(RLock(mine, path)), held.release, queued(theirs, path, 2)
 
 
 def wait_for_a_permit(mine: KazooClient, theirs: KazooClient, path: str) -> tuple[Any, Any, Any]:
-    """Return how to wait, what ends that, and how it is seen that it waits."""
+    """Return a wait, the action that ends it, and a check that it has begun."""
     held = Semaphore(theirs, path, 1)
     held.acquire()
     return once(Semaphore(mine, path, 1)), held.release, queued(theirs, f"{path}/locks", 1)
 
 
 def wait_for_an_event(mine: KazooClient, theirs: KazooClient, path: str) -> tuple[Any, Any, Any]:
-    """Return how to wait, what ends that, and how it is seen that it waits."""
+    """Return a wait, the action that ends it, and a check that it has begun."""
     return Event(mine, path).wait, Event(theirs, path).set, lambda: watched(mine, path)
 
 
 def wait_for_a_latch(mine: KazooClient, theirs: KazooClient, path: str) -> tuple[Any, Any, Any]:
-    """Return how to wait, what ends that, and how it is seen that it waits."""
+    """Return a wait, the action that ends it, and a check that it has begun."""
     return CountDownLatch(mine, path, 1).wait, CountDownLatch(theirs, path, 1).count_down, lambda: watched(mine, path)
 
 
 def wait_for_a_term(mine: KazooClient, theirs: KazooClient, path: str) -> tuple[Any, Any, Any]:
-    """Return how to wait, what ends that, and how it is seen that it waits."""
+    """Return a wait, the action that ends it, and a check that it has begun."""
     one, other = Election(mine, path), Election(theirs, path)
     other.stand()
     assert other.wait(20) is not None
@@ -247,20 +247,20 @@ def wait_for_a_term(mine: KazooClient, theirs: KazooClient, path: str) -> tuple[
 
 
 def wait_for_a_leader(mine: KazooClient, theirs: KazooClient, path: str) -> tuple[Any, Any, Any]:
-    """Return how to wait, what ends that, and how it is seen that it waits."""
+    """Return a wait, the action that ends it, and a check that it has begun."""
     leaders = Election(mine, path).observe()
     assert next(leaders) is None
     return lambda: next(leaders) is not None, Election(theirs, path).stand, lambda: watched(mine, path)
 
 
 def wait_for_a_value(mine: KazooClient, theirs: KazooClient, path: str) -> tuple[Any, Any, Any]:
-    """Return how to wait, what ends that, and how it is seen that it waits."""
+    """Return a wait, the action that ends it, and a check that it has begun."""
     one, other = SharedValue(mine, path, b""), SharedValue(theirs, path, b"")
     return lambda: one.wait_for(bool), lambda: other.set(b"x"), lambda: watched(mine, path)
 
 
 def wait_for_a_notification(mine: KazooClient, theirs: KazooClient, path: str) -> tuple[Any, Any, Any]:
-    """Return how to wait, what ends that, and how it is seen that it waits."""
+    """Return a wait, the action that ends it, and a check that it has begun."""
     one, other = Condition(mine, path), Condition(theirs, path)
 
     def wait() -> bool:
@@ -275,13 +275,13 @@ def wait_for_a_notification(mine: KazooClient, theirs: KazooClient, path: str) -
 
 
 def wait_at_a_barrier(mine: KazooClient, theirs: KazooClient, path: str) -> tuple[Any, Any, Any]:
-    """Return how to wait, what ends that, and how it is seen that it waits."""
+    """Return a wait, the action that ends it, and a check that it has begun."""
     one, other = Barrier(mine, path, 2), Barrier(theirs, path, 2)
     return lambda: one.wait() >= 0, other.wait, lambda: other.n_waiting == 1
 
 
 def wait_in_front_of_a_double_barrier(mine: KazooClient, theirs: KazooClient, path: str) -> tuple[Any, Any, Any]:
-    """Return how to wait, what ends that, and how it is seen that it waits."""
+    """Return a wait, the action that ends it, and a check that it has begun."""
     one, other = DoubleBarrier(mine, path, 2), DoubleBarrier(theirs, path, 2)
     return (
         lambda: one.enter() and one.leave(),
@@ -291,7 +291,7 @@ def wait_in_front_of_a_double_barrier(mine: KazooClient, theirs: KazooClient, pa
 
 
 def wait_for_a_member(mine: KazooClient, theirs: KazooClient, path: str) -> tuple[Any, Any, Any]:
-    """Return how to wait, what ends that, and how it is seen that it waits."""
+    """Return a wait, the action that ends it, and a check that it has begun."""
     seen = Group(mine, path).observe()
     return lambda: next(seen) == {} and next(seen), Group(theirs, path).join, lambda: watched(mine, path)
 
@@ -327,7 +327,7 @@ def test_a_watch_callback_that_blocks(
     eventually: Eventually,
     in_thread: InThread,
 ) -> None:
-    """Fault 48: what was released while the client was cut off reaches its waiters, be kazoo's callbacks blocked."""
+    """Fault 48: the release of a client that was cut off reaches the waiters, even if kazoo's callbacks are blocked."""
     mine, theirs = connect(proxy.hosts, timeout=60), connect(timeout=60)
     wait, end_it, is_waiting = waits(mine, theirs, f"{zk_path}/it")
     waiter = in_thread(wait)

@@ -45,9 +45,9 @@ from zkconcurrent._recipes.ticket import State
 pytestmark = pytest.mark.long
 
 T = TypeVar("T")
-# Short, as what an interrupt leaves is found by heartbeats; but no lease ends although the machine is busy.
+# Short, as heartbeats find the leftovers of an interrupt; but no lease ends although the machine is busy.
 SESSION = 4.0
-SOON = 0.1  # what an interrupt leaves is gone after so long, as a rule
+SOON = 0.1  # the leftovers of an interrupt are gone after so long, as a rule
 # Where the types of locks differ. All others of their lines are the same ones: Lock has them interrupted.
 OWN = ("_lock_base.py", "_rlock.py", "_rwlock.py", "queue.py", "rules.py", "holds.py", "local_handoff.py")
 
@@ -72,7 +72,7 @@ class InterruptAgainAt(InterruptAt):
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         while frame is not None:
-            if frame.f_code is InterruptAgainAt._trace.__code__:  # what is raised there ends the tracing
+            if frame.f_code is InterruptAgainAt._trace.__code__:  # an error raised there ends the tracing
                 threading.Timer(0.01, signal.pthread_kill, (threading.main_thread().ident, number)).start()
                 return
             frame = frame.f_back
@@ -86,18 +86,19 @@ class InterruptAgainAt(InterruptAt):
 
 
 class Places(Generic[T]):
-    """Where the lines are interrupted: at one path, until one of them leaves what is not gone soon; then at the next.
+    """Where the lines are interrupted: at one path, until one of them leaves a lasting trace; then at the next.
 
-    What a few lines leave goes with a heartbeat, or with a delete that is repeated. That takes seconds, in which all of
-    it is waited for together.
+    The leftovers of a few lines go with a heartbeat, or with a delete that is repeated. That takes seconds, in which
+    all of it is waited for together.
 
     Args:
         path: below which they are.
-        make: makes what is used at one of them, and uses it once: the lines that make its nodes are not told here.
+        make: makes the object that is used at one of them, and uses it once: the lines that make its nodes are not told
+            here.
         free: whether nothing is left of it.
 
     Attributes:
-        here: what is used now.
+        here: the object that is used now.
     """
 
     def __init__(self, path: str, make: Callable[[str], T], free: Callable[[T], bool]) -> None:
@@ -119,7 +120,7 @@ class Places(Generic[T]):
             time.sleep(0.005)
 
     def check(self, eventually: Eventually) -> list[T]:
-        """See that whatever was left is gone after a while; return what was used, to be used once more."""
+        """See that all leftovers are gone after a while; return the used objects, to be used once more."""
         for each, where in self._left:
             eventually(lambda: self._free(each), f"interrupted at {where}")  # noqa: B023
         return [*(each for each, _ in self._left), self.here]
@@ -365,7 +366,7 @@ def test_an_interrupt_within_the_event_of_a_loss(
 def test_an_interrupted_waiter_holds_nobody_up(
     zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually, in_thread: InThread
 ) -> None:
-    """Ctrl-C in the main thread while it waits: its node goes, and who queued behind it gets the lock."""
+    """After Ctrl-C in the main thread during its wait, its node goes, and the waiter behind it gets the lock."""
     held, behind = Lock(zk, zk_path), Lock(connect(), zk_path)
     me = Lock(connect(), zk_path)
     held.acquire()
@@ -464,7 +465,7 @@ def test_a_change_of_an_event_interrupted_at_every_line(
 
 
 def test_a_count_interrupted_at_every_line(connect: Connect, zk_path: str, eventually: Eventually) -> None:
-    """A count that is interrupted has counted once or not at all, and what waits at the latch is not disturbed."""
+    """An interrupted count has counted once or not at all, and does not disturb the waiters of the latch."""
     latch = zkconcurrent.CountDownLatch(connect(timeout=SESSION), zk_path, 1_000_000)
     latch.count_down()
     for hook in at_every_line():
@@ -518,7 +519,7 @@ def test_a_join_interrupted_at_every_line(
 def test_a_double_barrier_interrupted_at_every_line(
     zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
 ) -> None:
-    """An interrupted enter leaves no node, nor does a leave; what is left of the round lets nobody in."""
+    """An interrupted enter leaves no node, nor does a leave; the leftovers of the round let nobody in."""
     barrier = zkconcurrent.DoubleBarrier(connect(timeout=SESSION), zk_path, 1)
     other = zkconcurrent.DoubleBarrier(connect(timeout=SESSION), zk_path, 2)
     inside = barrier._path_state.inside
@@ -1000,7 +1001,7 @@ def quorum(client: KazooClient, path: str) -> QuorumLock:
 
 
 def test_a_detached_lock_interrupted_at_every_line(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """An interrupted acquire leaves no waiter; what it may leave is the owner's hold, which a release ends."""
+    """An interrupted acquire leaves no waiter; it may leave the owner's hold, which a release ends."""
     client, n = connect(timeout=SESSION), 0
     for hook in at_every_line("detached.py"):
         path = f"{zk_path}/{(n := n + 1)}"

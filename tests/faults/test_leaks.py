@@ -70,7 +70,7 @@ def test_cycles(kind: type[Lock], zk: KazooClient, zookeeper: Server, zk_path: s
                 pass
 
     def look() -> dict[str, int]:
-        with lock:  # else the server might reap the path between two cycles, and what the next makes would be more
+        with lock:  # else the server might reap the path between two cycles, and the next would make more nodes
             return left(zk, zookeeper)
 
     cycles(SOME)
@@ -194,7 +194,7 @@ def test_cycles_of_those_who_wait(
     cycles(SOME)
     # A watcher on a node stays until it goes, however many waited for it.
     eventually(lambda: not more(look(), before), str(before))
-    # What this test itself keeps: a future and a thread for each.
+    # This test itself keeps a future and a thread for each.
     assert sys.getallocatedblocks() - blocks < 40 * SOME
 
 

@@ -1,4 +1,4 @@
-"""Faults 38, 44 to 46: whatever becomes of the servers and their links, a holder is told before another gets in.
+"""Faults 38, 44 to 46: with any fault of the servers and their links, a holder is told before another gets in.
 
 Each test has a holder and another client that waits for the same lock at another server, in one process, with one
 clock. The servers reach each other through links that can fall silent one way: nothing is closed, nothing arrives.

@@ -24,7 +24,7 @@ Opened = Callable[[Lease | None], None]
 
 
 def test_stopped_while_there_is_no_session(zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
-    """Fault 24: kazoo tells nobody that it stops if it had no session; who waits for one gets its error still."""
+    """Fault 24: a waiter of a client without a session gets its error, although kazoo tells nobody that it stops."""
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         client = KazooClient(f"127.0.0.1:{nobody.getsockname()[1]}", timeout=2)
         lock = Lock(client, zk_path)
@@ -39,7 +39,7 @@ def test_stopped_while_there_is_no_session(zk_path: str, in_thread: InThread, ev
 def test_kazoo_gives_up(
     connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """Fault 11: once kazoo's connection_retry is exhausted, the hold is lost and who waits gets an error."""
+    """Fault 11: once kazoo's connection_retry is exhausted, the hold is lost and a waiter gets an error."""
     client = connect(hosts=proxy.hosts, connection_retry={"max_tries": 2, "delay": 0.1})
     lock = Lock(client, zk_path)
     lock.acquire()
@@ -118,7 +118,7 @@ def test_restoring_all_levels_of_a_hold_that_is_lost(
 
 
 def test_no_rights_above(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Fault 31: who may make nodes only further down can use a lock there, although the root refuses him."""
+    """Fault 31: a client with rights only further down can use a lock there, although the root refuses it."""
     zk.ensure_path(f"{zk_path}/mine")
     zk.set_acls(zk_path, [make_acl("world", "anyone", read=True, admin=True)])
     try:

@@ -1,4 +1,4 @@
-"""Processes that are killed, stopped, forked or end: what becomes of their locks, and of everybody else's."""
+"""Processes that are killed, stopped, forked or end: the fate of their locks, and of everybody else's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.helpers.contenders import permits_awaited, permits_out, queued
 from tests.helpers.processes import Spawn, line_from, tell
 from zkconcurrent import CountDownLatch, Event, Lock, Semaphore
 
-LONG = 60.0  # a session that is not over before the test is: what goes earlier has not waited for its end
+LONG = 60.0  # a session that is not over before the test is: a node that goes earlier has not waited for its end
 
 
 def test_a_holder_is_killed(party: Spawn, zk: KazooClient, zk_path: str) -> None:
@@ -31,7 +31,7 @@ def test_a_holder_is_killed(party: Spawn, zk: KazooClient, zk_path: str) -> None
 def test_a_waiter_is_killed(
     party: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually, in_thread: InThread
 ) -> None:
-    """Fault 32: after SIGKILL of a waiter, who waits behind it gets in within the session timeout."""
+    """Fault 32: after SIGKILL of a waiter, the waiter behind it gets in within the session timeout."""
     lock = Lock(zk, zk_path)
     lock.acquire()
     waiter = party("wait")
@@ -104,7 +104,7 @@ def test_fork_while_waiting(party: Spawn, zk: KazooClient, zk_path: str) -> None
 
 
 def test_a_starved_interpreter(party: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
-    """Fault 29: who could not send a heartbeat knows of the loss before anything else, by its own clock."""
+    """Fault 29: a process that could not send a heartbeat knows of the loss before anything else, by its own clock."""
     process = party("starve", 2 * SESSION)
     assert line_from(process) == "held"
     lock = Lock(zk, zk_path)
@@ -128,7 +128,7 @@ def test_multiprocessing(method: str, party: Spawn) -> None:
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_a_child_of_multiprocessing_that_forgets(method: str, party: Spawn) -> None:
-    """Faults 23, 24: what it holds when it ends goes at once, although it ends by os._exit."""
+    """Faults 23, 24: the holds of the child at its end go at once, although it ends by os._exit."""
     process = party("forget", method)
     assert line_from(process) == "0"
     assert float(line_from(process)) < LONG / 2
@@ -159,7 +159,7 @@ def test_os_exit(party: Spawn, zk: KazooClient, zk_path: str) -> None:
 
 
 def test_the_setter_of_an_event_is_killed(party: Spawn, zk: KazooClient, zk_path: str) -> None:
-    """Fault 32: the flag outlives whoever set it."""
+    """Fault 32: the flag outlives the process that set it."""
     setter = party("event", "set")
     assert line_from(setter) == "set"
     setter.kill()
@@ -187,7 +187,7 @@ def test_a_waiter_for_an_event_is_killed(
 def test_who_counts_down_is_killed(
     party: Spawn, zk: KazooClient, zk_path: str, eventually: Eventually, in_thread: InThread
 ) -> None:
-    """Fault 32: what a process has counted stays counted, one for each call that returned, and one more at most."""
+    """Fault 32: the counts of a killed process stay: one for each call that returned, and one more at most."""
     latch, n = CountDownLatch(zk, zk_path, 10_000), 20
     waiting = in_thread(latch.wait)
     counter = party("count", 10_000)
@@ -231,7 +231,7 @@ def test_an_owner_of_permits_is_killed(
 def test_a_waiter_for_permits_is_killed(
     party: Spawn, zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """Fault 32: the first in the queue is killed; who waits behind it gets what it did not want to wait for."""
+    """Fault 32: when the first in the queue is killed, the waiter behind it gets the permit that the first held up."""
     semaphore = Semaphore(zk, zk_path, 3)
     semaphore.acquire(permits=2)
     first = party("permits", 3, 3)

@@ -1,4 +1,4 @@
-"""Fault 31: what the service refuses is an error that says what to do, and leaves nothing.
+"""Fault 31: a refusal by the service is an error that says what to do, and leaves nothing.
 
 A read-only server is none that could refuse: kazoo (2.11) cannot read what one (ZooKeeper 3.8) answers to a connection,
 and goes on as if no server were there.
@@ -76,7 +76,7 @@ def test_a_quota_that_is_used_up(zk_path: str, eventually: Eventually) -> None:
 
 
 def test_local_sessions_that_stay_local(zk_path: str) -> None:
-    """Fault 189: whatever needs an ephemeral node is refused, with the remedy, at a follower as at the leader."""
+    """Fault 189: a call that needs an ephemeral node is refused, with the remedy, at a follower as at the leader."""
     with Ensemble(settings={"localSessionsEnabled": "true"}) as ensemble:
         for server in (ensemble.leader(), ensemble.followers()[0]):
             with server.client() as client:
@@ -295,7 +295,7 @@ def test_the_largest_request() -> None:
 
 
 def test_a_thread_s_name_is_cut_off(connect: Connect, zk: KazooClient, zk_path: str) -> None:
-    """Fault 50: what a program calls its threads is no part of how large its requests are."""
+    """Fault 50: the thread names of a program do not make its requests larger."""
     lock, outcome = Lock(connect(), zk_path), list[object]()
 
     def run() -> None:

@@ -23,7 +23,7 @@ URL = "zk://user:password@{}/sasl?sasl=DIGEST-MD5&timeout=6"
 
 
 class Mechanism:
-    """What stands for pure-sasl's client.
+    """A stand-in for pure-sasl's client.
 
     Attributes:
         rounds: how many tokens it sends before it is satisfied.

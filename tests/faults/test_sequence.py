@@ -27,7 +27,7 @@ def count_from(server: Server, path: str, number: int) -> None:
 
 
 def edit(server: Server, numbers: dict[str, int], after: int = 0) -> None:
-    """Stop the server, edit its snapshot, start it again: the nodes have these versions, or what is so far after."""
+    """Stop the server, write these versions into its snapshot, or `after` bytes behind them, and start it again."""
     server.restart()  # it writes a snapshot when it starts
     server.kill()
     assert server._guard is not None
@@ -66,7 +66,7 @@ def test_the_end_of_the_numbers(caplog: pytest.LogCaptureFixture) -> None:
         with pytest.raises(SequenceExhaustedError):
             lock.acquire()
         assert client.get_children(PATH) == []
-        client.delete(PATH)  # what the server does with a container that falls idle
+        client.delete(PATH)  # as the server does with a container that falls idle
         with lock:
             assert client.get_children(PATH)[0].endswith("0000000000")
 
@@ -130,7 +130,7 @@ def test_versions_begin_anew(of_the_clients: bool, first: int) -> None:
         settings["k"] = b""
         queue.put(b"")
         barrier.wait()
-        if of_the_clients:  # what only this client writes: it goes by its memory
+        if of_the_clients:  # a node that only this client writes: it goes by its memory
             receipts = number._path_state.register.receipts + queue._path_state.desk.receipts
             (writer,) = settings._mirror.writers
             edit(server, dict.fromkeys([*(each.path for each in receipts), writer.ticket.node], first))

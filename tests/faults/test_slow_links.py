@@ -55,7 +55,7 @@ short = pytest.mark.parametrize("timeout", [0.001, 0.05])
 
 @pytest.mark.long
 def test_a_hold_of_a_client_that_was_idle(zookeeper: Server, zk_path: str, eventually: Eventually) -> None:
-    """Fault 221: its requests are slow, and what they prove is almost over as it acquires: no hold is lost at once."""
+    """Fault 221: no hold is lost at once, though its requests are slow and their proof almost over at the acquire."""
     round_trip = IDLE / 20
     with Proxy(zookeeper.hosts) as proxy, zkconcurrent.connect(f"zk://{proxy.hosts}?timeout={IDLE}") as client:
         session, lock = Session.of(client), Lock(client, zk_path)
@@ -174,7 +174,7 @@ def test_permits_that_are_free(
 def test_the_first_wants_more_than_there_is(
     slow: KazooClient, zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually, timeout: float
 ) -> None:
-    """A semaphore whose first in the queue holds all others up: who has little time waits for no more than that."""
+    """A semaphore whose first waiter holds up all others: a waiter with little time waits for no longer than that."""
     semaphore, other = Semaphore(slow, zk_path, 3), Semaphore(zk, zk_path, 3)
     assert other.acquire()
     many = in_thread(other.acquire, permits=3)
@@ -328,7 +328,7 @@ def told(barrier: Barrier, timeout: float | None, after: float = 0.0) -> bool:
 def test_all_parties_agree(
     action: float | None, trip: float, zookeeper: Server, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
-    """Whatever the parties' timeouts, on time or late: all of them pass, or all are told that the barrier is broken."""
+    """With any timeouts of the parties, on time or late, all of them pass, or all are told of a broken barrier."""
     with ExitStack() as proxies:
         clients = []
         for factor in (0.5, 0.5, 0.0):  # two whose round trip is so long, and one that is near

@@ -1,1 +1,1 @@
-"""What tests of several folders use."""
+"""Helpers for the tests of several folders."""

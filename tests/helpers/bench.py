@@ -1,7 +1,7 @@
 """One bench, two servers: the same questions are asked of a real ZooKeeper through kazoo, and of the simulated one.
 
 On the simulated bench everything is an actor of the simulation, the test included; so a test is a function that the
-bench runs. What it asks, it asks through the library's own `Link`.
+bench runs. It sends its questions through the library's own `Link`.
 """
 
 from __future__ import annotations

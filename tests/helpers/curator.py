@@ -1,4 +1,4 @@
-"""A Java process on Apache Curator, told what to do from here: what our znodes must be understood by.
+"""A Java process on Apache Curator, controlled from here: Curator must understand our znodes.
 
 `CuratorPeer` is the process; starting it takes a second, so tests share one. A `CuratorClient` is one session of it,
 with Java threads that come into being when they are named. Commands, each answered by a string:
@@ -58,7 +58,7 @@ The tests against Java need a JDK 11 or newer and Apache Curator:
 
 
 class JavaError(Exception):
-    """What a command threw in Java, or that there is no Java any more to run it."""
+    """An error that a command threw in Java, or the end of the Java process."""
 
 
 def compiled(class_path: str) -> Path:
@@ -87,7 +87,7 @@ class CuratorPeer:
     """The Java process; a context manager that starts and ends it.
 
     Args:
-        installation: whose jars of Curator and ZooKeeper to use; by default the first that is found.
+        installation: the source of the jars of Curator and ZooKeeper; by default the first that is found.
     """
 
     def __init__(self, installation: Installation | None = None) -> None:
@@ -155,7 +155,7 @@ class CuratorPeer:
         return client
 
     def send(self, client: str, thread: str, command: str, *arguments: object) -> Future[str]:
-        """Send one command; what it answers, or the JavaError it ends with, comes in the future."""
+        """Send one command; the future gets its reply, or the JavaError that it ends with."""
         name = str(next(self._names))
         answer: Future[str] = Future()
         with self._lock:

@@ -1,4 +1,4 @@
-"""A forwarder of TCP connections: for what lies between two servers of an ensemble, and may be cut there."""
+"""A forwarder of TCP connections: for a link between two servers of an ensemble, which a test may cut."""
 
 from __future__ import annotations
 

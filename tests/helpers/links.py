@@ -1,8 +1,8 @@
 """The network between the servers of an ensemble: each way from one server to another can fall silent, or be slow.
 
 An ensemble's servers reach each other through it, on their quorum ports and on their election ports alike. A way is
-one direction between two servers, whichever of them opened the connections: what server 1 says to server 2 takes the
-way (1, 2). One thread moves all bytes and owns all state; what a test asks for is done when the call returns.
+one direction between two servers, whichever of them opened the connections: messages from server 1 to server 2 take the
+way (1, 2). One thread moves all bytes and owns all state; an order of a test is carried out when the call returns.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ AGAIN = 0.02
 
 
 class Way:
-    """What one server says to another.
+    """The messages from one server to another.
 
     Attributes:
-        flows: cleared, nothing passes, the ends of connections included; what is held back passes later.
+        flows: cleared, nothing passes, the ends of connections included; held-back bytes pass later.
         delay: seconds that everything takes.
         passed: how many bytes were passed on.
     """
@@ -74,7 +74,7 @@ class Links:
                 await asyncio.gather(*tasks, return_exceptions=True)
             for server in self._servers:
                 server.close()
-            await asyncio.sleep(0)  # what is closed goes in the next round
+            await asyncio.sleep(0)  # a closed flow goes in the next round
             await asyncio.sleep(0)
 
         asyncio.run_coroutine_threadsafe(end(), self._loop).result(10)

@@ -1,4 +1,4 @@
-"""The kinds of lock: what is true of every lock is one test that runs over all of them."""
+"""The kinds of lock: a rule for every lock is one test that runs over all of them."""
 
 from __future__ import annotations
 

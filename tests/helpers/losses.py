@@ -19,8 +19,8 @@ def expire(server: Server, lock: AnyLock | Semaphore) -> None:
 def run_out(_server: Server, lock: AnyLock | Semaphore) -> None:
     """Let the lease run out on our own clock, as if the machine had slept, while the session lives on.
 
-    A hold survives that where the keeper was at work: what it sends right after the sleep is answered, which proves
-    that the session lives, and renews the lease before anybody has looked. Then the machine sleeps again.
+    A hold survives that where the keeper was at work: a request that it sends right after the sleep is answered, which
+    proves that the session lives, and renews the lease before anybody has looked. Then the machine sleeps again.
     """
     session, lost, awake, slept = lock._session, lock.lost, lock._session.clock, 0.0
     for _ in range(10):

@@ -14,7 +14,7 @@ class ManualClock:
     """The clock by which a session's deadlines pass, moved by hand within the block.
 
     Attributes:
-        seen: what it showed whoever looked, in seconds since the block began.
+        seen: the times that it showed, in seconds since the block began.
     """
 
     def __init__(self, session: Session) -> None:

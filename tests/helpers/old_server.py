@@ -33,7 +33,7 @@ class OldServer:
     Args:
         target: the real server, as "host:port".
         unknown: the opcodes that it does not know.
-        manner: what it does when one comes.
+        manner: its response when one comes.
 
     Attributes:
         held: set by the test while it holds something.

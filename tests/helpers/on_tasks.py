@@ -16,7 +16,7 @@ from typing import Any
 
 from zkconcurrent import _local_election, aio
 
-# What a task must await, by what a thread reads or calls.
+# The awaitable of a task, by the attribute or method of a thread.
 ASKS = {"locked": "fetch_locked", "is_set": "fetch"}
 READS = {"count": "fetch_count", "n_waiting": "fetch_n_waiting", "broken": "fetch_broken"}
 

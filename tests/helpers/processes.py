@@ -1,4 +1,4 @@
-"""Python programs that a test starts, and what they leave, seen from outside."""
+"""Python programs that a test starts, and their leftovers, seen from outside."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""A TCP proxy between ZooKeeper clients and one server: it counts what passes, and does what networks do.
+"""A TCP proxy between ZooKeeper clients and one server: it counts messages, and imitates the faults of networks.
 
-One thread moves all bytes and owns all state; what a test asks for is a step run on that thread, done when the call
-returns. Each direction of a connection is a queue of parcels, each with the time at which it is due, so a delay adds
-to every round trip and takes nothing from the throughput. A stalled direction, or an answer that is held, is a queue
-whose head does not go: what comes later waits behind it, as TCP would have it.
+One thread moves all bytes and owns all state; an order of a test is a step run on that thread, done when the call
+returns. Each direction of a connection is a queue of parcels, each with the time at which it is due, so a delay adds to
+every round trip and takes nothing from the throughput. A stalled direction, or an answer that is held, is a queue whose
+head does not go: later bytes wait behind it, as TCP would have it.
 
 The proxy's place is the client's end of the wire: a request counts when the client has sent it, an answer when the
 client is given it.
@@ -34,9 +34,9 @@ Effect = Literal["pass", "hold", "lose answer", "lose request"]
 
 @final
 class Fault:
-    """An appointment with one request that is still to come: what shall befall it, and whether it has.
+    """An appointment with one request that is still to come: the fault that shall befall it, and whether it has.
 
-    As a context manager it is called off, and what it holds released, at the end of the block.
+    As a context manager it is called off, and its held messages released, at the end of the block.
 
     Attributes:
         injected: set once it happened: the connection is cut, the answer is held, or (`expect`) passed on.
@@ -103,7 +103,7 @@ class Proxy:
         target: the server, as "host:port".
 
     Attributes:
-        hosts: the proxy, as "host:port": what a client connects to.
+        hosts: the proxy, as "host:port", for a client to connect to.
     """
 
     def __init__(self, target: str) -> None:
@@ -141,10 +141,10 @@ class Proxy:
         self._call(self._stop)
         self._thread.join()
 
-    # What a network does.
+    # The faults of a network.
 
     def cut(self, *, reset: bool = True) -> int:
-        """Cut all connections, with RST or else FIN, and return how many; what was not yet passed on is lost."""
+        """Cut all connections, with RST or else FIN, and return how many; bytes not yet passed on are lost."""
         return self._call(lambda: sum(link.cut(reset) for link in list(self._links)))
 
     def refuse(self) -> None:
@@ -169,7 +169,7 @@ class Proxy:
         """How many clients are connected."""
         return self._call(lambda: sum(link.open for link in self._links))
 
-    # What befalls single requests. Each is named as in `wire.OPCODES`; several names mean whichever comes first.
+    # Faults of single requests. Each is named as in `wire.OPCODES`; several names mean the first of these to come.
     # A request that one fault takes is not counted by those made after it.
 
     def lose_answer(self, *names: str, nth: int = 1, where: Callable[[Message], bool] | None = None) -> Fault:
@@ -187,7 +187,7 @@ class Proxy:
         return self._inject("lose request", names, nth, where)
 
     def hold(self, *names: str, nth: int = 1, where: Callable[[Message], bool] | None = None) -> Fault:
-        """Hold back the answer of the nth such request, and what comes after it, until it is released."""
+        """Hold back the reply to the nth such request, and all that comes after it, until it is released."""
         return self._inject("hold", names, nth, where)
 
     def expect(self, *names: str, nth: int = 1, where: Callable[[Message], bool] | None = None) -> Fault:
@@ -201,7 +201,7 @@ class Proxy:
         self._call(lambda: self._faults.append(fault))
         return fault
 
-    # What passed.
+    # Messages that passed.
 
     @contextmanager
     def counting(self) -> Iterator[Count]:
@@ -352,7 +352,7 @@ class _Link:
         return dues
 
     def cut(self, reset: bool) -> bool:
-        """Close the client's side at once, the server's in order: what was passed on to it is still applied."""
+        """Close the client's side at once, the server's in order: requests already passed on are still applied."""
         if self.client is None:
             return False
         if reset:

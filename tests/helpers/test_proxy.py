@@ -88,7 +88,7 @@ def test_counts_are_exact(proxy: Proxy, client: KazooClient, path: str) -> None:
 
 
 def test_counts_of_each_session_add_up(proxy: Proxy, client: KazooClient, connect: Connect, path: str) -> None:
-    """What two clients send through one proxy is told apart by their sessions."""
+    """The proxy tells apart the requests of two clients by their sessions."""
     other = connect(proxy.hosts)
     with proxy.counting() as count:
         client.get(path)
@@ -252,7 +252,7 @@ def test_held_answer_waits_and_so_does_what_follows(
 
 
 def test_cut_keeps_what_was_passed_on(proxy: Proxy, client: KazooClient, zk: KazooClient, path: str) -> None:
-    """What the server was sent before the cut is applied, though nobody is there to be told."""
+    """A request that reached the server before the cut is applied, though no client is there for the reply."""
     with proxy.hold("create", nth=50) as hold:
         for n in range(50):
             client.create_async(f"{path}/{n}")
@@ -300,7 +300,7 @@ def test_stall_of_one_direction(proxy: Proxy, client: KazooClient, zk: KazooClie
 def test_cut_loses_what_was_stalled(
     proxy: Proxy, client: KazooClient, zk: KazooClient, path: str, eventually: Eventually
 ) -> None:
-    """What had not been passed on when the connection is cut never is."""
+    """A request that was not passed on before the connection is cut never is."""
     proxy.stall()
     with proxy.counting() as count:
         created = client.create_async(f"{path}/a")

@@ -56,7 +56,7 @@ LONGEST_FRAME = 1 << 26
 _PATHLESS = frozenset({"ping", "auth", "sasl", "setWatches", "setWatches2", "whoAmI", "closeSession"})
 _MULTIPLE = frozenset({"multi", "multiRead"})
 _CHECK = 13
-_MULTI_HEADER = 9  # type, done, error: what stands before the path of a multi's first operation
+_MULTI_HEADER = 9  # type, done, error: the fields before the path of a multi's first operation
 
 
 @dataclass(slots=True, eq=False)
@@ -72,7 +72,7 @@ class Message:
         time: monotonic seconds at the client's end: a request came in, or an answer or event was passed on.
         error: the error code of an answer, 0 for none.
         zxid: of an answer.
-        request: what an answer answers.
+        request: the request of an answer.
         heartbeat: whether it is a heartbeat's: a `multi` of nothing but checks, `getEphemerals`, or `sync` of "/" of a
             client that has no chroot.
     """

@@ -1,4 +1,4 @@
-"""Atomic numbers on a real ZooKeeper: every change is applied once, of whatever thread, process or client."""
+"""Atomic numbers on a real ZooKeeper: every change is applied once, of any thread, process or client."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_a_function_that_fails(zk: KazooClient, connect: Connect, zk_path: str) 
     AtomicLong(connect(), zk_path).set(2)
     with pytest.raises(ZeroDivisionError):
         number.update(lambda old: seen.append(old) or (1 // 0 if old < 3 else 3))  # type: ignore[func-returns-value]
-    assert seen == [1, 1, 2]  # what it remembers is not what is there
+    assert seen == [1, 1, 2]  # its remembered value is not the present one
     number.set(0)
     with pytest.raises(RuntimeError, match="only return the new value"):
         number.update(lambda _: number.add())
@@ -622,7 +622,7 @@ def test_destroy(zk: KazooClient, connect: Connect, zk_path: str) -> None:
     mine.destroy()
     mine.destroy()
     assert zk.exists(zk_path) is None
-    zk.create(zk_path, struct.pack(">q", 70))  # what they knew was written in the same version
+    zk.create(zk_path, struct.pack(">q", 70))  # the number that they knew was written in the same version
     zk.set(zk_path, struct.pack(">q", 80))
     zk.set(zk_path, struct.pack(">q", 90))
     assert theirs.add() == 91

@@ -1,4 +1,4 @@
-"""What a barrier does, on a real ZooKeeper, among threads and among clients."""
+"""The behaviour of a barrier, on a real ZooKeeper, among threads and among clients."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_arguments(zk: KazooClient, zk_path: str) -> None:
 
 
 def test_parties_are_a_number(zk: KazooClient, zk_path: str) -> None:
-    """What counts as an integer is one: a bool leaves nothing that others can't read."""
+    """A number of parties is any integer: a bool is one, and leaves nothing that others can't read."""
     assert Barrier(zk, zk_path, True).wait(10) == 0
     assert barrier_state(zk, zk_path)["parties"] == 1
     assert b"true" not in zk.get(zk_path)[0]
@@ -261,7 +261,7 @@ def test_a_time_out_waits_for_the_action(
 
 
 def test_abort_while_the_action_runs(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """An abort wins: nobody passes, also not who ran the action."""
+    """An abort wins: nobody passes, also not the party that ran the action."""
     begun, go = threading.Event(), threading.Event()
     mine, theirs = (Barrier(client, zk_path, 2, lambda: begun.set() or go.wait(20)) for client in (zk, connect()))
     waiting = [in_thread(barrier.wait, 20) for barrier in (mine, theirs)]
@@ -447,7 +447,7 @@ def test_a_client_stopped_while_waiting(
 def test_time_outs_that_race_with_the_trip(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
-    """Fault 17: whatever comes first, all of a generation agree on it: each passes, or none does."""
+    """Fault 17: whichever comes first, all of a generation agree on it: each passes, or none does."""
     barriers = [Barrier(client, zk_path, 2) for client in (zk, connect())]
 
     def come(barrier: Barrier, timeout: float) -> bool:

@@ -1,4 +1,4 @@
-"""`cancel_waits()` on a real ZooKeeper: which waits it ends, what is left of them, and what it leaves alone."""
+"""`cancel_waits()` on a real ZooKeeper: the waits that it ends, their leftovers, and the calls that it leaves alone."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_the_waits_of_a_client_end(
         assert holder.cancel_waits() == 0
         assert holder.hold_count() == 1
     elsewhere.result(20)
-    with mine.hold(timeout=20):  # what begins later is not concerned
+    with mine.hold(timeout=20):  # a wait that begins later is not concerned
         pass
     eventually(lambda: not ephemerals(zk, zk_path))
 
@@ -93,7 +93,7 @@ def test_a_hold_and_an_attempt_are_left_alone(which: str, zk: KazooClient, conne
 def test_all_objects_of_a_path_are_one(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """What waits by one object of a client and path, another ends."""
+    """One object ends the waits of another object of the same client and path."""
     client = connect()
     with Lock(zk, zk_path):
         waiting = in_thread(Lock(client, zk_path).acquire)
@@ -124,7 +124,7 @@ def test_readers_and_writers_are_apart(
 def test_the_next_in_line_gets_in(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """What queues behind a wait that was ended moves up."""
+    """The waiters behind a wait that was ended move up."""
     mine, behind, holder = Lock(connect(), zk_path), Lock(connect(), zk_path), Lock(zk, zk_path)
     with holder:
         waiting = in_thread(mine.acquire)
@@ -293,7 +293,7 @@ def test_in_a_signal_handler(
 def test_a_handler_that_raises_too(
     which: str, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """Fault 230: what a handler raises leaves the call that it has ended and interrupted: it is not lost."""
+    """Fault 230: an error that a handler raises leaves the call that it has ended and interrupted: it is not lost."""
     mine = MAKE[which](connect(), zk_path)
 
     def leave(*_: object) -> None:

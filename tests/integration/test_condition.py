@@ -1,4 +1,4 @@
-"""Conditions, on a real ZooKeeper: who is woken, what becomes of the lock, and what is left when things go wrong."""
+"""Conditions, on a real ZooKeeper: wake-ups, the fate of the lock, and the leftovers when things go wrong."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_all_levels_are_given_up_and_taken_again(
 def test_exactly_n_are_woken_in_the_order_in_which_they_came(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """notify(n) deletes the nodes of the n longest waiters, of whatever process, and of nobody else."""
+    """notify(n) deletes the nodes of the n longest waiters, of any process, and of nobody else."""
     conditions = [Condition(zk, zk_path), Condition(connect(), zk_path)]
     futures = []
     for n in range(5):
@@ -120,7 +120,7 @@ def test_a_condition_has_one_lock(zk: KazooClient, connect: Connect, zk_path: st
 def test_a_foreign_child_is_no_waiter(
     zk: KazooClient, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """Fault 21: what is no waiter's node is neither deleted nor counted, and takes no notification from anybody."""
+    """Fault 21: a node that is no waiter's is neither deleted nor counted, and takes no notification from anybody."""
     condition = Condition(zk, zk_path)
     zk.create(f"{zk_path}/waiters/0", makepath=True)
     future = in_thread(wait_in, condition)
@@ -249,7 +249,7 @@ def test_who_does_not_hold_is_told_so(kind: Kind, zk: KazooClient, zk_path: str,
 def test_a_hold_that_is_lost(
     kind: Kind, lose: Callable[..., None], zookeeper: Server, connect: Connect, zk_path: str, eventually: Eventually
 ) -> None:
-    """Fault 6: who has lost the lock can neither wait nor notify, and settles the loss as ever."""
+    """Fault 6: a thread that has lost the lock can neither wait nor notify, and settles the loss as ever."""
     condition = condition_of(kind, connect(timeout=4), zk_path)
     condition.acquire()
     lose(zookeeper, condition._lock)

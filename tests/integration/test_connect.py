@@ -1,4 +1,4 @@
-"""`connect` on a real server: what it opens works, what it can't open it tells, and nothing is left of either."""
+"""`connect` on a real server: an opened client works, a failure is reported, and nothing is left of either."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from zkconcurrent._engine.session import Session
 from zkconcurrent.testing import Server
 from zkconcurrent.testing._ports import ReservedPorts
 
-TLS = Path(__file__).parent / "tls"  # a server's certificate for localhost alone, and who signed it; for 100 years
+TLS = Path(__file__).parent / "tls"  # a server's certificate for localhost alone, and its issuer's; for 100 years
 
 
 clean = pytest.mark.usefixtures("nothing_left")
@@ -128,7 +128,7 @@ def test_a_client(zookeeper: Server, zk: KazooClient, zk_path: str) -> None:
 
 @clean
 def test_the_block_raises(zookeeper: Server) -> None:
-    """What the block raises passes, and the client is closed."""
+    """An error that the block raises passes, and the client is closed."""
     with pytest.raises(KeyError), zkconcurrent.connect(f"zk://{zookeeper.hosts}") as client:
         raise KeyError
     assert not client.connected
@@ -144,14 +144,14 @@ def test_without_a_block(zookeeper: Server, zk_path: str) -> None:
 
 
 def test_a_chroot_that_is_there(zookeeper: Server, zk: KazooClient, zk_path: str) -> None:
-    """A chroot that is there is used as it is, also by who could not make it."""
+    """A chroot that is there is used as it is, also by a client that could not make it."""
     zk.create(zk_path, b"data")
     with zkconcurrent.connect(f"zk://{zookeeper.hosts}{zk_path}") as client:
         assert client.get("/")[0] == b"data"
 
 
 def test_digest(zookeeper: Server, zk: KazooClient, zk_path: str) -> None:
-    """User and password of the URL are a digest's, percent-decoded: what it made for itself nobody else can read."""
+    """User and password of the URL are a digest's, percent-decoded: nobody else can read the nodes of their owner."""
     with zkconcurrent.connect(f"zk://us%65r:p%40%3Ass%2F%25@{zookeeper.hosts}", default_acl=CREATOR_ALL_ACL) as client:
         client.create(zk_path, b"secret")
     with pytest.raises(NoAuthError):
@@ -331,7 +331,7 @@ def test_tls_and_one_of_three_servers_that_stands_still(tls_port: int, zk_path: 
 
 @pytest.mark.parametrize("option", ["check_hostname=false", "verify_certs=false"])
 def test_tls_unchecked(option: str, tls_port: int, zk_path: str) -> None:
-    """What the URL says not to check is not checked."""
+    """A check that the URL switches off is not made."""
     with zkconcurrent.connect(f"zks://127.0.0.1:{tls_port}?{option}&ca={TLS / 'ca.pem'}") as client:
         lock_once(client, zk_path)
 
@@ -426,7 +426,7 @@ sys.stdin.readline()
 
 
 def test_the_exit_closes(zookeeper: Server, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
-    """A process that ends without closing its client closes it: its nodes, of whatever kind, go with it at once."""
+    """A process that ends without closing its client closes it: its nodes, of any kind, go with it at once."""
     with python(HOLDS, zookeeper.hosts, zk_path) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
@@ -470,7 +470,7 @@ with zkconcurrent.connect(f"zk://{sys.argv[1]}?timeout=6") as zk:
 
 
 def test_the_exit_leaves_what_is_a_parents(zookeeper: Server) -> None:
-    """What a forked child closes when it ends are its own clients, not the parent's."""
+    """A forked child closes its own clients when it ends, not the parent's."""
     with zkconcurrent.connect(f"zk://{zookeeper.hosts}") as client:
         client._pid += 1
         _close_all(time.monotonic())

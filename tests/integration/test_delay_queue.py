@@ -56,7 +56,7 @@ def with_clock(client: KazooClient) -> Clock:
 
 
 def test_an_item_comes_when_it_is_due(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Not before, and the earliest first, whoever has put them; equal ones in the order of their puts."""
+    """Not before, and the earliest first, of any producer; equal ones in the order of their puts."""
     mine, theirs = DelayQueue[str](zk, zk_path, codec=TEXT), DelayQueue[str](connect(), zk_path, codec=TEXT)
     began = time.time()
     mine.put("late", delay=3.0)

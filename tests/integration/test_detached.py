@@ -1,4 +1,4 @@
-"""Detached locks on a real ZooKeeper: held by a name, whatever becomes of the process; released, or broken."""
+"""Detached locks on a real ZooKeeper: held by a name, also after the end of the process; released, or broken."""
 
 from __future__ import annotations
 
@@ -308,7 +308,7 @@ def test_given_up(zk: KazooClient, connect: Connect, zk_path: str, in_thread: In
 def test_a_deadline_while_the_multi_is_out(
     zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, eventually: Eventually
 ) -> None:
-    """If no reply tells in time whether it was acquired, it is not: what the multi made is deleted: fault 117."""
+    """If no reply tells in time that it was acquired, it is not: the node of the multi is deleted: fault 117."""
     lock = DetachedLock(connect(hosts=proxy.hosts, timeout=4, **FAST), zk_path, "job")
     lock.acquire()
     lock.release()
@@ -351,7 +351,7 @@ def test_given_up_and_the_session_ends(
     in_thread: InThread,
     eventually: Eventually,
 ) -> None:
-    """What a `multi` made whose call was given up is deleted in the next session, if its own ends first: fault 130."""
+    """The node of a given-up `multi` is deleted in the next session, if its own session ends first: fault 130."""
     client = connect(hosts=proxy.hosts, timeout=4, **FAST)
     lock = DetachedLock(client, zk_path, "job")
     lock.acquire()

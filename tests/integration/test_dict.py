@@ -1,4 +1,4 @@
-"""Dict and Set on a real ZooKeeper: reads send nothing, each write counts once, and what was written is read."""
+"""Dict and Set on a real ZooKeeper: reads send nothing, each write counts once, and reads see every write."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def test_bad_keys_and_values(zk: KazooClient, zk_path: str) -> None:
 
 
 def test_codecs(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """Fault 175. Values are bytes, or what the codec makes of them; each read decodes anew."""
+    """Fault 175. Values are bytes, or the codec's output; each read decodes anew."""
     plain = Dict[bytes](zk, zk_path)
     plain["x"] = b'{"a":[1,2]}'
     d = Dict[Any](connect(), zk_path, codec=JSON)
@@ -284,7 +284,7 @@ def test_an_expired_session(
 def test_stale_while_disconnected(
     connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str, eventually: Eventually
 ) -> None:
-    """Reads go on with what was known; once a server is in reach again, only what was listed anew is read."""
+    """Reads go on with what was known; once a server is in reach again, only the new listing is read."""
     theirs = text(zk, zk_path)
     theirs.update(a="1", b="1")
     d = text(connect(hosts=proxy.hosts, timeout=10.0, **FAST), zk_path)
@@ -431,7 +431,7 @@ def test_many_writers(
 def test_a_copy_that_can_not_be_read_keeps_nothing(
     zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
 ) -> None:
-    """Fault 232: once a read of the copy was refused, what the client deletes is forgotten all the same."""
+    """Fault 232: once a read of the copy was refused, an entry that the client deletes is forgotten."""
     d, other = text(zk, zk_path), text(connect(), zk_path)
     d["a"] = "1"
     assert d["a"] == "1"
@@ -865,7 +865,7 @@ def test_entries_that_others_have_taken(zk: KazooClient, zk_path: str) -> None:
 
 
 def test_updated_by_a_map_that_changes(zk: KazooClient, zk_path: str) -> None:
-    """Fault 171. What `update` is given may lose entries meanwhile."""
+    """Fault 171. The argument of `update` may lose entries meanwhile."""
 
     class Taking:
         def encode(self, value: str) -> bytes:

@@ -346,7 +346,7 @@ def test_a_killed_party_has_left(spawn: Spawn, zk: KazooClient, zk_path: str, in
 
 
 def test_all_have_died(spawn: Spawn, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
-    """What parties that all died have left lets nobody in: the next ones wait for each other, as ever."""
+    """The leftovers of parties that all died let nobody in: the next parties wait for each other, as ever."""
     process = spawn("party", 1)
     assert line_from(process) == "inside"
     os.kill(process.pid, signal.SIGKILL)
@@ -455,7 +455,7 @@ def test_a_signal_handler_enters(zk: KazooClient, zk_path: str, in_thread: InThr
 
 
 def test_destroy(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """A barrier in use is not destroyed; nor is what is no double barrier's."""
+    """A barrier in use is not destroyed; nor is a node that is no double barrier's."""
     barrier, other = DoubleBarrier(zk, zk_path, 1), DoubleBarrier(connect(), zk_path, 1)
     other.destroy()
     barrier.enter()
@@ -502,7 +502,7 @@ def test_an_interrupted_wait(
     assert main is not None
 
     def interrupt() -> None:
-        # Within a call: what an enter() watched that has ended is watched still.
+        # Within a call, as the watches of an enter() that has ended are still there.
         eventually(lambda: barrier._session.calls and waits(barrier))
         signal.pthread_kill(main, signal.SIGINT)
 

@@ -130,7 +130,7 @@ def test_not_elected_in_time(zk: KazooClient, connect: Connect, zk_path: str) ->
 
 
 def test_run(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """As kazoo's: the function has its arguments, and leads. What it raises ends the term, and comes out."""
+    """As kazoo's: the function has its arguments, and leads. An error that it raises ends the term, and comes out."""
     election = Election(zk, zk_path)
 
     def lead(*args: Any, **kwargs: Any) -> Any:
@@ -341,7 +341,7 @@ def test_a_change_in_the_gap(
     in_thread: InThread,
     eventually: Eventually,
 ) -> None:
-    """What changes while an observer has no connection, or no session, is not missed; nor what comes after it."""
+    """An observer without a connection or a session does not miss a change; nor does it miss a later one."""
     far, near = Election(connect(hosts=proxy.hosts, **FAST), zk_path), Election(zk, zk_path, id="near")
     leaders = far.observe()
     with near.lead() as term:
@@ -609,7 +609,7 @@ def test_who_would_wait_for_itself(zk: KazooClient, zk_path: str, in_thread: InT
 
 
 def test_a_stopped_client(connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """It stands no more: the term is lost, and who waits is told. Started again, it can stand again."""
+    """A stopped client stands no more: its term is lost, its waiters are told. Started again, it can stand again."""
     mine, theirs = Election(connect(), zk_path), Election(connect(), zk_path)
     mine.stand()
     term = mine.wait(SOON)

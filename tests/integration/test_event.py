@@ -1,4 +1,4 @@
-"""Events on a real ZooKeeper: what is set is seen by all, none is missed, and no fault doubles or loses a set."""
+"""Events on a real ZooKeeper: all clients see a set, none is missed, and no fault doubles or loses a set."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def data(client: KazooClient, event: Event) -> str:
 
 
 def test_all_see_it(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """What one client sets or clears, the others see at once; the epoch counts the sets that changed something."""
+    """All other clients see a set or a clear at once; the epoch counts the sets that changed something."""
     mine, theirs = Event(zk, zk_path), Event(connect(), zk_path)
     assert not mine.is_set()
     assert zk.exists(zk_path) is None
@@ -308,7 +308,7 @@ def test_destroy_looks_first(zk: KazooClient, connect: Connect, zk_path: str, ev
 def test_destroy_sees_what_comes_between(
     other: bytes, gone: bool, zk: KazooClient, connect: Connect, proxy: Proxy, zk_path: str, in_thread: InThread
 ) -> None:
-    """It deletes only the writing that it has seen: what was written since is looked at first, and kept if foreign."""
+    """Destroy deletes only the state that it has seen: it looks first at a later write, and keeps a foreign one."""
     event = Event(connect(hosts=proxy.hosts), zk_path)
     event.set()
     with proxy.hold("getChildren") as looked:

@@ -141,7 +141,7 @@ def test_two_tasks_inside(kind: Kind, again: dict[str, float], zk: KazooClient, 
 
 
 def test_a_task_that_ended_inside(zk: KazooClient, zk_path: str, told: Told) -> None:
-    """A task that gets into what one left locked that is gone is warned of; so is one that a callback let in."""
+    """A task that re-enters a hold of a task that is gone is warned of; so is one that a callback let in."""
     lock = RLock(zk, zk_path)
 
     async def enter() -> None:
@@ -166,7 +166,7 @@ def test_a_task_that_ended_inside(zk: KazooClient, zk_path: str, told: Told) -> 
 def test_a_loop_without_weak_references(
     zk: KazooClient, zk_path: str, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A lock is acquired in whatever loop there is."""
+    """A lock is acquired in any loop."""
     lock = RLock(zk, zk_path)
     monkeypatch.setattr("zkconcurrent._engine.holds.running_task", lambda: 7)
     assert lock.acquire()
@@ -179,7 +179,7 @@ def test_a_loop_without_weak_references(
 
 
 def test_an_error_if_it_is_to_be_one(zk: KazooClient, zk_path: str) -> None:
-    """Where warnings are errors nothing is acquired by what raised one."""
+    """Where warnings are errors nothing is acquired by the call that raised one."""
     lock = RLock(zk, zk_path)
 
     async def other() -> None:

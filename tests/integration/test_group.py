@@ -184,7 +184,7 @@ def test_members_that_come_and_go_all_the_time(
 
 
 def test_a_killed_member_is_gone(spawn: Spawn, zk: KazooClient, zk_path: str) -> None:
-    """A member that is killed goes with its session; its id is free then, and who waits for that has it."""
+    """A killed member goes with its session; its id is free then, and a waiter for the id has it."""
     process = spawn("join", "worker-1")
     assert line_from(process) == "joined"
     group = Group(zk, zk_path)

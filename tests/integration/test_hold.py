@@ -1,4 +1,4 @@
-"""`hold()`, a block with a deadline, and `hold_count()`, of whatever is held, on a real ZooKeeper."""
+"""`hold()`, a block with a deadline, and `hold_count()`, of all that can be held, on a real ZooKeeper."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_held(which: str, zk: KazooClient, zk_path: str, eventually: Eventually)
 
 @every
 def test_not_acquired(which: str, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
-    """TimeoutError names the lock; the body does not run, nothing is left, and what another holds is his still."""
+    """TimeoutError names the lock; the body does not run, nothing is left, and another's hold stays."""
     mine, theirs = MAKE[which](connect(), zk_path), AGAINST.get(which, MAKE[which])(zk, zk_path)
     with theirs:
         before = ephemerals(zk, zk_path)
@@ -77,7 +77,7 @@ def test_not_acquired(which: str, zk: KazooClient, connect: Connect, zk_path: st
 
 @every
 def test_bad_arguments(which: str, zk: KazooClient, zk_path: str) -> None:
-    """What `acquire` refuses, the start of the block refuses, and nothing is sent; `hold` itself never fails."""
+    """The start of the block refuses the same arguments as `acquire`, and sends nothing; `hold` itself never fails."""
     lock = MAKE[which](zk, zk_path)
     for limit, error in (
         ({"timeout": 1, "blocking": False}, ValueError),

@@ -1,4 +1,4 @@
-"""Latches on a real ZooKeeper: every count counts once, and who waits goes on when all have come."""
+"""Latches on a real ZooKeeper: every count counts once, and the waiters go on when all have come."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from zkconcurrent import CountDownLatch, ForeignNodeError, Lock, RLock
 def test_who_waits_goes_on(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """The latch opens when all have counted, in whatever process; who comes later does not wait."""
+    """The latch opens when all have counted, in any process; a later wait returns at once."""
     mine, theirs = CountDownLatch(zk, zk_path, 3), CountDownLatch(connect(), zk_path, 3)
     assert mine.count == 3
     assert zk.exists(zk_path) is None
@@ -58,7 +58,7 @@ def test_a_latch_of_nothing(zk: KazooClient, zk_path: str) -> None:
 
 
 def test_bad_arguments(zk: KazooClient, zk_path: str) -> None:
-    """A count is an int and not negative, what is counted down at least one."""
+    """A count is an int and not negative, a countdown at least one."""
     for count in (1.0, "1", None):
         with pytest.raises(TypeError, match="count must be an int"):
             CountDownLatch(zk, zk_path, count)  # type: ignore[arg-type]

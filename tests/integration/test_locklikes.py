@@ -167,7 +167,7 @@ def test_time_outs(
 
 @every
 def test_with(make: Make, against: Make, zk: KazooClient, zk_path: str) -> None:
-    """A with block holds, gives True, and releases however it is left; what it raises passes."""
+    """A with block holds, gives True, and releases however it is left; an error that it raises passes."""
     lock = make(zk, zk_path)
     with lock as got:
         assert got is True
@@ -190,7 +190,7 @@ def test_an_interrupted_waiter(
     in_thread: InThread,
     eventually: Eventually,
 ) -> None:
-    """Ctrl-C ends the wait, and nothing of the waiter is left to hold up who comes after it."""
+    """Ctrl-C ends the wait, and nothing of the waiter is left to hold up the next one."""
     held, mine, behind = against(zk, zk_path), make(connect(), zk_path), against(connect(), zk_path)
     held.acquire()
     before = ephemerals(zk, zk_path)

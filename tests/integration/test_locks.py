@@ -1,4 +1,4 @@
-"""What all locks share, on a real ZooKeeper: arguments, results, extras, and the znodes behind them."""
+"""The common behaviour of all locks, on a real ZooKeeper: arguments, results, extras, and their znodes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_making_a_lock_sends_nothing(kind: Kind, zk: KazooClient, zk_path: str) 
 
 @every
 def test_two_objects_for_a_path_are_one_lock(kind: Kind, zk: KazooClient, zk_path: str) -> None:
-    """What one object acquired, another releases."""
+    """One object releases the hold that another acquired."""
     one, other = kind(zk, zk_path), kind(zk, zk_path)
     one.acquire()
     assert "<locked" in repr(other)
@@ -100,7 +100,7 @@ def test_a_release_on_a_slow_link(kind: Kind, zk: KazooClient, connect: Connect,
 
 @every
 def test_bad_timeouts(kind: Kind, zk: KazooClient, zk_path: str) -> None:
-    """What `threading` refuses is refused, also by whoever holds; nothing is sent."""
+    """Timeouts that `threading` refuses are refused, also to the holder; nothing is sent."""
     lock = kind(zk, zk_path)
     with pytest.raises(ValueError, match="non-blocking"):
         lock.acquire(False, 1)
@@ -119,7 +119,7 @@ def test_bad_timeouts(kind: Kind, zk: KazooClient, zk_path: str) -> None:
 
 @every
 def test_no_timeout(kind: Kind, zk: KazooClient, zk_path: str) -> None:
-    """None, as for kazoo's locks, is refused; the error says what waits forever."""
+    """None, as for kazoo's locks, is refused; the error names the value that waits forever."""
     with pytest.raises(TypeError, match="-1 waits forever"):
         kind(zk, zk_path).acquire(timeout=None)  # type: ignore[arg-type]
     assert zk.exists(zk_path) is None
@@ -173,7 +173,7 @@ def test_who_holds_and_who_waits(
 def test_positions(
     kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually, in_thread: InThread
 ) -> None:
-    """Each waiter has its place, by arrival, whatever its process; whoever goes moves up those behind."""
+    """Each waiter has its place, by arrival, in any process; when one goes, those behind it move up."""
     mine, clients = against(kind)(zk, zk_path), [connect() for _ in range(3)]
     waiting = []
     with mine:
@@ -332,7 +332,7 @@ def test_characters_of_a_path(zk: KazooClient, zk_path: str) -> None:
 def test_paths_that_nest_between_processes(
     kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """Fault 21: a child that is no contender, as where another process locks below, is an error, also for who waits."""
+    """Fault 21: a child that is no contender, as where another process locks below, is an error, also for a waiter."""
     lock, holder, below = kind(zk, zk_path), against(kind)(connect(), zk_path), kind(connect(), f"{zk_path}/orders/3")
     with holder:
         waiting = in_thread(lock.acquire)
@@ -357,7 +357,7 @@ def test_paths_that_nest_between_processes(
 def test_contenders_of_other_languages(
     kind: Kind, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """Fault 21: any child that ends in a sequence number is in the queue, whoever made it, and is waited for."""
+    """Fault 21: any child that ends in a sequence number is in the queue, of any maker, and is waited for."""
     lock, other = kind(zk, zk_path), connect()
     role = "__WRIT__" if lock._rule.role.startswith("__") else "lock-"
     zk.ensure_path(zk_path)

@@ -1,4 +1,4 @@
-"""A lost hold: who is told, what the thread must settle, and that nobody's newer hold is touched."""
+"""A lost hold: its holder is told, its thread must settle it, and nobody's newer hold is touched."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ def test_others_get_in(
     zk_path: str,
     in_thread: InThread,
 ) -> None:
-    """Faults 6, 20, 40: however a hold is lost, its node goes, and who waits gets the lock with a higher token."""
+    """Faults 6, 20, 40: however a hold is lost, its node goes, and the waiter gets the lock with a higher token."""
     mine, theirs = kind(connect(timeout=4), zk_path), against(kind)(zk, zk_path)
     mine.acquire()
     token = mine.fencing_token
@@ -284,7 +284,7 @@ def test_a_newer_hold_is_untouched(
 
 @every
 def test_leaving_a_with_block(kind: Kind, zookeeper: Server, connect: Connect, zk_path: str) -> None:
-    """The loss is raised over an Exception, which is its context; what must not be hidden passes unchanged."""
+    """The loss is raised over an Exception, which is its context; an error that must not be hidden passes unchanged."""
     lock = kind(connect(timeout=4), zk_path)
     with pytest.raises(LockLostError), lock:
         run_out(zookeeper, lock)
@@ -419,7 +419,7 @@ def test_nested_holds(zookeeper: Server, connect: Connect, zk_path: str) -> None
 def test_a_session_that_expires_while_waiting(
     zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """Fault 5: the waiter queues again in its new session, behind who came meanwhile, and keeps its deadline."""
+    """Fault 5: the waiter queues again in its new session, behind those that came meanwhile, and keeps its deadline."""
     client = connect(timeout=4)
     theirs = Lock(client, zk_path)
     with Lock(zk, zk_path):
@@ -476,7 +476,7 @@ def test_a_callback_that_fails_or_blocks_harms_nobody(
 
 
 def test_a_client_that_gives_up(zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
-    """When a client with a finite retry gives up, what waits, for ever or not, is told at once, and holds are lost."""
+    """When a client with a finite retry gives up, a wait, for ever or not, is told at once, and holds are lost."""
     with Server() as server:
         client = KazooClient(server.hosts, timeout=4.0, connection_retry={"max_tries": 2, "delay": 0.1, "backoff": 1})
         client.start()

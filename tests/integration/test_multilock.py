@@ -155,7 +155,7 @@ def test_reentrant_if_all_are(zk: KazooClient, zk_path: str, in_thread: InThread
 
 
 def test_releasing_what_is_not_held(zk: KazooClient, zk_path: str) -> None:
-    """It is a RuntimeError; what of it is held is released all the same, and the other errors are noted."""
+    """It is a RuntimeError; the locks of it that are held are released all the same, and the other errors are noted."""
     a, b, c = (RLock(zk, f"{zk_path}/{name}") for name in "abc")
     lock = MultiLock([a, b, c])
     b.acquire()
@@ -225,7 +225,7 @@ def test_a_loss_is_told(
 
 
 def test_a_namespace_has_it_all(zookeeper: Server, connect: Connect, zk_path: str, eventually: Eventually) -> None:
-    """What a MultiLock has beyond `threading`, one that is made by names has too."""
+    """A MultiLock that is made by names has the same extras beyond `threading` as any other."""
     told: list[MultiLock] = []
     lock = namespace(connect(timeout=4), zk_path).MultiLock(["b", "a"], on_lost=told.append)
     with pytest.raises(LockLostError), lock:
@@ -328,7 +328,7 @@ def test_a_multilock_that_is_dropped(zk: KazooClient, zk_path: str, eventually: 
 
 
 def test_who_holds_all(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """The owner is whoever holds every lock; nobody is, where several hold some each, or some are free."""
+    """The owner is the holder of every lock; there is none where several hold some each, or some are free."""
     pair, theirs = ReadWriteLock(zk, f"{zk_path}/b"), ReadWriteLock(connect(), f"{zk_path}/b")
     a = Lock(zk, f"{zk_path}/a")
     lock = MultiLock([a, pair.read_lock])
@@ -425,7 +425,7 @@ def test_leaving_a_with_block(
 
 
 def test_no_deadlock(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """Whatever order they are given in, and however they overlap, all get in in the end, and no two at once."""
+    """In any order, and with any overlap, all get in in the end, and no two at once."""
     inside: dict[str, int] = dict.fromkeys("abcd", 0)
     clients = [zk, connect(), connect()]
 
@@ -446,7 +446,7 @@ def test_no_deadlock(zk: KazooClient, connect: Connect, zk_path: str, in_thread:
 
 
 def test_services_and_refusals(zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
-    """An error of one of them, of whatever client, gives the others back."""
+    """An error of one of them, of any client, gives the others back."""
     stopped = connect()
     lock = MultiLock([Lock(zk, f"{zk_path}/a"), Lock(stopped, f"{zk_path}/b")])
     with lock:
@@ -459,13 +459,13 @@ def test_services_and_refusals(zk: KazooClient, connect: Connect, zk_path: str, 
 
 
 class Scripted(Exception):
-    """What a lock of the test raises."""
+    """An error that a lock of the test raises."""
 
 
 @settings(max_examples=60)
 @given(data=st.data())
 def test_all_or_none_with_errors(data: st.DataObject) -> None:
-    """Whatever each lock does, returns True, False or raises: after `acquire` all are held, or none is."""
+    """Whether a lock returns True, returns False or raises: after `acquire` all are held, or none is."""
     client = KazooClient()
     locks = [RLock(client, f"/{name}") for name in "abcd"]
     plan = {lock.path: data.draw(st.sampled_from(["get", "get", "get", "no", "before", "after"])) for lock in locks}
@@ -537,7 +537,7 @@ def test_a_release_is_woken_by_the_answers(connect: Connect, zk_path: str) -> No
 def test_an_alarm_strikes_a_release(
     where: str, error: type[Exception], zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 144: what a signal handler raises is no error of a lock: no lock stays held by itself."""
+    """Fault 144: an error of a signal handler is no error of a lock: no lock stays held by itself."""
     parts = [Lock(zk, f"{zk_path}/{name}") for name in "abc"]
     lock = MultiLock(parts)
     lock.acquire()

@@ -237,7 +237,7 @@ def test_elections(request: pytest.FixtureRequest, in_thread: InThread, kind: st
 
 
 def test_queues(threads: Namespace) -> None:
-    """What `queue` has works alike, and so do delays."""
+    """The methods of `queue` work alike, and so do delays."""
     jobs, later = threads.Queue("jobs", 5), threads.DelayQueue("later")
     jobs.put(b"1")
     later.put(b"2", delay=0.2)
@@ -314,7 +314,7 @@ def test_what_a_multilock_is_of(threads: Namespace) -> None:
 
 
 def test_the_paths(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """A name's path lies below the base, the root too; whoever makes the same elsewhere shares it."""
+    """A name's path lies below the base, the root too; a client that makes the same path elsewhere shares it."""
     threads = zkconcurrent.namespace(zk, zk_path)
     assert threads.RLock("cart").path == f"{zk_path}/cart"
     assert threads.Semaphore("deep/api", 5).path == f"{zk_path}/deep/api"

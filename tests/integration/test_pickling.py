@@ -150,7 +150,7 @@ def test_every_kind_is_tried() -> None:
 
 
 def test_it_is_not_held(opened: Client) -> None:
-    """Fault 118. A lock that is pickled while it is held is not held by what comes out, which waits for it."""
+    """Fault 118. A lock that is pickled while it is held is not held by its copy, which waits for it."""
     lock = RLock(opened, "/lock")
     with lock:
         other = again(lock)
@@ -351,7 +351,7 @@ def test_a_killed_process(opened: Client, tmp_path: Path) -> None:
 
 
 def test_after_the_client_was_stopped(opened: Client) -> None:
-    """A client that the program has stopped stays stopped; what is unpickled then gets another."""
+    """A client that the program has stopped stays stopped; an object that is unpickled then gets another."""
     lock = Lock(opened, "/lock")
     other = again(lock)
     with other:

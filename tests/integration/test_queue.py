@@ -1,4 +1,4 @@
-"""Queues on a real ZooKeeper: what is put is taken once, in order, and nobody takes what another has claimed."""
+"""Queues on a real ZooKeeper: each item is taken once, in order, and nobody takes an item that another has claimed."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def names(zk: KazooClient, path: str, folder: str) -> list[str]:
 
 
 def test_items_come_in_order(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """The first in is the first out, of whatever process; nothing is sent before."""
+    """The first in is the first out, of any process; nothing is sent before."""
     mine, theirs = Queue[bytes](zk, zk_path), Queue[bytes](connect(), zk_path)
     assert zk.exists(zk_path) is None
     for n in range(20):
@@ -146,7 +146,7 @@ def test_message_pack(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyP
 
 
 def test_bad_arguments(zk: KazooClient, zk_path: str) -> None:
-    """What `queue` refuses is refused here; so is a codec that is none, and an item that the codec does not take."""
+    """Arguments that `queue` refuses are refused here; so is a bad codec, and an item that the codec does not take."""
     queue = Queue[Any](zk, zk_path)
     for call in (queue.get, lambda **options: queue.put(b"x", **options), queue.claim):
         with pytest.raises(ValueError, match="non-negative"):
@@ -255,7 +255,7 @@ def test_maxsize_is_exact_over_processes(zk: KazooClient, zk_path: str, spawn: S
 
 
 def test_task_done_and_join(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """`join` waits until every item is taken and done, by whatever process; each is done once."""
+    """`join` waits until every item is taken and done, by any process; each is done once."""
     mine, theirs = Queue[bytes](zk, zk_path), Queue[bytes](connect(), zk_path)
     mine.join()
     for n in range(3):
@@ -307,7 +307,7 @@ def test_an_item_that_comes_as_join_looks(
 
 
 def test_join_does_not_wait_for_the_dead(zk: KazooClient, zk_path: str, spawn: Spawn, in_thread: InThread) -> None:
-    """What a process had taken and not done counts as done when its session is over."""
+    """An item that a process had taken and not done counts as done when the process's session is over."""
     queue = Queue[bytes](zk, zk_path)
     queue.put(b"one")
     process = spawn("get")
@@ -567,7 +567,7 @@ def struck(proxy: Proxy, number: int) -> Iterator[None]:
 def test_an_interrupted_get_takes_nothing(
     error: type[BaseException], zk: KazooClient, connect: Connect, zk_path: str, proxy: Proxy, eventually: Eventually
 ) -> None:
-    """An item under way to an interrupted call is put back, in its place; whatever the signal handler raises."""
+    """An item under way to an interrupted call is put back, in its place, with any error of the signal handler."""
     client = connect(proxy.hosts)
     queue = Queue[bytes](client, zk_path)
     queue.put(b"one")
@@ -590,7 +590,7 @@ def test_an_interrupted_get_takes_nothing(
 
 
 def test_shutdown(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
-    """It is for all processes: nothing is put any more, what is there is taken, and who waits is told."""
+    """A shutdown is for all processes: nothing is put any more, remaining items are taken, and waiters are told."""
     mine, theirs = Queue[bytes](zk, zk_path, 1), Queue[bytes](connect(), zk_path, 1)
     mine.put(b"one")
     putting = [in_thread(each.put, b"x") for each in (mine, theirs)]
@@ -710,7 +710,7 @@ def test_receipts_of_clients_that_are_gone(zk: KazooClient, connect: Connect, zk
 
 
 def test_several_items_in_one_node(zk: KazooClient, zk_path: str) -> None:
-    """What Curator's `putMulti` has put in one node is taken one by one."""
+    """Items that Curator's `putMulti` has put in one node are taken one by one."""
     queue = Queue[bytes](zk, zk_path)
     queue.put(b"one")
     zk.create(f"{zk_path}/items/queue-", frame([b"two", b"three", b"four"]), sequence=True)
@@ -930,7 +930,7 @@ def test_an_interrupt_before_the_settling_thread_is_started(
 
 @pytest.mark.parametrize("at_once", [False, True])
 def test_an_interrupted_task_done(at_once: bool, zk: KazooClient, zk_path: str, eventually: Eventually) -> None:
-    """Faults 214, 227: at whatever line it strikes, the item was done, or can be done by another call."""
+    """Faults 214, 227: wherever an interrupt strikes, the item was done, or can be done by another call."""
     queue = Queue[bytes](zk, zk_path)
     for hook in at_every_line("_queue.py", "desk.py", "items.py", "receipts.py"):
         queue.put(b"item")
@@ -1087,7 +1087,7 @@ def test_destroy_leaves_what_is_no_queues(zk: KazooClient, connect: Connect, zk_
 def test_a_put_while_no_server_is_in_reach(
     zk: KazooClient, connect: Connect, zk_path: str, proxy: Proxy, eventually: Eventually
 ) -> None:
-    """Fault 154: what was never sent is known not to have been put, although the session may live on."""
+    """Fault 154: a put that was never sent is known not to have been applied, although the session may live on."""
     client = connect(proxy.hosts, timeout=30, **FAST)
     queue = Queue[bytes](client, zk_path)
     queue.put(b"first")
@@ -1178,7 +1178,7 @@ def test_the_path_of_a_lock(zk: KazooClient, connect: Connect, zk_path: str) -> 
 
 
 def test_an_item_as_large_as_can_be(zk: KazooClient, zk_path: str) -> None:
-    """What `put` takes can be claimed, given back and buried; what is larger is refused by `put`."""
+    """An item that `put` takes can be claimed, given back and buried; `put` refuses a larger one."""
     jobs = Queue(zk, zk_path, max_attempts=1)
     with pytest.raises(RefusedError, match="more than"):
         jobs.put(bytes(999_700))
@@ -1201,7 +1201,7 @@ def test_an_item_as_large_as_can_be(zk: KazooClient, zk_path: str) -> None:
 
 
 def test_items_that_do_not_decode_are_buried_as_bytes(zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """`dead()` returns what the codec can't decode, too."""
+    """`dead()` returns items that the codec can't decode, too."""
     raw, jobs = Queue(zk, zk_path), Queue(connect(), zk_path, codec=JSON, max_attempts=1)
     raw.put(b"{")
     raw.put(b"[1]")
@@ -1312,7 +1312,7 @@ def test_destroyed_and_made_anew_by_another_client(
 def test_an_operator_removes_the_items(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually, monkeypatch: Any
 ) -> None:
-    """A consumer that waits sees what is put after that; what was read ahead is soon read again."""
+    """A waiting consumer sees items that are put after that; items that were read ahead are soon read again."""
     monkeypatch.setattr(desk, "READ_FOR", 0.0)
     mine, theirs = Queue[bytes](connect(), zk_path), Queue[bytes](zk, zk_path)
     for n in range(10):

@@ -283,7 +283,7 @@ def test_services_that_do_not_answer(
 ) -> None:
     """One is not waited for. Of two, the loss is noticed in a third of the session timeout, and the third given back.
 
-    What they do later leaves nothing.
+    Their later actions leave nothing.
     """
     with ExitStack() as stack:
         proxies = [stack.enter_context(Proxy(zookeeper.hosts)) for _ in range(silent)]
@@ -366,7 +366,7 @@ def test_one_at_a_time(zk: KazooClient, connect: Connect, zk_path: str, in_threa
 
 
 def test_a_killed_process(services: list[Server], connect: Connect, zk_path: str) -> None:
-    """What a process held that was killed is free after its sessions; not before."""
+    """The hold of a killed process is free after its sessions; not before."""
     process = subprocess.Popen(
         [sys.executable, "-c", HOLDER, zk_path, *(each.hosts for each in services)],
         stdin=subprocess.PIPE,
@@ -614,7 +614,7 @@ def test_locks_lost_during_the_try(
     in_thread: InThread,
     eventually: Any,
 ) -> None:
-    """A lock that was lost before the last one was acquired does not count; what was acquired is given back."""
+    """A lock that was lost before the last one was acquired does not count; the acquired ones are given back."""
     clients = [connect(**FAST), zk, connect(proxy.hosts)]
     lock = QuorumLock([Lock(client, f"{zk_path}/{n}") for n, client in enumerate(clients)], quorum=3)
     with lock:

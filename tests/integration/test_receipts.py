@@ -1,4 +1,4 @@
-"""Receipts, which numbers, values and queues keep: what one object leaves, the client's next one at its path uses."""
+"""Receipts of numbers, values and queues: the receipt of one object serves the client's next object at its path."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def test_removed_while_idle(
 def test_a_lost_reply_of_a_later_object(
     lost: str, connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str, eventually: Any
 ) -> None:
-    """The receipt of an earlier object tells what was applied, and what was not."""
+    """The receipt of an earlier object tells which writes were applied, and which were not."""
     client = connect(hosts=proxy.hosts, **FAST)
     for _ in range(3):
         use_and_drop(AtomicLong, client, zk_path, eventually)

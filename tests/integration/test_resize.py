@@ -18,7 +18,7 @@ both = pytest.mark.parametrize("kind", [Semaphore, BoundedSemaphore])
 
 @both
 def test_available(kind: type[Semaphore], zk: KazooClient, connect: Connect, zk_path: str) -> None:
-    """It is how many permits are free, whoever holds the others."""
+    """It is the number of free permits, with any holders of the others."""
     mine, theirs = kind(zk, zk_path, 3), kind(connect(), zk_path, 3)
     assert mine.available() == 3
     with mine, theirs:
@@ -64,7 +64,7 @@ def test_adding_to_what_is_not_there(zk: KazooClient, zk_path: str) -> None:
 def test_more(
     kind: type[Semaphore], zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """Waiters of all processes get in as far as the permits reach; whoever has the old number works on."""
+    """Waiters of all processes get in as far as the permits reach; an object with the old number works on."""
     mine, theirs = kind(zk, zk_path, 1), kind(connect(), zk_path, 1)
     assert mine.acquire()
     waiting = [in_thread(theirs.acquire) for _ in range(4)]
@@ -229,7 +229,7 @@ def test_bad_numbers(kind: type[Semaphore], zk: KazooClient, zk_path: str) -> No
 
 @pytest.mark.parametrize("data", [b"", b"x", b"3 resized ", b"resized", b"3 sized", b"-3", b"9" * 30, b"\xff"])
 def test_foreign_data(data: bytes, zk: KazooClient, zk_path: str) -> None:
-    """What no semaphore has written is an error that names the path, and stays."""
+    """Data that no semaphore has written is an error that names the path, and stays."""
     zk.create(f"{zk_path}/permits", data, makepath=True)
     semaphore = Semaphore(zk, zk_path, 3)
     for call in (lambda: semaphore.resize(2), semaphore.available, semaphore.acquire, semaphore.destroy):

@@ -49,7 +49,7 @@ def test_readers_share(
 
 
 def test_a_writer_is_alone(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread) -> None:
-    """While one writes, nobody else reads or writes, in whatever process or thread; while one reads, nobody writes."""
+    """While one writes, nobody else reads or writes, in any process or thread; while one reads, nobody writes."""
     mine, theirs = ReadWriteLock(zk, zk_path), ReadWriteLock(connect(), zk_path)
     with mine.write_lock:
         for pair in (mine, theirs):
@@ -99,7 +99,7 @@ def test_order_of_arrival(
 def test_whom_each_watches(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """A reader watches the nearest writer ahead, a writer the node just ahead; who gives up is watched no more."""
+    """A reader watches the nearest writer ahead, a writer the node just ahead; nobody watches a waiter that gave up."""
     held, pair = ReadWriteLock(zk, zk_path), ReadWriteLock(connect(), zk_path)
     waiting = []
 

@@ -78,7 +78,7 @@ def test_making_one_sends_nothing(kind: type[Semaphore], zk: KazooClient, zk_pat
 
 @both
 def test_bad_arguments(kind: type[Semaphore], zk: KazooClient, zk_path: str) -> None:
-    """What `threading` refuses is refused, before anything is sent."""
+    """Arguments that `threading` refuses are refused, before anything is sent."""
     with pytest.raises(ValueError, match="initial value"):
         kind(zk, zk_path, -1)
     semaphore = kind(zk, zk_path, 2)
@@ -110,7 +110,7 @@ def test_all_or_none(
     zk_path: str,
     eventually: Eventually,
 ) -> None:
-    """Several permits are taken at once or not at all; who goes without leaves nothing."""
+    """Several permits are taken at once or not at all; an acquire that fails leaves nothing."""
     mine, theirs = kind(zk, zk_path, 3), kind(connect(), zk_path, 3)
     assert mine.acquire(permits=2)
     assert theirs.acquire(permits=2, **how) is False  # type: ignore[arg-type]
@@ -190,7 +190,7 @@ def test_a_listing_that_is_refused_alone(zk: KazooClient, connect: Connect, zk_p
 def test_order_of_arrival(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """Permits are given in the order of arrival: who wants many is not starved by those who want few."""
+    """Permits are given in the order of arrival: a waiter for many is not starved by waiters for few."""
     held, semaphore = Semaphore(zk, zk_path, 3), Semaphore(connect(), zk_path, 3)
     held.acquire(permits=3)
     got: list[int] = []
@@ -253,7 +253,7 @@ def test_tries_do_not_fail_each_other(
 
 
 def test_a_mismatch_of_values(zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually) -> None:
-    """All must say the same value; who doesn't is told both, by whatever it does first, and leaves nothing."""
+    """All must say the same value; the first call of an object with another value is told both, and leaves nothing."""
     with Semaphore(zk, zk_path, 3):
         other = Semaphore(connect(timeout=30), zk_path, 2)
         for call in (other.acquire, lambda: other.acquire(False), lambda: other.acquire(timeout=20), other.release):
@@ -267,7 +267,7 @@ def test_a_mismatch_of_values(zk: KazooClient, connect: Connect, zk_path: str, e
 
 
 def test_signals(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
-    """Semaphore(0): what one process adds, others take, once; what was added before outlives who added it."""
+    """Semaphore(0): permits that one process adds, others take, once; they outlive the client that added them."""
     adder = connect()
     one, other = Semaphore(adder, zk_path, 0), Semaphore(zk, zk_path, 0)
     assert not other.acquire(blocking=False)
@@ -289,7 +289,7 @@ def test_signals(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InT
 
 
 def test_release_of_more_than_is_held(zk: KazooClient, zk_path: str) -> None:
-    """A semaphore gives back what is held and adds the rest; a bounded one raises, and gives back nothing."""
+    """A semaphore gives back the held permits and adds the rest; a bounded one raises, and gives back nothing."""
     semaphore, bounded = Semaphore(zk, zk_path, 2), BoundedSemaphore(zk, zk_path + "-b", 2)
     for each in (semaphore, bounded):
         assert each.acquire(permits=2)
@@ -382,7 +382,7 @@ def test_a_loss_is_told_and_settled(
 def test_others_get_in(
     lose: Lose, zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread
 ) -> None:
-    """However a permit is lost, who waits gets it, with a higher token."""
+    """However a permit is lost, the waiter gets it, with a higher token."""
     mine, theirs = Semaphore(connect(timeout=4), zk_path), Semaphore(zk, zk_path)
     mine.acquire()
     token = mine.fencing_token
@@ -414,7 +414,7 @@ def test_a_newer_permit_is_untouched(
 
 
 def test_leaving_a_with_block(zookeeper: Server, connect: Connect, zk_path: str) -> None:
-    """The loss is raised over an Exception, which is its context; what must not be hidden passes unchanged."""
+    """The loss is raised over an Exception, which is its context; an error that must not be hidden passes unchanged."""
     semaphore = Semaphore(connect(timeout=4), zk_path, 2)
     with pytest.raises(LockLostError) as caught, semaphore:
         run_out(zookeeper, semaphore)
@@ -433,7 +433,7 @@ def test_leaving_a_with_block(zookeeper: Server, connect: Connect, zk_path: str)
 def test_a_session_that_expires_while_waiting(
     zookeeper: Server, zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """Fault 5: the first in the queue, and who is behind it, queue again in the new session."""
+    """Fault 5: the first in the queue, and the waiters behind it, queue again in the new session."""
     client = connect(timeout=4)
     theirs = Semaphore(client, zk_path, 2)
     with Semaphore(zk, zk_path, 2):
@@ -453,7 +453,7 @@ def test_a_session_that_expires_while_waiting(
 def test_an_operator_deletes_the_first_waiters_node(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """Fault 20: who waits for permits and whose node is deleted queues again."""
+    """Fault 20: a waiter for permits whose node is deleted queues again."""
     theirs = Semaphore(connect(timeout=4), zk_path)
     with Semaphore(zk, zk_path):
         taking = in_thread(theirs.acquire)
@@ -468,7 +468,7 @@ def test_an_operator_deletes_the_first_waiters_node(
 def test_who_holds_and_who_waits(
     zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """The owner is who has had a permit longest; those who wait are told in their order."""
+    """The owner is the contender that has had a permit longest; the waiters are told in their order."""
     mine, theirs = Semaphore(zk, zk_path), Semaphore(connect(), zk_path)
     assert mine.owner() is None
     with mine:
@@ -499,7 +499,7 @@ def test_guard(zk: KazooClient, zk_path: str) -> None:
 
 
 def test_destroy(zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually) -> None:
-    """What stays is removed if nobody holds or waits, and then another value is as good; else the error says who."""
+    """All nodes go if nobody holds or waits, and then another value is as good; else the error names the contenders."""
     mine, theirs = Semaphore(zk, zk_path), Semaphore(connect(), zk_path)
     mine.destroy()
     mine.acquire()
@@ -668,7 +668,7 @@ def test_more_permits_than_there_are(
     with pytest.raises(RuntimeWarning):  # a filter makes an error of it: nothing was done
         semaphore.acquire(permits=3)
     assert not children(zk, f"{zk_path}/locks")
-    assert not semaphore.acquire(blocking=False, permits=3)  # who only tries is told so
+    assert not semaphore.acquire(blocking=False, permits=3)  # a call that only tries is told so
     assert not semaphore.acquire(timeout=0, permits=3)
     other.release()
     assert semaphore.acquire(permits=3)

@@ -1,4 +1,4 @@
-"""`synchronized` on a real server: calls in several processes exclude each other by what they are called with."""
+"""`synchronized` on a real server: calls in several processes exclude each other by their arguments."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_a_namespace(zk: KazooClient, zk_path: str) -> None:
     "text", ["/", "..", ".", "%", "\0", "\x85", "\ud800", "\ue000", "\uffff", "😀", "a\u0301", "zookeeper"]
 )
 def test_the_server_takes_every_value(text: str, zk: KazooClient, zk_path: str) -> None:
-    """Whatever a value is, the server takes the path that is made of it."""
+    """The server takes the path that is made of any value."""
     assert synchronized(zk, f"{zk_path}/{{text}}")(lambda text: text)(text) == text
     assert len(zk.get_children(zk_path)) == 1
 

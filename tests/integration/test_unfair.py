@@ -106,7 +106,7 @@ def test_other_processes_get_their_turn_by_time(
         lock.release()
         releases[0].set()
         assert ours[0].result(20) == token
-        eventually(lambda: "<locked" in repr(lock))  # who is next has taken it, and in time
+        eventually(lambda: "<locked" in repr(lock))  # the next thread has taken it, and in time
         clock.move(0.051, wake=False)
         releases[1].set()
         assert ours[1].result(20) == token
@@ -138,7 +138,7 @@ def test_a_loss_opens_the_handoff(
     in_thread: InThread,
     eventually: Eventually,
 ) -> None:
-    """Faults 6, 20, 39: the next thread asks ZooKeeper anew, and who lost it can't release what that one then has."""
+    """Faults 6, 20, 39: the next thread asks ZooKeeper anew, and the loser can't release the new thread's hold."""
     lock = kind(connect(timeout=4), zk_path)
     lock.acquire()
     token, go_on = lock.fencing_token, threading.Event()
@@ -186,7 +186,7 @@ def test_what_is_kept_is_not_taken_from_an_older_session(
     eventually: Eventually,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Fault 13: what was left for the next thread by a session that is over is worth nothing."""
+    """Fault 13: a hold that was kept for the next thread in a session that is over is worth nothing."""
     monkeypatch.setattr(local_handoff, "LONGEST_TURN", 1000.0)
     lock = kind(connect(timeout=4), zk_path)
     handoff = lock._path_state.handoff
@@ -210,7 +210,7 @@ def test_what_is_kept_is_not_taken_from_an_older_session(
 def test_the_client_is_stopped(
     kind: Kind, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """Fault 24: whoever waits for another thread of the process is told, one and all."""
+    """Fault 24: all waiters for another thread of the process are told."""
     client = connect()
     lock = kind(client, zk_path)
     lock.acquire()

@@ -54,7 +54,7 @@ def ids(election: Election) -> list[str]:
 def test_java_follows_us(
     layout: str, client: KazooClient, java: CuratorClient, zk_path: str, eventually: Eventually
 ) -> None:
-    """Java sees our id, and what we publish; it leads when we are done, and not before."""
+    """Java sees our id and our published data; it leads when we are done, and not before."""
     ours, theirs = Election(client, zk_path, id="python ü", layout=layout), Candidate(java, layout, zk_path)
     with ours.lead() as term:
         theirs.ask("stand", "java ü")

@@ -32,7 +32,7 @@ def test_members_see_each_other(client: KazooClient, java: CuratorClient, zk_pat
         java.call("group.join", zk_path, "other").result(20)
         eventually(lambda: len(group.members()) == 2)
         address = group.members()["other"].decode()
-        assert address.count(".") == 3  # what Curator writes by default
+        assert address.count(".") == 3  # Curator's default data
     eventually(lambda: java.call("group.members", zk_path, "other").result(20) == f"other={address}")
 
 

@@ -1,4 +1,4 @@
-"""Queues that Java services on Curator share: what one puts the other takes, once, unless it is claimed."""
+"""Queues that Java services on Curator share: either side takes the other's items, once, unless they are claimed."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_we_take_what_java_puts(client: KazooClient, java: CuratorClient, zk_pat
 def test_several_items_in_one_node(
     client: KazooClient, connect: Connect, java: CuratorClient, zk_path: str, eventually: Eventually
 ) -> None:
-    """Fault 169: each has its attempts, and its own grave; what we leave of them, or put back, Java takes."""
+    """Fault 169: each has its attempts, and its own grave; Java takes the items that we leave, or put back."""
     queue = Queue[str](client, zk_path, codec=TEXT, max_attempts=2)
     java.call("queue.putMulti", zk_path, "a,bad,b,c,d").result(20)
     assert queue.get(timeout=20) == "a"
@@ -101,7 +101,7 @@ def test_priorities(client: KazooClient, connect_java: ConnectJava, zk_path: str
 
 @pytest.mark.long
 def test_delays(client: KazooClient, connect_java: ConnectJava, zk_path: str, eventually: Eventually) -> None:
-    """What one puts the other takes when it is due, and not before; the earliest first."""
+    """Either side takes the other's item when it is due, and not before; the earliest first."""
     java, consumer = connect_java(), connect_java()
     queue = DelayQueue[str](client, zk_path, codec=TEXT)
     began = time.time()

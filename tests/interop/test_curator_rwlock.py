@@ -229,7 +229,7 @@ def test_our_session_ends_while_reading(
 
 
 def test_each_sees_the_other(java: CuratorClient, client: KazooClient, zk_path: str, eventually: Eventually) -> None:
-    """Owner and waiters tell of Java's nodes what can be known, and who of them waits."""
+    """Owner and waiters of each side list the nodes of the other, as far as they can be known."""
     pair = ReadWriteLock(client, zk_path)
     java.call("read.acquire", zk_path, thread="one").result(LONG)
     with pair.read_lock:

@@ -23,7 +23,7 @@ PATIENT = round(LONG * 1000)
 
 @pytest.mark.parametrize("kind", [Semaphore, BoundedSemaphore])
 def test_java_holds(java: CuratorClient, client: KazooClient, zk_path: str, kind: type[Semaphore]) -> None:
-    """What Java holds, we can't have: of three permits with two out, one."""
+    """A permit that Java holds is not available here: of three permits with two out, one is."""
     semaphore = kind(client, zk_path, 3)
     assert java.call("semaphore.acquire", zk_path, 3, 2).result(LONG) == "true"
     for in_vain, how in (({"blocking": False}, {"blocking": False}), ({"timeout": SHORT}, {"timeout": LONG})):
@@ -39,7 +39,7 @@ def test_java_holds(java: CuratorClient, client: KazooClient, zk_path: str, kind
 def test_we_hold(
     java: CuratorClient, client: KazooClient, zk_path: str, eventually: Eventually, in_thread: InThread
 ) -> None:
-    """What we hold, Java can't have; it gets in as we release, and we behind it as it does."""
+    """Java can't have a permit that we hold; it gets in as we release, and we behind it as it releases."""
     semaphore = Semaphore(client, zk_path, 2)
     semaphore.acquire(permits=2)
     assert java.call("semaphore.acquire", zk_path, 2, 1, BRIEF).result(LONG) == "false"

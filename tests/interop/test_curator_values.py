@@ -20,7 +20,7 @@ BOTH = pytest.mark.parametrize(
 def test_one_number(
     kind: Any, java_kind: str, largest: int, client: KazooClient, connect_java: ConnectJava, zk_path: str
 ) -> None:
-    """What one sets, adds or compares the other sees, whoever came first."""
+    """Each side sees the number that the other sets, adds or compares, whichever came first."""
     java = connect_java()
     number = kind(client, zk_path)
     assert java.call(f"{java_kind}.get", zk_path).result(20) == "0"
@@ -66,7 +66,7 @@ def test_both_add(
 def test_one_value(
     client: KazooClient, connect_java: ConnectJava, zk_path: str, in_thread: InThread, eventually: Eventually
 ) -> None:
-    """What one sets the other sees, and is woken by; a comparison fails if the other was faster."""
+    """Each side sees, and is woken by, the value that the other sets; a comparison fails if the other was faster."""
     java = connect_java()
     assert java.call("value.get", zk_path).result(20) == "seed"
     shared = SharedValue(client, zk_path, "first", codec=TEXT)

@@ -42,11 +42,11 @@ CLOSE = ("leave", "leave_as_it_fills", "leave_as_it_fills", "leave_together", "t
 
 
 class Oops(Exception):
-    """What an action raises."""
+    """The error that an action raises."""
 
 
 class Cancelled(BaseException):
-    """What a task that is cancelled is told."""
+    """The error that a cancelled task is told."""
 
 
 class Meeting(NamedTuple):
@@ -59,7 +59,7 @@ class Meeting(NamedTuple):
         action: how long the action takes, in seconds; None: there is none.
         fails: the action raises.
         pause: how long to pause before.
-        mends: who is told that the barrier is broken resets it.
+        mends: a party that is told that the barrier is broken resets it.
         leaves: the wait is a task's: it can be cancelled, and the party then leaves.
     """
 
@@ -90,7 +90,7 @@ class BarrierChecks(Checks):
         passed: of each generation, the indices that were told.
         acted: the generations whose action has begun; `done`: those whose action has ended; `acting`: those of which
             the state said that it begins.
-        breaking: how many are aborting, or resetting, or what they have sent may still be on its way.
+        breaking: how many are aborting or resetting, or have requests that may still be on their way.
         gentle: parties only come and leave.
         expired: a session is over.
         withdrawn: how many have left.
@@ -193,10 +193,10 @@ class BarrierChecks(Checks):
             raise Violation(f"generation {old.generation} is broken while its action runs, and nobody has left")
 
     def _notice(self, process: Process, ticket: Ticket, began: float) -> None:
-        """Whose node is taken away can do nothing: it is for the first to miss it, and `quiet` sees to that."""
+        """A party whose node is taken away can do nothing: the first must miss it, and `quiet` sees to that."""
 
     def quiet(self) -> None:
-        """Nobody sleeps who is entitled to go on, or who must tell the others that one is missing."""
+        """No party sleeps that is entitled to go on, or that must tell the others that one is missing."""
         super().quiet()
         if self.faults() or self.state is None:
             return
@@ -326,7 +326,7 @@ class BarrierWorker(Worker):
             raise Violation(f"reset() has returned, and it is {state} still")
 
     def _seen_since(self, began: float) -> float:
-        """Return since when a call may see: a leader that is left alone answers with what was so when it was left."""
+        """Return since when a call may see: a leader that is left alone answers with the state of that moment."""
         servers = self.checks.ensemble.servers
         return min(began, *(server.alone_since for server in servers if server.alone_until > began), math.inf)
 
@@ -358,7 +358,7 @@ class BarrierWorker(Worker):
         except Cancelled:
             self.world.say("is cancelled")
             if any(party.late for party in self.came):
-                checks.gentle = False  # its time was up, so what it has sent may break the barrier still
+                checks.gentle = False  # its time was up, so its requests may break the barrier still
             return
         else:
             self._check_passed(index)

@@ -1,6 +1,6 @@
-"""Calls: what a thread asked of a primitive that keeps no holds, what it wrote, and what was true meanwhile.
+"""Calls: the requests of a thread to a primitive that keeps no holds, its writes, and the state meanwhile.
 
-The ensemble's log is the truth. A call is right if what it says was so at some point between its beginning and its end,
+The ensemble's log is the truth. A call is right if its result was true at some point between its beginning and its end,
 and if it has changed things at most once, whatever answers were lost.
 """
 
@@ -83,7 +83,7 @@ class CallWorker(Worker):
 
 
 class CallChecks(Checks):
-    """What must be true of calls.
+    """The invariants of calls.
 
     Attributes:
         workers: the threads.
@@ -111,7 +111,7 @@ class CallChecks(Checks):
     def wrote(self, call: Call, change: tuple[Any, ...]) -> None:
         """Take note of a change that a call has made: it makes one at most."""
         if self.state(None, change) is None:
-            return  # what is above the path
+            return  # the nodes above the path
         call.wrote.append((len(self.ensemble.log), change))
 
     def entitled(self, worker: CallWorker) -> bool:
@@ -141,7 +141,7 @@ class CallChecks(Checks):
             if not process.client.connected or process.client._queue:
                 continue
             if self.entitled(worker):
-                raise Violation(f"{worker.name} waits, and what it waits for has happened")
+                raise Violation(f"{worker.name} waits, and the awaited event has happened")
             watched = (wire.server.watches, wire.server.child_watches)
             if not any(wire in each.get(self.path, ()) for each in watched):
                 raise Violation(f"{worker.name} waits without a watch")

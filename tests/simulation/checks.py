@@ -1,4 +1,4 @@
-"""What must hold after every step, when nothing goes on, and at the end."""
+"""The invariants after every step, when nothing goes on, and at the end."""
 
 from __future__ import annotations
 
@@ -115,8 +115,8 @@ class Checks:
     def excused(self, ticket: Ticket) -> bool:
         """Whether an operator took the node away after it was first in its queue, so that its process can't know yet.
 
-        Who was handed the lock by a thread of its own process has not looked since, but would have learned of a
-        node that was missing from its last listing.
+        A thread that was handed the lock by a thread of its own process has not looked since, but would have learned of
+        a node that was missing from its last listing.
         """
         node = self.chroot + ticket.node
         removed = self.removed.get(node)
@@ -230,7 +230,7 @@ class Checks:
                 "waiting": registry._awaiting,
                 "parked": session.calls,
                 "dropped": session.dropped,
-                # One is left at a node that outlives who watched it, until that changes; on the same path, no second.
+                # One is left at a node that outlives its watcher, until that changes; on the same path, no second.
                 "watchers": [
                     path
                     for path, watchers in client._data_watchers.items()

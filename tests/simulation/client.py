@@ -27,7 +27,7 @@ RETRY = 0.1  # how long kazoo waits before it connects again
 
 
 class Handler:
-    """kazoo's handler: what makes threads, events and locks."""
+    """kazoo's handler, which makes threads, events and locks."""
 
     name = "simulated"
     timeout_exception = TimeoutError
@@ -157,7 +157,7 @@ class Connection:
         self._connection_routine = process.world.spawn(f"{process.name}.connection", self._run, process)
         self._xid = 0
 
-    # What the link uses, and the pipe.
+    # The methods that the link uses, and the pipe.
 
     @property
     def _write_sock(self) -> object:
@@ -388,5 +388,5 @@ class Process:
             self.world.at(time)
             return
         self.alive = False
-        if wire is not None:  # the system closes it; what was sent is still applied
+        if wire is not None:  # the system closes it; the requests that were sent are still applied
             self.ensemble.close(wire, served=len(wire.requests))

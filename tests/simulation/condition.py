@@ -1,8 +1,8 @@
 """Conditions in the simulation: threads that wait until their time is up, and threads that notify them.
 
-What a user may expect is told in terms of the service: which thread has deleted a waiter's node. If it was another's,
-the waiter was notified and must say so; if it was the waiter's own, it was not. Who notifies n must have deleted n, or
-leave nobody waiting.
+The user's expectations are told in terms of the service: which thread has deleted a waiter's node. If it was another's,
+the waiter was notified and must say so; if it was the waiter's own, it was not. A thread that notifies n must have
+deleted n, or leave nobody waiting.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ HARMLESS = {"turn", "reap", "interrupt"}  # while nothing else has struck, nobod
 
 
 class Turn(NamedTuple):
-    """A visit to a condition; its fields are those of `Visit`, and what is done there.
+    """A visit to a condition; its fields are those of `Visit`, and its actions there.
 
     Attributes:
         waits: how long it waits, in seconds; None: it does not.
@@ -71,7 +71,7 @@ class Waiting:
 
 
 class Trap(NamedTuple):
-    """What befalls the next request of some kinds."""
+    """The fault of the next request of some kinds."""
 
     kinds: tuple[type, ...]
     applied: bool
@@ -82,10 +82,10 @@ class CondChecks(Checks):
     """The invariants of conditions, on top of those of locks.
 
     Attributes:
-        waiting: who is in `wait`, by the thread.
+        waiting: the calls of `wait`, by the thread.
         given_up: the locks' nodes that were deleted as waiters queued.
         deleted: the thread that has deleted a waiter's node.
-        woken: what threads that notify have deleted by their present call.
+        woken: the nodes that notifying threads have deleted by their present call.
         notifiers: the threads that ever notified.
         injected: the kinds of deviations that have taken effect.
         trap: the kinds of requests of which the next is lost, or its answer, and for how long the connection then is.
@@ -245,7 +245,7 @@ class CondWorker(Worker):
             if not depth:
                 raise  # each loss was settled
         except Violation as violation:
-            self.world.failure = violation  # not what comes of settling it
+            self.world.failure = violation  # not the outcome of settling it
         finally:
             if section is not None:
                 self._release_level(lock, turn, section, depth)
@@ -281,7 +281,7 @@ class CondWorker(Worker):
             raise Violation(f"{self.name} was notified by {by}, and says that it was not")
         early = hold is not None and world.now < began + turn.waits and hold.ticket.session == section.ticket.session
         # kazoo takes an interrupt that strikes as it sends for the end of the connection. And where an operator has
-        # deleted the lock's node, who gets no answer takes itself for queued, and notified.
+        # deleted the lock's node, a waiter without a reply takes itself for queued, and notified.
         known = not waiting.interrupted and waiting.lock not in checks.removed
         if notified and known and (early or checks.calm) and by not in checks.notifiers:
             raise Violation(f"{self.name} was woken by nobody")

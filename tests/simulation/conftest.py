@@ -1,4 +1,4 @@
-"""What the simulation covered, at the end of the test's output; also where the tests run in several processes."""
+"""The simulation's coverage, at the end of the test's output; also where the tests run in several processes."""
 
 from __future__ import annotations
 

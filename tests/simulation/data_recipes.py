@@ -1,4 +1,4 @@
-"""The tables of operations x faults of what keeps data, and of groups, double barriers and detached locks.
+"""The tables of operations x faults of primitives with data, of groups, double barriers and detached locks.
 
 Each promise is that of the random runs: a value is changed exactly once, or the outcome is said to be unknown; an item
 is neither lost nor taken twice; no node is left behind; nobody waits in vain. The threads of the library that follow a
@@ -351,7 +351,7 @@ class QueueMoment(NamedTuple):
 
 
 class QueueOwnerChecks(QueueChecks):
-    """What must be true of a queue that may be shut down, waited for and destroyed."""
+    """The invariants of a queue that may be shut down, waited for and destroyed."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -385,7 +385,7 @@ class QueueOwnerChecks(QueueChecks):
         return before + [moment for length, moment in self.moments if length > begun]
 
     def wrote(self, call: Any, change: tuple[Any, ...]) -> None:
-        """Take note of a change; what a call removes with the queue, or as it shuts it down, is nobody's."""
+        """Take note of a change; an item that a call removes with the queue, or as it shuts it down, is nobody's."""
         super().wrote(call, change)
         self.step()
         if call.what in ("drain", "destroy") and change[0] == "delete" and change[1].startswith((ITEMS, DEAD)):

@@ -2,7 +2,7 @@
 
 They are those of `tasks`.
 
-What a call wrote is told by its content: each change of a number adds a bit of its own, each item and each entry has a
+The content of a write tells its call: each change of a number adds a bit of its own, each item and each entry has a
 value of its own. So the service's log shows whether a call was applied, and how often, also if it was cancelled.
 """
 
@@ -51,7 +51,7 @@ STRANGER = f"{CHROOT}{ELECTION}/_c_{'0' * 36}-lock-0000000000"
 
 
 class DataChecks(TaskChecks):
-    """What must be true of what tasks share.
+    """The invariants of the primitives that tasks share.
 
     Attributes:
         bits: how many bits were given to changes of the number.
@@ -59,7 +59,7 @@ class DataChecks(TaskChecks):
         put: the items that were put, as their calls say.
         got: the items that calls have returned.
         inside: the players that are inside of the double barrier.
-        excused: a process was killed or stopped, or a loop closed, so that what a call was about to return is lost.
+        excused: a process was killed or stopped, or a loop closed, so that the result of a call may be lost.
     """
 
     players: list[DataPlayer]  # type: ignore[assignment]
@@ -150,7 +150,7 @@ class DataChecks(TaskChecks):
         """Each change that has returned was applied; nothing is lost, and nothing is left to be settled."""
         tickets = (process.session.registry.tickets for process in self.processes if process.alive)
         if any(self.ensemble.leader.ephemerals.values()) or any(tickets):
-            gc.collect()  # what the errors of ended tasks refer to
+            gc.collect()  # the objects that the errors of ended tasks refer to
         super().end()
         self.step()
         for process in self.processes:
@@ -390,7 +390,7 @@ class DataPlayer(Player):
     async def _withdraw_at_last(self, act: Act) -> None:
         """Withdraw once all others of the process are done; and now and then, lest they wait for its candidacy.
 
-        Whatever interrupts it, it withdraws: the candidacy would last as long as the client.
+        It withdraws after any interrupt: the candidacy would last as long as the client.
         """
         others = [each for each in self.checks.players if each.process is self.process and each is not self]
         rests = RESCUE

@@ -36,11 +36,11 @@ NOT_HERE = {"number": "lag", "clog": "lag"}
 
 
 class Act(NamedTuple):
-    """What a thread does.
+    """The action of a thread.
 
     Attributes:
-        what: "hold", "release" (what it has not acquired), "force", "ask" or "sleep".
-        owner: in whose name.
+        what: "hold", "release" (a hold that it has not acquired), "force", "ask" or "sleep".
+        owner: the owner's name.
         wait: how long to wait, in seconds: -1 for ever, 0 for a try.
         stay: how long to stay, or to sleep.
         leave: "release"; "with" (a block); "other" (another object of the owner releases); "force" (another ends it);
@@ -67,7 +67,7 @@ class Entry(NamedTuple):
     """One node of the queue.
 
     Attributes:
-        session: whose it is; 0 if it is persistent.
+        session: its session; 0 if it is persistent.
         owner: the owner's name, if any.
         token: the fencing token of its hold.
     """
@@ -101,8 +101,8 @@ class DetachedCall(Call):
     """A call of a detached lock.
 
     Attributes:
-        worker: whose it is.
-        owner: in whose name.
+        worker: the thread that makes it.
+        owner: the owner's name.
         token: of the hold that it is to end; None: of any.
     """
 
@@ -112,7 +112,7 @@ class DetachedCall(Call):
 
 
 class DetachedChecks(CallChecks):
-    """What must be true of detached locks, beside what is true of any lock.
+    """The invariants of detached locks, beside those of any lock.
 
     Attributes:
         moments: the queue, after so many changes.

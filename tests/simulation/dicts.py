@@ -30,7 +30,7 @@ NOT_HERE = {"number": "lose", "clog": "lose", "late": "lose", "reap": "lose", "q
 
 
 class Step(NamedTuple):
-    """What a thread does with a key: "put", "del", "setdefault", "replace", "remove", "pop", "read", "all" or "sleep".
+    """An action with a key: "put", "del", "setdefault", "replace", "remove", "pop", "read", "all" or "sleep".
 
     "replace" and "remove" go by the value that was read before.
     """
@@ -44,7 +44,7 @@ class Step(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """What a thread does with a dictionary."""
+    """The steps of a thread with a dictionary."""
 
     ephemeral: bool
     steps: list[Step]
@@ -59,7 +59,7 @@ class State(NamedTuple):
 
 
 class DictChecks(CallChecks):
-    """What must be true of a dictionary.
+    """The invariants of a dictionary.
 
     Attributes:
         ephemeral: its entries are.

@@ -22,7 +22,7 @@ NOT_HERE = {"number": "lag", "clog": "lag"}
 
 
 class Step(NamedTuple):
-    """What a thread does: "round" (it enters, stays and leaves) or "sleep".
+    """The action of a thread: "round" (it enters, stays and leaves) or "sleep".
 
     Attributes:
         seconds: how long it waits to enter, None for ever; or sleeps.
@@ -40,17 +40,17 @@ class Step(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """What there is at one moment: the parties' nodes, by when they were made; and when `ready` was, if it is there."""
+    """The nodes at one moment: the parties', with their times of creation, and that of `ready`, if it is there."""
 
     parties: dict[str, int]
     ready: int | None
 
 
 class DoubleBarrierChecks(CallChecks):
-    """What must be true of a double barrier.
+    """The invariants of a double barrier.
 
     Attributes:
-        moments: what there was after each change.
+        moments: the nodes after each change.
         rescues: how many times `ready` was made by the run itself.
         ended_early: a party's call was interrupted, or had no reply in time: so the keeper deleted the node.
     """

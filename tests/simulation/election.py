@@ -26,13 +26,13 @@ Line: TypeAlias = tuple[tuple[str, bytes], ...]
 
 
 class Act(NamedTuple):
-    """What a thread does.
+    """The action of a thread.
 
     Attributes:
         what: "lead", "stand", "withdraw", "leader", "candidates", "observe" or "sleep".
         wait: how long to wait to lead, in seconds: None for ever.
         stay: how long to stay, or to sleep.
-        times: what is published while it leads, so many times; or observed.
+        times: how many times it publishes while it leads, or observes.
         leave: after "stand", whether it withdraws.
     """
 
@@ -58,7 +58,7 @@ def as_logged(candidate: Candidate | None) -> tuple[str, bytes] | None:
 
 
 class ElectionChecks(CallChecks):
-    """What must be true of an election, beside what is true of any lock."""
+    """The invariants of an election, beside those of any lock."""
 
     workers: list[ElectionWorker]  # type: ignore[assignment]
 
@@ -271,7 +271,7 @@ class ElectionWorker(CallWorker):
             raise Violation(f"{self.name}: to withdraw took {self.world.now - call.began:g} s")
 
     def _withdraw(self) -> None:
-        """Withdraw, whatever interrupts it: the candidacy would last as long as the client."""
+        """Withdraw, also after an interrupt: the candidacy would last as long as the client."""
         interrupted = False
         while True:
             try:

@@ -1,12 +1,12 @@
 """An in-memory ZooKeeper: a leader and a follower that may lag behind it, with sessions, watches and containers.
 
 As in ZooKeeper, a change is decided by the leader, written to a log, and applied by each server in the log's order; a
-server answers reads from what it has applied, and keeps the watches of the sessions connected to it. What the
-contract tests ask of it is asked of a real server too.
+server answers reads from the changes that it has applied, and keeps the watches of the sessions connected to it. The
+contract tests put the same questions to a real server.
 
 A third server, which has no clients, is the majority with whichever of the two leads. So the follower may be elected
 while the leader is alone and does not know: it goes on answering reads and syncs. The leader hears of a follower's
-sessions only with that one's answers to its pings; what comes before that, and the pings, may be late or lost.
+sessions only with that one's answers to its pings; earlier messages, and the pings, may be late or lost.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ EPHEMERAL, SEQUENTIAL = 1, 2
 TICK = 1.0  # of the servers, in seconds: no timeout is below two
 PING = TICK / 2  # between two pings of the leader to its follower
 LAST = 2_147_483_647
-LOCAL = (GetData, GetChildren, AddWatch)  # what a server answers by itself
+LOCAL = (GetData, GetChildren, AddWatch)  # the requests that a server answers by itself
 
 
 def _incremented(version: int) -> int:

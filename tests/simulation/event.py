@@ -18,7 +18,7 @@ NOT_HERE = {"number": "lag", "clog": "lag", "reap": "lag", "quit": "remove"}
 
 
 class Step(NamedTuple):
-    """What a thread does: a call, or "pulse" (set, then clear), or "sleep"; `seconds` is its timeout."""
+    """The action of a thread: a call, or "pulse" (set, then clear), or "sleep"; `seconds` is its timeout."""
 
     what: str
     seconds: float | None = None
@@ -28,7 +28,7 @@ class Step(NamedTuple):
 
 
 class EventChecks(CallChecks):
-    """What must be true of an event."""
+    """The invariants of an event."""
 
     def state(self, before: Flag | None, change: tuple[Any, ...]) -> Flag | None:
         """Return the flag after a change."""

@@ -38,7 +38,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     """An event loop whose selector is the world.
 
     Attributes:
-        on_sleep: is given each future that is made: what a task sleeps on.
+        on_sleep: is given each future that is made, for a task to sleep on.
     """
 
     def __init__(self, world: World) -> None:
@@ -90,7 +90,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
 
 class Member(Protocol):
-    """What runs as a task.
+    """A member that runs as a task.
 
     Attributes:
         done: it has done everything, or its loop is closed.

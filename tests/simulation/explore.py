@@ -1,4 +1,4 @@
-"""What the simulation tries, always in the same order: for the library as it is, and for each mutant of it.
+"""The cases that the simulation tries, always in the same order: for the library as it is, and for each mutant of it.
 
 Three kinds of cases take turns: injections of the table (a fault at one operation), faults at each point at which the
 target's turn can end, and random schedules. A case that fails is told as a schedule, made as small as can be, with
@@ -30,12 +30,12 @@ EVERYTHING = PLACES > 2 or TIMES > 1  # else, for the library as it is, one inje
 
 
 class Case(NamedTuple):
-    """Something to try.
+    """A case to try.
 
     Attributes:
-        name: what it is.
+        name: its description.
         make: makes the run, with `trace=True` or without.
-        schedule: of a random case, what is drawn.
+        schedule: of a random case, the drawn schedule.
         cell: of a injection, where it counts.
     """
 
@@ -46,7 +46,7 @@ class Case(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What an exploration came to.
+    """The result of an exploration.
 
     Attributes:
         steps, cases: how many were run.
@@ -158,7 +158,7 @@ def explore(enough: Callable[[int, int], bool], first: str | None = None, *, eve
 
 
 def tell(case: Case, error: BaseException) -> str:
-    """Return a failure as a reader wants it: the least schedule that fails so, and what happened in it."""
+    """Return a failure in a reader's words: the least schedule that fails so, and the events of its run."""
     make = case.make
     told = [case.name]
     if case.schedule is not None:

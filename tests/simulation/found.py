@@ -1,7 +1,7 @@
-"""Which random run, or case, found each seeded bug when all were last searched for: it is tried first.
+"""The random run, or case, that found each seeded bug when all were last searched for: it is tried first.
 
 A change of the code gives others their turn, and the run may find nothing any more; then all are tried, as ever. So
-what is noted saves time, and proves nothing by itself. `make seeds` searches anew.
+a noted run saves time, and proves nothing by itself. `make seeds` searches anew.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def _read() -> dict[str, str]:
 
 _noted = {} if _searches else _read()
 stale: list[str] = []
-"""The bugs that what is noted did not find."""
+"""The bugs that their noted runs did not find."""
 
 
 def noted(bug: str) -> str | None:

@@ -19,7 +19,7 @@ NOT_HERE = {"number": "lag", "clog": "lag"}
 
 
 class Step(NamedTuple):
-    """What a thread does: "join" (it stays and leaves), "members", "observe" or "sleep".
+    """The action of a thread: "join" (it stays and leaves), "members", "observe" or "sleep".
 
     Attributes:
         id: the id to join with.
@@ -44,7 +44,7 @@ class Node(NamedTuple):
 
 
 class GroupChecks(CallChecks):
-    """What must be true of a group.
+    """The invariants of a group.
 
     Attributes:
         moments: the members after each change.

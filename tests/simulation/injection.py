@@ -44,10 +44,10 @@ class Injection(NamedTuple):
 
 
 class Situation(NamedTuple):
-    """What a target thread, a0, does, and who is around.
+    """The actions of a target thread, a0, and the other threads.
 
     Attributes:
-        recipe: what the target's operations belong to until it holds; then they belong to `then`.
+        recipe: the recipe of the target's operations until it holds; then they belong to `then`.
         threads: of each process.
         first: an injection that makes the situation.
     """
@@ -68,7 +68,7 @@ def situation(
 ) -> Situation:
     """Return a situation of some processes, each of one thread or of several; the target is the first of the first.
 
-    What makes the situation, if anything does, is a way at a moment of an operation of the target.
+    If an injection makes the situation, it is a way at a moment of an operation of the target.
     """
     threads = [each if isinstance(each, list) else [each] for each in processes]
     return Situation(recipe, then, threads, None if first is None else Injection(first[0], 0, *first[1:]))
@@ -105,7 +105,7 @@ class InjectedRun(Run):
         self.before_next_request: Callable[[], None] | None = None
         self.target.process.connection.server = self.ensemble.follower
         self.world.hear = self._hear
-        # What a primitive's own run or checks want to know of requests, they are told still.
+        # The hooks of a primitive's own run or checks are still called.
         self._hooks = self.world.requested, self.ensemble.on_request, self.ensemble.on_answer
         self.world.requested = self._note_request
         self.ensemble.on_request = self._inject_at_request

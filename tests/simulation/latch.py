@@ -14,12 +14,12 @@ from zkconcurrent._recipes.latch import ROLE
 
 PATH = "/app/c"
 COUNT = 4
-# No operator here: what is deleted of a latch was never counted.
+# No operator here: a deleted node of a latch counts as never counted.
 NOT_HERE = {"number": "lag", "clog": "lag", "reap": "lag", "remove": "cut"}
 
 
 class Step(NamedTuple):
-    """What a thread does: "count_down" by n, "count", "wait" or "sleep" for some seconds."""
+    """The action of a thread: "count_down" by n, "count", "wait" or "sleep" for some seconds."""
 
     what: str
     n: int = 1
@@ -30,7 +30,7 @@ class Step(NamedTuple):
 
 
 class LatchChecks(CallChecks):
-    """What must be true of a latch."""
+    """The invariants of a latch."""
 
     def state(self, before: int | None, change: tuple[Any, ...]) -> int | None:
         """Return what was counted, after a change."""
@@ -48,7 +48,7 @@ class LatchChecks(CallChecks):
         if len(call.wrote) > 1:
             raise Violation("one count_down has counted twice")
         if call.wrote and not self.left(call)[0]:
-            raise Violation("what was open has been counted down")
+            raise Violation("an open latch has been counted down")
 
     def entitled(self, worker: CallWorker) -> bool:
         """Whether the latch is open."""

@@ -1,4 +1,4 @@
-"""A model of what a lease is about: one session, on servers that disagree about who leads, over links that are late.
+"""A model of a lease in its world: one session, on servers that disagree about who leads, over links that are late.
 
 The client is the real `Lease` behind as little as can be: it stamps a request, sends it, and hands each answer over.
 All else is the ensemble as it was measured: every channel keeps its order and has any delay; a cut is silent; any
@@ -44,7 +44,7 @@ WRITE, SYNC, READ = Kind
 
 
 class Process:
-    """What may stand still.
+    """A process that may stand still.
 
     Attributes:
         until: it stands still before that time.
@@ -60,7 +60,7 @@ class Channel:
 
     Attributes:
         base, jitter: how long a message takes, and up to how much longer.
-        until: nothing arrives before that time; what was sent does then.
+        until: nothing arrives before that time; the sent messages do then.
         last: when the last message arrives.
     """
 
@@ -151,7 +151,7 @@ class Server(Process):
 
 
 class Reign:
-    """The time of one leader, and what it knows.
+    """The time of one leader, and its knowledge.
 
     Attributes:
         expiry: when it will end the session, if it does not hear of it.
@@ -197,11 +197,11 @@ class Plan(NamedTuple):
 
     Attributes:
         timeout: that the client asks for.
-        tick: what the client was told, if it was.
+        tick: the tick that the client was told, if it was.
         rate: of the client's clock, measured by the servers'.
         chained: a server learns from a learner (`observerMasterPort`).
         exact: sessions end when their time is over, and not at the next tick.
-        sharp: the client asks little but what proves most, and faults strike then.
+        sharp: the client sends little but the requests that prove most, and faults strike then.
         delay, jitter: up to how long messages take.
         faults: whether anything goes wrong.
         sync_limit: the ticks that a leader without its followers goes on.
@@ -259,7 +259,7 @@ class History:
     Attributes:
         lease: of the client.
         gone: when the session's end was decided on: others may be in.
-        told: what happened, if anybody will read it.
+        told: the story, if anybody will read it.
     """
 
     def __init__(self, random: Random, plan: Plan, *, trace: bool = False) -> None:
@@ -309,7 +309,7 @@ class History:
         heappush(self._events, (time, order, self._number(), process, None, act, args))
 
     def send(self, channel: Channel, to: Process, act: Callable[..., None], *args: Any) -> None:
-        """Send a message: what its receiver does with it."""
+        """Send a message, given as its receiver's action."""
         jitter = channel.jitter
         arrives = self.now + channel.base + (jitter * self.random.random() if jitter else 0.0)
         channel.last = arrives = max(arrives, channel.last, channel.until)
@@ -719,7 +719,7 @@ class History:
         if request.ok and request.kind is not READ:
             self.lease.answered(request.stamp, self.clock(self.now), write=request.kind is WRITE)
 
-    # What the client does.
+    # The client's actions.
 
     def keep(self) -> None:
         """Do as the session's keeper does: one check each beat while holding, a sync each third of the timeout else."""

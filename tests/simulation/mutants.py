@@ -214,7 +214,7 @@ MUTANTS = [
     ),
     # Local hand-over, without each of its conditions.
     bug(
-        "local hand-over: whatever the waiter's session",
+        "local hand-over: for any session of the waiter",
         "_engine.registry:Registry.grant",
         "ticket.session != self.session or ",
         "",

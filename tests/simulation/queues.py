@@ -30,15 +30,15 @@ NOT_HERE = {"number": "turn"}
 
 
 class Failed(Exception):
-    """What the block of a claim raises."""
+    """The error that the block of a claim raises."""
 
 
 class Struck(Exception):
-    """What a signal handler raises, such as one of an alarm."""
+    """The error that a signal handler raises, such as one of an alarm."""
 
 
 class Step(NamedTuple):
-    """What a thread does.
+    """The action of a thread.
 
     It is "put", "get", "claim" (and acknowledge), "fail" (claim and give back), "qsize", "destroy" or "sleep".
 
@@ -58,7 +58,7 @@ class Step(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """What a thread does, and to what queue."""
+    """The steps of a thread, and their queue."""
 
     kind: type[Queue[bytes]]
     maxsize: int
@@ -67,14 +67,14 @@ class Steps(NamedTuple):
 
 
 class QueueChecks(CallChecks):
-    """What must be true of a queue.
+    """The invariants of a queue.
 
     Attributes:
         put: the items that a `put` has acknowledged.
         refused: those whose `put` has said that they were not put.
         taken: those that `get` has returned or whose claim was acknowledged.
         excused: those whose taker can't say whether it has taken them.
-        held: what each thread has claimed and neither acknowledged nor given back.
+        held: the items that each thread has claimed and neither acknowledged nor given back.
         overlapping: the calls that take an item while another does.
         outlive: called once, with a thread that keeps a claim for long.
         maxsize: the queue's.
@@ -438,7 +438,7 @@ class QueueRun(LossyRun):
         return Struck() if it.which // 2 % 2 else KeyboardInterrupt()
 
     def rescue(self) -> None:
-        """Give who waits an item, or a place for one, as a process that is not of the run."""
+        """Give a waiter an item, or a place for one, as a process that is not of the run."""
         checks = self.checks
         if ITEMS[:-1] not in self.ensemble.leader.nodes:
             return
@@ -464,7 +464,7 @@ class QueueRun(LossyRun):
             self.ensemble._commit(("delete", ITEMS + name))
 
     def _kill(self, it: Deviation) -> bool | None:
-        """Kill a process; what its calls were about to return is lost."""
+        """Kill a process; the results that its calls were about to return are lost."""
         alive = [process for process in self.processes if process.alive]
         killed = super()._kill(it)
         for worker in self.workers:
@@ -597,7 +597,7 @@ def random_destroys(seed: int) -> Schedule:
     random = Random(seed)
     kind, own = random.choice((Queue, Queue, LifoQueue)), bool(random.randrange(2))
     putting, getting = [Step("put")], [Step("get", 1.0)]
-    before, after = random.choice(((0.0, 8.0), (3.7, 0.7)))  # what was read ahead is old by then, or is not
+    before, after = random.choice(((0.0, 8.0), (3.7, 0.7)))  # items that were read ahead are old by then, or not
     known = [*putting * random.randint(5, 9), Step("sleep", before), *getting * random.randint(1, 4)]
     anew = [Step("destroy"), *putting * random.randint(2, 9)]
     first = [*known, *(anew if own else [Step("sleep", after)]), *getting * random.randint(1, 9)]

@@ -1,8 +1,8 @@
 """Quorums of locks in the simulation: several services in one world, each with its own servers, clients and faults.
 
-A party is one program, with a client for each service. Each service has its own checks, those of all locks; here is
-what must be true of the quorums beside that. A QuorumLock has no threads of its own, so nothing stands in for it but
-the random pauses between two tries, which are drawn from a seed.
+A party is one program, with a client for each service. Each service has its own checks, those of all locks; this
+module adds the invariants of the quorums. A QuorumLock has no threads of its own, so nothing stands in for it but the
+random pauses between two tries, which are drawn from a seed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NOT_HERE = {"number": "turn", "quit": "cut", "usurp": "cut_off"}
 
 
 class Take(NamedTuple):
-    """What a thread does.
+    """The action of a thread.
 
     Attributes:
         what: "all" (the quorum), "one" (a single lock of it) or "sleep".
@@ -89,7 +89,7 @@ class Section:
 
 
 class ServiceChecks(Checks):
-    """What must be true of one service.
+    """The invariants of one service.
 
     Attributes:
         granted: when each ticket became a hold.
@@ -105,7 +105,7 @@ class ServiceChecks(Checks):
 
 
 class QuorumChecks:
-    """What must be true of all services, and of the quorums.
+    """The invariants of all services, and of the quorums.
 
     Attributes:
         services: the checks of each service.

@@ -1,8 +1,8 @@
-"""The tables of operations x faults of every primitive but the locks: what each of its recipes has met.
+"""The tables of operations x faults of every primitive but the locks: the faults that each of its recipes has met.
 
-Each primitive has runs of its own, with its own threads and checks, so that every injection is followed by all
-that is looked at in its random runs. An operation is told by the recipe that it belongs to, or by what the situation
-calls that recipe. The column 37 of faults.md, never too many permits, is no fault: it is looked at after every step.
+Each primitive has runs of its own, with its own threads and checks, so that every injection is followed by all the
+checks of its random runs. An operation is told by the recipe that it belongs to, or by the situation's name for that
+recipe. The column 37 of faults.md, never too many permits, is no fault: it is looked at after every step.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def stay_away(run: InjectedRun) -> bool:
 
 
 def miss_it(run: InjectedRun) -> bool:
-    """The connection is cut for so long that what is waited for happens in the gap."""
+    """The connection is cut for so long that the awaited event happens in the gap."""
     return run.cut(2.5)
 
 
@@ -523,7 +523,7 @@ CONDITIONS: tuple[Situation, ...] = (
         [at(0, _turn(20)), at(1, _turn(None, -1))],
     ),
     situation("timed wait", "outwait", at(0, _turn(1)), at(0.5, _turn(notifies=0))),
-    # The notification comes just when the time is up; what is taken back is held.
+    # The notification comes just when the time is up; the lock that is taken back is held.
     situation("timed wait", "outwait", at(0, _turn(1)), [NOTIFIER, at(0.5, _turn(20)), at(5, _turn(None, -1))]),
     situation("timed wait", "outwait", at(0, _turn(1)), at(0.5, _turn(None, 1, stay=1))),
     # A lost answer, of what was applied, or not.
@@ -571,7 +571,7 @@ class InjectedEvent(RecipeRun, EventRun):
 
 
 def of_calls(recipe: str, operation: str, fault: int) -> str | None:
-    """Return why a fault can't befall an operation of what is not held."""
+    """Return why a fault can't befall an operation without a hold."""
     if fault in (3, 4) and operation == "Discard":
         return "has no node of its own"
     if fault in (6, 18, 39, 40):
@@ -610,7 +610,7 @@ EVENT = Table("Event", InjectedEvent, EVENTS, columns(1, 2, 3, 4, 5, 8, 13, 16, 
 
 
 class OwnedLatchChecks(LatchChecks):
-    """What must be true of a latch that may be destroyed."""
+    """The invariants of a latch that may be destroyed."""
 
     def state(self, before: int | None, change: tuple[Any, ...]) -> int | None:
         """Return what was counted, after a change."""

@@ -112,7 +112,7 @@ class Run:
 
     @contextmanager
     def _stopped(self) -> Iterator[None]:
-        """Stop the clients when the block is left: who takes a lock back, whatever strikes, then gives up."""
+        """Stop the clients when the block is left: a thread that takes a lock back through all faults then gives up."""
         try:
             yield
         finally:
@@ -382,7 +382,7 @@ def runs(make: Callable[[Any], R], schedule_of: Callable[[int], Any], seeds: int
         seeds: how many.
 
     Raises:
-        Violation: a run found what must not be. That, and whatever else it raises, has its seed and schedule.
+        Violation: a run broke an invariant. That, and any other error that it raises, has its seed and schedule.
     """
     for seed in range(seeds * TIMES):
         schedule = schedule_of(seed)
@@ -436,7 +436,7 @@ def _heard(run: Run) -> Iterator[None]:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Keep the library's warnings to ourselves, and collect no garbage: what is dropped must go at once, or not."""
+    """Show no warnings of the library, and collect no garbage: a dropped object must go at once, or not."""
     log = logging.getLogger("zkconcurrent")
     collects = gc.isenabled()
     gc.disable()

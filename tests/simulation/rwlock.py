@@ -14,7 +14,7 @@ from zkconcurrent._recipes.ticket import State
 from zkconcurrent._rwlock import ReadWriteLock
 
 PATH = "/app/w"
-# An operator's deletes, and numbers at their end: what excuses two holders then is told for mutexes only.
+# An operator's deletes, and numbers at their end: the checks know the excuses of two holders then for mutexes only.
 NOT_HERE = {"remove": "cut", "close": "expire", "number": "turn"}
 
 

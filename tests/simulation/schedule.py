@@ -1,4 +1,4 @@
-"""A schedule: who does what, and what befalls them when; made of plain values, so that it can be printed and shrunk."""
+"""A schedule: the actions of each thread, and the faults and their times; of plain values, to be printed and shrunk."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ LAST = 2_147_483_647
 
 
 class Deviation(NamedTuple):
-    """What happens other than in the calm run.
+    """A difference from the calm run.
 
     Attributes:
         after: how many decisions after the deviation before.
-        kind: what; a method of `Run` of that name does it.
-        which: to whom, where there is a choice.
+        kind: its kind; a method of `Run` of that name does it.
+        which: its target, where there is a choice.
         length: for how long, as an index into `LENGTHS`; or how, as the kind says.
     """
 
@@ -107,7 +107,7 @@ def random_schedule(random: Random) -> Schedule:
     return Schedule(threads, deviations, random.choice((0.0,) * 5 + ROUND_TRIPS))
 
 
-# What a lease is about.
+# The faults that concern a lease.
 LEASE_KINDS = {
     "usurp": 6,
     "cut_off": 6,

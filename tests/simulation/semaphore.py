@@ -149,11 +149,11 @@ class User(Worker):
 
 
 class PermitChecks(Checks):
-    """Never more permits out than there are; who waits is rightly kept waiting; what was added was added once.
+    """Never more permits are out than there are; waiters are rightly kept waiting; each added permit was added once.
 
     Attributes:
         at_least: how many permits were added.
-        at_most: the same, with those of whom it can't be known.
+        at_most: the same, with those of calls whose outcome can't be known.
     """
 
     at_least = at_most = 0
@@ -205,7 +205,7 @@ class PermitChecks(Checks):
                 raise Violation(f"{ticket} waits without a watch on {path}")
 
     def end(self) -> None:
-        """Nothing is left but what was added."""
+        """Nothing is left but the added permits."""
         super().end()
         added = self._value() - VALUE
         if not self.at_least <= added <= self.at_most:

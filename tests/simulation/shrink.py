@@ -29,7 +29,7 @@ def _simpler(schedule: Schedule) -> Iterator[Schedule]:
     for size in (n // 2, n // 4, 2, 1):
         for i in range(0, n, size) if size else ():
             yield schedule._replace(deviations=deviations[:i] + deviations[i + size :])
-            if i + size < n:  # what follows happens when it did
+            if i + size < n:  # the next deviations happen when they did
                 gap = sum(each.after for each in deviations[i : i + size])
                 later = deviations[i + size]
                 later = later._replace(after=later.after + gap)

@@ -2,8 +2,8 @@
 
 The rows are the operations of the recipes, as a target thread performs them in some situation; the columns are those
 faults of faults.md that are marked S and concern the primitives there are. A situation is run once to see which
-operations there are, then once for each operation, fault and moment; each run goes to its end with all checks. What
-cannot befall an operation is said to be impossible, with the reason, and all else must have happened.
+operations there are, then once for each operation, fault and moment; each run goes to its end with all checks. A fault
+that cannot befall an operation is said to be impossible, with the reason, and all others must have happened.
 """
 
 from __future__ import annotations
@@ -337,7 +337,7 @@ class Table(NamedTuple):
     Attributes:
         name: the primitives'.
         run: the runs in which faults are injected at their operations.
-        situations: what the targets do in these.
+        situations: the targets' actions in these.
         faults: the columns.
         impossible: returns why a fault can't befall an operation of a recipe; None if it can.
         most: at how many of the places with such an operation a fault is injected.

@@ -45,7 +45,7 @@ STRUCK = (asyncio.CancelledError, KeyboardInterrupt)
 
 
 class Act(NamedTuple):
-    """What a task or a thread does.
+    """The action of a task or a thread.
 
     Attributes:
         path: where; that says with which primitive.
@@ -56,7 +56,7 @@ class Act(NamedTuple):
         block: whether it is a block, `async with`; otherwise each part is a call.
         n: without a block, how many levels or permits are acquired; how many are notified, -1 for all.
         timeout: how long to wait for a notification, or an event, in seconds; None: for ever.
-        awaits: whether it awaits what a plain method returns.
+        awaits: whether it awaits the result of a plain method.
     """
 
     path: str
@@ -87,7 +87,7 @@ async def result(value: Any) -> Any:
 
 
 class Block:
-    """`async with`, for what has only `with`."""
+    """`async with`, for an object that has only `with`."""
 
     def __init__(self, lock: Any) -> None:
         self._lock = lock
@@ -258,7 +258,7 @@ class Player(Worker):
                     await self._release(lock, act, sections)
 
     async def _acquire(self, lock: Any, act: Act) -> bool:
-        """Acquire; what is cancelled holds nothing, and waits for nothing."""
+        """Acquire; a cancelled acquire holds nothing, and waits for nothing."""
         before = sum(hold.depth for hold in self._held(lock))
         options: dict[str, Any] = {"permits": act.n} if act.path == SEMAPHORE else {}
         if act.wait == 0:
@@ -460,8 +460,8 @@ class TaskChecks(PermitChecks, UnfairChecks, CondChecks):
     Attributes:
         players: the tasks and threads.
         loops: the threads that run event loops.
-        owed: the notifications that met a cancellation, and were not passed on: whose they were, and where.
-        begun: what plain methods have begun, and nobody awaits.
+        owed: the notifications that met a cancellation, and were not passed on: their tasks and conditions.
+        begun: the calls that plain methods have begun, and nobody awaits.
     """
 
     def __init__(self, *arguments: Any) -> None:
@@ -489,7 +489,7 @@ class TaskChecks(PermitChecks, UnfairChecks, CondChecks):
             section.left = True
 
     def forget(self) -> None:
-        """Forget the tickets that were discarded: what has the ticket of a task would keep the task."""
+        """Forget the tickets that were discarded: an object with the ticket of a task would keep the task."""
         for known in (self.seen, self.listed):
             for ticket in [ticket for ticket in known if ticket.state is State.DISCARDED]:
                 known.pop(ticket)  # type: ignore[attr-defined]
@@ -537,7 +537,7 @@ class TaskChecks(PermitChecks, UnfairChecks, CondChecks):
         return False
 
     def end(self) -> None:
-        """Nothing is left, and what plain methods have begun is done."""
+        """Nothing is left, and the calls that plain methods have begun are done."""
         super().end()
         for process, told in self.begun:
             if process.alive and not process.client._stopped.is_set() and not told.done():
@@ -614,7 +614,7 @@ class TaskRun(CondRun):
                 return super().to_the_end()
         except Violation:
             raise
-        except Exception as error:  # what is raised to a task or a thread, and should not be
+        except Exception as error:  # the errors that are raised to a task or a thread, and should not be
             raise Violation(f"{type(error).__name__}: {error}") from error
         finally:
             for loop in self.loops.values():
@@ -671,7 +671,7 @@ class TaskRun(CondRun):
         return None
 
     def _spring(self, loop: LoopThread, future: asyncio.Future[Any]) -> None:
-        """Have a task cancelled as it wakes: what it has waited for is there, and it does not know yet."""
+        """Have a task cancelled as it wakes: the awaited event has come, and it does not know yet."""
         if not self._traps:
             return
         task = asyncio.current_task(loop.loop)
@@ -731,7 +731,7 @@ class TaskRun(CondRun):
 
 
 SUBJECTS = (LOCK, LOCK, RLOCK, UNFAIR, RW, RW, SEMAPHORE, SEMAPHORE, EVENT, OF_AN_RLOCK, OF_AN_RLOCK, OF_A_LOCK)
-# An operator's deletes are told of single primitives; what a leader that was left alone says of an event is old.
+# Single primitives have runs with an operator's deletes; a leader left alone tells an old state of an event.
 NOT_HERE = {"number": "turn", "remove": "cut", "close": "expire", "usurp": "cut"}
 
 

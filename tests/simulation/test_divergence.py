@@ -86,7 +86,7 @@ ASK, DOUBT = "_engine.heartbeat:Heartbeat._ask_leader", "_engine.heartbeat:Heart
     ids=lambda mutant: mutant.name,
 )
 def test_seeded_bugs_are_found(mutant: Mutant, kind: type[Run], visits: tuple[list[Any], list[Any]]) -> None:
-    """The run finds what would leave a waiter there."""
+    """The run finds a bug that would leave a waiter there."""
     with seeded(mutant), pytest.raises(Violation, match="not finished"):
         finish(kind, visits)
 
@@ -109,6 +109,6 @@ def test_seeded_bugs_are_found(mutant: Mutant, kind: type[Run], visits: tuple[li
 def test_seeded_bugs_of_a_new_leader_are_found(
     mutant: Mutant, kind: type[Run], visits: tuple[list[Any], list[Any]]
 ) -> None:
-    """The run finds what would leave the others waiting for a node that nobody knows."""
+    """The run finds a bug that would leave the others waiting for a node that nobody knows."""
     with seeded(mutant), pytest.raises(Violation, match="not finished"):
         lose(kind, visits)

@@ -22,7 +22,7 @@ FAULTS = {"cut off", "usurped", "crashed", "reconnected"}
 
 
 def test_the_lease_never_outlives_the_session(simulated: list[str]) -> None:
-    """Whatever is late, stands still, is cut off or elects another leader: others get in after the lease has ended."""
+    """With any delay, standstill, cut or election of another leader, others get in after the lease has ended."""
     began, ended, closest = time.perf_counter(), 0, math.inf
     happened: set[str] = set()
     for seed in range(HISTORIES * TIMES):
@@ -44,7 +44,7 @@ def test_the_lease_never_outlives_the_session(simulated: list[str]) -> None:
 MUTANTS = [
     bug("a sync proves what a write does", "_engine.lease:Lease.answered", "if write and (", "if ("),
     bug(
-        "the first rule: whatever is answered, and three quarters of the timeout",
+        "the first rule: any reply counts, and three quarters of the timeout",
         "_engine.lease:Lease.answered",
         "if write and (",
         "if (",

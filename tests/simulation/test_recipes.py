@@ -20,7 +20,7 @@ TABLES = (*recipes.TABLES, *data_recipes.TABLES)
 @pytest.mark.filterwarnings("ignore:acquire.. waits for 4 permits:RuntimeWarning")  # they are being added
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
 def test_whatever_strikes_wherever(table: Table, simulated: list[str]) -> None:
-    """Whatever strikes at whichever operation, all holds that always must; no fault is left out."""
+    """With any fault at any operation, all invariants hold; no fault is left out."""
     cells: Counter[Cell] = Counter()
     runs = steps = 0
     began = time.perf_counter()
@@ -48,7 +48,7 @@ def test_whatever_strikes_wherever(table: Table, simulated: list[str]) -> None:
     "table", [data_recipes.VALUE, data_recipes.MAP, data_recipes.QUEUE], ids=lambda table: table.name
 )
 def test_an_interrupt_as_a_ticket_outlives_its_call(table: Table) -> None:
-    """Fault 120: whatever a client keeps beyond a call is known to it before the call lets go of it."""
+    """Fault 120: a client knows all that it keeps beyond a call before the call lets go of it."""
     cases = [each for each in injected(table) if each.cell and (each.cell.operation, each.cell.fault) == ("Keep", 16)]
     assert cases
     for case in cases:

@@ -1,4 +1,4 @@
-"""Barriers under random faults: what must hold after every step does, and seeded bugs are found."""
+"""Barriers under random faults: the invariants hold after every step, and seeded bugs are found."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ MUTANTS = [
         "(node,), (there, *names) = (yield Watch(ticket, (Get(view.path, ticket),))), (yield others)",
     ),
     _one(
-        "who came and went is not missed",
+        "a party that came and went is not missed",
         "Party.misses_nobody",
         "return all(",
         "return (bool(self.line) and self.number == min(self.line) and not self.is_last) or all(",
@@ -104,7 +104,7 @@ MUTANTS = [
         ("_barrier:Barrier._conclude", "if party.is_to_act:", "if party.acts and party.is_last:"),
     ),
     _one(
-        "whoever comes when all are there acts too",
+        "a party that comes when all are there acts too",
         "_wait",
         "if party.is_last:\n            outcome",
         "if party.number >= view.parties - 1 and party.line.keys() >= set(party.seats.counted()):\n            outcome",
@@ -122,7 +122,7 @@ MUTANTS = [
         "pass",
     ),
     _one(
-        "who comes late is counted in a generation that is over",
+        "a party that comes late is counted in a generation that is over",
         "Party.outcome",
         "if not self.counts:",
         "if False:",

@@ -10,7 +10,7 @@ from tests.simulation.run import COMMON_FAULTS, runs
 
 
 def test_whatever_strikes() -> None:
-    """No two hold together; who is notified wakes and says so; who waited has all its levels; nothing is left."""
+    """No two hold together; a notified waiter wakes and says so; a waiter has all its levels again; nothing is left."""
     injected = {kind for run in runs(CondRun, random_turns, 100) for kind in run.injected}
     assert injected >= COMMON_FAULTS | {"lose"}
 
@@ -28,7 +28,7 @@ AGAIN = "self._take_back(wait, error)  # also after an interrupt in `_take_back`
 
 MUTANTS = [
     # Giving the lock up and queueing.
-    bug("who waits goes on before the multi's answer", QUEUE, "in_doubt = True", "return ticket"),
+    bug("a waiter goes on before the multi's answer", QUEUE, "in_doubt = True", "return ticket"),
     bug("the lock is given up, then the waiter queues", QUEUE, MULTI, f"{RELEASE}\n                {ENQUEUE}"),
     bug("the waiter queues, then the lock is given up", QUEUE, MULTI, f"{ENQUEUE}\n                {RELEASE}"),
     bug("a lost multi is sent again without a look", QUEUE, "in_doubt = True", "continue"),
@@ -37,7 +37,7 @@ MUTANTS = [
     bug("that the lock's node goes is taken for a loss", QUEUE, "not (yield SuspendHold(held))", "False"),
     # Waiting.
     bug("any wake-up is a notification", OUTWAIT, "yield Wait(ticket)", "yield Wait(ticket)\n            return True"),
-    bug("who was notified before it looks sleeps", OUTWAIT, "if node is None:", "if False:"),
+    bug("a waiter that was notified before it looks sleeps", OUTWAIT, "if node is None:", "if False:"),
     bug(
         "it looks once", OUTWAIT, "yield Wait(ticket)", "while (yield Wait(ticket)) is None:\n                continue"
     ),
@@ -78,7 +78,7 @@ MUTANTS = [
     # Notifying.
     bug("a node that is gone already counts", NOTIFY, "each is True", "each is not None"),
     bug("a node that others may have deleted counts", NOTIFY, "each is True", "each is not False"),
-    bug("who came last is notified", NOTIFY, "WAITER)[:n]", "WAITER)[::-1][:n]"),
+    bug("the waiter that came last is notified", NOTIFY, "WAITER)[:n]", "WAITER)[::-1][:n]"),
     bug("one too many is notified", NOTIFY, "WAITER)[:n]", "WAITER)[: n and n + 1]"),
 ]
 

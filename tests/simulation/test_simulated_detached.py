@@ -46,7 +46,7 @@ MUTANTS = [
         "if True:",
     ),
     bug(
-        "what a lost multi has made is left to another",
+        "a node that a lost multi has made is left to another",
         ADOPT,
         "held is None or held.name == mine or",
         "True or held is None or",

@@ -42,7 +42,7 @@ MUTANTS = [
         "oldest = math.inf",
     ),
     bug(
-        "what was listed on an earlier connection is served",
+        "a listing of an earlier connection is served",
         f"{BASE}:MapBase._copy",
         "if mirror.listed_on is not self._link.connection:",
         "if not mirror.listed:",
@@ -61,7 +61,7 @@ MUTANTS = [
         "        connection = yield WatchTree(ticket, mirror.changes)\n        yield from _list(mirror)\n",
         "        yield from _list(mirror)\n        connection = yield WatchTree(ticket, mirror.changes)\n",
     ),
-    bug("what the new listing lacks is kept", f"{MIRROR}:_list", "**dict.fromkeys(list(mirror.entries))", ""),
+    bug("an entry that the new listing lacks is kept", f"{MIRROR}:_list", "**dict.fromkeys(list(mirror.entries))", ""),
     bug(
         "a change before the wait is slept through",
         "_engine.driver:Call._wait_tree",

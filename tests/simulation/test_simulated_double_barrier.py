@@ -41,7 +41,7 @@ MUTANTS = [
         "(Check(ticket.node), Create(",
     ),
     bug(
-        "what dead parties left lets all in",
+        "the leftovers of dead parties let all in",
         ENTER,
         "yield from _close_if_left_open(ticket, (yield from _arrive(ticket, data)))",
         "yield from _arrive(ticket, data)",

@@ -57,7 +57,7 @@ MUTANTS = [
         "one[1].data == other[1].data",
     ),
     bug(
-        "what is not there is watched",
+        "a node that is not there is watched",
         FOLLOW,
         "yield tuple(EnsureContainer(above) for above in [*ancestors(path), path])",
         "pass",

@@ -66,7 +66,7 @@ MUTANTS = [
         "_, node = yield Sync(path, ticket), Get(path, ticket)",
         "node = yield Get(path, ticket)",
     ),
-    bug("what is not there is watched", WAIT, "if node is None:\n", "if False:\n"),
+    bug("a node that is not there is watched", WAIT, "if node is None:\n", "if False:\n"),
     bug(
         "the watch is left after the look, and nobody looks again",
         WAIT,

@@ -59,7 +59,12 @@ MUTANTS = [
         "found = yield Get(member.node, ticket)\n        ticket.changed = False",
     ),
     bug("a node that was deleted is not made again", OUTLAST, "if found is None or", "if found is not None and"),
-    bug("what replaced a deleted node is deleted, too", OUTLAST, "yield MarkDeleted(ticket)", "yield Discard(ticket)"),
+    bug(
+        "a node that replaced a deleted one is deleted, too",
+        OUTLAST,
+        "yield MarkDeleted(ticket)",
+        "yield Discard(ticket)",
+    ),
     bug(
         "a leave whose answer was lost is taken for done",
         LEAVE,

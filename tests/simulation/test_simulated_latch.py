@@ -58,7 +58,7 @@ MUTANTS = [
         "                node, names = yield Get(path, ticket), Children(path, ticket)",
         (WAIT, "elif watched:", "elif False:"),
     ),
-    bug("what is not there is watched", WAIT, "if node is None:\n", "if False:\n"),
+    bug("a node that is not there is watched", WAIT, "if node is None:\n", "if False:\n"),
     bug(
         "no watch after a reconnect",
         "_engine.registry:Registry.note_change",

@@ -21,7 +21,7 @@ def run_of(seed: int) -> Run:
 
 
 def test_whatever_strikes() -> None:
-    """No lease runs when its session is over, whoever leads, and whatever is late or lost."""
+    """No lease runs when its session is over, with any leader, and with any messages late or lost."""
     injected = {kind for run in runs(Run, lambda seed: lease_schedule(Random(seed)), 150) for kind in run.injected}
     assert injected >= set(LEASE_KINDS)
 

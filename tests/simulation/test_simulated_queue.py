@@ -28,7 +28,7 @@ WRITE, MOVED, SEIZE, TAKE, LOOK, PUT, ACKNOWLEDGE, GIVE_BACK, KEPT = (
 )
 MUTANTS = [
     bug(
-        "no receipt: what may have been applied is sent again",
+        "no receipt: a put that may have been applied is sent again",
         WRITE,
         'Set(receipt.path, b"", receipt.version)), firm=True)',
         'Set(receipt.path, b"", -1)), firm=True)',
@@ -55,7 +55,7 @@ MUTANTS = [
         "except Exception:",
     ),
     bug("found: a receipt that was used up is taken for a success", MOVED, "if node.data != BURNT:", "if True:"),
-    bug("what is given back is another consumer's", GIVE_BACK, "session=taken.session or -1", "session=0"),
+    bug("an item that is given back is another consumer's", GIVE_BACK, "session=taken.session or -1", "session=0"),
     bug(
         "the claim is not deleted with its item",
         ACKNOWLEDGE,
@@ -69,7 +69,7 @@ MUTANTS = [
         'parts = (Delete(f"{at.claims}/{taken.name}"),)',
     ),
     bug(
-        "what is claimed is taken: get makes no claim",
+        "a claimed item is taken: get makes no claim",
         SEIZE,
         "parts = own, Delete(claim), remove(at, taken)",
         "parts = Check(item), Check(item), remove(at, taken)",
@@ -92,13 +92,13 @@ MUTANTS = [
     ),
     bug("a producer does not wait for its turn", PUT, "if ahead:", "if False:"),
     bug(
-        "what was taken for an interrupted get is lost",
+        "an item taken for an interrupted get is lost",
         "_queue_base:QueueState.leave",
         "if not errand.left:",
         'if not errand.left or errand.purpose == "get":',
     ),
     bug(
-        "what was claimed for an interrupted call stays claimed",
+        "an item claimed for an interrupted call stays claimed",
         "_queue_base:QueueState.leave",
         "if not errand.left:",
         'if not errand.left or errand.purpose == "claim":',
@@ -153,8 +153,8 @@ def test_a_seeded_bug_is_found_by_an_operator() -> None:
 
 
 DESTROYED = [
-    bug("destroyed: what was read ahead outlives it", "_recipes.items:destroy", "desk.forget()", "pass"),
-    bug("destroyed by another: what was read ahead outlives it", "_recipes.desk:Desk.forget", "self.keep(())", "pass"),
+    bug("destroyed: items read ahead outlive it", "_recipes.items:destroy", "desk.forget()", "pass"),
+    bug("destroyed by another: items read ahead outlive it", "_recipes.desk:Desk.forget", "self.keep(())", "pass"),
 ]
 
 

@@ -28,7 +28,7 @@ LOCK = "_quorum:QuorumLock"
 # The lines that act between two of the schedule's turns are not told here: an interrupt as a quorum is noted, or a lock
 # that is lost before the others have answered. `faults/test_interrupts.py` interrupts each line.
 MUTANTS = [
-    # What a quorum is.
+    # The rules of a quorum.
     bug(
         "half of the locks are enough",
         f"{LOCK}._try_all",
@@ -80,7 +80,7 @@ MUTANTS = [
     # Releases.
     bug("one lock is not released", f"{LOCK}._begin_release", "reversed(quorum.parts)", "quorum.parts[1:]"),
     bug(
-        "what an interrupt has left is not released",
+        "a lock that an interrupt has left is not released",
         "_several:give_up",
         "insist(lambda: _give_up_each(left, calls, errors))",
         "_give_up_each(left, calls, errors)",

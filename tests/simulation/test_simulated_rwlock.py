@@ -1,4 +1,4 @@
-"""Read-write locks under random faults: what must hold after every step does, and seeded bugs are found."""
+"""Read-write locks under random faults: the invariants hold after every step, and seeded bugs are found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Semaphores under random faults: what must hold after every step does, and seeded bugs are found."""
+"""Semaphores under random faults: the invariants hold after every step, and seeded bugs are found."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ MUTANTS = [
         "                    out, = yield Watch(ticket, reads(at, ticket)[1:2])",
     ),
     bug(
-        "what is out when the watch is left is not looked at",
+        "the permits out when the watch is left are not looked at",
         ACQUIRE,
         "if size(at, node, added) - len(out) < permits:",
         "if True:",
@@ -133,7 +133,7 @@ MUTANTS = [
         "for hold in holds[:1]:",
     ),
     bug(
-        "what was interrupted leaves permits behind",
+        "an interrupted call leaves permits behind",
         RUN,
         "yield from self._discard(self.tickets[begun:])",
         "pass",

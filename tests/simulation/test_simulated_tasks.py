@@ -29,7 +29,7 @@ def test_whatever_strikes() -> None:
 
 
 def test_whatever_strikes_what_they_share() -> None:
-    """Changes, items, members and parties of tasks: once or not at all, whatever is cancelled; nothing is left."""
+    """Changes, items, members and parties of tasks: once or not at all, with any cancellation; nothing is left."""
     cancels = sum(run.cancels for run in runs(DataTaskRun, random_data_tasks, 72))
     assert cancels > 150
 

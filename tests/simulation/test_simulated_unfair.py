@@ -1,4 +1,4 @@
-"""Unfair locks under random faults: what must hold after every step does, and seeded bugs are found."""
+"""Unfair locks under random faults: the invariants hold after every step, and seeded bugs are found."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ END_TURN = "_engine.local_handoff:LocalHandoff.end_turn"
 
 
 KEPT = bug(
-    "what was kept counts, whatever became of it",
+    "a kept hold counts, whatever became of it",
     TAKE_KEPT,
     "self._turn_lasts() and session.grant",
     "bool",
@@ -39,7 +39,7 @@ KEPT = bug(
 )
 MUTANTS = [
     bug(
-        "what was kept too long is forgotten",
+        "a hold kept too long is forgotten",
         TAKE_KEPT,
         "session.discard(ticket)",
         "pass",

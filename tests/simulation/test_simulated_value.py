@@ -29,7 +29,7 @@ WRITE, MOVED, ATTEMPT, APPLY, TURN, WAIT, DECIDE, LEAVE, END, LEAD = (
 )
 MUTANTS = [
     bug(
-        "values: what may have been applied is sent again",
+        "values: a write that may have been applied is sent again",
         WRITE,
         "doubt = True\n        except Failure",
         "pass\n        except Failure",
@@ -49,7 +49,7 @@ MUTANTS = [
         "Set(batch.at.path, data, -1)",
     ),
     bug(
-        "values: what was refused is remembered",
+        "values: a refused write is remembered",
         ATTEMPT,
         "receipt.seen = None  # until the outcome is known",
         "pass",
@@ -99,7 +99,7 @@ MUTANTS = [
         ),
     ),
     bug(
-        "values: what an interrupted call has under way is forgotten",
+        "values: the write of an interrupted call is forgotten",
         LEAVE,
         "if batch is not None and batch.left:",
         "if False:",
@@ -110,7 +110,7 @@ MUTANTS = [
         "elif batch is not None:",
         "elif False:",
     ),
-    bug("values: who was woken for its turn is gone, and wakes nobody", LEAVE, "self._pass_on(turn)", "pass"),
+    bug("values: a waiter that was woken for its turn is gone, and wakes nobody", LEAVE, "self._pass_on(turn)", "pass"),
     bug("values: the next is not woken", END, "(*batch.changes[1:], *list(turn.pending)[:1])", "batch.changes[1:]"),
     bug(
         "values: the others of a batch are not woken",

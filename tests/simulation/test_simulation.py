@@ -29,7 +29,7 @@ def test_whatever_strikes() -> None:
     ids=lambda mutant: mutant.name,
 )
 def test_simulation(mutant: Mutant | None, simulated: Report) -> None:
-    """Whatever strikes, two never hold, nobody is forgotten and nothing is left; each seeded bug is found."""
+    """With any fault, two never hold, nobody is forgotten and nothing is left; each seeded bug is found."""
     all_cases = len(prepared())
     began = time.perf_counter()
     if mutant is not None:

@@ -23,7 +23,7 @@ class UnfairChecks(Checks):
 
     Attributes:
         handed_over: how often a thread came in by the ticket of another.
-        stale: what was lost while it was kept for the next thread.
+        stale: the holds that were lost while they were kept for the next thread.
     """
 
     handed_over = 0
@@ -49,7 +49,7 @@ class UnfairChecks(Checks):
     def end(self) -> None:
         """Nobody waits for a hand-off, and nothing is kept."""
         for section in self.past:
-            # Handed on by a release that was interrupted after that: a loss is told to whoever has it then.
+            # Handed on by a release that was interrupted after that: a loss is told to the thread that has it then.
             section.left = section.left or (
                 section.hold.claimant is not None
                 and not any(state.has(section.hold) for state in section.worker.process.session.directory.values())

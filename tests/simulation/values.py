@@ -41,7 +41,7 @@ class Number:
 
 
 class Step(NamedTuple):
-    """What a thread does: a call, or "sleep".
+    """The action of a thread: a call, or "sleep".
 
     Attributes:
         what: the call.
@@ -60,7 +60,7 @@ class Step(NamedTuple):
 
 
 class ValueChecks(CallChecks):
-    """What must be true of a value.
+    """The invariants of a value.
 
     Attributes:
         given: how many bits were given to calls.

@@ -1,4 +1,4 @@
-"""What the threads of a simulated process do: visits to locks, as a user writes them, and what the user may expect."""
+"""The threads of a simulated process: their visits to locks, as a user writes them, and the user's expectations."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ class Worker:
                 raise
             world.say("is told that the numbers are at their end")
             return False
-        # What it asks before it waits may take as long as a try.
+        # Its requests before it waits may take as long as a try.
         waits_since = self.actor.waits_since
         limit = max(visit.wait, waits_since - began if waits_since >= began else third)
         if unproved:  # the first proof takes the time it takes
@@ -271,12 +271,12 @@ class Worker:
                 lock.release()
             except LockLostError:
                 self.world.say(f"settles its loss of {lock.path}")
-                self.world.point()  # whoever does so for ever is seen to
+                self.world.point()  # a thread that does so for ever is found
             except RuntimeError:
                 hold = lock._mine()
                 if hold is not None and hold.claimant == self.actor.ident:
                     raise
-                self.world.sleep(0.01)  # whom it was lent to is releasing it
+                self.world.sleep(0.01)  # the borrower is releasing it
             except KeyboardInterrupt:
                 interrupted = True
         if interrupted:

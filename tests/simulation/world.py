@@ -36,11 +36,11 @@ class Actor:
     """One thread of one process.
 
     Attributes:
-        ident: what the library takes for the thread's identity.
+        ident: the thread's identity, to the library.
         ready: it can go on.
         until: it waits no longer than that.
         held_until: starved of its turn before that.
-        thrown: what is raised where it waits.
+        thrown: the error to be raised where it waits.
         listens: it waits for a message from the network.
         waits_since: when a recipe of its last waited for another contender.
         switch: has it go on until its turn ends.
@@ -64,7 +64,7 @@ class Actor:
         self._run = run
 
     def _main(self) -> None:
-        run, self._run = self._run, _nothing  # what it refers to goes with it
+        run, self._run = self._run, _nothing  # the objects that it refers to go with it
         try:
             run()
         except GreenletExit:
@@ -82,14 +82,14 @@ class Actor:
 
 
 class World:
-    """Whose turn it is, and what time.
+    """The order of turns, and the time.
 
     Attributes:
         now: the time, in seconds: every clock there is.
         steps, limit: the decisions so far, and how many there may be.
         current: the actor whose turn it is; None in between.
         countdown: the decisions until the schedule deviates.
-        deviate: what it does then; it may set `next_up`.
+        deviate: is called then; it may set `next_up`.
         network: offers the oldest message, as a step and since when it waits.
         skip_network: have time pass once although there are messages.
         late: when that was so.
@@ -186,7 +186,7 @@ class World:
             try:
                 raise error
             finally:
-                del error  # no cycle through the traceback: what the frames refer to goes at once
+                del error  # no cycle through the traceback: the objects of the frames go at once
 
     def throw(self, actor: Actor, error: BaseException) -> None:
         """Raise `error` where the actor waits."""
@@ -295,7 +295,7 @@ class Event:
     isSet = is_set  # noqa: N815 - as kazoo calls it
 
     def set(self) -> None:
-        """Set it, and wake who waits."""
+        """Set it, and wake its waiters."""
         self._set = True
         for actor in self._waiting:
             actor.ready = actor.signaled = True

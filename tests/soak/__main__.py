@@ -79,7 +79,7 @@ def main() -> int:
         return 130
     finally:
         if keep:
-            say(f"What every process wrote is kept in {folder}; to do the same again: {again}")
+            say(f"The files of every process are kept in {folder}; to do the same again: {again}")
         else:
             shutil.rmtree(folder, ignore_errors=True)
     if verdict.violations:

@@ -1,4 +1,4 @@
-"""What the soak uses as queues: sets, maps and the queues of `aio`. Their items are counted as those of queues are."""
+"""The soak's other queues: sets, maps and the queues of `aio`. Their items are counted as those of queues are."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zkconcurrent import Dict, Empty, Full, OutcomeUnknownError, Set, aio
 
 
 class Bag:
-    """A `Set`, or the keys of a `Dict`: what is put is taken once, in no order."""
+    """A `Set`, or the keys of a `Dict`: an item that is put is taken once, in no order."""
 
     def __init__(self, of: Set | Dict[bytes]) -> None:
         self.of = of
@@ -56,7 +56,7 @@ class BagCaller(QueueCaller):
         return False
 
     def trade(self) -> None:
-        """Put an item: what a `get` has taken that was refused afterwards would be lost."""
+        """Put an item: if the call were refused afterwards, an item that its `get` has taken would be lost."""
         self.put()
 
 
@@ -68,10 +68,10 @@ def visit_bag(caller: BagCaller, plain: bool = False) -> None:
 
 @dataclass(frozen=True)
 class Shelf(Stock):
-    """What a bag promises.
+    """The promises of a bag.
 
     Attributes:
-        kind: what it is made of.
+        kind: its kind of primitive.
     """
 
     kind: Callable[..., Any] = Set
@@ -142,4 +142,4 @@ class TaskQueueCaller(QueueCaller):
 
     def _limit(self, blocking: bool = True, timeout: float | None = -1) -> float | None:
         limit = super()._limit(blocking, timeout)
-        return None if limit is None else limit + self._session / 3  # until what was cancelled is settled
+        return None if limit is None else limit + self._session / 3  # until the cancelled call is settled

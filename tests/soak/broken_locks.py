@@ -1,4 +1,4 @@
-"""Broken locks, queues and data: what the checker must find, so that it is known to look."""
+"""Broken locks, queues and data: the checker must find them, as a proof that it looks."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def have_losses_told(client: KazooClient) -> None:
 
 
 class Mood:
-    """What the threads of a process are asked to do: to stay inside for a while, or to come to an end.
+    """The orders to the threads of a process: to stay inside for a while, or to come to an end.
 
     Attributes:
         finish: set when no new visits are to be made.
@@ -74,7 +74,7 @@ class Mood:
         self._since = self._until = 0.0
 
     def stay(self, seconds: float) -> None:
-        """Have whoever is inside, or comes in within a moment, stay there, until its hold is lost."""
+        """Have each thread that is inside, or comes in within a moment, stay there, until its hold is lost."""
         self._since = clock() + MOMENT
         self._until = max(self._until, self._since + seconds)
 
@@ -92,7 +92,7 @@ class Caller:
         client: the number of the lock's client.
         path: the lock's.
         locks: the lock for each role of the path.
-        random: what to decide by.
+        random: the source of its decisions.
         mood: see there.
         session: the session timeout, in seconds.
         number: of the next hold; threads count theirs from 1.

@@ -1,4 +1,4 @@
-"""The checkers of what is no lock and no queue: values and maps, double barriers, groups.
+"""The checkers of all but locks and queues: values and maps, double barriers, groups.
 
 A value here only goes on: each change adds to a number, or replaces a value by one that says how many came before it
 and whose change it is. So all changes stand in a line, and each call that returned tells its place in it. Two that took
@@ -29,7 +29,7 @@ GONE = "gone"  # the note of a leave: the member's node is gone
 
 @dataclass
 class Record:
-    """What the history says of one path."""
+    """The history's facts about one path."""
 
     history: History
     path: str
@@ -72,7 +72,7 @@ class Record:
 
 
 class Promise(ABC):
-    """What one path promises."""
+    """The promises of one path."""
 
     @abstractmethod
     def check(self, record: Record) -> Iterator[Violation]:
@@ -94,7 +94,7 @@ class Step(NamedTuple):
     Attributes:
         call: the call.
         size: how much a change adds; 0 of a read.
-        value: what was there after it; None if that was not told.
+        value: the value after it; None if that was not told.
         cached: it is a read of a local copy.
     """
 
@@ -165,7 +165,7 @@ def _forks(record: Record, changes: list[Step]) -> Iterator[Violation]:
 
 
 def _gaps(record: Record, told: list[Step], unknown: list[Step]) -> Iterator[Violation]:
-    """What lies between two changes that are known was added by changes that may have been made just then."""
+    """The gap between two known changes is filled by changes that may have been made just then."""
     last, value = None, 0
     for step in [*(step for step in told if step.size), *told[-1:]]:
         if (gap := step.start - value) > 0:
@@ -228,7 +228,7 @@ def _names(record: Record, steps: list[Step]) -> Iterator[Violation]:
 
 @dataclass(eq=False)
 class Visit:
-    """What one party did at a double barrier.
+    """The visit of one party to a double barrier.
 
     Attributes:
         enter: how it entered.

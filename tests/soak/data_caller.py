@@ -1,4 +1,4 @@
-"""One thread's calls of what is no lock and no queue, each of them written down."""
+"""One thread's calls of all but locks and queues, each of them written down."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class DataCaller(Caller):
 
 
 class Register(Protocol):
-    """A value that only goes on: what it is, and whose change has made it."""
+    """A value that only goes on: its state, and the author of the change that has made it."""
 
     most: int  # by which a change goes on
     cached: Callable[[], tuple[int, str]] | None
@@ -157,7 +157,7 @@ class LineCaller(DataCaller):
 
     def trade(self) -> None:
         """Change or read one."""
-        # The function of an `update` may be what was interrupted.
+        # The interrupt may have struck the function of an `update`.
         self.refusals = (RuntimeError,)
         role = self.random.choice(list(self._locks))
         self.random.choice([self.change, self.read])(role)

@@ -1,9 +1,10 @@
-"""What happened, as told by those who did it: one line for each event, one file for each process, one clock for all.
+"""The events, as told by their actors: one line for each event, one file for each process, one clock for all.
 
-A line is written with one system call, so what a process wrote before SIGKILL is still there after it. The clock is
-the one that leases are measured by, which every process of a machine reads alike: events of different processes can be
-put in order. Each event is stamped on the safe side: a hold's begin after `acquire` returned, its end before `release`
-is called. So a stretch of time between the two stamps is one in which the thread surely believed that it held.
+A line is written with one system call, so the lines that a process wrote before SIGKILL are still there after it. The
+clock is the one that leases are measured by, which every process of a machine reads alike: events of different
+processes can be put in order. Each event is stamped on the safe side: a hold's begin after `acquire` returned, its end
+before `release` is called. So a stretch of time between the two stamps is one in which the thread surely believed that
+it held.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import astuple, dataclass
 from enum import Enum
 from pathlib import Path
 
-# The faults that excuse a process, or a client of it: what a history must know of by name.
+# The faults that excuse a process, or a client of it: a history must know these by name.
 KILLED = "process killed"
 STOPPED_LONG = "process stopped, for long"
 STOPPED_SHORT = "process stopped, for a moment"
@@ -31,7 +32,7 @@ def clock() -> float:
 
 
 class What(str, Enum):
-    """What can happen to a thread and its locks; the words of the files."""
+    """The events of a thread and its locks; the words of the files."""
 
     ASKS = "asks"  # before acquire
     GRANTED = "granted"  # acquire returned True
@@ -58,7 +59,7 @@ class What(str, Enum):
     GAVE_BACK = "gave back"  # the block has failed
     BURIED = "buried"  # the item is among the dead, at the end
 
-    # Of what keeps data, of double barriers and of groups, where REFUSED is an answer that changed nothing.
+    # Of primitives with data, of double barriers and of groups, where REFUSED is an answer that changed nothing.
     ANSWERED = "answered"  # the call returned; the note has what
 
 
@@ -70,15 +71,15 @@ class Event:
         at: when.
         process: "2.1" is the first process in the second worker's place, "2.2" the one that took its place.
         thread: from 1; 0 where it is the process.
-        what: what happened.
+        what: the kind of event.
         path: of the lock.
-        role: what of the path: "lock", or of a read-write lock "read" or "write"; of a queue "put", "get" or "claim";
-            of a map the key; of a double barrier or a group the call.
+        role: the part of the path: "lock", or of a read-write lock "read" or "write"; of a queue "put", "get" or
+            "claim"; of a map the key; of a double barrier or a group the call.
         hold: the thread's number of the hold; the same at every level of a re-entrant one.
         token: the fencing token; 0 where none is known.
         client: which of the process's clients.
         limit: of ASKS, the seconds within which the call must return; None for ever.
-        note: what there is to add.
+        note: an addition.
         item: of a queue; the name of a change, or of the member that joins a group.
     """
 
@@ -112,13 +113,13 @@ class Fault:
     """Something that was done to the system.
 
     Attributes:
-        kind: what, in words.
+        kind: the action, in words.
         at: just before it was done.
         until: when it was healed, or at once if there is nothing to heal.
         process: the process it was done to, if it was one.
         client: which of the process's clients.
-        note: what there is to add; of a deleted node, its path.
-        token: of a deleted node, what it was created with.
+        note: an addition; of a deleted node, its path.
+        token: of a deleted node, its fencing token.
     """
 
     kind: str

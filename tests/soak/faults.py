@@ -1,8 +1,8 @@
-"""The faults: what is done to the system, in an order that is a function of the seed.
+"""The faults of the system, in an order that is a function of the seed.
 
 Four tracks run at once: the networks, the worker processes, the servers, and the people. On each, one fault at a time
 strikes and is healed before the next, and all kinds take turns, in an order shuffled anew in every round, so that none
-is forgotten. Mostly, whoever is inside a lock is asked to stay there, so that the fault strikes holders.
+is forgotten. Mostly, the holders of locks are asked to stay inside, so that the fault strikes holders.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.soak.testbed import Testbed
 from tests.soak.workers import Workers
 from zkconcurrent.testing import Server
 
-# Which requests are lost, or their answers: of a queue's node, of a change or a heartbeat, of whatever comes.
+# Which requests are lost, or their answers: of a queue's node, of a change or a heartbeat, or any.
 STRUCK = (
     ("create2", "create"),
     ("multi",),
@@ -47,7 +47,7 @@ class Track(ABC):
         without: the kinds that are not to strike.
 
     Attributes:
-        faults: what was done.
+        faults: the faults so far.
         gap: how many seconds there are from one fault to the next.
         staying: how often holders are asked to stay inside, from 0 to 1.
     """
@@ -68,7 +68,7 @@ class Track(ABC):
     @property
     @abstractmethod
     def kinds(self) -> dict[str, Callable[[], bool | None]]:
-        """What can happen, by name; each returns, if it can't always, whether it did."""
+        """The kinds of faults, by name; each returns, if it can't always strike, whether it did."""
 
     def order(self) -> Iterator[str]:
         """Yield kinds, each once in every round."""
@@ -99,7 +99,7 @@ class Track(ABC):
 
 
 class Networks(Track):
-    """What the network does to one worker process, or two: everywhere, or on the way to one server."""
+    """The faults of the network of one worker process, or two: everywhere, or on the way to one server."""
 
     @property
     def kinds(self) -> dict[str, Callable[[], bool | None]]:
@@ -182,9 +182,9 @@ class Networks(Track):
 
 
 class Processes(Track):
-    """What becomes of worker processes, and of their sessions."""
+    """The faults of worker processes, and of their sessions."""
 
-    gap = 8.0  # who is killed or stopped stays in the queues for as long as its session lives
+    gap = 8.0  # a process that is killed or stopped stays in the queues for as long as its session lives
 
     @property
     def kinds(self) -> dict[str, Callable[[], bool | None]]:
@@ -234,7 +234,7 @@ class Processes(Track):
 
 
 class Servers(Track):
-    """What becomes of servers, one at a time."""
+    """The faults of servers, one at a time."""
 
     gap = 3.0  # not less: each new leader gives all sessions their whole time again, and they are to expire too
     staying = 0.5
@@ -336,7 +336,7 @@ class Servers(Track):
         self.testbed.settle()
 
     def _delay(self) -> None:
-        """What the leader and its followers say to each other is slow, and changes in that."""
+        """The messages between the leader and its followers are slow, with changes of the delay."""
         leader = self.testbed.number(self.testbed.leader())
         others = [self.testbed.number(server) for server in self.testbed.others()]
         self._two_stay(4)
@@ -351,7 +351,7 @@ class Servers(Track):
 
 
 class People(Track):
-    """What operators, users and the surroundings of a process do."""
+    """The actions of operators, of users, and of the surroundings of a process."""
 
     gap = 5.0
 

@@ -1,13 +1,13 @@
-"""The checker: what a history of events and faults proves, and what in it should never have happened.
+"""The checker: the proofs in a history of events and faults, and the violations in it.
 
-All of it is functions of what was written down, so each rule can be shown its good and its bad history.
+All of it is functions of the written history, so each rule can be shown its good and its bad history.
 
 A hold is a stretch of time in which a thread believed that it held. It ends when the thread leaves, when the process
 learns that it is lost, or when the process is killed, whichever comes first. Two that must not be there at once and
 are is the worst that can happen; a hold that is cut off is in the clear only if its process was told before another
-was granted. There are two excuses, and both end soon: a process in which nothing ran cannot be told (what it still does
-is stopped by its fencing token, and its next `release` must say that the hold was lost); and a session that somebody
-closes, or a node that an operator deletes, is gone for the server at once, for its owner when it hears of that.
+was granted. There are two excuses, and both end soon: a process in which nothing ran cannot be told (its fencing token
+stops its later actions, and its next `release` must say that the hold was lost); and a session that somebody closes, or
+a node that an operator deletes, is gone for the server at once, for its owner when it hears of that.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class Violation:
     """Something that should never have happened.
 
     Attributes:
-        rule: which rule says so.
+        rule: the broken rule.
         at: when.
-        words: what, for a reader.
+        words: the event, for a reader.
         path: of the lock.
-        threads: whose events tell more.
-        item: of a queue, whose story tells more.
+        threads: the threads whose events tell more.
+        item: the item of a queue whose story tells more.
     """
 
     rule: str
@@ -104,7 +104,7 @@ class Hold:
 
 
 class Call(NamedTuple):
-    """One acquire, or call of a queue: how it was asked, and what came of it (None: nothing)."""
+    """One acquire, or call of a queue: its arguments, and its outcome (None: nothing)."""
 
     asked: Event
     outcome: Event | None
@@ -119,17 +119,17 @@ class Pause(NamedTuple):
 
 @dataclass
 class History:
-    """The events that were written down, and what follows from them.
+    """The events that were written down, and the conclusions from them.
 
     Attributes:
         events: of all processes; those of one process in order.
-        faults: what was done.
-        models: what each lock's path promises.
+        faults: the faults.
+        models: the promises of each lock's path.
         timeout: of the sessions, in seconds.
         healed: when the last fault was healed; None if the run is not to be asked whether everybody went on.
         leftovers: the ephemeral nodes that were there when nobody wanted anything any more.
-        queues: what each queue's path promises.
-        data: what the other paths promise.
+        queues: the promises of each queue's path.
+        data: the promises of the other paths.
     """
 
     events: Sequence[Event]
@@ -143,7 +143,7 @@ class History:
 
     @cached_property
     def threads(self) -> dict[Thread, list[Event]]:
-        """What each thread did."""
+        """The events of each thread."""
         threads = defaultdict(list)
         for event in self.events:
             if event.thread and event.what not in (What.TOLD, What.CALLED):
@@ -182,13 +182,13 @@ class History:
         thefts = defaultdict(list)
         for fault in self.faults:
             if fault.kind == EXPIRED:
-                # What the owner has last heard of the server lets it believe no longer than this.
+                # The last message that the owner has heard of the server lets it believe no longer than this.
                 thefts[fault.process, fault.client].append(Pause(fault.at, fault.until + self.timeout))
         return dict(thefts)
 
     @cached_property
     def deletions(self) -> list[Fault]:
-        """What nodes an operator deleted."""
+        """The nodes that an operator deleted."""
         return [fault for fault in self.faults if fault.kind == DELETED]
 
     @cached_property
@@ -309,7 +309,7 @@ def check(history: History) -> list[Violation]:
 
 
 def exclusion(history: History) -> Iterator[Violation]:
-    """Nobody is let in who must not be there together with those who are, and were not told that they no longer are."""
+    """No contender is let in that excludes a holder, unless the holder was told that its hold is lost."""
     for path, holds in _by_path(history).items():
         model = history.models[path]
         inside: list[Hold] = []

@@ -1,8 +1,8 @@
-"""The checker of queues: what became of each item, and what in it should never have happened.
+"""The checker of queues: the fate of each item, and the violations in it.
 
 Each item has a name of its own, so each can be followed. One that was put ends once: by an acknowledgement, by `get`,
-among the dead, or in the hands of the keeper, who takes what is left. There are few excuses: a put whose outcome is
-unknown is there once or not at all; a process that was killed in `get`, or before what an abandoned `get` had taken was
+among the dead, or in the hands of the keeper, who takes the remaining items. There are few excuses: a put whose outcome
+is unknown is there once or not at all; a process that was killed in `get`, or before the item of an abandoned `get` was
 put back, may have taken one item along; one that was killed in an acknowledgement may have acknowledged.
 
 A claim is given away only with its session, or by an operator that deletes its node. Nobody is told of that before the
@@ -29,7 +29,7 @@ CLAIM_ENDS = (What.ACKNOWLEDGED, What.GAVE_BACK, What.LOST, What.FAILED, What.UN
 
 @dataclass(frozen=True)
 class Stock:
-    """What a queue promises.
+    """The promises of a queue.
 
     Attributes:
         maxsize: how many items it may have; 0 for any number.
@@ -53,7 +53,7 @@ class Claim(Hold):
     """One claim; as a hold, from the begin of its block to that of its end.
 
     Attributes:
-        item: what is claimed.
+        item: the claimed item.
         asked: when it was asked for.
         attempts: how often the item was claimed by then.
         acknowledges: whether it has begun to be acknowledged.
@@ -83,7 +83,7 @@ class Item:
 
     Attributes:
         name: its name.
-        put: what came of its put: PUT, UNKNOWN, REFUSED or FAILED; None if the process was killed in it.
+        put: the outcome of its put: PUT, UNKNOWN, REFUSED or FAILED; None if the process was killed in it.
         asked: when that began; None of an item from nowhere.
         since: when it had returned.
         claims: the claims, in the order of their tokens.
@@ -105,7 +105,7 @@ class Item:
 
 @dataclass
 class Ledger:
-    """What the history says of one queue."""
+    """The history's facts about one queue."""
 
     history: History
     path: str
@@ -283,7 +283,7 @@ def sizes(ledger: Ledger) -> Iterator[Violation]:
     there, too_many = 0, False
     for at, change, name in sorted(changes):
         there += change
-        # What an abandoned `get` has taken is out of the queue until it is put back.
+        # An item that an abandoned `get` has taken is out of the queue until it is put back.
         out = sum(event < at < event + SLOW for event in settling)
         if not (too_many := too_many and change > 0) and there > ledger.stock.maxsize + out:
             too_many = True

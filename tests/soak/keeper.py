@@ -34,7 +34,7 @@ class Keeper:
 
     Args:
         testbed: the servers, which are healed.
-        folder: for what it writes down.
+        folder: for its files.
         paths: the workload.
     """
 
@@ -65,7 +65,7 @@ class Keeper:
         self._thread.join()
 
     def drain(self) -> None:
-        """Put no more; take what is left, also what is still on its way back; note what is dead, and what values are.
+        """Put no more; take the remaining items, also those on their way back; note the dead items, and the values.
 
         Raises:
             SoakError: it does not come to an end.

@@ -1,4 +1,4 @@
-"""What a process does to itself: signal handlers that use the library, and arguments that ask for too much."""
+"""The self-made troubles of a process: signal handlers that use the library, and arguments that ask for too much."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class Signals:
 
 
 def attack(log: Log, client: KazooClient, process: str) -> None:
-    """Ask for too much, or for what there is not: each is refused, and what the client holds is not touched by it."""
+    """Ask for too much, or for things that are not there: each is refused, and leaves the client's holds alone."""
     path = f"/soak-hostile/{process}"
     attempts: list[tuple[str, Callable[[], Any]]] = [
         ("a path of a megabyte", lambda: Lock(client, f"{path}/{'x' * HUGE}").acquire(timeout=3)),

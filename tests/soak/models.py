@@ -12,7 +12,7 @@ from typing import Protocol
 
 
 class Inside(Protocol):
-    """What a model must know of a hold."""
+    """The facts about a hold that a model must know."""
 
     @property
     def who(self) -> tuple[str, int]:
@@ -20,11 +20,11 @@ class Inside(Protocol):
 
     @property
     def role(self) -> str:
-        """What of the path is held."""
+        """The part of the path that is held."""
 
 
 class Model(ABC):
-    """What one path promises.
+    """The promises of one path.
 
     Attributes:
         reentrant: a thread that holds and is granted again has one hold, a level deeper.

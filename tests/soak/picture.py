@@ -1,4 +1,4 @@
-"""The picture of a run: what failed when, and who held each path, drawn as the demo draws its own."""
+"""The picture of a run: the faults in their time, and the holders of each path, drawn as the demo draws its own."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def picture(verdict: Verdict) -> str:
     upper = Panel(100, start, end, kinds, 1, left=WIDE)
     lower = Panel(upper.bottom + 50, start, end, paths, len(rows), NARROW, WIDE)
     faults = [Box(kinds.index(each.kind) + 1, 1, each.at, each.until, FAULT) for each in history.faults]
-    title = f"Who held which lock when, and what failed (seed {plan.seed})"
+    title = f"The holders of each lock over time, and the faults (seed {plan.seed})"
     subtitle = (
         f"{len(holds):,} holds of {plan.places} processes in {plan.duration:g} s; {len(history.faults)} faults;"
         f" {len(verdict.violations)} violations"

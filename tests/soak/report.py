@@ -1,4 +1,4 @@
-"""What came of a run, in words."""
+"""The results of a run, in words."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def summary(verdict: Verdict) -> Iterator[str]:
         lost = f"{told:,} told, {counts[What.LOST]:,} calls raised LockLostError"
         yield _line("losses", f"{lost}; {explained(history):,} times others came in with an excuse")
         if early := warnings(history):
-            yield _line("", f"who could be told was, at least {min(early):.2f} s before the next was granted")
+            yield _line("", f"holders that could be told were, at least {min(early):.2f} s before the next was granted")
     for number, (path, stock) in enumerate(history.queues.items()):
         yield _line("" if number else "items", f"{path} {_items(Ledger(history, path, stock))}")
     for number, path in enumerate(history.data):
@@ -54,12 +54,12 @@ def summary(verdict: Verdict) -> Iterator[str]:
             "longest wait", f"{longest:.1f} s, of {call.asked.process}/{call.asked.thread} at {call.asked.path}"
         )
     slowest = max((recovery(history, who) for who in history.threads), default=0.0)
-    yield _line("recovery", f"who waited when all was healed waited for {slowest:.1f} s more, at most")
+    yield _line("recovery", f"a thread that waited when all was healed waited for {slowest:.1f} s more, at most")
     starved = [event.limit or 0 for event in history.events if event.what is What.STARVED]
     yield _line("starved", f"{len(starved)} times a process got no time of the machine, or was stopped")
     yield _line("quorum", f"{verdict.quorum:.0%} of the time")
     for server in sorted(verdict.diverged):
-        words = "found another digest than its leader's: what it shows may be wrong"
+        words = "found another digest than its leader's: its reads may be wrong"
         yield _line("service", f"server {server} {words}")
     for number, (kind, count) in enumerate(sorted(Counter(fault.kind for fault in history.faults).items())):
         yield _line("" if number else "faults", f"{count:4} {kind}")
@@ -71,7 +71,7 @@ def violations(verdict: Verdict) -> Iterator[str]:
     for number, violation in enumerate(verdict.violations[:SHOWN], 1):
         yield f"VIOLATION {number}: {violation}"
         if verdict.diverged:
-            yield "    It may be the service's fault: its servers' copies differ; what the leader's lacks is undone."
+            yield "    It may be the service's fault: its servers' copies differ, and the leader's undoes the others."
         yield from (f"    {line}" for line in verdict.history.around(violation))
     if len(verdict.violations) > SHOWN:
         rest = Counter(violation.rule for violation in verdict.violations[SHOWN:])
@@ -79,7 +79,7 @@ def violations(verdict: Verdict) -> Iterator[str]:
 
 
 def _answers(record: Record) -> str:
-    """What came of the calls of a path."""
+    """The outcomes of the calls of a path."""
     kinds = Counter(call.asked.role for call in record.calls)
     outcomes = Counter(call.outcome.what.value if call.outcome else "cut off" for call in record.calls)
     calls = ", ".join(f"{count:,} {kind}" for kind, count in sorted(kinds.items()))
@@ -87,7 +87,7 @@ def _answers(record: Record) -> str:
 
 
 def _items(ledger: Ledger) -> str:
-    """What became of the items of a queue."""
+    """The fates of the items of a queue."""
     items, outcomes = ledger.items.values(), Counter(claim.outcome.what for claim in ledger.claims if claim.outcome)
     ends = Counter(event.what for item in items for event in item.ends if event.process != KEEPER)
     left = Counter(event.what for item in items for event in item.ends if event.process == KEEPER)

@@ -31,14 +31,14 @@ KINDS = sorted({name for kind in TRACKS for name in kind(0, None, None).kinds}) 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run is to be; the same plan strikes the same faults in the same order.
+    """The plan of a run; the same plan strikes the same faults in the same order.
 
     Attributes:
-        seed: of the faults, and of what the threads do.
+        seed: of the faults, and of the threads' actions.
         duration: seconds in which faults strike.
         places: how many worker processes there are at a time.
         session: their session timeout, in seconds.
-        workload: the name of what the threads do.
+        workload: the name of the threads' work.
         faults: whether anything is to fail; if not, one server will do.
         without: the kinds of faults that are not to strike.
     """
@@ -54,15 +54,15 @@ class Plan:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came of a run.
+    """The result of a run.
 
     Attributes:
-        plan: what it was to be.
-        history: all that happened.
+        plan: its plan.
+        history: its events and faults.
         start: when the first fault could strike.
         quorum: for which part of the time there was a leader, from 0 to 1.
-        diverged: the servers that found another digest than their leader's: what they show may be wrong.
-        violations: what should not have happened.
+        diverged: the servers that found another digest than their leader's: their reads may be wrong.
+        violations: the broken rules.
     """
 
     plan: Plan
@@ -139,7 +139,7 @@ def striking(tracks: list[Track]) -> Iterator[list[BaseException]]:
 
 
 def run(plan: Plan, folder: Path) -> Verdict:
-    """Run it; what the processes write stays in the folder.
+    """Run it; the files of the processes stay in the folder.
 
     Raises:
         SoakError: it could not be run to its end.

@@ -34,7 +34,7 @@ SETTLE = 60.0  # seconds
 
 @dataclass
 class Row:
-    """What came of the kills at one session timeout.
+    """The results of the kills at one session timeout.
 
     Attributes:
         timeout: of the sessions, in seconds.

@@ -59,7 +59,7 @@ class Thread:
 
 
 def found(promise: Promise, threads: Iterable[Thread], *faults: Fault) -> list[Violation]:
-    """What the checker finds."""
+    """The violations that the checker finds."""
     events = [event for thread in threads for event in thread.events]
     return check_data(History(events, faults, {}, healed=100.0, data={PATH: promise}))
 

@@ -48,7 +48,7 @@ class Thread:
 
 
 def found(threads: Iterable[Thread], model: Model, *faults: Fault, **more: Any) -> list[Violation]:
-    """What the checker finds."""
+    """The violations that the checker finds."""
     events = [event for thread in threads for event in thread.events]
     return check(History(events, faults, {"/lock": model}, TIMEOUT, **more))
 
@@ -362,7 +362,7 @@ def test_errors_that_should_not_be() -> None:
 
 
 def test_what_is_told_around_a_violation() -> None:
-    """The events of those concerned in their order, and what had failed."""
+    """The report of a violation has the events of those concerned in their order, and the faults."""
     threads: Sequence[Thread] = [*overlap(), Thread("3.1").takes(30, 12).leaves(31)]
     history = History([event for thread in threads for event in thread.events], [STOPPED], {"/lock": LOCK}, TIMEOUT)
     (violation, *_) = check(History(history.events, [], {"/lock": LOCK}, TIMEOUT))

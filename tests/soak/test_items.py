@@ -55,7 +55,7 @@ class Thread:
 
 
 def found(threads: Iterable[Thread], *faults: Fault, stock: Stock = ANY) -> list[Violation]:
-    """What the checker finds."""
+    """The violations that the checker finds."""
     events = [event for thread in threads for event in thread.events]
     return check_items(History(events, faults, {}, healed=100.0, queues={PATH: stock}))
 

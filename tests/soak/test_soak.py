@@ -1,4 +1,4 @@
-"""Fault 43: runs on real servers: a minute under faults breaks no rule, and what is broken on purpose is found."""
+"""Fault 43: runs on real servers: a minute under faults breaks no rule, and the broken locks and queues are found."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def told(verdict: Verdict) -> str:
 
 @pytest.mark.long
 def test_a_run_under_faults(tmp_path: Path) -> None:
-    """Whatever fails, nobody is inside who must not be, everybody is told, and everybody goes on."""
+    """With any fault, nobody is inside who must not be, everybody is told, and everybody goes on."""
     for seed in (7, 8, 9):
         folder = tmp_path / str(seed)
         folder.mkdir()
@@ -125,7 +125,7 @@ def test_a_loss_that_is_not_told(workload: str, tmp_path: Path, eventually: Even
         def stays() -> bool:
             workers.stay(60, 1)
             event = look(1)
-            return event.what is What.GRANTED and clock() - event.at > 1.5  # who leaves has left by then
+            return event.what is What.GRANTED and clock() - event.at > 1.5  # a party that leaves has left by then
 
         eventually(stays, "a holder that stays")
         cut = clock()

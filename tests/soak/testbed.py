@@ -44,7 +44,7 @@ class Testbed:
     Attributes:
         service: the servers, as one.
         servers: each of them.
-        links: what the servers hear each other through.
+        links: the network between the servers.
         proxies: for each place, the proxy before each server.
     """
 

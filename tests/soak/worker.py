@@ -2,10 +2,10 @@
 
 It is told by lines on its standard input:
 
-* `stay SECONDS`: whoever is inside a lock, or comes in within a moment, stays there for as long, or until its hold is
-  lost;
+* `stay SECONDS`: a thread that is inside a lock, or comes in within a moment, stays there for as long, or until its
+  hold is lost;
 * `signals`: the main thread, which uses the locks as well, is sent signals whose handlers do so too;
-* `hostile`: a thread asks for what must be refused;
+* `hostile`: a thread makes calls that must be refused;
 * `finish`: every thread ends its present call, takes each lock once more, and is done;
 * `end`: the clients are stopped, and the process ends.
 
@@ -37,7 +37,7 @@ from tests.soak.mischief import Signals, attack, spawn
 from tests.soak.workload import Entry
 
 CONNECT = {"max_tries": -1, "delay": 0.05, "max_delay": 1.0}
-PULSE, STARVED = 0.1, 0.5  # seconds: how often the process looks at the clock, and what is too long
+PULSE, STARVED = 0.1, 0.5  # seconds: how often the process looks at the clock, and the longest gap
 
 
 class Party:
@@ -86,7 +86,7 @@ class Party:
 
 
 def use(party: Party, thread: int, paths: dict[str, Entry], log: Log, mood: Mood, options: Any) -> None:
-    """What a thread does, from beginning to end."""
+    """The work of a thread, from beginning to end."""
     random = Random(f"{options.seed}/{options.process}/{thread}")
     callers = party.callers(thread, random, mood, options.session)
     while not mood.finish.is_set():

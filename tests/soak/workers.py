@@ -29,8 +29,8 @@ class Workers:
 
     Args:
         testbed: where they connect.
-        folder: for what they write.
-        seed: of what they do.
+        folder: for their files.
+        seed: of their actions.
         session: their session timeout, in seconds.
         workload: the name of theirs.
         places: how many there are at a time; from 1.
@@ -77,7 +77,7 @@ class Workers:
             stdin.flush()
 
     def stay(self, seconds: float, *places: int) -> None:
-        """Have whoever is inside stay there."""
+        """Have the threads inside stay there."""
         for place in places or self.places:
             self.tell(place, f"stay {seconds}")
 
@@ -126,7 +126,7 @@ class Workers:
     def finish(self) -> bool:
         """Have every thread come to its end, and each loss told; return whether all did.
 
-        Who hangs is asked where, in its own log.
+        A process that hangs is asked for its stacks, in its own log.
         """
         for place in self.places:
             self.tell(place, "finish")

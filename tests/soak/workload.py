@@ -1,4 +1,4 @@
-"""What the threads do: which paths there are, and how each is used at random.
+"""The work of the threads: the paths, and the random use of each.
 
 To have one more primitive checked, write how a thread visits it, and add a path.
 """
@@ -47,10 +47,10 @@ class Entry(NamedTuple):
     """One path of the workload.
 
     Attributes:
-        model: what it promises.
+        model: its promises.
         make: makes the primitive of a client, a path, and `on_lost`.
         visit: one use of it, from acquire to release; with `plain`, of the simplest kind, which must come through.
-        roles: the locks of the primitive, by what the history calls them.
+        roles: the locks of the primitive, by their names in the history.
         caller: writes down the calls of one thread.
     """
 
@@ -189,7 +189,7 @@ def _semaphore(client: Any, path: str, **options: Any) -> Semaphore:
     return Semaphore(client, path, PERMITS, **options)
 
 
-# Few enough for all of them to be contended; but who was killed in one queue must not hold up everybody everywhere.
+# Few enough for all of them to be contended; but a process killed in one queue must not hold up everybody everywhere.
 PATHS = {
     "/soak/lock-1": Entry(Mutex(), Lock, visit_lock),
     "/soak/unfair": Entry(Mutex(fair=False), _unfair, visit_lock),

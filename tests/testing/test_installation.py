@@ -104,7 +104,7 @@ def test_homebrew(unpacked: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 
 def test_bad_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A ZOOKEEPER_HOME without a ZooKeeper is an error that names it, whatever else is installed."""
+    """A ZOOKEEPER_HOME without a ZooKeeper is an error that names it, with anything else installed."""
     monkeypatch.setenv("ZOOKEEPER_HOME", str(tmp_path))
     with pytest.raises(NoServerError, match=str(tmp_path)):
         find_installation()

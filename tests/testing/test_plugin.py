@@ -85,7 +85,7 @@ async def test_async_fixture(held, azk):
 
 {mark}
 async def test_begins(azk, zk_path):
-    """What nobody awaits is done nevertheless."""
+    """A call that nobody awaits is done nevertheless."""
     for n in range(20):
         aio.Event(azk, zk_path + str(n)).set()
     PATHS.append(zk_path)

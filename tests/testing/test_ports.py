@@ -46,7 +46,7 @@ def test_reserved(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_not_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What cannot get as many as it asks for keeps none."""
+    """A call that cannot get as many ports as it asks for keeps none."""
     ours = ReservedPorts(2)
     mine = ours.numbers
     ours.close()

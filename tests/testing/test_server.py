@@ -148,7 +148,7 @@ def test_started_twice(shared: Server) -> None:
 
 
 def test_never_started() -> None:
-    """What a server has only while it runs is an error before; stopping it is not."""
+    """An attribute that a server has only while it runs is an error before; stopping it is not."""
     server = Server()
     with pytest.raises(RuntimeError, match="before it is started"):
         _ = server.hosts

@@ -18,7 +18,7 @@ def told(lock: object) -> None:
 
 
 def with_any(lock: LockLike) -> bool:
-    """Take whatever can be held, shared or not."""
+    """Take any object that can be held, shared or not."""
     with lock as got:
         got_by_with: bool = got
     if lock.acquire(blocking=False):
@@ -248,7 +248,7 @@ def namespaces(zk: zkconcurrent.Client, config: dict[str, str]) -> Namespace:
 
 
 def decorated(zk: zkconcurrent.Client, threads: Namespace) -> None:
-    """Use `synchronized` on what it is for; the types of what is decorated stay."""
+    """Use `synchronized` on what it is for; the types of the decorated functions stay."""
 
     @synchronized(zk, "/users/{user}")
     def pay(user: int, amount: float = 1.0) -> str:

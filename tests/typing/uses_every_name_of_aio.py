@@ -228,7 +228,7 @@ def namespaces(zk: zkconcurrent.Client, config: dict[str, str]) -> Namespace:
 
 
 async def decorated(zk: zkconcurrent.Client, tasks: Namespace) -> None:
-    """Use `synchronized` on what it is for; the types of what is decorated stay."""
+    """Use `synchronized` on what it is for; the types of the decorated functions stay."""
 
     @synchronized(zk, "/users/{user}")
     async def pay(user: int, amount: float = 1.0) -> str:

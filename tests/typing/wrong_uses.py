@@ -1,4 +1,4 @@
-"""What a type checker must refuse, for it alone: each line that ends with `# wrong` is, and no other."""
+"""Uses that a type checker must refuse, for it alone: each line that ends with `# wrong` is wrong, and no other."""
 
 from __future__ import annotations
 

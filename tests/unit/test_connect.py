@@ -1,4 +1,4 @@
-"""What a URL says is what kazoo's client is given; what is wrong with it is named, and never a password."""
+"""kazoo's client is given the parts of the URL; an error names the wrong part, and never a password."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def shown(error: BaseException | None) -> str:
     ],
 )
 def test_no_error_shows_a_password(url: str) -> None:
-    """Whatever is wrong with a URL, no error of its chain shows the password in it."""
+    """No error about a URL, with its whole chain, shows the password in it."""
     with pytest.raises(ValueError, match="URL") as raised:
         zkconcurrent.connect(url)
     assert SECRET not in shown(raised.value)
@@ -179,7 +179,7 @@ def test_no_error_shows_a_password(url: str) -> None:
     st.sampled_from(["zk://u:{}@a:1", "zk://u:{}@a/b", "zks://{}@a", "zk://u:{}", "zk:/u:{}@a", "zk://a/{}?timeout=1"]),
 )
 def test_no_error_shows_any_password(before: str, after: str, template: str) -> None:
-    """Whatever a password has in it that was not encoded, and wherever the URL breaks by it, no error shows it."""
+    """With any characters in a password that was not encoded, and any break of the URL by it, no error shows it."""
     told = ""
     try:
         parse(template.format(f"{before}{SECRET}{after}"))
@@ -208,7 +208,7 @@ def test_no_repr_shows_a_password() -> None:
     ],
 )
 def test_credentials_are_text(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fault 191: what is no text is a TypeError that does not show it; the client is not taken for another user's."""
+    """Fault 191: a credential that is no text is a TypeError that does not show it, and the user is never another's."""
     monkeypatch.setattr(_connect, "find_spec", lambda _: True)
     with pytest.raises(TypeError, match="must be a str") as raised:
         zkconcurrent.connect("zk://127.0.0.1:1", start_timeout=0.1, **options)
@@ -240,7 +240,7 @@ ACL = [make_acl("world", "anyone", all=True)]
 def test_by_whom_it_may_be_used(
     url: str, options: dict[str, Any], default: object, directory: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With credentials, what is made is its creator's, but for what lies above; unless something else is said."""
+    """With credentials, a node is its creator's, but for the nodes above; unless something else is said."""
     made: list[_connect.Client] = []
     monkeypatch.setattr(_connect, "_start", lambda client, *_: made.append(client))
     monkeypatch.setattr(_connect, "find_spec", lambda _: True)
@@ -273,7 +273,7 @@ def test_an_acl_that_is_wrong(url: str, options: dict[str, Any], error: type[Exc
 
 @given(st.text(min_size=1), st.text(min_size=1).filter(lambda text: ":" not in text))
 def test_any_password(password: str, user: str) -> None:
-    """A user and a password in percent-encoding arrive as they are, whatever characters they have."""
+    """A user and a password in percent-encoding arrive as they are, with any characters."""
     from urllib.parse import quote
 
     try:
@@ -285,7 +285,7 @@ def test_any_password(password: str, user: str) -> None:
 
 @given(st.text(max_size=30))
 def test_any_text(text: str) -> None:
-    """Whatever follows the scheme is read, or is a ValueError about a URL; never another error."""
+    """Any text after the scheme is read, or is a ValueError about a URL; never another error."""
     said = ""
     try:
         parse(f"zk://{text}")
@@ -295,7 +295,7 @@ def test_any_text(text: str) -> None:
 
 
 def test_what_is_said_twice() -> None:
-    """What both the URL and the arguments say is a ValueError that names it."""
+    """A setting in both the URL and the arguments is a ValueError that names it."""
     with pytest.raises(ValueError, match="timeout is in the URL and in the arguments"):
         zkconcurrent.connect("zk://a?timeout=1", timeout=2)
     with pytest.raises(ValueError, match="auth_data is in the URL"):

@@ -1,4 +1,4 @@
-"""The heartbeat, look by look: when it cuts a connection, and what it lists under a new leader."""
+"""The heartbeat, look by look: when it cuts a connection, and the nodes that it lists under a new leader."""
 
 from __future__ import annotations
 

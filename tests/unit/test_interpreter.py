@@ -54,5 +54,5 @@ def test_an_isolated_subinterpreter(use: str) -> None:
 
 
 def test_a_local_namespace_there() -> None:
-    """What needs no client works there."""
+    """The classes that need no client work there."""
     run("lock = zkconcurrent.namespace('local').RLock('lock')\nwith lock: pass")

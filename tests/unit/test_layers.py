@@ -1,4 +1,4 @@
-"""The layers: imports go only downward, and what decides knows nothing of kazoo, threads or time."""
+"""The layers: imports go only downward, and the modules that decide know nothing of kazoo, threads or time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PACKAGE = Path(zkconcurrent.__file__).parent
 # Each layer may import itself and those above it in this list.
 LAYERS = [
     {"_errors", "_version", "_limits", "_paths", "_engine", "_kazoo", "_recipes"},
-    # Pure: what decides.
+    # Pure: the modules that decide.
     {"_engine.lease", "_recipes.rules"},
     {"_recipes.ticket"},
     {"_recipes.operations"},
@@ -27,7 +27,7 @@ LAYERS = [
     {"_recipes.putting", "_recipes.taking"},
     {"_recipes.claims", "_recipes.election"},
     {"_recipes.items"},
-    # What waits, sends and keeps.
+    # The modules that wait, send and keep.
     {"_engine.identity", "_engine.event_loop", "_engine.interpreter", "_engine.waiting", "_engine.process_exit"}
     | {"_engine.live_set", "_engine.interrupted"},
     {"_kazoo.private_parts", "_kazoo.sockets"},
@@ -41,7 +41,7 @@ LAYERS = [
     {"_engine.calls", "_engine.loss"},
     {"_engine.holds"},
     {"_engine.local_handoff"},
-    # What users import.
+    # The modules that users import.
     {"_primitive", "_cancel", "_together", "_url"},
     {"_settling"},
     {"_lock_base"},

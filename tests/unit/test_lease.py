@@ -1,4 +1,4 @@
-"""The lease, step by step: what proves it, until when it runs, and when a hold may begin on it."""
+"""The lease, step by step: its proofs, its end, and when a hold may begin on it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_what_a_write_proves(log: list[tuple[float, float]], heard: float) -> No
     ],
 )
 def test_the_gap_and_the_beat(tick: float | None, gap: float, beat: float) -> None:
-    """The gap is more than half a tick; who knows that it is short sends fewer heartbeats."""
+    """The gap is more than half a tick; a client that knows it to be short sends fewer heartbeats."""
     lease = opened(tick=tick)
     assert lease.gap == pytest.approx(gap)
     assert lease.beat == pytest.approx(beat)
@@ -182,7 +182,7 @@ def test_a_write_counts_where_the_lease_has_run_out() -> None:
 
 
 def test_another_connection() -> None:
-    """What the last one carried proves nothing on it; what was proved stays, and what opened it proves more."""
+    """The last connection's replies renew nothing on the new one; the lease stays, and the reconnect proves more."""
     lease = opened()
     for n in range(10):
         lease.answered(100.0 + n, 100.1 + n, write=True)

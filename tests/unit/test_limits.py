@@ -55,14 +55,14 @@ def test_numbers_are_whole(call: Callable[[Any], object]) -> None:
 @pytest.mark.parametrize("call", [*MAKERS, *CALLS[:-1]])
 @pytest.mark.parametrize("number", [LARGEST + 1, 10**400_000], ids=["2**63", "10**400000"])
 def test_numbers_have_a_size(call: Callable[[Any], object], number: int) -> None:
-    """What Java has no long for is a ValueError, before anything is sent."""
+    """A number beyond Java's long is a ValueError, before anything is sent."""
     with pytest.raises(ValueError, match="at most"):
         call(number)
 
 
 @pytest.mark.parametrize("make", MAKERS)
 def test_what_is_a_check_int_is_taken(make: Callable[[Any], object]) -> None:
-    """True is 1, and what can be an index is that number: an int from here on, so that all write the same."""
+    """True is 1, and an object with `__index__` is that number: an int from here on, so that all write the same."""
     assert "1" in repr(make(True)) or "local" in repr(type(make(True)))
     assert "True" not in repr(make(True))
     assert "Three" not in repr(make(Three()))

@@ -1,4 +1,4 @@
-"""A local namespace: `threading`'s own objects, one for a name; what that lacks keeps the rules of the shared."""
+"""A local namespace: `threading`'s own objects, one for a name; its other objects keep the rules of the shared."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_block_does_not_run_with_nothing_held() -> None:
     ],
 )
 def test_they_are_threadings(threads: LocalNamespace, name: str, arguments: tuple[Any, ...]) -> None:
-    """What `threading` has is an object of `threading`, the same for the same name, another for another."""
+    """A class of `threading` gives an object of `threading`, the same for the same name, another for another."""
     make = getattr(threads, name)
     one = make("one", *arguments)
     assert type(one) is type(getattr(threading, name)(*arguments))
@@ -93,7 +93,7 @@ HELD: list[Callable[[LocalNamespace], Any]] = [
 def test_what_is_dropped_while_held(
     make: Callable[[LocalNamespace], Any], elsewhere: bool, threads: LocalNamespace, in_thread: InThread
 ) -> None:
-    """A lock that is dropped while it is held, by whatever thread, is a ResourceWarning; a free one is not."""
+    """A lock that is dropped while it is held, by any thread, is a ResourceWarning; a free one is not."""
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         (in_thread(lambda: make(threads).acquire()).result(20) if elsewhere else make(threads).acquire())
@@ -145,7 +145,7 @@ def test_what_is_dropped_while_held(
 def test_what_is_wrong(
     use: Callable[[LocalNamespace], Any], error: type[Exception], told: str, threads: LocalNamespace
 ) -> None:
-    """What the shared namespace would refuse, the local one refuses, at once and with a reason."""
+    """The local namespace refuses the arguments that the shared one would refuse, at once and with a reason."""
     with pytest.raises(error, match=told):
         use(threads)
     assert not threads._objects
@@ -171,7 +171,7 @@ def test_what_is_dropped_is_free(
 
 
 def test_terms(threads: LocalNamespace) -> None:
-    """What all must agree on must be said alike: a value, the parties, a count, a condition's lock."""
+    """Terms that all must agree on must be said alike: a value, the parties, a count, a condition's lock."""
     assert threads.Semaphore("s", 2).acquire(blocking=False)
     threads.Barrier("b", 2)
     threads.CountDownLatch("l", 2)
@@ -188,7 +188,7 @@ def test_terms(threads: LocalNamespace) -> None:
 
 
 def test_what_is_kept(threads: LocalNamespace) -> None:
-    """A lock goes with its last object; what others find as it was left, stays."""
+    """A lock goes with its last object; an object with a state that others may find stays."""
     with pytest.warns(ResourceWarning, match="while held"):
         threads.Lock("lock").acquire()
     threads.Event("event").set()
@@ -217,7 +217,7 @@ def test_a_read_lock_has_no_condition(threads: LocalNamespace) -> None:
 
 
 def test_a_condition_of_a_write_lock(threads: LocalNamespace, in_thread: InThread, eventually: Eventually) -> None:
-    """A wait gives up all levels of the write lock and has them again; who reads too is refused, as by the shared."""
+    """A wait gives up all levels of the write lock and has them again; a reader is refused too, as by the shared."""
     pair = threads.ReadWriteLock("pair")
     condition = threads.Condition("c", pair.write_lock)
     waits = threading.Event()
@@ -308,7 +308,7 @@ def test_a_writer_that_gave_up_lets_readers_in(
 
 
 def test_reentrancy_and_downgrade(threads: LocalNamespace, in_thread: InThread) -> None:
-    """Both are re-entrant; who writes may read, and then give up writing only; who reads can't begin to write."""
+    """Both are re-entrant; a writer may read, and then give up writing only; a reader can't begin to write."""
     pair = threads.ReadWriteLock("pair")
     with pair.write_lock, pair.write_lock:
         assert pair.read_lock.acquire()
@@ -351,7 +351,7 @@ def test_several_locks(threads: LocalNamespace, in_thread: InThread) -> None:
 
 
 def test_a_latch(threads: LocalNamespace, in_thread: InThread) -> None:
-    """It counts down to zero and no further; who waits goes on then; what is no count is refused."""
+    """It counts down to zero and no further; the waiters go on then; a count that is none is refused."""
     latch = threads.CountDownLatch("latch", 3)
     assert not latch.wait(0)
     assert not latch.wait(0.01)
@@ -382,7 +382,7 @@ LOCKS: list[Callable[[LocalNamespace], Any]] = [
     ("arguments", "error"), [((False, 1), ValueError), ((True, -2), ValueError), ((True, 1e20), OverflowError)]
 )
 def test_arguments(threads: LocalNamespace, make: Any, arguments: Any, error: type[Exception]) -> None:
-    """What `threading` refuses for a timeout, all of them refuse."""
+    """All of them refuse the timeouts that `threading` refuses."""
     with pytest.raises(error):
         make(threads).acquire(*arguments)
 

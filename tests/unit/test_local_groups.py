@@ -68,7 +68,7 @@ def test_rounds_of_tasks(tasks: aio.LocalNamespace) -> None:
 
 
 def test_a_barrier_of_threads(threads: LocalNamespace, in_thread: InThread) -> None:
-    """Times that are up, a party that comes late, one that leaves early, and what is misuse."""
+    """Times that are up, a party that comes late, one that leaves early, and misuse."""
     barrier = threads.DoubleBarrier("round", 2)
     assert barrier.parties == 2
     assert threads.DoubleBarrier("round", 2) is barrier

@@ -31,7 +31,7 @@ def local() -> aio.LocalNamespace:
 
 @pytest.mark.parametrize("name", ["Queue", "LifoQueue", "PriorityQueue", "SimpleQueue"])
 def test_they_are_queues(threads: LocalNamespace, local: aio.LocalNamespace, name: str) -> None:
-    """What the standard library has is its object, one for each name, which stays with its items."""
+    """A queue of the standard library is its own object, one for each name, which stays with its items."""
     getattr(threads, name)("one").put(1)
     one = getattr(threads, name)("one")
     assert isinstance(one, getattr(queue, name))
@@ -49,7 +49,7 @@ def test_they_are_queues(threads: LocalNamespace, local: aio.LocalNamespace, nam
 
 @pytest.mark.parametrize("name", ["Queue", "LifoQueue", "PriorityQueue", "DelayQueue"])
 def test_terms(threads: LocalNamespace, local: aio.LocalNamespace, name: str) -> None:
-    """`maxsize` must be given alike, and what the shared ones refuse is refused."""
+    """`maxsize` must be given alike, and arguments that the shared ones refuse are refused."""
     for make in (getattr(threads, name), getattr(local, name)):
         one = make("one", -1)
         assert make("one", 0) is one
@@ -180,5 +180,5 @@ def _use(make: Callable[[str], Any]) -> list[object]:
 
 
 def test_a_program_for_both(threads: LocalNamespace) -> None:
-    """What a program for `queue` does, runs here; `integration/test_namespace.py` has the shared one."""
+    """A program for `queue` runs here; `integration/test_namespace.py` has the shared one."""
     assert _use(lambda kind: getattr(threads, kind)) == [b"1", b"2", 0, True]

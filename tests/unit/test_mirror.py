@@ -24,7 +24,7 @@ class Call:
 
 
 def test_a_signal_handler_that_writes() -> None:
-    """Whatever line of a change it interrupts, its newer state stays, and the change goes on."""
+    """At any interrupted line of a change, the handler's newer state stays, and the change goes on."""
     mirror, zxids = Mirror(Layout("/a", "Dict"), threading.RLock()), itertools.count(1)
     newest, calls, times = 0, [Call() for _ in range(50)], 0
 

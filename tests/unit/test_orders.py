@@ -1,4 +1,4 @@
-"""The pure part of queues: which item is next, the data of their nodes, and what is no queue's."""
+"""The pure part of queues: the next item, the data of their nodes, and the nodes that are no queue's."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_names_are_curators() -> None:
 
 
 def test_children_that_are_no_items() -> None:
-    """What does not begin as an item is left alone; an item of another order is an error that names it."""
+    """A node that does not begin as an item is left alone; an item of another order is an error that names it."""
     assert items("/q", ["queue-0000000002", "x", "lock-0000000001"], FIFO) == ["queue-0000000002"]
     with pytest.raises(ForeignNodeError, match="queue-1000000050000000001"):
         items("/q", ["queue-1000000050000000001"], FIFO)
@@ -159,7 +159,7 @@ def test_other_data(data: bytes) -> None:
 
 
 def test_the_header() -> None:
-    """The queue's node says its order, size and state; none is what Curator leaves; anything else is foreign."""
+    """The queue's node says its order, size and state; Curator leaves none; anything else is foreign."""
 
     def node(data: bytes) -> Node:
         return Node(data, 0, 0.0, 0)
@@ -179,7 +179,7 @@ def test_the_header() -> None:
 
 
 def test_unfinished_items() -> None:
-    """The counts of one session add up, and are never less than nothing; what has no count has none."""
+    """The counts of one session add up, and are never less than nothing; data without a count has none."""
 
     def node(session: int, count: int) -> Node:
         return Node(member_data(b'{"host": "a"}', count), 0, 0.0, session)

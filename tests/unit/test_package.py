@@ -1,4 +1,4 @@
-"""The package itself: its names, and what importing it costs."""
+"""The package itself: its names, and the cost of its import."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ packages = pytest.mark.parametrize("package", [zkconcurrent, aio], ids=lambda pa
 
 @packages
 def test_every_public_name_is_there(package: ModuleType) -> None:
-    """What `__all__` lists can be had, and is shown by `dir()`."""
+    """Every name in `__all__` can be had, and is shown by `dir()`."""
     for name in package.__all__:
         assert getattr(package, name) is not None
         assert name in dir(package)

@@ -19,7 +19,7 @@ pairs = pytest.mark.parametrize(
 
 @pairs
 def test_every_method_is_there(theirs: Any, ours: type) -> None:
-    """What the standard library's lock has, private hooks of `threading.Condition` included, ours has."""
+    """Our lock has all methods of the standard library's, private hooks of `threading.Condition` included."""
     missing = {name for name in dir(theirs) if not name.startswith("__")} - set(dir(ours))
     assert not missing
 
@@ -37,7 +37,7 @@ def test_the_same_parameters(theirs: Any, ours: type, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["Semaphore", "BoundedSemaphore"])
 def test_semaphores(name: str) -> None:
-    """They have the standard library's methods, with its parameters first; what is ours comes by keyword only."""
+    """They have the standard library's methods, with its parameters first; our own come by keyword only."""
     theirs, ours = getattr(threading, name), getattr(zkconcurrent, name)
     assert {each for each in dir(theirs) if not each.startswith("_")} <= set(dir(ours))
     for method in ("__init__", "acquire", "release", "__enter__"):

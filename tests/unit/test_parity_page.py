@@ -70,7 +70,7 @@ def test_a_class(cls: str) -> None:
     """Every method of the class has a row, and each row is true: it is there or not, with those parameters."""
     theirs, ours = IN_PYTHON.get(cls, getattr(threading, cls)), getattr(zkconcurrent, cls)
     listed = {name: (parameters, said, note) for name, parameters, said, note in rows(cls)}
-    # What `threading.Condition` takes over from its lock, it makes in its constructor.
+    # `threading.Condition` takes over the methods of its lock in its constructor.
     instance = set(vars(threading.Condition())) if cls == "Condition" else set()
     there = names_of(cls) | {name for name in instance if name in ("acquire", "release")}
     assert there <= set(listed)
@@ -83,7 +83,7 @@ def test_a_class(cls: str) -> None:
 
 
 def test_what_threading_has_not() -> None:
-    """What the page calls ours is, and is nowhere in `threading`."""
+    """Every name that the page calls ours exists, and is nowhere in `threading`."""
     text = PAGE.split("\n## Beyond threading\n")[1].split("\n## ")[0]
     ours = [getattr(zkconcurrent, name) for name in zkconcurrent.__all__ if name[0].isupper()]
     for name in re.findall(r"`(\w+)(?:\(\))?`", text):
@@ -123,13 +123,13 @@ def test_a_class_of_asyncio(cls: str) -> None:
 
 
 def test_a_condition_of_asyncio_has_the_methods_of_its_lock() -> None:
-    """What the constructors of asyncio's conditions take over from a lock, ours take over too."""
+    """Our conditions take over the same methods of a lock as the constructors of asyncio's conditions."""
     assigned = set(re.findall(r"self\.(\w+) = self\._lock\.\1", inspect.getsource(aio.Condition.__init__)))
     assert {name for name in vars(asyncio.Condition()) if not name.startswith("_")} <= assigned
 
 
 def test_what_asyncio_has_not() -> None:
-    """What the page calls ours is, and is nowhere in asyncio's locks."""
+    """Every name that the page calls ours exists, and is nowhere in asyncio's locks."""
     text = PAGE.split("\n## Beyond asyncio\n")[1]
     ours = [getattr(aio, name) for name in aio.__all__ if name[0].isupper()]
     for name in re.findall(r"`(\w+)(?:\(\))?`", text):

@@ -71,7 +71,7 @@ def test_a_client_is_a_kazoo_client() -> None:
 
 @pytest.mark.parametrize("path", ["/a", "/app/löck", "/app/.../x", "/app/lock with blanks"])
 def test_a_good_path_is_taken(path: str) -> None:
-    """What ZooKeeper takes is taken, and nothing is sent for it: the client was never started."""
+    """A path that ZooKeeper takes is taken, and nothing is sent for it: the client was never started."""
     assert zkconcurrent.Lock(KazooClient(), path).path == path
 
 

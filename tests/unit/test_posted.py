@@ -59,7 +59,7 @@ def test_interrupted_at_every_line(in_thread: InThread) -> None:
             pass
         in_thread(state.post, act("c")).result(5)
         assert not state.posted, hook.where
-        assert list(dict.fromkeys(done)) == ["a", "b", "c"], hook.where  # what was interrupted is done again
+        assert list(dict.fromkeys(done)) == ["a", "b", "c"], hook.where  # the interrupted step is done again
         if not hook.where:
             break
     assert line > 10

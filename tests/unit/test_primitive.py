@@ -1,4 +1,4 @@
-"""What the nodes say of their maker."""
+"""The data of the nodes about their maker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The registry's state: where a signal handler comes between two of its steps, and what it remembers."""
+"""The registry's state: signal handlers between two of its steps, and its memory."""
 
 from __future__ import annotations
 

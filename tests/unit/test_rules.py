@@ -1,4 +1,4 @@
-"""The rules as properties: who holds, and whom the others watch, for any queue."""
+"""The rules as properties: the holders, and the nodes that the others watch, for any queue."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_the_first_in_line_holds(case: Case) -> None:
 
 @given(queues)
 def test_nobody_waits_for_who_came_later(case: Case) -> None:
-    """Whom I wait for is ahead of me in the line, and excludes me."""
+    """A contender that I wait for is ahead of me in the line, and excludes me."""
     rule, queue = case
     line = line_up(queue, rule)
     for me in queue:
@@ -109,7 +109,7 @@ def test_each_watches_the_one_just_ahead(queue: list[str]) -> None:
 
 @given(queues)
 def test_the_nearest_in_the_way_is_watched(case: Case) -> None:
-    """Between me and whom I watch, nobody excludes me: a reader watches the nearest writer ahead of it."""
+    """Between me and the node that I watch, nobody excludes me: a reader watches the nearest writer ahead of it."""
     rule, queue = case
     line = line_up(queue, rule)
     for me in queue:
@@ -119,7 +119,7 @@ def test_the_nearest_in_the_way_is_watched(case: Case) -> None:
 
 @given(queues, st.data())
 def test_whoever_watches_is_rightly_blocked(case: Case, data: st.DataObject) -> None:
-    """While the watched node exists, I am blocked, whoever else comes and goes."""
+    """While the watched node exists, I am blocked, though others come and go."""
     rule, queue = case
     me = data.draw(st.sampled_from(queue))
     watched = blockers(me, queue, rule)
@@ -210,7 +210,7 @@ OURS_OR_SEQUENTIAL = [
 
 
 def test_foreign_contenders_count() -> None:
-    """Whatever language its maker speaks, a child that ends in a number of ten digits, or a negative one, waits."""
+    """A child that ends in a number of ten digits, or a negative one, waits, whether its maker is ours or not."""
     check_queue("/app/lock", OURS_OR_SEQUENTIAL)
 
 

@@ -1,4 +1,4 @@
-"""What a thread waits with: an event that is over once it was waited for."""
+"""A thread's means of waiting: an event that is over once it was waited for."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def test_it_is_an_event(in_thread: InThread, eventually: Eventually) -> None:
 
 @pytest.mark.parametrize("struck", [lambda event: event.set(), lambda event: event.wait(0.001)], ids=["set", "wait"])
 def test_interrupted_at_every_line(struck: Callable[[SteadyEvent], Any], in_thread: InThread) -> None:
-    """Fault 195: another thread can set it, and wakes who waits."""
+    """Fault 195: another thread can set it, and wakes the waiter."""
     for hook in at_every_line("link.py"):
         event = SteadyEvent()
         waiting = in_thread(event.wait, 20)

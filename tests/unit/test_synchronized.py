@@ -233,7 +233,7 @@ def test_a_value_without_a_text(value: object) -> None:
 
 
 def test_a_name_that_fails() -> None:
-    """What a `__lock_name__` raises passes as it is."""
+    """An error that a `__lock_name__` raises passes as it is."""
 
     class Broken(Named):
         def __lock_name__(self) -> object:
@@ -327,7 +327,7 @@ def test_an_empty_value() -> None:
 @example("..", "%2E%2E")
 @example("😀", "%F0%9F%98%80")
 def test_an_escape(one: str, other: str) -> None:
-    """Whatever the text, it is one part of a path that ZooKeeper takes, below the base; two texts are two parts."""
+    """Any text is one part of a path that ZooKeeper takes, below the base; two texts are two parts."""
     assert check_path(f"/base/{escape(one)}").count("/") == 2
     assert (escape(one) == escape(other)) == (one == other)
 
@@ -378,7 +378,7 @@ def test_async_in_disguise() -> None:
 
 @pytest.mark.parametrize("what", [int, type("User", (), {}), 7, None])
 def test_what_is_no_function(what: Any) -> None:
-    """A class, or what can't be called, is a TypeError when it is decorated."""
+    """A class, or an object that can't be called, is a TypeError when it is decorated."""
     with pytest.raises(TypeError, match="for functions and methods"):
         synchronized(local, "users")(what)
 
@@ -544,7 +544,7 @@ def test_it_looks_as_before() -> None:
 
 
 def test_the_result_and_the_error() -> None:
-    """The result and what is raised pass, and the lock is free after either."""
+    """The result and any error pass, and the lock is free after either."""
 
     def fail(user: int) -> None:
         raise KeyError(user)

@@ -93,7 +93,7 @@ def parameters(cls: type, method: str) -> set[str]:
 
 @pytest.mark.parametrize("name", TWINS)
 def test_names(name: str) -> None:
-    """Every public name of the threads' object is there; what is not, or is there alone, is listed."""
+    """Every public name of the threads' object is there; a name that is not, or is there alone, is listed."""
     theirs, ours = public(make(zkconcurrent, name)), public(make(aio, name))
     assert theirs - ours == set(MISSING.get(name, {}))
     assert ours - theirs == MORE.get(name, set())
@@ -108,7 +108,7 @@ def methods(name: str) -> list[str]:
 
 @pytest.mark.parametrize("name", TWINS)
 def test_parameters(name: str) -> None:
-    """Every parameter of the threads' methods is there; what is not is listed."""
+    """Every parameter of the threads' methods is there; a parameter that is not is listed."""
     theirs, ours = getattr(zkconcurrent, name), getattr(aio, name)
     missing = {method: parameters(theirs, method) - parameters(ours, method) for method in methods(name)}
     assert missing == {method: set(MISSING.get(f"{name}.{method}", {})) for method in methods(name)}

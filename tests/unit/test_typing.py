@@ -1,4 +1,4 @@
-"""What a type checker sees of the library, as its user: all public names, complete, and what is wrong as wrong."""
+"""A type checker's view of the library, as its user: all public names, complete, and wrong uses as wrong."""
 
 from __future__ import annotations
 
@@ -96,6 +96,6 @@ def test_locks_of_threading_are_like_ours(lock: object) -> None:
     ],
 )
 def test_ours_are_like_them(name: str) -> None:
-    """All that can be held has what `LockLike` asks; what can't, has not."""
+    """Every class that can be held has the methods of `LockLike`; the others have not."""
     assert issubclass(getattr(zkconcurrent, name), zkconcurrent.LockLike)
     assert not issubclass(zkconcurrent.Barrier, zkconcurrent.LockLike)

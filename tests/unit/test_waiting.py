@@ -1,4 +1,4 @@
-"""The loops that wait: what they leave when interrupts strike in a row.
+"""The loops that wait: their leftovers when interrupts strike in a row.
 
 A wait in a signal handler lends the lock that its thread has, and has it again however the wait ends.
 """
