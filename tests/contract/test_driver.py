@@ -469,9 +469,12 @@ def test_an_interrupt_enters_at_the_yield(bench: Bench, path: str) -> None:
     bench.run(test)
 
 
+@pytest.mark.parametrize("timeout", [None, 3600.0])
 @pytest.mark.parametrize("kind", [Wait, WaitGone])
-def test_an_interrupt_on_the_way_into_a_wait(bench: Bench, path: str, kind: type[Wait | WaitGone]) -> None:
-    """CPython sees it when the system call that waits ends: so that one ends, whether anything happens or not."""
+def test_an_interrupt_on_the_way_into_a_wait(
+    bench: Bench, path: str, kind: type[Wait | WaitGone], timeout: float | None
+) -> None:
+    """Fault 233: CPython sees it when the system call that waits ends: so that one ends, long before a far deadline."""
 
     class Late:  # an event whose wait was just about to begin, when it is interrupted; the bound is not sat out
         def __init__(self, event: Any) -> None:
@@ -507,7 +510,7 @@ def test_an_interrupt_on_the_way_into_a_wait(bench: Bench, path: str, kind: type
         opened = bench.session()
         made = opened.link.sleep_event
         opened.link.sleep_event = lambda: Late(made())
-        return perform(opened, path, recipe())[0]
+        return perform(opened, path, recipe(), None if timeout is None else opened.now() + timeout)[0]
 
     assert len(bench.run(test)) == 2
 

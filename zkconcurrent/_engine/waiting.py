@@ -30,7 +30,7 @@ Steps: TypeAlias = Generator["float | None", bool, T]
 WakeUp: TypeAlias = Callable[[], None]
 WhyEnd: TypeAlias = Callable[[], "Exception | None"]
 # CPython handles an interrupt that comes just before the waiting system call only when that call ends.
-LONGEST_SLEEP = 10.0
+LONGEST_SLEEP = 10.0  # seconds
 TRIES = 100  # an error that comes more often is no signal handler's, but that of too deep a recursion, say
 _RELEASE = operator.methodcaller("_release_save")
 FRAMES = 30  # more than any call of the library needs, but for functions of the program
@@ -98,7 +98,7 @@ def wait(call: Waiting, steps: Steps[T], event: Any = None) -> T:
             pause = next(steps)
             while True:
                 try:
-                    woken = _sleep(call, event, LONGEST_SLEEP if pause is None else pause)
+                    woken = _sleep(call, event, LONGEST_SLEEP if pause is None else min(pause, LONGEST_SLEEP))
                     event.clear()
                 except BaseException as error:
                     pause = steps.throw(error)
