@@ -2,8 +2,8 @@
 
 The commands `open`, `close`, `time`, `join`, `go`, `pause`, `log` and `clock` are those of `player`. Besides:
 
-- `hold path`: acquire for good.
-- `try path n`: n tasks at once make one attempt each, which fails; how long all of them took, in nanoseconds.
+- `hold kind path`: acquire for good.
+- `try kind path n`: n tasks at once make one attempt each, which fails; how long all of them took, in nanoseconds.
 """
 
 from __future__ import annotations

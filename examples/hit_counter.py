@@ -1,10 +1,10 @@
-"""Processes that count hits in one `AtomicLong`, and stop together when a `SharedValue` says so.
+"""Processes that count hits in one `AtomicLong`; a `SharedValue` tells them how many pages to serve.
 
     python examples/hit_counter.py HOSTS        # such as 127.0.0.1:2181
 
 Four processes with three threads each serve pages and count each one. A fifth is killed as it counts. The parent raises
 the limit once, by an `update` of the settings, and each process sees it. At the end the count is the number of pages
-that were served; the process that was killed may have counted one that it had no time to tell of.
+that were served; the process that was killed may have counted one that it had no time to report.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PROCESSES, THREADS = 4, 3
 
 
 def serve(hosts: str, path: str, served: Any) -> None:
-    """Serve and count until the settings say how much is enough, and that is counted."""
+    """Wait for the settings, then serve and count that many pages in each thread."""
     client = KazooClient(hosts)
     client.start()
     hits = AtomicLong(client, f"{path}/hits")
@@ -47,7 +47,7 @@ def serve(hosts: str, path: str, served: Any) -> None:
 
 
 def count_until_killed(hosts: str, path: str, served: Any, counting: Event) -> None:
-    """Count without an end."""
+    """Count until killed."""
     client = KazooClient(hosts)
     client.start()
     hits = AtomicLong(client, f"{path}/hits")

@@ -12,6 +12,7 @@ from __future__ import annotations
 import multiprocessing
 import sys
 import time
+from collections.abc import Callable
 
 from kazoo.client import KazooClient
 
@@ -37,10 +38,10 @@ def worker(hosts: str, path: str, number: int) -> None:
         time.sleep(0.01)
 
 
-def wait_for(condition: object) -> None:
+def wait_for(condition: Callable[[], object]) -> None:
     """Wait until a condition is true."""
     until = time.monotonic() + 30
-    while not condition():  # type: ignore[operator]
+    while not condition():
         assert time.monotonic() < until
         time.sleep(0.01)
 

@@ -19,8 +19,9 @@ class AtomicLong(BaseValue):
 
     Layout:
         `<path>`, PERSISTENT, with the number in eight bytes, as Curator's DistributedAtomicLong has it;
-        `<path>/receipts/<uuid>`, PERSISTENT, one for each client; `<path>/lock`, the queue of clients that have met
-        conflicts, as a `Lock`'s. The nodes above are containers.
+        `<path>/receipts/<uuid>`, PERSISTENT, one for each concurrent change of a client: its threads share one, and so
+        do the tasks of an event loop; `<path>/lock`, the queue of clients that have met conflicts, as a `Lock`'s. The
+        nodes above are containers.
 
     Invariant:
         Every change is one request, which is conditional on the versions of the number and of the client's receipt. So
@@ -103,11 +104,16 @@ class AtomicLong(BaseValue):
         return self._change(decide)  # type: ignore[no-any-return]
 
     def update(self, func: Callable[[int], int]) -> int:
-        """Replace the number by a function's result; return the new number. Errors as `set`, and the function's own.
+        """Replace the number by a function's result; return the new number.
 
         Args:
             func: takes the present number, returns the new one. It is called again after a conflict. It must not change
                 this number by other calls.
+
+        Raises:
+            TypeError: `func` is not callable.
+            RuntimeError: `func` changes this number by another call.
+            Exception: as `set`, and what `func` raises.
         """
 
         def decide(data: bytes, _: int) -> tuple[bytes, int]:

@@ -113,7 +113,7 @@ class Barrier(Primitive):
 
         Raises:
             threading.BrokenBarrierError: the barrier is broken, or is broken or reset during the wait. Or the caller's
-            timeout passes or its session ends, and either the barrier has not tripped, or no reply shows in time
+                timeout passes or its session ends, and either the barrier has not tripped, or no reply shows in time
                 whether it has: within a third of the session timeout or, while an action runs, within all of it.
             OverflowError: a timeout above `threading.TIMEOUT_MAX`.
             ValueError: the barrier was made for another number of parties.

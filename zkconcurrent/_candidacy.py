@@ -194,9 +194,6 @@ class Candidacy:
     def tell(self) -> None:
         """Do nothing more: `set` has woken the thread."""
 
-    def holder(self) -> None:
-        """Return None: it belongs to no lock of several."""
-
     def _tell(self) -> None:
         for call in self.waiters:
             call.wake()

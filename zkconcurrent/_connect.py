@@ -195,7 +195,8 @@ def connect(
     Raises:
         ValueError: a part of the URL is wrong, or is given twice; the error names the part, and shows no text of the
             URL. Or `acl` is creator without credentials.
-        TypeError: the timeout is not a number, or credentials are not a str.
+        TypeError: the timeout is not a number, credentials are not a str, or `acl` is neither a word nor a list of
+            ACLs.
         TimeoutError: no server has replied in time; the error names the hosts. The client is closed again, which can
             take as long as one more attempt to connect: at most the session timeout.
         RefusedError: the service does not accept the credentials, or the chroot can't be created.

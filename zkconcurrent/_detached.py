@@ -135,8 +135,8 @@ class DetachedLock(Line, Acquirable):
                 raise RuntimeError(f"release unlocked lock: {self._owner!r} does not hold {self._path}")
             raise LockLostError(
                 self._path,
-                f"{self._owner!r} did not hold it any more: another process has released it, or an operator has "
-                f"deleted the node {held.name}",
+                f"{self._owner!r} did not hold it any more: another `release()` or `force_release()` has ended the "
+                f"hold, or an operator has deleted the node {held.name}",
             )
 
         return self._run(release(self._path, self._owner, held, in_doubt), released)

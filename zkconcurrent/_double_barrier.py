@@ -79,8 +79,8 @@ class DoubleBarrier(Primitive):
 
     Cost:
         `enter`: 1 write and 2 reads in one round trip; then 2 reads to wait, or 1 write by the party that opens the
-        barrier. Each arrival wakes the parties that wait, each of which reads twice. `leave`: 3 reads in two round
-        trips, and 1 write; then 2 reads to wait. The party whose name sorts first leaves last. It waits for one party
+        barrier. Each arrival wakes the parties that wait, each of which reads twice. `leave`: 3 reads and 1 write,
+        in two round trips; then 2 reads to wait. The party whose name sorts first leaves last. It waits for one party
         after the other; a party that leaves wakes only this one. Its own departure wakes all others, each of which
         reads once.
 
@@ -123,6 +123,7 @@ class DoubleBarrier(Primitive):
             RuntimeError: this thread is inside already; or the caller is a signal handler or finalizer that has
                 interrupted this thread's own `enter`.
             OverflowError: a timeout above `threading.TIMEOUT_MAX`.
+            ForeignNodeError: `ready` has children, which no double barrier makes.
             ClientError: the client can't be used here.
         """
         deadline, owner = self._until(timeout), self._identity()

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import warnings
 from functools import partial
-from typing import TypeVar
 
 from ._primitive import Primitive, discard_result
 from ._recipes.destroy import destroy
 from ._recipes.event import CHILD, Flag, look, turn, wait
-
-R = TypeVar("R")
 
 
 class Event(Primitive):

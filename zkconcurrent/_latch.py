@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TypeVar
 
 from ._kazoo.link import KazooClient
 from ._limits import check_int, check_positive
 from ._primitive import Primitive, discard_result
 from ._recipes.destroy import destroy
 from ._recipes.latch import CHILD, count_down, look, read, wait
-
-R = TypeVar("R")
 
 
 class CountDownLatch(Primitive):
@@ -97,7 +94,8 @@ class CountDownLatch(Primitive):
 
         Raises:
             ClientError: the client can't be used here.
-            ForeignNodeError: the node at the path is not a latch's, or has other children; nothing is deleted.
+            ForeignNodeError: the node at the path is not a latch's, or has other children: no such node
+                is deleted, though some counts may be gone.
         """
         return self._run(destroy(self._path, partial(read, self._path), CHILD), lambda _: self._note(None))
 

@@ -59,9 +59,4 @@ def check_max_attempts(value: object) -> int:
         TypeError: it is not an integer.
         ValueError: it is less than 1, or larger than `LARGEST`.
     """
-    if value is None:
-        return 0
-    number = check_int("max_attempts", value)
-    if number < 1:
-        raise ValueError(f"max_attempts must be at least 1: {value}")
-    return number
+    return 0 if value is None else check_positive("max_attempts", value)

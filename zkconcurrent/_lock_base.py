@@ -106,7 +106,7 @@ class Acquirable(Waiter, ABC):
 
     @abstractmethod
     def cancel_waits(self) -> int:
-        """End the waits of all threads of this process for the lock, each with `WaitCancelledError`."""
+        """End the waits of all threads and tasks of this client for the lock, each with `WaitCancelledError`."""
 
     @abstractmethod
     def hold_count(self) -> int:

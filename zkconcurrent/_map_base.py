@@ -22,7 +22,6 @@ from ._recipes.operations import Recipe
 from ._recipes.ticket import Ticket
 
 T = TypeVar("T")
-V = TypeVar("V")
 R = TypeVar("R")
 POLL_INTERVAL = 0.5
 
@@ -171,7 +170,8 @@ class MapBase(Primitive):
             RuntimeError: another client has written here in its present session; nothing was deleted. If that client
                 came during the call, and there were more than 100 entries, some entries may be gone.
             ClientError: the client can't be used here.
-            ForeignNodeError: the path belongs to something else; nothing was deleted.
+            ForeignNodeError: the path belongs to something else, and no node of that is deleted. If one of our own
+                nodes has children, some of the others may be gone.
         """
 
         def destroyed(others: list[str]) -> None:

@@ -220,9 +220,10 @@ def namespace(client: KazooClient | Literal["local"], path: str = "/") -> Namesp
 
     After `threads = namespace(zk, "/app")`, `threads.RLock("cart")` is the RLock at `/app/cart`. `Lock`, `Condition`,
     `Semaphore`, `BoundedSemaphore`, `Event`, `Barrier`, `ReadWriteLock` and `CountDownLatch` work alike: the first
-    argument is a name, and all others are `threading`'s. So do `Queue`, `LifoQueue`, `PriorityQueue` and `SimpleQueue`,
-    with the arguments of `queue`, and `DelayQueue`, `DoubleBarrier`, `Group`, `Election`, `AtomicLong`,
-    `AtomicInteger`, `SharedValue`, `Dict` and `Set`. `threads.MultiLock(["cart", "stock"])` is made of RLocks.
+    argument is a name, and the other positional arguments are those of the class. So do `Queue`, `LifoQueue`,
+    `PriorityQueue` and `SimpleQueue`, with the arguments of `queue`, and `DelayQueue`, `DoubleBarrier`, `Group`,
+    `Election`, `AtomicLong`, `AtomicInteger`, `SharedValue`, `Dict` and `Set`. `threads.MultiLock(["cart", "stock"])`
+    is made of RLocks.
 
     `threads = namespace("local")` has the same names on the standard library alone: the same name gives the same
     object. Each local namespace is independent of all others, so each test makes its own. A program then differs from

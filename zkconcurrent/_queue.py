@@ -35,10 +35,10 @@ class Queue(QueueBase[T]):
         receipt on condition of the receipt's version. So each change is applied once, whatever replies are lost.
 
     Cost:
-        `put`: one write, in one round trip; with a `maxsize`, two writes and four reads, in two round trips. `get`: one
-        read and one write, in two round trips; one listing, of four reads, serves 64 items or more. `claim`: as `get`,
-        and a write to acknowledge. However many consumers wait, a new item wakes one of them, and so does the end of a
-        claim.
+        `put`: one write, in one round trip; with a `maxsize`, two writes and four reads, in three round trips. `get`:
+        one read and one write, in two round trips; one listing, of four reads, serves 64 items or more. `claim`: as
+        `get`, and a write to acknowledge. However many consumers wait, a new item wakes one of them, and so does the
+        end of a claim.
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.

@@ -296,7 +296,8 @@ class QueueBase(Primitive, Generic[T]):
         Raises:
             RuntimeError: another client uses the queue, or a call of any client waits for it; nothing was deleted.
             ClientError: the client can't be used here.
-            ForeignNodeError: the path belongs to something else; nothing was deleted.
+            ForeignNodeError: the path belongs to something else, and no node of that is deleted. If one of our own
+                nodes has children, some of the others may be gone.
         """
 
         def destroyed(others: list[str]) -> None:

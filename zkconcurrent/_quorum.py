@@ -466,9 +466,6 @@ class _Listener(ReportsOnce):
     def set(self) -> None:
         """Do nothing: `tell` follows."""
 
-    def holder(self) -> None:
-        """Return None: it is no `MultiLock`'s."""
-
     def tell(self) -> None:
         """If no quorum is left, set the loss and have `on_lost` called. If this was interrupted, it is called again."""
         if self.over or self.given_up:

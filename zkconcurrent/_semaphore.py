@@ -41,8 +41,8 @@ class Semaphore(LockBase):
         first client in the queue creates leases, in the same step in which it leaves the queue.
 
     Cost:
-        An uncontended `acquire`, of any number of permits, takes two writes in two round trips; a `release` takes one
-        write for each permit, and wakes one waiter.
+        An uncontended `acquire`, of any number of permits, takes two writes and four reads, in two round trips; a
+        `release` takes one write for each permit, and wakes one waiter.
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.

@@ -19,7 +19,8 @@ class Set(MapBase, MutableSet[str]):
         As a `Dict`'s: an element is a key without data.
 
     Cost:
-        As a `Dict`'s; `add`: one write, or two reads if the element is there; `discard` and `remove`: one write.
+        As a `Dict`'s; `add`: one write, or two reads if the element is there and not ephemeral; `discard` and `remove`:
+        one write.
 
     Args:
         client: see `Dict`.
@@ -46,7 +47,10 @@ class Set(MapBase, MutableSet[str]):
         return iter(list(self._copy()))
 
     def add(self, value: str) -> None:
-        """Add an element; if it is there already, change nothing."""
+        """Add an element; if it is there already, change nothing.
+
+        With `ephemeral`, the element then ends with this client's session, even if another client had added it.
+        """
         key = self._check_key(value)
         add: Any = entries.put if self._layout.ephemeral else entries.put_if_absent
         return self._write(lambda flight: add(flight, key, b""), discard_result)

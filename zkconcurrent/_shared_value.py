@@ -62,6 +62,7 @@ class SharedValue(BaseValue, Generic[T]):
         TypeError: the path is not a string, the codec lacks a method, or can't encode the value.
         ValueError: the path is invalid; or this client already uses it for another primitive, or with another first
             value.
+        RefusedError: the value is too large for a request.
 
     Source:
         java.util.concurrent.atomic's `AtomicReference`; Curator's `SharedValue` and `SharedCount`.
@@ -119,11 +120,16 @@ class SharedValue(BaseValue, Generic[T]):
         return self._change(decide)  # type: ignore[no-any-return]
 
     def update(self, func: Callable[[T], T]) -> T:
-        """Replace the value by a function's result; return the new value. Errors as `set`, and the function's own.
+        """Replace the value by a function's result; return the new value.
 
         Args:
             func: takes the present value, returns the new one. It is called again after a conflict. It must not change
                 this value by other calls.
+
+        Raises:
+            TypeError: `func` is not callable.
+            RuntimeError: `func` changes this value by another call.
+            Exception: as `set`, and what `func` raises.
         """
 
         def decide(data: bytes, _: int) -> tuple[bytes, T]:

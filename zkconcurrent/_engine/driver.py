@@ -301,13 +301,13 @@ class Call:
     def _check_session(self, ticket: Ticket) -> Steps[None]:
         """Ask the leader for the session of a ticket, whose `multi` it has refused as if the session were over.
 
-        If the session lives, it is a local one, which only its own server knows, and which that may not make a global
-        one. To a single create, such a server says so.
+        If the session lives, and the connection is still the same, it is a local one: only its own server knows it, and
+        that server may not upgrade it. A single create would get that error at once.
 
         Raises:
             SessionExpired: the session is over.
         """
-        with contextlib.suppress(NoNode, RefusedError):  # they are said of a session that lives
+        with contextlib.suppress(NoNode, RefusedError):  # both replies show that the session lives
             yield from self._request((Multi(ticket, (Check(self.path),)),))
 
     def _create(self, step: CreateEphemeral, wake: Callable[[], None], _: object) -> Reply:

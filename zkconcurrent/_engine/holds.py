@@ -36,7 +36,7 @@ class Hold:
         owner: the thread that acquired it.
         path: the path of the primitive.
         depth: how many of its acquires are not released.
-        loss: whether it is lost, once reported.
+        loss: the `Loss` that it shares with the other holds of the same acquire.
         claimant: the thread that is ending the hold; None if no thread is.
     """
 

@@ -147,8 +147,8 @@ class Session(ClientState):
         """Refuse a call that could only hang.
 
         Raises:
-            ClientError: the client is not started, is stopped, was inherited through fork, or calls from its own
-                threads.
+            ClientError: the client is not started, is stopped, or was inherited through fork; the interpreter is
+                exiting; or the caller runs on one of kazoo's threads.
         """
         self.check_not_forked(path)
         self.check_not_exiting(path)

@@ -252,7 +252,7 @@ def _go_deeper(frames: int) -> None:
 
 
 def insist(step: Callable[[], object]) -> None:
-    """Bring an idempotent step to its end, however often errors of signal handlers strike it; then raise the last.
+    """Bring an idempotent step to its end, though up to `TRIES` errors of signal handlers strike it; raise the last.
 
     Where one strikes before this has begun, nothing is done.
     """

@@ -456,7 +456,7 @@ class Link:
             self.transport.send(SetData(self.full(path), data, version), self._as_write(reply))
 
     def children(self, path: str, reply: Reply, watcher: Callable[[Any], None] | None = None) -> None:
-        """List the children's names, and leave a watch there if the node exists."""
+        """List the children's names; with a watcher, also leave a watch there, if the node exists."""
         self.transport.send(GetChildren(self.full(path), watcher), reply)
 
     def sync(self, path: str, reply: Reply) -> None:
@@ -466,7 +466,7 @@ class Link:
         self.transport.send(Sync(self.full(path)), reply)
 
     def get(self, path: str, reply: Reply, watcher: Callable[[Any], None] | None = None) -> None:
-        """Read a node's data and stat, and leave a watch there if it exists."""
+        """Read a node's data and stat; with a watcher, also leave a watch there, if the node exists."""
         self.transport.send(GetData(self.full(path), watcher), reply)
 
     def look(self, path: str, reply: Reply) -> None:

@@ -299,6 +299,7 @@ def write(flight: Flight, parts: tuple[Part, ...], *, same_writer: bool = False)
     Raises:
         Failure: nothing was applied, as the operation with the number in `part` failed.
         BadVersion: nothing was applied, also if our writer is gone and the versions must be found anew.
+        ForeignNodeError: nothing was applied, as a node to be deleted has children.
         Unknown: it is unknown whether it was applied; `Ended` if its session is over, too.
     """
     while True:

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from .._errors import ForeignNodeError
 from .._limits import most_together
-from .desk import Desk, Errand, Layout, Sight, check_folders, look
+from .desk import Desk, Errand, Layout, check_folders, look
 from .nodes import foreign_child
 from .operations import (
     Children,
@@ -102,11 +102,6 @@ def _counting(paths: Sequence[str], nodes: Sequence[Node | None]) -> list[str]:
     return [path for path, node in zip(paths, nodes, strict=True) if node is not None and node.session in busy]
 
 
-def sizes(desk: Desk) -> Recipe[Sight]:
-    """Look at the queue, behind a `sync`."""
-    return (yield from look(desk))
-
-
 def shut_down(desk: Desk, *, immediate: bool) -> Recipe[None]:
     """Shut the queue down for all clients; with `immediate`, remove the items that no consumer has claimed."""
     at = desk.at
@@ -171,13 +166,14 @@ def dead(desk: Desk) -> Recipe[list[bytes]]:
 
 
 def destroy(desk: Desk) -> Recipe[list[str]]:
-    """Remove the queue, with its items, unless other clients use it; return the members of these clients.
+    """Remove the queue, with its items, unless other clients use it; return the names of these clients' nodes.
 
     The first step deletes the folders in which every client that uses the queue has a node, all of them or none. A
     client that comes after this step makes the folders again; then the items that it has put are removed, too.
 
     Raises:
-        ForeignNodeError: the path belongs to something else; nothing is deleted.
+        ForeignNodeError: the path belongs to something else, and no node of that is deleted; some of our own may be
+            gone.
     """
     at = desk.at
     begun = False

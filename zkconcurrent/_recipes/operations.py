@@ -93,7 +93,7 @@ BEFORE_ANY = -2
 def next_version(version: int) -> int:
     """Return the version of a node that is written once more: a signed number of 32 bits, which begins anew.
 
-    None is -1: at `BEFORE_ANY` the link writes a node twice.
+    The result is never -1: at `BEFORE_ANY`, the link writes the node twice.
     """
     return 0 if version == BEFORE_ANY else (version + 1 + 2**31) % 2**32 - 2**31
 

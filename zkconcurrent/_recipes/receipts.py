@@ -219,6 +219,7 @@ def write(
     Raises:
         Failure: nothing was applied, as the operation with the number in `part` failed.
         SessionExpired: nothing was applied, and that session is over.
+        ForeignNodeError: nothing was applied, as a node to be deleted has children.
         Unknown: it is unknown whether it was applied.
     """
     why: list[Exception] = []  # a variable and the traceback of what is raised would keep each other alive

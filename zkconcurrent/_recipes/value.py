@@ -374,7 +374,8 @@ def destroy(register: Register) -> Recipe[list[str]]:
     """Remove the value and its receipts, unless clients queue for it; return these.
 
     Raises:
-        ForeignNodeError: the path belongs to something else; nothing is deleted.
+        ForeignNodeError: the path belongs to something else, and no node of that is deleted; some of our own may be
+            gone.
     """
     at = register.at
     while True:

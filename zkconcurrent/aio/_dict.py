@@ -194,7 +194,10 @@ class Set(_MapBase, AbstractSet[str]):
         return set(it)
 
     async def add(self, value: str) -> None:
-        """Add an element; if it is there already, change nothing."""
+        """Add an element; if it is there already, change nothing.
+
+        With `ephemeral`, the element then ends with this client's session, even if another client had added it.
+        """
         await self._core.add(value)
 
     async def discard(self, value: str) -> None:

@@ -80,9 +80,6 @@ class _Listener:
             if (call := self._call()) is not None:
                 call()
 
-    def holder(self) -> None:
-        """Return None: it belongs to no object."""
-
     def tell(self) -> None:
         """Do nothing more: `set` has had the method called."""
 

@@ -115,11 +115,12 @@ class Queue(PrimitiveTwin, Generic[T]):
 
         Args:
             item: the item, as the codec takes it.
-            timeout: how long to wait for a free place, in seconds; None waits forever.
+            timeout: how long to wait for a free place and for ZooKeeper, in seconds; None waits forever.
 
         Raises:
             QueueFull: the queue had no free place in time.
             QueueShutDown: the queue is shut down.
+            Exception: others as `zkconcurrent.Queue.put`.
         """
         await self._core.put(item, timeout=timeout)
 
@@ -135,6 +136,7 @@ class Queue(PrimitiveTwin, Generic[T]):
         Raises:
             QueueEmpty: no item came in time.
             QueueShutDown: the queue is shut down, and no item is left.
+            Exception: others as `zkconcurrent.Queue.get`.
         """
         item: T = await self._core.get(timeout=timeout)
         return item
@@ -250,7 +252,7 @@ class DelayQueue(Queue[T]):
 
         Args:
             item: the item, as the codec takes it.
-            timeout: how long to wait for a free place, in seconds; None waits forever.
+            timeout: how long to wait for a free place and for ZooKeeper, in seconds; None waits forever.
             delay: after how many seconds the item is due; zero or less makes it due at once.
 
         Raises:
