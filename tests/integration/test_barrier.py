@@ -7,6 +7,7 @@ import threading
 import uuid
 from concurrent import futures
 from threading import BrokenBarrierError
+from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
@@ -15,7 +16,7 @@ from tests.conftest import FAST, Connect, Eventually, InThread
 from tests.helpers.contenders import barrier_state, parties_in
 from tests.helpers.proxy import Proxy
 from zkconcurrent import Barrier, ForeignNodeError, Lock, ZkConcurrentError
-from zkconcurrent._recipes.barrier import State, most_parties
+from zkconcurrent._recipes.barrier import State, View, most_parties
 from zkconcurrent.testing import Server
 
 
@@ -470,3 +471,23 @@ def test_time_outs_that_race_with_the_trip(
         if not all(passed):
             barriers[0].reset()
     assert True in seen
+
+
+def test_a_count_shows_in_the_repr(
+    zk: KazooClient, connect: Connect, zk_path: str, in_thread: InThread, eventually: Eventually,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Fault 234: once `n_waiting` has counted the parties, the repr shows them, although a party looks meanwhile."""
+    mine, theirs, keep = Barrier(zk, zk_path, 3), Barrier(connect(), zk_path, 3), View.keep
+    waiting = [in_thread(theirs.wait, 30) for _ in range(2)]
+    eventually(lambda: theirs.n_waiting == 2)
+
+    def kept(view: View, *seen: Any) -> None:
+        view.note(seen[0])  # as a party does that sees the same state
+        keep(view, *seen)
+
+    monkeypatch.setattr(View, "keep", kept)
+    assert mine.n_waiting == 2
+    assert "waiters=2/3" in repr(mine)
+    mine.wait(30)
+    assert sorted(each.result(30) for each in waiting) in ([0, 1], [0, 2], [1, 2])

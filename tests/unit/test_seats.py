@@ -40,6 +40,27 @@ def test_a_seat_is_kept_during_the_action() -> None:
     assert (seats.seat(0), seats.top, seats.counted()) == (0, 1, [1])
 
 
+def test_a_newer_count_stays() -> None:
+    """Fault 234: of two looks at the parties, the view keeps the later one, in whatever order they are recorded."""
+    view, state = View("/b", 3), State(3)
+    began = view.notes
+    view.note(state)  # a party has seen the state, and nothing of the others
+    view.keep(state, {0: "a", 1: "b"}, began)
+    assert view.waiting == 2
+    view.note(state, {0: "a"}, 0)  # a party that had listed before the second one came
+    assert view.waiting == 2
+    view.note(state, {0: "a"}, 1)  # the second one has left
+    assert view.waiting == 1
+    view.keep(state, {0: "a", 1: "b"}, began)  # an older query, whose reply comes late
+    assert view.waiting == 1
+    view.keep(state, {0: "a", 2: "c"}, view.notes)
+    assert view.waiting == 2
+    view.note(state.trip())
+    assert view.waiting == 0
+    view.keep(state, {0: "a", 1: "b", 2: "c", 3: "d"}, began)  # of the generation before
+    assert view.waiting == 0
+
+
 def test_what_is_written_is_read() -> None:
     """The node's data keep everything; other data are refused."""
     seats = Seats(3).withdraw(1, acting=False).withdraw(7, acting=False)

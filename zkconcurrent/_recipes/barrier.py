@@ -218,6 +218,8 @@ class View:
     Attributes:
         state: the last state read; None before the first read.
         waiting: how many parties waited in that state's generation.
+        highest: the highest number of a party that was seen in that generation; -1 if none was. It tells which of two
+            looks at the parties is the later one.
         notes: how often a call other than a query has recorded a state.
     """
 
@@ -226,6 +228,7 @@ class View:
         self.parties = parties
         self.state: State | None = None
         self.waiting = 0
+        self.highest = -1
         self.notes = 0
 
     def see(self, node: Node | None) -> State | None:
@@ -251,20 +254,36 @@ class View:
             )
         return state
 
-    def note(self, state: State, waiting: int | None = None) -> None:
-        """Record the state, and how many parties wait if that is known."""
+    def note(self, state: State, line: Collection[int] = (), highest: int = -1) -> None:
+        """Record the state, and the line of the parties if that is known, with the highest number seen so far."""
         self.notes += 1
-        self.keep(state, waiting, self.notes)
+        self._show(state)
+        if line and highest >= self.highest:  # otherwise a query has seen the parties later
+            self.waiting, self.highest = min(len(line), self.parties), highest
 
-    def keep(self, state: State, waiting: int | None, notes: int) -> None:
-        """Record what a query has read, unless something was recorded by others than queries since `notes`."""
-        if self.notes != notes:
+    def keep(self, state: State, line: Collection[int] | None, notes: int) -> None:
+        """Record what a query has read, unless it may be older than what other calls have recorded since `notes`."""
+        highest = max(line or (), default=-1)
+        if self.notes == notes:
+            self._show(state)
+        elif not self._is_of(state) or highest <= self.highest:
             return
-        before, self.state = self.state, state
-        if waiting is not None:
-            self.waiting = waiting
-        elif before is None or (before.generation, before.born) != (state.generation, state.born) or state.broken:
-            self.waiting = 0
+        if line is not None:
+            self.waiting, self.highest = min(len(line), self.parties), max(self.highest, highest)
+
+    def _show(self, state: State) -> None:
+        if not self._is_of(state):
+            self.waiting, self.highest = 0, -1
+        self.state = state
+
+    def _is_of(self, state: State) -> bool:
+        """Return whether a state is of the generation that was last seen, which goes on."""
+        seen = self.state
+        return (
+            seen is not None
+            and (seen.generation, seen.born) == (state.generation, state.born)
+            and not (seen.broken or state.broken)
+        )
 
     def generation(self, number: int) -> str:
         """Return the parent of the parties' nodes in a generation."""
@@ -565,7 +584,7 @@ def _wait(party: Party) -> Recipe[int | Party | None]:
         if names:
             party.see_seats(there)
             party.look_after(names[0], 0 if there is None else there.created)
-            view.note(party.state, min(len(party.line), view.parties))
+            view.note(party.state, party.line, party.highest)
         elif there is None:
             party.line.clear()  # look at all of them again
 
@@ -695,12 +714,11 @@ def glance(view: View, counts: bool = False) -> Recipe[tuple[State, int]]:
     notes = view.notes
     _, node = yield Sync(view.path), Get(view.path)
     state: State = State(view.parties) if node is None else view.read(node)
-    waiting: int | None = 0 if node is None else None
+    line: Collection[int] | None = () if node is None else None
     if counts and node is not None and not state.broken:
-        names = yield Children(view.generation(state.generation))
-        waiting = min(len(_line(names)), view.parties)
-    view.keep(state, waiting, notes)
-    return state, waiting or 0
+        line = _line((yield Children(view.generation(state.generation))))
+    view.keep(state, line, notes)
+    return state, min(len(line or ()), view.parties)
 
 
 def abort(view: View, late: bool = False) -> Recipe[None]:
@@ -745,7 +763,7 @@ def destroy(view: View) -> Recipe[bool]:
     while True:
         _, node, names = yield Sync(view.path), Get(view.path), Children(view.path)
         if node is None:
-            view.note(State(view.parties), 0)
+            view.note(State(view.parties))
             return True
         State.read(view.path, node)
         foreign = [name for name in names if not _GENERATION.fullmatch(name)]
@@ -755,7 +773,7 @@ def destroy(view: View) -> Recipe[bool]:
             for some in range(0, len(names), BATCH):
                 yield tuple(Delete(f"{view.path}/{name}") for name in names[some : some + BATCH])
             yield Delete(view.path, version=node.version)
-            view.note(State(view.parties), 0)
+            view.note(State(view.parties))
             return True
         except NotEmpty:
             return False
