@@ -187,11 +187,19 @@ class Ledger:
         return [item for item in self.items.values() if item.put is What.PUT and not item.ends and not item.doubtful]
 
     def given_away(self, claim: Claim) -> bool:
-        """Whether the claim may have ended before its block did: an operator deleted it, or its session was over."""
-        if self._deleted(claim):
+        """Whether the claim may have ended before its block did: its node was deleted, or its session was over."""
+        if self._displaced(claim):
             return True
         until = math.inf if claim.outcome is None else claim.outcome.at + GRACE
         return any(claim.asked < at < until for at in self.history.sessions.get(claim.party, ()))
+
+    def _displaced(self, claim: Claim) -> bool:
+        """Whether the claim's node was deleted: by an operator, or at the end of an earlier claim that one deleted."""
+        return self._deleted(claim) or any(
+            self._displaced(earlier)
+            for earlier in self.items[claim.item].claims
+            if earlier.token < claim.token and (earlier.outcome is None or earlier.outcome.at > claim.start)
+        )
 
     def _deleted(self, claim: Claim) -> bool:
         return any(
@@ -229,7 +237,9 @@ def ends(ledger: Ledger) -> Iterator[Violation]:
             words = f"{item.name} has ended more than once: " + "; ".join(map(str, item.ends))
             yield ledger.found("ends", item.ends[-1].at, words, item.name)
         for claim, after in pairwise(item.claims):
-            if claim.acknowledged and not ledger._deleted(claim):
+            if not claim.acknowledged or claim.outcome is None:
+                continue
+            if after.asked > claim.outcome.at or not ledger._displaced(claim):
                 words = f"{item.name} was acknowledged by {claim}, and claimed by {after}"
                 yield ledger.found("ends", after.start, words, item.name, claim, after)
 

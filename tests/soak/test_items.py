@@ -161,9 +161,19 @@ def test_two_who_have_one_item() -> None:
     assert rules(producer, first(), second, faults=[Fault(STOPPED_LONG, 2.5, 4.9, "2.1")]) == ["claims"]
     deleted = Fault(DELETED, 2.5, 2.6, "2.1", 0, f"{PATH}/claims/queue-0000000000", 10)
     assert rules(producer, first(), second, faults=[deleted]) == []
-    # The first that acknowledges has it.
-    other = Thread("3.1").claims(3, "a", 11).ends(6, "a", 11, What.LOST)
-    assert rules(producer, first(What.ACKNOWLEDGED), other.session(5.5), faults=[deleted]) == []
+    # The first that acknowledges has it, and its acknowledgement ends the claim of the other.
+    other = Thread("3.1").session(0.5).claims(3, "a", 11).ends(6, "a", 11, What.LOST)
+    assert rules(producer, first(What.ACKNOWLEDGED), other, faults=[deleted]) == []
+    assert rules(producer, first(What.ACKNOWLEDGED), other) == ["ends", "claims", "claims"]
+    # So does giving it back: a third has it, whose claim the second's acknowledgement ends.
+    third = Thread("4.1").session(0.5).claims(5.5, "a", 12).ends(7, "a", 12, What.LOST)
+    second = Thread("3.1").session(0.5).claims(3, "a", 11).ends(6, "a", 11)
+    assert rules(producer, first(What.GAVE_BACK), second, third, faults=[deleted]) == []
+    # A claim that began when the deleted one had ended has no such excuse.
+    late, keeper = Thread("4.1").claims(5.5, "a", 12).ends(7, "a", 12, What.LOST), Thread("keeper", 0).gets(9, "a")
+    assert rules(producer, first(What.GAVE_BACK), late, keeper, faults=[deleted]) == ["claims"]
+    assert "ends" in rules(producer, first(What.ACKNOWLEDGED), late, faults=[deleted])
+    second = Thread("3.1").claims(3, "a", 11).ends(4, "a", 11)
     assert "ends" in rules(producer, first(What.ACKNOWLEDGED), second, faults=[deleted])
 
 
