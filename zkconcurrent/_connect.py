@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ._engine.interpreter import check_interpreter
 from ._engine.lease import MARGIN
-from ._engine.process_exit import at_exit
+from ._engine.process_exit import closers
 from ._engine.session import Session
 from ._kazoo.link import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, KazooClient, make_acl
 from ._kazoo.replies import failure, kazoo_errors
@@ -26,9 +26,9 @@ from ._url import ACLS, LONGEST_TIMEOUT, Secret, parse
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-PATIENCE = 15.0
-TIMEOUT = 20.0  # an election takes up to some seconds, and a lease survives an outage of at least 0.42 of this
-_POLL = 0.05
+PATIENCE = 15.0  # seconds
+TIMEOUT = 20.0  # an election can take several seconds, and a lease survives an outage of at least 0.42 of this
+_POLL = 0.05  # seconds
 _CREDENTIALS = "its client has credentials, which a pickle would show"
 # kazoo doubles its pauses up to an hour: after an outage of 20 s a client may sleep for 20 s more.
 _RETRY = {"max_tries": -1, "delay": 0.1, "max_delay": 1.0}
@@ -395,4 +395,4 @@ _by_name: dict[_Name, Client] = {}  # those of unpickled objects
 _inherited: list[Client] = []  # the parent's, in a forked child: kept, as their collection would close and warn
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_leave_to_parent)
-at_exit.append(_close_all)
+closers.append(_close_all)

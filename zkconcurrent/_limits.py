@@ -14,6 +14,12 @@ LARGEST = 2**63 - 1
 MOST_TOGETHER = 1000
 """How many nodes one request may name if their paths have usual lengths."""
 
+CHECK_BYTES = 17
+"""How many bytes of a request one check takes, besides the path."""
+
+REQUEST_OVERHEAD = 2_048
+"""How many bytes a request may take besides a value and the paths: a thread's name has up to 720 of them."""
+
 _REQUEST = 800_000  # bytes; the rest of 1 MB is for access control lists and a chroot
 _NODE = 400  # bytes of a request for each node, besides the path: its name, data and access control list
 

@@ -276,9 +276,10 @@ class LocalNamespace(NamedObjects):
         self,
         names: Iterable[str],
         *,
-        on_lost: Callable[[Any], object] | None = None,  # noqa: ARG002
+        on_lost: Callable[[Any], object] | None = None,
     ) -> MultiLock:
         """Return a `MultiLock` of the RLocks with those names."""
+        check_on_lost(on_lost)
         return MultiLock({name: self.RLock(name) for name in check_names(names)})
 
 

@@ -83,7 +83,7 @@ class Group:
         return membership
 
     def members(self) -> dict[str, bytes]:
-        """Return the data of all members by their ids, the longest member first."""
+        """Return the data of all members by their ids, the longest-standing member first."""
         return {name: member.data for name, member in list(self._members.items())}
 
     def observe(self, timeout: float | None = None) -> Iterator[dict[str, bytes]]:
@@ -312,7 +312,7 @@ class AsyncGroup(AsyncWaits):
         return AsyncMembership(self, check_id(self.path, id), check_data(data), wait)
 
     async def members(self) -> dict[str, bytes]:
-        """Return the data of all members by their ids, the longest member first."""
+        """Return the data of all members by their ids, the longest-standing member first."""
         return {name: member.data for name, member in self._members.items()}
 
     async def observe(self, timeout: float | None = None) -> AsyncIterator[dict[str, bytes]]:

@@ -116,7 +116,7 @@ class MultiLock(Held):
         return True
 
     def release(self) -> None:
-        """Release all locks, the last one first, also when the release of another fails."""
+        """Release all locks, the last one first, even if the release of another fails."""
         with ExitStack() as taken:
             for lock in self._locks:
                 taken.callback(lock.release)

@@ -23,7 +23,7 @@ from ._recipes.ticket import Ticket
 
 T = TypeVar("T")
 R = TypeVar("R")
-POLL_INTERVAL = 0.5
+POLL_INTERVAL = 0.5  # seconds
 
 
 class MirrorState(PathState):

@@ -49,7 +49,7 @@ class Waiter:
         return self._deadline(True, -1 if timeout is None else max(timeout, 0.0))
 
     def _check_may_block(self) -> None:
-        """Warn of a wait that would stop an event loop; refuse one that would stop it for ever."""
+        """Warn of a wait that would stop an event loop; refuse one that would stop it forever."""
         check_may_block(self._holding_tasks)
 
     def _holding_tasks(self) -> Iterable[tuple[str, Any]]:
@@ -231,7 +231,7 @@ def reports_loss(kind: type[BaseException] | None) -> bool:
 
 
 def check_delay(delay: Any) -> float:
-    """Return a delay in seconds as a float; none is less than 0.
+    """Return a delay in seconds as a float; a negative one becomes 0.
 
     Raises:
         TypeError: it is not a number.
@@ -254,6 +254,6 @@ def not_held(lock: object) -> RuntimeError:
 
     After `acquire()` has returned True, `__enter__` must not call anything. Nor must `acquire()` after its `Call` has
     run to its end. CPython handles signals at every call, also at one with `*arguments`, and an interrupt there would
-    leave a hold for ever.
+    leave a hold forever.
     """
     return RuntimeError(f"acquire() returned False, so nothing is held and the block does not run: {lock!r}")

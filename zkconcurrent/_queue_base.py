@@ -15,7 +15,7 @@ from ._engine.session import Session
 from ._engine.waiting import Steps, insist, wait
 from ._errors import LockLostError, OutcomeUnknownError, RefusedError, ZkConcurrentError
 from ._kazoo.link import KazooClient
-from ._limits import check_int, check_max_attempts
+from ._limits import REQUEST_OVERHEAD, check_int, check_max_attempts
 from ._paths import check_path
 from ._primitive import Primitive, node_data
 from ._recipes import claims, items, putting, taking
@@ -28,9 +28,7 @@ from ._settling import SettlingState
 
 T = TypeVar("T")
 R = TypeVar("R")
-AROUND = 2_048  # bytes of a request beside the item and the queue's path; a thread's name has up to 720
-
-SETTLE_POLL_INTERVAL = 0.01
+SETTLE_POLL_INTERVAL = 0.01  # seconds
 
 Empty = queue.Empty
 Full = queue.Full
@@ -67,7 +65,7 @@ class QueueState(SettlingState):
             self._settle_later(errand)
 
     def _settling(self, errand: Errand, error: BaseException) -> Steps[None]:
-        """Wait until the item that a failed `get` may have taken is put back, for T/3 at most.
+        """Wait until the item that a failed `get` may have taken is put back; at most a third of the session timeout.
 
         An interrupted program often stops its client next. An item that is not back by then would be lost.
         """
@@ -199,7 +197,7 @@ class QueueBase(Primitive, Generic[T]):
         errand = self._errand("put")
         data = frame([encoded(self._codec, item, self._path)])
         link = self._session.link
-        most = link.transport.max_request - AROUND - 6 * len(link.full(self._path).encode())
+        most = link.transport.max_request - REQUEST_OVERHEAD - 6 * len(link.full(self._path).encode())
         if len(data) > most:
             raise RefusedError(
                 self._path,
@@ -323,8 +321,8 @@ class QueueBase(Primitive, Generic[T]):
         return self._until(timeout)
 
     def _errand(self, purpose: str) -> Errand:
-        who = node_data(self._identity())
-        return Errand(self._desk, purpose, who, most=self._most, counts=self._counts)
+        label = node_data(self._identity())
+        return Errand(self._desk, purpose, label, most=self._most, counts=self._counts)
 
     def _do(self, errand: Errand, make: Callable[[Call], Steps[R]]) -> R:
         """Run the steps of an errand; if they do not come to their end, it is settled."""

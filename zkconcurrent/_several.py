@@ -57,7 +57,8 @@ class Several(Acquirable):
     def _checked(cls, lock: object) -> LockBase:
         if not isinstance(lock, Lock | RLock):
             raise TypeError(
-                f"a {cls._kind} takes locks of zkconcurrent (of a pair, one of its two), not {type(lock).__name__}"
+                f"a {cls._kind} takes locks of zkconcurrent (of a ReadWriteLock, its read_lock or write_lock), not "
+                f"{type(lock).__name__}"
             )
         return lock
 

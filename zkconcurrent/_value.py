@@ -22,6 +22,7 @@ from ._engine.session import Session
 from ._engine.waiting import Steps
 from ._errors import ClientError, OutcomeUnknownError, RefusedError
 from ._kazoo.link import KazooClient
+from ._limits import REQUEST_OVERHEAD
 from ._primitive import Primitive, node_data
 from ._recipes.operations import Recipe
 from ._recipes.receipts import Unknown
@@ -30,7 +31,6 @@ from ._recipes.value import Batch, Change, Decide, Layout, Register, apply, dest
 from ._settling import SettlingState
 
 R = TypeVar("R")
-AROUND = 2_048  # bytes of a request beside the value and the paths
 
 
 class Turn:
@@ -65,15 +65,15 @@ class ValueState(SettlingState):
         self.updating: set[int] = set()
         self._drop_with(self.register)
 
-    def changing(self, call: Call, turn: Turn, change: Change, who: bytes) -> Steps[Any]:
+    def changing(self, call: Call, turn: Turn, change: Change, label: bytes) -> Steps[Any]:
         """Make a change in its turn; return the change's result."""
         self.session.check_usable(self.path)
         change.wake = call.wake
         turn.pending.append(change)
         while not change.done:
-            batch = self._lead(turn, change, who)
+            batch = self._lead(turn, change, label)
             if batch is None and self._interrupts(call):
-                batch = self._lead_alone(turn, change, who)
+                batch = self._lead_alone(turn, change, label)
             if batch is None:
                 self.session.check_usable(self.path)
                 yield None
@@ -90,7 +90,7 @@ class ValueState(SettlingState):
         finally:
             del change  # otherwise the traceback and this frame keep each other alive
 
-    def _lead(self, turn: Turn, change: Change, who: bytes) -> Batch | None:
+    def _lead(self, turn: Turn, change: Change, label: bytes) -> Batch | None:
         """Begin the next batch, if this change is the first of it; else return None.
 
         Another thread may have made the change just now: so `done` counts only under the lock.
@@ -104,10 +104,10 @@ class ValueState(SettlingState):
             if change.done or change is not waiting[0]:
                 return None
             changes = [change] if change.alone else list(takewhile(lambda each: not each.alone, waiting))
-            change.batch = turn.batch = Batch(self.register, who, changes)
+            change.batch = turn.batch = Batch(self.register, label, changes)
             return change.batch
 
-    def _lead_alone(self, turn: Turn, change: Change, who: bytes) -> Batch | None:
+    def _lead_alone(self, turn: Turn, change: Change, label: bytes) -> Batch | None:
         """Begin a batch of this change without a turn or a place in the queue, unless it is made or under way.
 
         The call that this one interrupts may have both the turn and the place, and continues only when this one
@@ -117,7 +117,7 @@ class ValueState(SettlingState):
             if change.done or (turn.batch is not None and change in turn.batch.changes):
                 return None
             _remove(turn, change)
-            change.batch = Batch(self.register, who, [change], queues=False)
+            change.batch = Batch(self.register, label, [change], queues=False)
             return change.batch
 
     def _interrupts(self, call: Call) -> bool:
@@ -282,7 +282,7 @@ class BaseValue(Primitive):
             RefusedError: it is too large.
         """
         link = self._session.link
-        most = link.transport.max_request - AROUND - 3 * len(link.full(self._path).encode())
+        most = link.transport.max_request - REQUEST_OVERHEAD - 3 * len(link.full(self._path).encode())
         if len(data) > most:
             raise RefusedError(self._path, f"the value has {len(data):,} bytes; one request has room for {most:,}")
         return data

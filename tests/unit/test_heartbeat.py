@@ -29,7 +29,7 @@ class Line:
         self.cut = False
 
     @property
-    def next_xid(self) -> int | None:
+    def awaited_xid(self) -> int | None:
         """The number of the next answer: one at each look."""
         return self.waiting.pop(0)
 
@@ -138,7 +138,7 @@ def test_under_a_new_leader(error: Exception | None, times: int, deleted: list[s
     """Where it has deleted nodes it lists once, and again only if it got no reply; under the same leader, never."""
     server = Server(error)
     heartbeat = beating(server)
-    heartbeat._client.registry.left = {"/left": None}
+    heartbeat._client.registry.recently_left = {"/left": None}
     for look in range(10):
         heartbeat.beat(1000 + look * TIMEOUT)
     assert not server.listed

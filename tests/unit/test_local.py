@@ -129,6 +129,7 @@ def test_what_is_dropped_while_held(
         (lambda threads: threads.Lock("l", on_lost=7), TypeError, "on_lost must be callable"),
         (lambda threads: threads.RLock("l", on_lost="x"), TypeError, "on_lost must be callable"),
         (lambda threads: threads.Semaphore("l", on_lost=7), TypeError, "on_lost must be callable"),
+        (lambda threads: threads.MultiLock(["l"], on_lost=7), TypeError, "on_lost must be callable"),
         (lambda threads: threads.ReadWriteLock("l", on_lost=7), TypeError, "on_lost must be callable"),
         (lambda threads: threads.Lock(7), TypeError, "name must be a str"),
         (lambda threads: threads.Lock(None), TypeError, "name must be a str"),

@@ -47,4 +47,4 @@ def test_where_nodes_were_deleted_last() -> None:
     registry.opened(lease)
     for n in [*range(MOST_LEFT), 0, MOST_LEFT]:
         registry.mark_deleted(registry.begin(f"/{n}", []))
-    assert [*registry.left] == [f"/{n}" for n in [*range(2, MOST_LEFT), 0, MOST_LEFT]]
+    assert [*registry.recently_left] == [f"/{n}" for n in [*range(2, MOST_LEFT), 0, MOST_LEFT]]

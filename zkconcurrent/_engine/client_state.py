@@ -21,7 +21,7 @@ from .live_set import LiveSet
 from .registry import Registry
 
 log = logging.getLogger("zkconcurrent")
-POST_PATIENCE = 0.002
+POST_PATIENCE = 0.002  # seconds
 UNANSWERED = 10.0  # seconds; stands for the session timeout until that is known
 
 
@@ -141,8 +141,8 @@ class ClientState:
     def _run(self, act: Callable[[], None]) -> None:
         """Do posted work.
 
-        The first error is raised on a thread of the program: it may be a signal handler's, or too deep a recursion's.
-        So it is none of the work's, which is done again. The second error is the work's own: it is done no more.
+        On a thread of the program, the first error is raised: a signal handler or a deep recursion may have caused it,
+        so the work is done again. Any other error is the work's own: it is logged, and the work is not repeated.
         """
         try:
             act()

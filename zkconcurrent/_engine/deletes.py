@@ -12,7 +12,7 @@ from .._recipes.operations import Busy, ConnectionLost, NoNode
 from .._recipes.ticket import Ticket
 from .client_state import ClientState
 
-SLOW_DELETE = 5.0
+SLOW_DELETE = 5.0  # seconds
 
 
 class Deletes:
@@ -74,8 +74,8 @@ class Deletes:
         ticket.deletes += 1
         reply = HandledReply(on_reply, post=client.post)
         client.link.delete(ticket.node, reply)
-        # Not before: an interrupt in between must not look like a sent delete. Also if it failed at once: until the
-        # connection or the session is known to be over, it would fail again, and the keeper would do nothing else.
+        # Recorded only now: an interrupt in between must not look like a sent delete. Recorded even if it failed at
+        # once: until the connection or session is known to be over, the keeper would send it again without a pause.
         if ticket.prefix in client.registry.deletes:
             in_flight[ticket.prefix] = sent
 

@@ -73,7 +73,7 @@ from .waiting import Steps, Waiting, WhyEnd, ends_by_itself, wait
 T = TypeVar("T")
 Watcher: TypeAlias = Callable[[Any], None]
 CLEAN_UP_PATIENCE = 0.1  # seconds
-POLL_INTERVAL = 0.5
+POLL_INTERVAL = 0.5  # seconds
 CLOCK_POLL_INTERVAL = 1.0  # a wait that goes by the wall clock looks at it so often, as it may be set
 
 

@@ -21,15 +21,15 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from .._kazoo.replies import HandledReply, failure, kazoo_errors
+from .._limits import CHECK_BYTES
 from .._recipes.operations import ConnectionLost
 from .._recipes.ticket import State, Ticket
 from .client_state import ClientState
 
 LATE_CREATE_WATCH = 10  # session timeouts
 SHORTEST_PAUSE = 0.01  # seconds between two passes of the keeper
-MOST_ASKED = 1000  # nodes that the leader is asked for at a time
-CHECK = 17  # bytes of one check, without its path
-AROUND = 9  # bytes of a multi, without its checks
+MOST_ASKED = 1000  # nodes that the leader is asked about at a time
+MULTI_BYTES = 9  # of a multi, without its checks
 NODES_PER_MULTI = 100  # nodes in one multi: it takes about twice as long as one with a single node
 
 
@@ -43,7 +43,7 @@ class Heartbeat:
         self._silent_since = 0.0  # no reply since then, as far as the keeper saw
         self._last = -math.inf  # when the last was sent
         self._in_doubt: dict[str, float] = {}  # the paths where a create may still arrive, and until when
-        self._asked_leader = -math.inf  # when it was last asked for the awaited nodes
+        self._asked_leader = -math.inf  # when it was last asked about the awaited nodes
         self._unknown: set[str] = set()  # of these, the ones that it did not have
         self._epoch: int | None = None  # of the leader that was heard of last
         self._unlisted: set[str] = set()  # the paths that are to be listed, as a leader is new
@@ -52,7 +52,7 @@ class Heartbeat:
         """Forget the outstanding replies, and send the next heartbeat at once: the connection is a new one."""
         self._unanswered.clear()
         self._last = -math.inf
-        # A copy diverges as its server restarts, so it is found out soon.
+        # A server's copy diverges when the server restarts, so the leader is asked after a third of the timeout.
         self._asked_leader = self._client.clock() - self._client.timeout * 2 / 3
         self._unknown.clear()
 
@@ -112,7 +112,7 @@ class Heartbeat:
 
     def _check_link(self, now: float) -> None:
         client = self._client
-        before, self._next = self._next, client.link.transport.next_xid
+        before, self._next = self._next, client.link.transport.awaited_xid
         if self._next is None or before not in (None, self._next):
             self._silent_since = now
             if now - self._last > client.timeout:
@@ -139,15 +139,15 @@ class Heartbeat:
         if now - self._asked_leader >= client.timeout:
             self._asked_leader = now
             self._ask_leader()
-        self._next = link.transport.next_xid
+        self._next = link.transport.awaited_xid
 
     def _parts(self, nodes: Sequence[str]) -> Iterator[slice]:
         """Return the parts of a list of nodes that are checked together: no request may be too large to be sent."""
         link = self._client.link
         first = size = 0
         for n, node in enumerate(nodes):
-            more = CHECK + len(link.full(node).encode())
-            if n - first == NODES_PER_MULTI or (n > first and size + more > link.transport.max_request - AROUND):
+            more = CHECK_BYTES + len(link.full(node).encode())
+            if n - first == NODES_PER_MULTI or (n > first and size + more > link.transport.max_request - MULTI_BYTES):
                 yield slice(first, n)
                 first, size = n, 0
             size += more
@@ -207,7 +207,7 @@ class Heartbeat:
         """List the paths where nodes were deleted lately, if the leader is new: it may not know of the deletes."""
         epoch, self._epoch = self._epoch, self._client.link.epoch
         if epoch not in (None, self._epoch):
-            self._unlisted.update(self._client.registry.left)
+            self._unlisted.update(self._client.registry.recently_left)
             self.hurry()
 
     def _ask_leader(self) -> None:

@@ -220,7 +220,8 @@ class PathState:
     def hand_on(self, hold: Hold) -> bool:
         """Keep an ending hold's ticket for the next thread of this process, if allowed; return whether it is kept.
 
-        So it is where a signal handler has released it within this release: its ticket may be another thread's now.
+        Also True if a signal handler that interrupted this release has released the hold: its ticket may now be another
+        thread's.
         """
         handoff = self.handoff
         if handoff is None:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any, Protocol
 
-_FIRST = 1 << 50  # above all results of `get_ident`, and small: each acquire looks it up
+_FIRST = 1 << 50  # above all results of `get_ident`, and small, to be hashed fast: each acquire looks it up
 
 
 class _Life:

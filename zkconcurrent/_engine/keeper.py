@@ -23,8 +23,8 @@ from .client_state import ClientState
 log = logging.getLogger("zkconcurrent")
 
 IDLE_BEAT = 1.0  # seconds between two turns, if nothing is due
-STUCK_AFTER = 0.1
-STARTS_FOR = 0.1
+STUCK_AFTER = 0.1  # seconds
+STARTS_FOR = 0.1  # seconds
 
 
 class Keeper:
@@ -67,7 +67,7 @@ class Keeper:
                 raise
 
     def start_soon(self, start: Callable[[], None]) -> None:
-        """Have the keeper call `start`, which starts a thread: without the lock, as it waits until that runs.
+        """Have the keeper call `start`, which starts a thread: without the lock, as it waits until the thread runs.
 
         If no thread can be started, `start` adds to `to_start` what the keeper is to call at its next turn.
         """

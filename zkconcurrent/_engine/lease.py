@@ -150,7 +150,7 @@ class Lease:
 
     @property
     def renewable(self) -> float:
-        """When a request must be sent to have one before it that is old enough to be a q."""
+        """From when on a request that is sent has one before it that is old enough to be its q; infinity if none is."""
         log = self._log
         return log[0].answered + self.gap if log else math.inf
 

@@ -137,8 +137,8 @@ class LocalHandoff:
     def end_turn(self) -> float:
         """Discard a kept ticket that its thread does not take in time; return in how many seconds to call again.
 
-        That thread may be suspended, with a signal handler on top of it. Nor does a call that is garbage collected
-        wake the next. For the keeper, with the session's lock held.
+        That thread may be suspended, with a signal handler on top of it. And a call that is garbage collected
+        does not wake the next. For the keeper, with the session's lock held.
         """
         if self._kept is not None and not self._turn_lasts():
             ticket, self._kept = self._kept, None

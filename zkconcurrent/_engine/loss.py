@@ -143,12 +143,12 @@ class JointLoss(ReportsOnce):
         self.told = True  # only now: if that was interrupted, it is told again
 
     def giving_up(self, tickets: Sequence[Ticket], release: Callable[[], T]) -> T:
-        """Return `release()`, which gives up these tickets: it, or the replies, may find that they were lost before."""
+        """Return `release()`, which gives up these tickets. It, or a later reply, may find that one was lost before."""
         if self.held:
             self.given_up = tickets
         try:
             return release()
-        finally:  # of the others, the thread has more levels, or has been told
+        finally:  # a ticket that is still held has more levels, and any other loss was reported
             self.given_up = [ticket for ticket in self.given_up if ticket.state is State.DISCARDED]
 
 

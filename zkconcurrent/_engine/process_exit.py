@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable
 from typing import Protocol
 
-PATIENCE = 1.0
+PATIENCE = 1.0  # seconds
 
 
 class Watched(Protocol):
@@ -49,7 +49,7 @@ def _at_exit() -> None:
     sessions = [session for session in list(_sessions.values()) if not session.forked]
     for wait in [session.abandon_all() for session in sessions]:
         wait(until)
-    for close in at_exit:
+    for close in closers:
         close(until)
 
 
@@ -69,7 +69,7 @@ def _after_fork_in_child() -> None:
 _sessions: weakref.WeakValueDictionary[int, Watched] = weakref.WeakValueDictionary()
 _multiprocessing_pid = 0
 # Called at the interpreter's exit after the nodes are deleted, with the time to end by on the monotonic clock.
-at_exit: list[Callable[[float], None]] = []
+closers: list[Callable[[float], None]] = []
 atexit.register(_at_exit)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -31,7 +31,7 @@ class Registry:
         tickets: the tickets that wait or are held, by prefix.
         deletes: the tickets whose nodes must be removed from the server, by prefix.
         lost: the lost holds that were not reported yet.
-        left: the paths where this client deleted nodes last, a hundred at most, the latest at the end.
+        recently_left: the paths where this client deleted nodes last, a hundred at most, the latest at the end.
         trees: for each path with a watch, the deque that takes the nodes that change below it, and the path itself if
             its watch was replaced.
     """
@@ -44,7 +44,7 @@ class Registry:
         self.tickets: dict[str, Ticket] = {}
         self.deletes: dict[str, Ticket] = {}
         self.lost: list[Ticket] = []
-        self.left: dict[str, None] = {}
+        self.recently_left: dict[str, None] = {}
         self.trees: dict[str, deque[str]] = {}
         self._awaiting: dict[str, set[Ticket]] = {}
 
@@ -133,10 +133,10 @@ class Registry:
             ticket.become(State.DISCARDED)
         self.deletes.pop(ticket.prefix, None)
         self.tickets.pop(ticket.prefix, None)
-        self.left.pop(ticket.path, None)
-        self.left[ticket.path] = None
-        if len(self.left) > MOST_LEFT:
-            self.left.pop([*self.left][0], None)  # noqa: RUF015 - in one step: a handler may add one
+        self.recently_left.pop(ticket.path, None)
+        self.recently_left[ticket.path] = None
+        if len(self.recently_left) > MOST_LEFT:
+            self.recently_left.pop([*self.recently_left][0], None)  # noqa: RUF015 - in one step: a handler may add one
 
     def suspend_hold(self, ticket: Ticket) -> bool:
         """Turn a hold into a waiter: its node is being deleted, which is no loss; see `SuspendHold`."""
@@ -150,7 +150,7 @@ class Registry:
         self.finish_loss(ticket)
 
     def finish_loss(self, ticket: Ticket) -> None:
-        """Note that a hold is lost, and has its node deleted if that may be there; a second call changes nothing."""
+        """Note that a hold is lost; queue the delete of its node if that may exist. A second call changes nothing."""
         if ticket.prefix in self.tickets:
             if ticket.sent and ticket.session == self.session:
                 self.deletes[ticket.prefix] = ticket

@@ -42,8 +42,8 @@ from .registry import Registry
 
 log = logging.getLogger("zkconcurrent")
 
-ADOPT_INTERVAL = 0.01
-EXIT_POLL_INTERVAL = 0.005
+ADOPT_INTERVAL = 0.01  # seconds
+EXIT_POLL_INTERVAL = 0.005  # seconds
 SPARE_RECEIPTS = 1_000
 
 

@@ -136,8 +136,8 @@ def _sleep(call: Waiting, event: Any, pause: float) -> bool:
     """Sleep; return whether the call was woken.
 
     A signal handler or finalizer may have interrupted its thread where that has the lock of a session. What it waits
-    for may be up to other threads, so they get the lock meanwhile. They find all as the handler itself has found it:
-    see `session`.
+    for may be up to other threads, so they get the lock meanwhile. They then see the same half-done step as the
+    handler, for which the session allows: see `session`.
     """
     owned = [session.lock for session in call.sessions if session.has_lock()]
     if not owned:

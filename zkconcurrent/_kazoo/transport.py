@@ -188,7 +188,7 @@ class Transport:
                 raise_interrupt(error)
 
     @property
-    def next_xid(self) -> int | None:
+    def awaited_xid(self) -> int | None:
         """The number of the oldest request without a reply; None if there is none."""
         try:
             return self._client._pending[0][2]  # type: ignore[no-any-return]

@@ -20,6 +20,7 @@ from functools import partial
 from typing import NamedTuple
 
 from .._errors import RefusedError
+from .._limits import CHECK_BYTES
 from .._paths import ancestors
 from .nodes import foreign_child, foreign_data
 from .operations import (
@@ -59,7 +60,6 @@ REMEMBERED = 100
 BATCH = 1000  # deletes sent together
 MOST = 10_000  # parties
 LARGEST = 990_000  # bytes of the checks in a trip; the whole request stays below `Client.max_request`
-CHECK = 17  # bytes of one check, without its path
 _GENERATION = re.compile(r"\d{10}")
 _FIELDS = {"parties", "generation", "failed", "acting"}
 _SEATS_FIELDS = {"seats", "gone"}
@@ -378,7 +378,7 @@ class Party:
         if node is not None:
             self.seats = Seats.read(self.ticket.path, self.view.parties, node)
 
-    def look_after(self, names: Iterable[str], created: int = 0) -> None:
+    def note_line(self, names: Iterable[str], created: int = 0) -> None:
         """Record the parties that are there, and how many have arrived."""
         self.line = _line(names)
         self.highest = max([self.highest, self.number, created - 1, *self.line])
@@ -454,7 +454,8 @@ def outlast(party: Party) -> Recipe[int | Party | None]:
 def withdraw(party: Party) -> Recipe[None]:
     """Leave the barrier, which keeps filling: the party's wait was cancelled.
 
-    If the generation is over, or its action runs, the party stays counted. One that died first is missed as any other.
+    If the generation is over, or its action runs, the party stays counted. One that died before breaks the barrier, as
+    any missing party does.
     """
     view, ticket = party.view, party.ticket
     try:
@@ -533,7 +534,7 @@ def _enter(party: Party, data: bytes) -> Recipe[int | Party | None]:
         raise Requeue from None
     except ConnectionLost:
         names = yield from find(ticket)
-    party.look_after(names)
+    party.note_line(names)
     if party.number == 0:
         yield from _tidy_up(party)
     return (yield from _wait(party))
@@ -583,7 +584,7 @@ def _wait(party: Party) -> Recipe[int | Party | None]:
             return (yield from _outcome(party))
         if names:
             party.see_seats(there)
-            party.look_after(names[0], 0 if there is None else there.created)
+            party.note_line(names[0], 0 if there is None else there.created)
             view.note(party.state, party.line, party.highest)
         elif there is None:
             party.line.clear()  # look at all of them again
@@ -593,7 +594,7 @@ def _look_around(party: Party) -> Recipe[None]:
     """Read which parties are there and, only then, which have withdrawn: that is noted as their nodes go."""
     ticket = party.ticket
     names, there = yield Children(ticket.path, ticket), Get(ticket.path, ticket)
-    party.look_after(names)
+    party.note_line(names)
     party.see_seats(there)
 
 
@@ -602,7 +603,7 @@ def _outcome(party: Party) -> Recipe[int | None]:
     if party.ticket.sent and not party.counts:
         there = yield Get(party.ticket.path)
         if there is None:
-            return None  # its session is over, and so the node that kept this one: unknown
+            return None  # gone, as our node no longer keeps it: the outcome is unknown
         party.see_seats(there)
     return party.outcome()
 
@@ -788,7 +789,7 @@ def most_parties(path: str) -> int:
         path: the barrier's full path on the server, chroot included.
     """
     node = f"{path}/{'0' * 10}/{'_' * PREFIX_LENGTH}{ROLE}{'0' * 10}"
-    return min(MOST, LARGEST // (CHECK + len(node.encode())))
+    return min(MOST, LARGEST // (CHECK_BYTES + len(node.encode())))
 
 
 def _number(name: str) -> int:

@@ -58,7 +58,7 @@ def settle(errand: Errand) -> Recipe[bool]:
     in its place. A `put` was applied, or never will be.
 
     Raises:
-        Unknown: the receipt is gone, so that it can't be told what to do.
+        Unknown: the receipt is gone, so it is unknown whether the change was applied.
     """
     while errand.left:
         receipt = errand.receipt

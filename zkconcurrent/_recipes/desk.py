@@ -27,9 +27,11 @@ from .orders import Header, Order, free, items
 from .receipts import Ledger, Undertaking
 from .ticket import Ticket
 
-# Names of a listing, or this part of all: what is given back meanwhile waits for so many items at most. More of a long
-# backlog are kept, as to list it takes long, and each thread lists.
 KEPT = 64
+"""How many names of a listing are kept; of a longer one, one in so many. An item given back waits for these at most.
+
+More of a long backlog are kept, as a long listing takes long, and each thread lists.
+"""
 READ_FOR = 1.0  # seconds for which what was read ahead counts: if an operator removes `items`, its names come again
 
 
@@ -241,8 +243,8 @@ class Errand(Undertaking):
 
     desk: Desk
 
-    def __init__(self, desk: Desk, purpose: str, who: bytes, *, most: int = 0, counts: bool = False) -> None:
-        super().__init__(desk, who)
+    def __init__(self, desk: Desk, purpose: str, label: bytes, *, most: int = 0, counts: bool = False) -> None:
+        super().__init__(desk, label)
         self.purpose = purpose
         self.most = most
         self.counts = counts
@@ -278,7 +280,7 @@ class Errand(Undertaking):
 
     @property
     def counts_yet(self) -> bool:
-        """Whether it is to count an item as done, and has not: from one step to the next it has."""
+        """Whether it has yet to count an item as done. One step of its call ends that."""
         sent, receipt = self.sent, self.receipt
         if sent is not None and receipt is not None:
             return not self.over and receipt.unfinished != sent.unfinished

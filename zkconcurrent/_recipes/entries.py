@@ -89,14 +89,14 @@ class Flight:
 
     Attributes:
         mirror: the copy.
-        who: the data of this client's nodes.
+        label: the data of this client's nodes.
         writer: the writer that this write uses.
         doubt: it is unknown whether the `multi` was applied.
     """
 
-    def __init__(self, mirror: Mirror, who: bytes) -> None:
+    def __init__(self, mirror: Mirror, label: bytes) -> None:
         self.mirror = mirror
-        self.who = who
+        self.label = label
         self.writer: Writer | None = None
         self.doubt = False
 
@@ -298,7 +298,7 @@ def write(flight: Flight, parts: tuple[Part, ...], *, same_writer: bool = False)
 
     Raises:
         Failure: nothing was applied, as the operation with the number in `part` failed.
-        BadVersion: nothing was applied, also if our writer is gone and the versions must be found anew.
+        BadVersion: nothing was applied: a version has changed, or our writer is gone, so read the versions anew.
         ForeignNodeError: nothing was applied, as a node to be deleted has children.
         Unknown: it is unknown whether it was applied; `Ended` if its session is over, too.
     """
@@ -366,7 +366,7 @@ def _ready(flight: Flight) -> Recipe[Writer]:
         ticket: Ticket = yield NewTicket(mirror.at.writers)
         try:
             try:
-                _, above = yield CreateEphemeral(ticket, "writer-", flight.who), Get(mirror.at.path)
+                _, above = yield CreateEphemeral(ticket, "writer-", flight.label), Get(mirror.at.path)
             except ConnectionLost:
                 yield from find(ticket)
                 above = yield Get(mirror.at.path)

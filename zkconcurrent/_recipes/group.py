@@ -213,7 +213,7 @@ def _leave(member: Member) -> Recipe[None]:
 
 
 def members(path: str) -> Recipe[dict[str, bytes]]:
-    """Return the data of all members by their ids, read behind a `sync`; the longest member comes first."""
+    """Return the data of all members by their ids, read behind a `sync`; the longest-standing member first."""
     names = (yield Sync(path), Children(path))[1]
     nodes = (yield tuple(Get(f"{path}/{name}") for name in names)) if names else ()
     return _members(dict(zip(names, nodes, strict=True)))
@@ -235,7 +235,7 @@ def next_members(path: str, seen: dict[str, bytes] | None) -> Recipe[dict[str, b
                     yield tuple(EnsureContainer(above) for above in [*ancestors(path), path])
                     continue
                 complete = set(listed) == set(names)
-                if complete or listed_last:  # so members that come and go all the time hold no observer up
+                if complete or listed_last:  # so members that come and go all the time do not delay an observer
                     found = _members(dict(zip(names, nodes, strict=True)))
                     if list(found.items()) != list(seen.items()):
                         yield Discard(ticket)

@@ -193,7 +193,7 @@ def destroy(desk: Desk) -> Recipe[list[str]]:
                 raise foreign_child(at.path, f"items/{name}", "queue")
         if not begun:
             mine = {receipt.member.name for receipt in list(desk.receipts) if receipt.member is not None}
-            # One that waits may have no member; it would make the nodes again, for ever.
+            # One that waits may have no member; it would make the nodes again, forever.
             users = set(contents[at.members]) - mine
             if others := sorted(users.union(contents[at.consumers], contents[at.producers])):
                 return others

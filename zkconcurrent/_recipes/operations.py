@@ -91,7 +91,7 @@ BEFORE_ANY = -2
 
 
 def next_version(version: int) -> int:
-    """Return the version of a node that is written once more: a signed number of 32 bits, which begins anew.
+    """Return the version of a node that is written once more: a signed number of 32 bits, which wraps around.
 
     The result is never -1: at `BEFORE_ANY`, the link writes the node twice.
     """

@@ -79,7 +79,7 @@ def float_prefix(priority: object) -> str:
 
     Raises:
         TypeError: the priority is not a number.
-        ValueError: it is not a number to be compared, or an int that no float is equal to.
+        ValueError: it is NaN, or an int that equals no float.
     """
     if not isinstance(priority, int | float):
         raise TypeError(f"priority must be a float, not {type(priority).__name__}")
@@ -271,6 +271,6 @@ def member_count(node: Node) -> int:
         return 0
 
 
-def member_data(who: bytes, count: int) -> bytes:
+def member_data(label: bytes, count: int) -> bytes:
     """Return the data of a client's node: a JSON object that says whose it is, and the count."""
-    return b'%b, "unfinished": %d}' % (who[:-1], count)
+    return b'%b, "unfinished": %d}' % (label[:-1], count)

@@ -110,7 +110,7 @@ def put_when_first(errand: Errand, item: Create, *, wait: bool, count: int = 0) 
         ticket: Ticket = yield NewTicket(at.producers)
         reads = Children(at.producers, ticket), Children(at.items, ticket), Get(at.path, ticket)
         try:
-            yield from join(ticket, MUTEX, errand.who, partial(desk.lay_out, at.producers))
+            yield from join(ticket, MUTEX, errand.label, partial(desk.lay_out, at.producers))
             queue, names, node = yield reads
             while True:
                 yield from check_open(desk, node)

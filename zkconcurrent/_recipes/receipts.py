@@ -1,4 +1,4 @@
-"""Exactly once: a `multi` that changes a queue or a value is applied once, also if its reply is lost.
+"""Exactly once: a `multi` that changes a queue or a value is applied once, even if its reply is lost.
 
 Every `multi` ends with a write of our receipt, a persistent node that no other client writes, in the version that we
 know. If the reply to a `multi` was lost, the receipt settles the outcome. If the receipt's version has moved, the whole
@@ -69,7 +69,7 @@ class Receipt:
             it.
         before: the value of `unfinished` when the session of the member began; the member counts the items since.
         session: that session.
-        seen: for a value: the value as last seen since the receipt exists.
+        seen: for a value: the value as last seen since the receipt was made.
     """
 
     __slots__ = ("before", "member", "path", "seen", "session", "unfinished", "version")
@@ -156,22 +156,22 @@ class Undertaking:
 
     Attributes:
         desk: the receipts of this client.
-        who: the data of this client's nodes: a JSON object.
+        label: the data of this client's nodes: a JSON object.
         receipt: the receipt in use.
         sent: the `multi` for which it is unknown whether it was applied; cleared last, once the outcome is noted.
         applied: the last `multi` was applied.
         session: the session in which it was applied.
         over: nothing is left to be done.
         unknown: it will stay unknown whether the last `multi` was applied.
-        decides_anew: the call decides its change on the value as seen since the receipt exists, so with another receipt
-            it must decide anew.
+        decides_anew: the call decides its change on the value as seen since the receipt was made, so with another
+            receipt it must decide anew.
     """
 
     decides_anew = False
 
-    def __init__(self, desk: Ledger, who: bytes) -> None:
+    def __init__(self, desk: Ledger, label: bytes) -> None:
         self.desk = desk
-        self.who = who
+        self.label = label
         self.receipt: Receipt | None = None
         self.sent: Sent | None = None
         self.applied = False
@@ -241,7 +241,7 @@ def write(
             raise why.pop()
         mine: tuple[Part, ...] = (Check(member.node),) if errand.desk.members else ()
         if count:
-            mine = (Set(member.node, member_data(errand.who, receipt.unfinished - receipt.before + count), -1),)
+            mine = (Set(member.node, member_data(errand.label, receipt.unfinished - receipt.before + count), -1),)
         step = Multi(member, (*mine, *parts, Set(receipt.path, b"", receipt.version)), firm=True)
         errand.sent = sent = Sent(receipt.version, receipt.unfinished + count, member.session)
         try:
@@ -350,7 +350,7 @@ def ready(errand: Undertaking) -> Recipe[Receipt]:
         try:
             try:
                 if desk.members:
-                    data = member_data(errand.who, receipt.unfinished - receipt.before)
+                    data = member_data(errand.label, receipt.unfinished - receipt.before)
                     yield CreateEphemeral(ticket, "member-", data)
             except ConnectionLost:
                 yield from find(ticket)

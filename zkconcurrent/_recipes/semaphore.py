@@ -41,7 +41,7 @@ from .ticket import State, Ticket
 
 # The names of the nodes that `add` makes: a UUID, and how many permits it adds.
 ADDED = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-([0-9]{1,19})")
-# The data of `permits`: a number, to which the added permits come; and whether `resize` has written it. Then it is
+# The data of `permits`: a number, to which the added permits are added; and whether `resize` has written it. Then it is
 # negative if there are fewer permits than were added.
 _NUMBER = re.compile(rb"([0-9]{1,19})|(-?[0-9]{1,24}) resized")
 
@@ -334,7 +334,7 @@ def take(ticket: Ticket, leases: list[Ticket], at: Layout, permits: int, data: b
         while not (yield Grant(lease)):
             yield Prove(lease)
     if any(lease.state is not State.HELD for lease in leases):
-        raise Requeue  # the lease ran out in between
+        raise Requeue  # the session's lease ran out in between
 
 
 def find_leases(ticket: Ticket, leases: Sequence[Ticket]) -> Recipe[bool]:
@@ -362,7 +362,7 @@ def find_leases(ticket: Ticket, leases: Sequence[Ticket]) -> Recipe[bool]:
 
 
 def add(at: Layout, permits: int, unique: str) -> Recipe[int]:
-    """Add permits exactly once, also when replies are lost; return how many there are.
+    """Add permits exactly once, even if replies are lost; return how many there are.
 
     Args:
         at: the semaphore.
@@ -380,7 +380,7 @@ def add(at: Layout, permits: int, unique: str) -> Recipe[int]:
 
 
 def resize(at: Layout, permits: int) -> Recipe[int]:
-    """Have the semaphore consist of so many permits, the added ones included; return how many.
+    """Set the number of permits, the added ones included; return it.
 
     One write, on condition of the version that was read. If it fails because another client has resized in between, or
     may have after a lost reply, ours counts as the earlier of the two, and is overwritten.

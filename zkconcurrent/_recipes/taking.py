@@ -53,7 +53,7 @@ def takeable(desk: Desk, sight: Sight) -> list[str]:
 
 
 def until_due(desk: Desk, sight: Sight) -> Callable[[], float] | None:
-    """Return what tells in how many seconds the first free item is due; None if nothing is to be waited for so."""
+    """Return a function that returns in how many seconds the first free item is due; None if none is to be awaited."""
     if not (desk.at.order.timed and sight.free):
         return None
     first = due(sight.free[0])
@@ -86,7 +86,7 @@ def take(errand: Errand, *, wait: bool) -> Recipe[Taken | None]:
         ticket: Ticket = yield NewTicket(at.consumers)
         listing = Children(at.consumers, ticket)
         try:
-            queue: Sequence[str] = yield from join(ticket, MUTEX, errand.who, partial(desk.lay_out, at.consumers))
+            queue: Sequence[str] = yield from join(ticket, MUTEX, errand.label, partial(desk.lay_out, at.consumers))
             while ahead := blockers(ticket.name, queue, MUTEX):
                 seen = yield WaitGone(ticket, ahead[0], (listing,))
                 (queue,) = seen or [(yield listing)]
@@ -156,7 +156,7 @@ def seize(errand: Errand, name: str, ticket: Ticket | None = None) -> Recipe[Tak
         spent = 0 < errand.most <= attempts
         counted = wanted == "claim" and errand.most and not spent
         taken = Taken(name, payloads, node.version + bool(counted), base, attempts + 1 if errand.most else 1)
-        own = Create(claim, errand.who, ephemeral=True)
+        own = Create(claim, errand.label, ephemeral=True)
         parts: tuple[Part, ...]
         if wanted == "get" or spent:
             parts = own, Delete(claim), remove(at, taken)
@@ -216,8 +216,8 @@ def seize(errand: Errand, name: str, ticket: Ticket | None = None) -> Recipe[Tak
 def fetch(desk: Desk, name: str) -> Recipe[Node | None]:
     """Return an item's node, or None if another consumer has it; read those that come next, too.
 
-    While other consumers are in the way, few are read ahead, and the claims are listed. What these have taken is passed
-    over: to list all items again instead, for each item that is taken, would cost the more the more there are.
+    While other consumers are in the way, few are read ahead, and the claims are listed. The call passes over the items
+    that those have taken: to list all items again each time would cost more the longer the queue is.
     """
     read = desk.read  # another thread may put its own in the place of these at any time
     if name not in read or not desk.fresh:

@@ -6,7 +6,7 @@ remembers the value that it wrote last, so that the next change needs no read. A
 value conflicts, and is decided again.
 
 A client that has met several conflicts queues for its turn, as for a lock. The others look at that queue now and then,
-and at every conflict, and queue too if it is not empty. So other clients do not overtake a client for ever.
+and at every conflict, and queue too if it is not empty. So other clients do not overtake a client forever.
 """
 
 from __future__ import annotations
@@ -183,8 +183,8 @@ class Batch(Undertaking):
 
     decides_anew = True
 
-    def __init__(self, register: Register, who: bytes, changes: Sequence[Change], *, queues: bool = True) -> None:
-        super().__init__(register, who)
+    def __init__(self, register: Register, label: bytes, changes: Sequence[Change], *, queues: bool = True) -> None:
+        super().__init__(register, label)
         self.at = register.at
         self.queues = queues
         self.changes = changes
@@ -299,7 +299,7 @@ def apply_in_turn(batch: Batch) -> Recipe[bool]:
         ticket: Ticket = yield NewTicket(at.queue)
         listing = Children(at.queue, ticket)
         try:
-            names: Sequence[str] = yield from join(ticket, MUTEX, batch.who, batch.desk.lay_out)
+            names: Sequence[str] = yield from join(ticket, MUTEX, batch.label, batch.desk.lay_out)
             while ahead := blockers(ticket.name, names, MUTEX):
                 seen = yield WaitGone(ticket, ahead[0], (listing,))
                 (names,) = seen or [(yield listing)]

@@ -41,7 +41,7 @@ class _DetachedLockCore(Tasks, _detached.DetachedLock):
         return (yield from super()._acquire_steps(call, wait, deadline))
 
     def _after(self, release: Completion, call: Call, deadline: float | None) -> Steps[bool]:
-        """Wait for a release, like for the first replies even past the deadline; return whether it has ended."""
+        """Wait for a release, as for the first replies even past the deadline; return whether it has ended."""
         session = self._session
         patience = session.patience if session.link.connected else 0.0
         until = None if deadline is None else max(deadline, session.now() + patience)

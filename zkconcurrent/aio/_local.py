@@ -87,7 +87,7 @@ class LocalNamespace(NamedObjects):
                 NotImplementedError: this is Python 3.10, whose `asyncio` has none.
             """
             if sys.version_info < (3, 11):
-                raise NotImplementedError("asyncio has a Barrier since Python 3.11")
+                raise NotImplementedError("asyncio has no Barrier before Python 3.11")
             if check_int("parties", parties) < 1:
                 raise ValueError("parties must be >= 1")
             return self._one("Barrier", name, lambda: asyncio.Barrier(parties), keep=True, parties=parties)
@@ -273,7 +273,7 @@ class MultiLock:
         return True
 
     def release(self) -> None:
-        """Release all locks, the last one first, also when the release of another fails."""
+        """Release all locks, the last one first, even if the release of another fails."""
         with ExitStack() as taken:
             for lock in self._locks:
                 taken.callback(lock.release)

@@ -28,7 +28,7 @@ class Lost:
                 self._parts.append((session, loss()))
 
     def is_set(self) -> bool:
-        """Return whether the hold is lost, also if its lease has just ended by the local clock."""
+        """Return whether the hold is lost, even if its lease has just ended by the local clock."""
         for session, _ in self._parts:
             session.check_lease()
         return any(loss.told for _, loss in self._parts)
