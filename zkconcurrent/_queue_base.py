@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import queue
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
@@ -23,8 +24,7 @@ from ._recipes.desk import Closed, Desk, Errand, Layout, Lost, Sight, Taken, loo
 from ._recipes.operations import Recipe, SessionExpired
 from ._recipes.orders import FIFO, Order, frame, item_prefix
 from ._recipes.receipts import Unknown
-from ._recipes.ticket import Ticket
-from ._settling import SettlingState
+from ._settling import SettlingState, Undo
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -117,23 +117,6 @@ class QueueState(SettlingState):
                 if self.finish_before(errand):
                     break
         return True
-
-
-class _Undo:
-    """Ends the errand of an abandoned call. All objects of one queue are equal: see `check_not_interrupted`."""
-
-    def __init__(self, state: QueueState, errand: Errand) -> None:
-        self._state = state
-        self._errand = errand
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Undo) and other._state is self._state
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def drop_tickets(self, _tickets: Sequence[Ticket]) -> None:
-        """Leave what the call has under way to be settled."""
-        self._state.leave(self._errand)
 
 
 class QueueBase(Primitive, Generic[T]):
@@ -326,7 +309,7 @@ class QueueBase(Primitive, Generic[T]):
 
     def _do(self, errand: Errand, make: Callable[[Call], Steps[R]]) -> R:
         """Run the steps of an errand; if they do not come to their end, it is settled."""
-        call = Call(self._session, self._path, _Undo(self._path_state, errand))
+        call = Call(self._session, self._path, Undo(self._path_state, partial(self._path_state.leave, errand)))
 
         def steps() -> Steps[R]:
             try:

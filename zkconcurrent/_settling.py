@@ -6,6 +6,7 @@ import threading
 import weakref
 from abc import abstractmethod
 from collections import deque
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -15,6 +16,7 @@ from ._engine.session import Dropped, Session, log
 from ._errors import ClientError
 from ._recipes.operations import Recipe
 from ._recipes.receipts import Ledger, Receipt
+from ._recipes.ticket import Ticket
 
 
 class SettlingState(PathState):
@@ -92,6 +94,23 @@ class SettlingState(PathState):
         if done is None and not threading.main_thread().is_alive():
             raise ClientError(self.path, "the interpreter is exiting, and ZooKeeper is out of reach")
         return done is not None
+
+
+class Undo:
+    """Leaves the change of an abandoned call to be settled. All of one path are equal: see `check_not_interrupted`."""
+
+    def __init__(self, state: SettlingState, leave: Callable[[], object]) -> None:
+        self._state = state
+        self._leave = leave
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Undo) and other._state is self._state
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def drop_tickets(self, _tickets: Sequence[Ticket]) -> None:
+        """Leave the change."""
+        self._leave()
 
 
 def _drop_receipts(

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from itertools import takewhile
 from typing import Any, TypeVar
 
@@ -26,9 +27,8 @@ from ._limits import REQUEST_OVERHEAD
 from ._primitive import Primitive, node_data
 from ._recipes.operations import Recipe
 from ._recipes.receipts import Unknown
-from ._recipes.ticket import Ticket
 from ._recipes.value import Batch, Change, Decide, Layout, Register, apply, destroy, settle
-from ._settling import SettlingState
+from ._settling import SettlingState, Undo
 
 R = TypeVar("R")
 
@@ -198,24 +198,6 @@ def _remove(turn: Turn, change: Change) -> None:
         turn.pending.remove(change)
 
 
-class _Undo:
-    """Ends a change whose call is abandoned. All of one value are equal: see `check_not_interrupted`."""
-
-    def __init__(self, state: ValueState, turn: Turn, change: Change) -> None:
-        self._state = state
-        self._turn = turn
-        self._change = change
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Undo) and other._state is self._state
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def drop_tickets(self, _tickets: Sequence[Ticket]) -> None:
-        """Leave what the call has under way to be settled."""
-        self._state.leave(self._turn, self._change)
-
-
 class BaseValue(Primitive):
     """The methods that atomic numbers and shared values share."""
 
@@ -268,7 +250,7 @@ class BaseValue(Primitive):
                 "only return the new value"
             )
         change = Change(decide, alone=alone)
-        call = Call(self._session, self._path, _Undo(state, turn, change))
+        call = Call(self._session, self._path, Undo(state, partial(state.leave, turn, change)))
         try:
             return self._await(call, state.changing(call, turn, change, node_data(me)))
         except BaseException:

@@ -95,7 +95,9 @@ def test_seeded_bugs_are_found(mutant: Mutant, kind: type[Run], visits: tuple[li
 @pytest.mark.parametrize(
     "mutant",
     [
-        bug("nobody looks under a new leader", NEW, "self._unlisted.update(self._client.registry.recently_left)", "pass"),
+        bug(
+            "nobody looks under a new leader", NEW, "self._unlisted.update(self._client.registry.recently_left)", "pass"
+        ),
         bug("a new leader is not noticed", NEW, "epoch not in (None, self._epoch)", "False"),
         bug(
             "where nodes were deleted is forgotten",

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from .._errors import ForeignNodeError
 from .._limits import most_together
+from .nodes import with_child
 from .operations import (
     BadVersion,
     Check,
@@ -87,23 +88,12 @@ def destroy(
             yield Multi(ticket, (*left, Delete(path, version=node.version), *map(Delete, folders)))
         except (NoNode, BadVersion, NotEmpty, ConnectionLost, Requeue) as error:
             yield Discard(ticket)  # changed meanwhile, or unknown: look again
-            if isinstance(error, NotEmpty):
-                yield from _check_leaves(path, [each.path for each in left[:most]])
+            paths = [each.path for each in left[:most]] if isinstance(error, NotEmpty) else []
+            if (found := (yield from with_child(paths))) is not None:
+                raise _foreign(path, f"the node's child {found[0]!r} has children") from None
         else:
             yield Discard(ticket)
             return []
-
-
-def _check_leaves(path: str, leaves: Sequence[str]) -> Recipe[None]:
-    """Refuse to delete nodes that have children, as the retry would never end.
-
-    Raises:
-        ForeignNodeError: a node has children.
-    """
-    below = (yield tuple(map(Children, leaves))) if leaves else []
-    for leaf, found in zip(leaves, below, strict=True):
-        if found:
-            raise _foreign(path, f"the node's child {leaf!r} has children")
 
 
 def _foreign(path: str, why: str) -> ForeignNodeError:

@@ -19,7 +19,7 @@ from typing import Any
 from .._errors import ForeignNodeError, RefusedError
 from .._paths import ancestors, unescape
 from .mirror import Layout, Mirror
-from .nodes import foreign_child
+from .nodes import foreign_child, with_child
 from .operations import (
     BadVersion,
     Check,
@@ -267,24 +267,13 @@ def destroy(mirror: Mirror) -> Recipe[list[str]]:
             yield Multi(ticket, (*parts, *map(Delete, kept), Delete(at.path, version=node.version)))
         except (NoNode, BadVersion, NotEmpty, ConnectionLost, Requeue) as error:
             yield Discard(ticket)  # changed meanwhile, or unknown: look again
-            if isinstance(error, NotEmpty):
-                yield from _check_leaves(at, names)
+            paths = [f"{at.entries}/{name}" for name in names] if isinstance(error, NotEmpty) else []
+            if (found := (yield from with_child(paths))) is not None:
+                raise ForeignNodeError(found[0], "an entry has children; delete them") from None
             continue
         yield Discard(ticket)
         for key in list(mirror.entries):
             yield from _note(mirror, key, None, None)
-
-
-def _check_leaves(at: Layout, names: Sequence[str]) -> Recipe[None]:
-    """Refuse entries with children, as nothing would ever delete them.
-
-    Raises:
-        ForeignNodeError: an entry has children.
-    """
-    below = (yield tuple(Children(f"{at.entries}/{name}") for name in names)) if names else []
-    for name, found in zip(names, below, strict=True):
-        if found:
-            raise ForeignNodeError(f"{at.entries}/{name}", "an entry has children; delete them")
 
 
 def write(flight: Flight, parts: tuple[Part, ...], *, same_writer: bool = False) -> Recipe[Sequence[Any] | None]:

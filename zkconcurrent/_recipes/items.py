@@ -11,7 +11,7 @@ from contextlib import suppress
 from .._errors import ForeignNodeError
 from .._limits import most_together
 from .desk import Desk, Errand, Layout, check_folders, look
-from .nodes import foreign_child
+from .nodes import foreign_child, with_child
 from .operations import (
     Children,
     ConnectionLost,
@@ -255,10 +255,8 @@ def _delete_all(at: Layout, inside: Sequence[str], contents: Mapping[str, Sequen
     except (NoNode, ConnectionLost, Requeue):
         pass  # changed meanwhile, or unknown: look again
     except NotEmpty:  # a client uses it just now, or a node of ours has children
-        paths = [step.path for step in left[:most]]
-        for path, below in zip(paths, (yield tuple(map(Children, paths))) if paths else (), strict=True):
-            if below:
-                raise foreign_child(path, below[0], "queue") from None
+        if (found := (yield from with_child([step.path for step in left[:most]]))) is not None:
+            raise foreign_child(*found, "queue") from None
     yield Discard(ticket)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from .._errors import ForeignNodeError
 from .._paths import ancestors
-from .operations import CreatePersistent, EnsureContainer, Node, NoNode, Recipe
+from .operations import Children, CreatePersistent, EnsureContainer, Node, NoNode, Recipe
 
 
 def make(path: str, data: bytes) -> Recipe[None]:
@@ -50,6 +50,12 @@ def agreed(path: str, node: Node, ours: str) -> int:
     if not node.data.isdigit() or len(node.data) > 19:
         raise foreign_data(path, node.data, ours)
     return int(node.data)
+
+
+def with_child(paths: Sequence[str]) -> Recipe[tuple[str, str] | None]:
+    """Return the first of these nodes that has a child, and that child; None if none has: a delete can't end."""
+    listings = (yield tuple(map(Children, paths))) if paths else ()
+    return next(((path, names[0]) for path, names in zip(paths, listings, strict=True) if names), None)
 
 
 def foreign_data(path: str, data: bytes, ours: str) -> ForeignNodeError:

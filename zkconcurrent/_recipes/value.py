@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from .._errors import ForeignNodeError
 from .._limits import most_together
 from .._paths import ancestors
-from .nodes import foreign_child, foreign_data, make
+from .nodes import foreign_child, foreign_data, make, with_child
 from .operations import (
     BadVersion,
     Children,
@@ -400,9 +400,8 @@ def destroy(register: Register) -> Recipe[list[str]]:
         except NotEmpty:  # a client uses it just now, or a receipt has children
             names: Sequence[str] = yield Children(at.receipts)
             for first in range(0, len(names), most):
-                paths = [f"{at.receipts}/{name}" for name in names[first : first + most]]
-                for path, below in zip(paths, (yield tuple(map(Children, paths))), strict=True):
-                    if below:
-                        raise foreign_child(path, below[0], at.kind) from None
+                some = [f"{at.receipts}/{name}" for name in names[first : first + most]]
+                if (found := (yield from with_child(some))) is not None:
+                    raise foreign_child(*found, at.kind) from None
             continue
         return []
