@@ -271,7 +271,8 @@ def test_a_server_whose_copy_has_diverged(
         with kind(zk, "/diverged"):
             pass
     diverge(follower, leader, f"{nodes}/{name}")
-    with connected(f"{follower.hosts},{leader.hosts}", randomize_hosts=False) as zk:
+    # A longer timeout: on a busy machine the follower may be silent for a third of the usual one, which ends the visit.
+    with connected(f"{follower.hosts},{leader.hosts}", 3 * SESSION, randomize_hosts=False) as zk:
         zk.sync(nodes)
         assert zk.get_children(nodes) == [name]
         lock = kind(zk, "/diverged")
