@@ -55,8 +55,8 @@ class Barrier(Primitive):
     Cost:
         To arrive: 1 write and 3 reads, in 2 round trips; then 2 reads to wait, or 3 for the first party. Each arrival
         wakes the first party. To trip: 2 writes in 1 round trip. One wakes all parties; the other creates the node of
-        the next generation. An action adds 2 writes before these. A party whose timeout passes: 1 write and 1 read, in
-        1 round trip.
+        the next generation. An action adds 2 writes before these. A party whose timeout passes: 1 write and 3 reads,
+        in 2 round trips, and the delete of its node.
 
     Args:
         client: a `kazoo.client.KazooClient`; it may be started later.

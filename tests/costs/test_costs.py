@@ -16,6 +16,7 @@ from kazoo.client import KazooClient
 
 import zkconcurrent
 from tests.conftest import Connect, Eventually, InThread
+from tests.helpers.contenders import waits as asleep
 from tests.helpers.count import answered
 from tests.helpers.lock_types import AnyLock, Kind, against, every, reentrant, unfair
 from tests.helpers.proxy import Proxy
@@ -684,6 +685,20 @@ def test_a_barrier(
         here.wait(10)
     assert tripping.requests == {"sync": 1, "getData": 1, "getChildren": 1, "multi": 2, "create": 1, "delete": 1}
     assert tripping.flights == 4
+
+
+def test_a_barrier_that_times_out(
+    zk: KazooClient, counted: KazooClient, proxy: Proxy, zk_path: str, eventually: Eventually, in_thread: InThread
+) -> None:
+    """A party whose timeout passes: one write and three reads, in two round trips, and the delete of its node."""
+    here, there = Barrier(counted, zk_path, 3), Barrier(zk, zk_path, 3)
+    waiting = in_thread(here.wait, 1.5)
+    eventually(lambda: there.n_waiting == 1)
+    eventually(lambda: asleep(here))
+    with proxy.counting() as leaving, pytest.raises(threading.BrokenBarrierError):
+        waiting.result(20)
+    assert leaving.requests == {"sync": 1, "getData": 2, "setData": 1, "delete": 1}
+    assert leaving.flights == 3
 
 
 def test_a_barriers_questions(counted: KazooClient, proxy: Proxy, zk_path: str) -> None:
