@@ -281,7 +281,8 @@ def test_the_log_shows_no_password(
         assert repr(password)[2:-1] not in said
         assert str(list(password)) not in said
     places = {record.pathname.rpartition("/")[2] for record in caplog.records if record.name == own.name}
-    assert "_connect.py" not in places  # they are said to be from where they are
+    if sys.version_info >= (3, 11):  # before, `logging` counts its own frames as those of its caller
+        assert "_connect.py" not in places  # they are said to be from where they are
 
 
 def test_tls(tls_port: int, zk_path: str) -> None:

@@ -24,7 +24,7 @@ from itertools import count
 from random import Random
 from typing import Any, NamedTuple
 
-from tests.simulation.world import Violation
+from tests.simulation.world import Violation, add_note
 from zkconcurrent._engine.lease import MARGIN, NEVER, Lease
 
 TICK = 1.0  # the unit of time
@@ -967,8 +967,8 @@ def history(seed: int, *, chained: bool = False, trace: bool = False) -> History
     try:
         made.inject()
     except Violation as error:
-        error.add_note(f"seed {seed}: {made.plan}")
+        add_note(error, f"seed {seed}: {made.plan}")
         if made.told is not None:
-            error.add_note("\n".join(made.told))
+            add_note(error, "\n".join(made.told))
         raise
     return made

@@ -18,7 +18,7 @@ from tests.simulation.client import Process
 from tests.simulation.ensemble import TICK, Ensemble, Server, SessionState
 from tests.simulation.schedule import LAST, LENGTHS, TIMEOUT, Deviation, Schedule
 from tests.simulation.workload import Worker
-from tests.simulation.world import CALM, Actor, Violation, World
+from tests.simulation.world import CALM, Actor, Violation, World, add_note
 from zkconcurrent._engine.driver import Call
 from zkconcurrent._lock import Lock
 from zkconcurrent._lock_base import LockBase
@@ -390,7 +390,7 @@ def runs(make: Callable[[Any], R], schedule_of: Callable[[int], Any], seeds: int
         try:
             run.to_the_end()
         except BaseException as error:
-            error.add_note(f"seed {seed}\n{schedule}")
+            add_note(error, f"seed {seed}\n{schedule}")
             raise
         yield run
 

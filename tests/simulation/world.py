@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from heapq import heappop, heappush
@@ -30,6 +31,14 @@ def _nothing() -> None:
 
 class Violation(AssertionError):
     """Something happened that must not."""
+
+
+def add_note(error: BaseException, note: str) -> None:
+    """Add a note to an error; before Python 3.11, which shows none, print it."""
+    if sys.version_info >= (3, 11):
+        error.add_note(note)
+    else:
+        print(note)
 
 
 class Actor:
