@@ -38,7 +38,7 @@ def add_note(error: BaseException, note: str) -> None:
     if sys.version_info >= (3, 11):
         error.add_note(note)
     else:
-        print(note)
+        sys.stderr.write(f"{note}\n")
 
 
 class Actor:
