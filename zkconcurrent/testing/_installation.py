@@ -19,8 +19,8 @@ from ._errors import HOW_TO_GET_ONE, NoServerError
 
 _DEBIAN = Path("/usr/share/java")
 
-# Among hundreds of jars: those of a server, with a logging library, and those that Curator adds. A server of version 3.9
-# needs netty's if `zookeeper.sessionRequireClientSASLAuth` is set.
+# Among hundreds of jars: those of a server, with a logging library, and those that Curator adds. A server of 3.9 needs
+# netty's if `zookeeper.sessionRequireClientSASLAuth` is set.
 _SERVER = re.compile(
     r"(zookeeper|zookeeper-jute|metrics-core|snappy-java"
     r"|slf4j-api|slf4j-simple|log4j-api|log4j-core|log4j-slf4j2-impl"
