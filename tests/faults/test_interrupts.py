@@ -1226,12 +1226,13 @@ def test_an_interrupt_in_a_look_at_kazoos_thread(connect: Connect, zk_path: str)
 
     for line in range(1, 12):  # noqa: B007 - `strike` has it
         lines = 0
+        before = sys.gettrace()  # that of coverage
         sys.settrace(strike)
         with contextlib.suppress(KeyboardInterrupt):
             try:
                 assert lock.acquire(timeout=SESSION)
             finally:
-                sys.settrace(None)
+                sys.settrace(before)
         if lock.locked():
             lock.release()
         with lock:

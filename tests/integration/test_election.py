@@ -734,11 +734,12 @@ def test_a_handler_that_stands(zk: KazooClient, zk_path: str, eventually: Eventu
                         assert election.wait() is not None
             return at_line
 
+        before = sys.gettrace()  # that of coverage
         sys.settrace(at_line)
         try:
             election.stand()
         finally:
-            sys.settrace(None)
+            sys.settrace(before)
         assert election.wait(SOON) is not None, line
         election.withdraw()
         eventually(queued(zk, zk_path, 0), f"line {line}")
