@@ -253,14 +253,7 @@ class DoubleBarrier(Primitive):
             ClientError: the client can't be used here.
             ForeignNodeError: the path has other nodes; none of them is deleted.
         """
-
-        def done(there: list[str]) -> None:
-            if there:
-                raise RuntimeError(
-                    f"the double barrier {self._path!r} is in use; destroy it when these have stopped: {there[:5]}"
-                )
-
-        return self._run(destroy(self._path), done)
+        return self._run(destroy(self._path), self._check_unused)
 
     def __repr__(self) -> str:
         inside = len(self._path_state.inside)

@@ -173,14 +173,7 @@ class MapBase(Primitive):
             ForeignNodeError: the path belongs to something else, and no node of that is deleted. If one of our own
                 nodes has children, some of the others may be gone.
         """
-
-        def destroyed(others: list[str]) -> None:
-            if others:
-                raise RuntimeError(
-                    f"the {self._kind} at {self._path!r} is in use; destroy it when these have stopped: {others[:5]}"
-                )
-
-        return self._run(entries.destroy(self._mirror), destroyed)
+        return self._run(entries.destroy(self._mirror), self._check_unused)
 
     # -- how ---------------------------------------------------------------------------------------------------------
 

@@ -170,6 +170,17 @@ class Primitive(ByName, Waiter):
 
         return self._run(recipe, looked, deadline, late=False)
 
+    def _check_unused(self, users: list[str]) -> None:
+        """Refuse a `destroy` that has found users.
+
+        Raises:
+            RuntimeError: there are any; the error names their nodes.
+        """
+        if users:
+            raise RuntimeError(
+                f"the {self._kind} at {self._path!r} is in use; destroy it when these have stopped: {users[:5]}"
+            )
+
     def _note(self, seen: object) -> None:
         """Note the last known value of state that other clients change too."""
         self._path_state.notes += 1

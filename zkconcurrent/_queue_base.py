@@ -280,14 +280,7 @@ class QueueBase(Primitive, Generic[T]):
             ForeignNodeError: the path belongs to something else, and no node of that is deleted. If one of our own
                 nodes has children, some of the others may be gone.
         """
-
-        def destroyed(others: list[str]) -> None:
-            if others:
-                raise RuntimeError(
-                    f"the queue at {self._path!r} is in use; destroy it when these have stopped: {others[:5]}"
-                )
-
-        return self._run(items.destroy(self._desk), destroyed)
+        return self._run(items.destroy(self._desk), self._check_unused)
 
     # -- how ---------------------------------------------------------------------------------------------------------
 

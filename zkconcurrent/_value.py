@@ -280,10 +280,7 @@ class BaseValue(Primitive):
         """
 
         def destroyed(using: list[str]) -> None:
-            if using:
-                raise RuntimeError(
-                    f"the {self._kind} at {self._path!r} is in use; destroy it when these have stopped: {using[:5]}"
-                )
+            self._check_unused(using)
             self._note(None)
 
         return self._run(destroy(self._path_state.register), destroyed)

@@ -1,4 +1,4 @@
-"""A signal handler or finalizer that would wait for the call that it has interrupted: it would wait for ever.
+"""A signal handler or finalizer that would wait for the call that it has interrupted: it would wait forever.
 
 The interpreter runs both on top of whatever the thread does, in the middle of a call of this library, say.
 """
