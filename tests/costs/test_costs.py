@@ -6,10 +6,13 @@ a little, so that pipelined requests are seen to be pipelined.
 
 from __future__ import annotations
 
+import inspect
+import sys
 import threading
 import time
 from collections import Counter
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
@@ -33,10 +36,12 @@ from zkconcurrent import (
     MultiLock,
     QuorumLock,
     ReadWriteLock,
+    RLock,
     Semaphore,
 )
 from zkconcurrent._engine import local_handoff
 from zkconcurrent._engine.session import Session
+from zkconcurrent._kazoo.transport import Transport
 from zkconcurrent.testing import Server
 
 
@@ -640,6 +645,32 @@ def test_notify_when_nobody_waits(counted: KazooClient, proxy: Proxy, zk_path: s
         condition.notify()
     assert count.requests == {"getChildren": 1}
     assert count.flights == 1
+
+
+def test_calls_on_the_way(zk: KazooClient, zk_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From `RLock.acquire` to the bytes there are six calls, generators apart, for the create and for the listing."""
+    lock, send, sent = RLock(zk, zk_path), Transport._send_directly, []
+    with lock:
+        pass  # makes the parents
+
+    def counted(transport: Transport, *request: Any) -> Any:
+        frame, calls = sys._getframe(), ["_send_directly"]
+        while (frame := frame.f_back) is not None and "zkconcurrent" in frame.f_globals["__name__"]:
+            if not frame.f_code.co_flags & inspect.CO_GENERATOR:
+                calls.append(frame.f_code.co_name)
+        if threading.current_thread() is threading.main_thread():  # not the keeper's heartbeats
+            sent.append(calls[::-1])
+        return send(transport, *request)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Transport, "_send_directly", counted)
+        lock.acquire()
+    lock.release()
+    ends = ["send", "_send_directly"]
+    assert sent == [
+        ["acquire", "wait", "_create", "create", *ends],
+        ["acquire", "wait", "_children", "children", *ends],
+    ]
 
 
 def test_a_barrier(

@@ -639,12 +639,25 @@ class Call:
         return self._down_since + patience + POLL_INTERVAL / 10
 
 
-def _plain(send: Callable[[Session, Any, Reply, Watcher | None], None]) -> Callable[..., Reply]:
-    """Return the function that sends a request whose reply concerns the recipe alone."""
+# The reads, which may leave a watcher, have functions of their own: every acquire lists, and this saves it a call.
+def _get(call: Call, step: Get, wake: Callable[[], None], watcher: Watcher | None) -> Reply:
+    reply = Reply(wake)
+    call.session.link.get(step.path, reply, watcher)
+    return reply
 
-    def request(call: Call, step: Any, wake: Callable[[], None], watcher: Watcher | None) -> Reply:
+
+def _children(call: Call, step: Children, wake: Callable[[], None], watcher: Watcher | None) -> Reply:
+    reply = Reply(wake)
+    call.session.link.children(step.path, reply, watcher)
+    return reply
+
+
+def _plain(send: Callable[[Session, Any, Reply], None]) -> Callable[..., Reply]:
+    """Return the function that sends any other request whose reply concerns the recipe alone."""
+
+    def request(call: Call, step: Any, wake: Callable[[], None], _: object) -> Reply:
         reply = Reply(wake)
-        send(call.session, step, reply, watcher)
+        send(call.session, step, reply)
         return reply
 
     return request
@@ -674,18 +687,16 @@ _AT_ONCE: dict[type, str] = {
 _REQUESTS: dict[type, Callable[..., Reply]] = {
     CreateEphemeral: Call._create,
     Multi: Call._multi,
-    Get: _plain(lambda session, step, reply, watcher: session.link.get(step.path, reply, watcher)),
-    Children: _plain(lambda session, step, reply, watcher: session.link.children(step.path, reply, watcher)),
-    Sync: _plain(lambda session, step, reply, _: session.link.sync(step.path, reply)),
-    Look: _plain(lambda session, step, reply, _: session.link.look(step.path, reply)),
-    WatchTree: _plain(lambda session, step, reply, _: session.link.watch_tree(step.path, reply)),
-    CreatePersistent: _plain(
-        lambda session, step, reply, _: session.link.create_persistent(step.path, step.data, reply)
-    ),
-    Set: _plain(lambda session, step, reply, _: session.link.set_data(step.path, step.data, step.version, reply)),
-    Delete: _plain(lambda session, step, reply, _: session.link.delete(step.path, reply, step.version)),
+    Get: _get,
+    Children: _children,
+    Sync: _plain(lambda session, step, reply: session.link.sync(step.path, reply)),
+    Look: _plain(lambda session, step, reply: session.link.look(step.path, reply)),
+    WatchTree: _plain(lambda session, step, reply: session.link.watch_tree(step.path, reply)),
+    CreatePersistent: _plain(lambda session, step, reply: session.link.create_persistent(step.path, step.data, reply)),
+    Set: _plain(lambda session, step, reply: session.link.set_data(step.path, step.data, step.version, reply)),
+    Delete: _plain(lambda session, step, reply: session.link.delete(step.path, reply, step.version)),
     EnsureContainer: _plain(
-        lambda session, step, reply, _: session.link.make_container(
+        lambda session, step, reply: session.link.make_container(
             step.path, reply, directory=session.directory.is_directory(step.path)
         )
     ),
