@@ -96,9 +96,10 @@ def run(page: Path, hosts: str) -> None:
     """
     namespace: dict[str, Any] = {"__name__": "__main__"}
     not_run_yet: set[str] = set()
-    # The meaning of `python` and `pytest`; no output of a page's command is held back.
+    # The meaning of `python` and `pytest`. Each process writes its lines as it ends, so those of several do not mix.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    environment = {**os.environ, "PATH": path, "PYTHONUNBUFFERED": "1"}
+    environment = {**os.environ, "PATH": path}
+    environment.pop("PYTHONUNBUFFERED", None)
     for block in blocks(page.read_text()):
         text = block.text.replace(ADDRESS, hosts)
         where = f"{page}:{block.line}"
