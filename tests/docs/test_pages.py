@@ -65,7 +65,9 @@ def test_what_does_not_run_is_counted() -> None:
 def test_clients_come_from_connect() -> None:
     """The pages and the examples open clients by `connect`, except a page for readers that have a plain client."""
     found = {str(page.relative_to(ROOT)): page.read_text().count("KazooClient(") for page in PAGES}
-    found |= {str(file.relative_to(ROOT)): file.read_text().count("KazooClient(") for file in ROOT.glob("examples/*.py")}
+    found |= {
+        str(file.relative_to(ROOT)): file.read_text().count("KazooClient(") for file in ROOT.glob("examples/*.py")
+    }
     assert {file: count for file, count in found.items() if count} == PLAIN_CLIENTS
 
 
