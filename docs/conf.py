@@ -71,15 +71,14 @@ _PIECE = re.compile(rf"{_BETWEEN}*(?:(?!{_BETWEEN}).)+{_BETWEEN}*|{_BETWEEN}+")
 
 
 def _let_names_break(app: Any, doctree: nodes.document, _page: str) -> None:
-    """Let long names in tables break between their words, so that no browser must break them within a word."""
+    """Let long names break between their words, so that no browser must break them within a word."""
     if app.builder.format != "html":
         return
-    for cell in doctree.findall(nodes.entry):
-        for literal in list(cell.findall(nodes.literal)):
-            pieces = [html.escape(piece) for piece in _PIECE.findall(literal.astext())]
-            spans = "<wbr>".join(f'<span class="pre">{piece}</span>' for piece in pieces)
-            code = f'<code class="docutils literal notranslate">{spans}</code>'
-            literal.replace_self(nodes.raw("", code, format="html"))
+    for literal in list(doctree.findall(nodes.literal)):
+        pieces = [html.escape(piece) for piece in _PIECE.findall(literal.astext())]
+        spans = "<wbr>".join(f'<span class="pre">{piece}</span>' for piece in pieces)
+        classes = " ".join([*literal["classes"], "docutils literal notranslate"])
+        literal.replace_self(nodes.raw("", f'<code class="{classes}">{spans}</code>', format="html"))
 
 
 def setup(app: Any) -> None:

@@ -176,7 +176,8 @@ class Server(Service):
 
         Raises:
             NoServerError: there is no ZooKeeper, or no Java.
-            RuntimeError: the server is running already, or does not start; the message ends with its log.
+            RuntimeError: the server is running already; the port that was asked for is in use; or the server does not
+                start, then the message ends with its log.
         """
         if self.is_running:
             raise RuntimeError(f"{self!r} is running already")
