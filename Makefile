@@ -86,7 +86,9 @@ newest-kazoo: ## the contract tests on the newest kazoo there is, in an environm
 	$(BIN)/python -m venv --clear build/newest-kazoo
 	build/newest-kazoo/bin/python -m pip install -qq --disable-pip-version-check --editable '.[test]'
 	build/newest-kazoo/bin/python -m pip install -qq --disable-pip-version-check --upgrade --pre kazoo
-	build/newest-kazoo/bin/python -m pip list | grep -i kazoo
+	@installed=$$(build/newest-kazoo/bin/python -c 'from kazoo.version import __version__; print(__version__)'); \
+	newest=$$(build/newest-kazoo/bin/python -m pip index versions --pre kazoo 2>/dev/null | sed -n '1s/^kazoo (\(.*\))$$/\1/p'); \
+	echo "kazoo $$installed is tested; the newest is $${newest:-unknown}"; [ "$$installed" = "$$newest" ]
 	build/newest-kazoo/bin/python -m pytest tests/contract $(PYTEST_ARGS)
 
 docs: ## these pages as HTML, in build/docs; a warning is an error
@@ -109,6 +111,7 @@ lint: ## style, format and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy zkconcurrent examples/demo
+	$(BIN)/pyright --warnings tests/typing/uses_every_name.py tests/typing/uses_every_name_of_aio.py
 
 clean: ## removes the environment, caches and the pictures
 	rm -rf build dist .tox .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info demo-timeline.svg soak-timeline.svg

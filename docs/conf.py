@@ -6,10 +6,13 @@ from docstrings.
 
 from __future__ import annotations
 
+import html
 import re
 import sys
 from pathlib import Path
 from typing import Any
+
+from docutils import nodes
 
 import zkconcurrent
 
@@ -20,7 +23,7 @@ project = "zkconcurrent"
 author = "The zkconcurrent developers"
 release = zkconcurrent.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
 exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = f"zkconcurrent {release}"
@@ -32,6 +35,10 @@ html_copy_source = False
 myst_heading_anchors = 3
 suppress_warnings = ["myst.xref_missing_download"]
 pygments_style = "friendly"
+
+# Of a console block, the button copies the commands, without their prompts and without the output.
+copybutton_prompt_text = "$ "
+copybutton_line_continuation_character = "\\"
 
 autodoc_member_order = "bysource"
 autodoc_class_signature = "mixed"
@@ -59,7 +66,23 @@ def _to_rst(_app: Any, _what: str, _name: str, _obj: object, _options: Any, line
     lines[:] = _QUOTED.sub(quoted, "\n".join(lines)).split("\n")
 
 
+_BETWEEN = r"[\s_/.,-]"
+_PIECE = re.compile(rf"{_BETWEEN}*(?:(?!{_BETWEEN}).)+{_BETWEEN}*|{_BETWEEN}+")
+
+
+def _let_names_break(app: Any, doctree: nodes.document, _page: str) -> None:
+    """Let long names break between their words, so that no browser must break them within a word."""
+    if app.builder.format != "html":
+        return
+    for literal in list(doctree.findall(nodes.literal)):
+        pieces = [html.escape(piece) for piece in _PIECE.findall(literal.astext())]
+        spans = "<wbr>".join(f'<span class="pre">{piece}</span>' for piece in pieces)
+        classes = " ".join([*literal["classes"], "docutils literal notranslate"])
+        literal.replace_self(nodes.raw("", f'<code class="{classes}">{spans}</code>', format="html"))
+
+
 def setup(app: Any) -> None:
     """Have docstrings read before napoleon reads them, and the diagrams drawn before they are shown."""
     diagrams.draw_all()
+    app.connect("doctree-resolved", _let_names_break)
     app.connect("autodoc-process-docstring", _to_rst, priority=400)

@@ -20,9 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from kazoo.client import KazooClient
-
-from zkconcurrent import BoundedSemaphore
+from zkconcurrent import BoundedSemaphore, connect
 
 LIMIT = 3
 PROCESSES, THREADS, CALLS = 4, 2, 12
@@ -51,8 +49,7 @@ class Api:
 
 def work(hosts: str, path: str, folder: Path) -> None:
     """Call the API from several threads, within its limit."""
-    client = KazooClient(hosts, timeout=SESSION)
-    client.start()
+    client = connect(f"zk://{hosts}", timeout=SESSION)
     limit, api = BoundedSemaphore(client, path, LIMIT), Api(folder)
     refused: list[BaseException] = []
 
@@ -81,8 +78,7 @@ def work(hosts: str, path: str, folder: Path) -> None:
 
 def hold_all(hosts: str, path: str) -> None:
     """Take all permits, then kill this process."""
-    client = KazooClient(hosts, timeout=SESSION)
-    client.start()
+    client = connect(f"zk://{hosts}", timeout=SESSION)
     BoundedSemaphore(client, path, LIMIT).acquire(permits=LIMIT)
     os.kill(os.getpid(), signal.SIGKILL)
 

@@ -13,9 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from kazoo.client import KazooClient
-
-from zkconcurrent import Condition, RLock
+from zkconcurrent import Client, Condition, RLock, connect
 
 PRODUCERS = 2
 CONSUMERS = 2
@@ -26,7 +24,7 @@ ROOM = 3
 class BoundedQueue:
     """`queue.Queue(maxsize=ROOM)` between processes; the items are files in a directory that they share."""
 
-    def __init__(self, client: KazooClient, path: str, directory: Path) -> None:
+    def __init__(self, client: Client, path: str, directory: Path) -> None:
         lock = RLock(client, f"{path}/lock")
         self.not_empty = Condition(client, f"{path}/not-empty", lock)
         self.not_full = Condition(client, f"{path}/not-full", lock)
@@ -56,8 +54,7 @@ class BoundedQueue:
 
 def work(hosts: str, path: str, directory: Path, producer: int | None) -> list[str]:
     """Fill the queue or empty it; return the items that this process took out."""
-    client = KazooClient(hosts)
-    client.start()
+    client = connect(f"zk://{hosts}")
     try:
         queue = BoundedQueue(client, path, directory)
         if producer is None:

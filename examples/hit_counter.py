@@ -15,17 +15,14 @@ import threading
 from multiprocessing.synchronize import Event
 from typing import Any
 
-from kazoo.client import KazooClient
-
-from zkconcurrent import JSON, AtomicLong, SharedValue
+from zkconcurrent import JSON, AtomicLong, SharedValue, connect
 
 PROCESSES, THREADS = 4, 3
 
 
 def serve(hosts: str, path: str, served: Any) -> None:
     """Wait for the settings, then serve and count that many pages in each thread."""
-    client = KazooClient(hosts)
-    client.start()
+    client = connect(f"zk://{hosts}")
     hits = AtomicLong(client, f"{path}/hits")
     settings = SharedValue(client, f"{path}/settings", {"pages": 0}, codec=JSON)
     settings.wait_for(lambda value: value["pages"] > 0, timeout=30)
@@ -48,8 +45,7 @@ def serve(hosts: str, path: str, served: Any) -> None:
 
 def count_until_killed(hosts: str, path: str, served: Any, counting: Event) -> None:
     """Count until killed."""
-    client = KazooClient(hosts)
-    client.start()
+    client = connect(f"zk://{hosts}")
     hits = AtomicLong(client, f"{path}/hits")
     while True:
         hits.add()
@@ -60,8 +56,7 @@ def count_until_killed(hosts: str, path: str, served: Any, counting: Event) -> N
 
 def main(hosts: str, path: str = "/examples/hit_counter") -> None:
     """Start the processes, kill one, and print the outcome."""
-    client = KazooClient(hosts)
-    client.start()
+    client = connect(f"zk://{hosts}")
     hits = AtomicLong(client, f"{path}/hits")
     settings = SharedValue(client, f"{path}/settings", {"pages": 0}, codec=JSON)
     context = multiprocessing.get_context("spawn")

@@ -15,9 +15,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from kazoo.client import KazooClient
-
-from zkconcurrent import Candidate, Election, Event, LockLostError
+from zkconcurrent import Candidate, Election, Event, LockLostError, connect
 
 SERVICES = 3
 SESSION = 4.0  # seconds until the killed leader's session is over; 20 to 30 in production
@@ -26,8 +24,7 @@ TICK = 0.05
 
 def service(hosts: str, path: str, log: Path, number: int) -> None:
     """Stand until the parent says that it is enough, and work while it leads."""
-    client = KazooClient(hosts, timeout=SESSION)
-    client.start()
+    client = connect(f"zk://{hosts}", timeout=SESSION)
     enough = Event(client, f"{path}/enough")
     election = Election(client, f"{path}/leader", id=f"service {number}")
     election.stand()
@@ -47,8 +44,7 @@ def service(hosts: str, path: str, log: Path, number: int) -> None:
 
 def main(hosts: str, path: str = "/examples/leader") -> None:
     """Start the services, kill the leader, and print how the next one took over."""
-    client = KazooClient(hosts)
-    client.start()
+    client = connect(f"zk://{hosts}")
     enough = Event(client, f"{path}/enough")
     observer = Election(client, f"{path}/leader")
     context = multiprocessing.get_context("spawn")

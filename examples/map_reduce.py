@@ -18,9 +18,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from kazoo.client import KazooClient
-
-from zkconcurrent import Barrier
+from zkconcurrent import Barrier, connect
 
 PROCESSES = 4
 TEXTS = [f"one fish two fish red fish blue fish number {n}".split() for n in range(40)]
@@ -55,8 +53,7 @@ def add_up(disk: Path) -> None:
 
 def work(hosts: str, path: str, me: int, disk: Path) -> dict[str, int]:
     """Do one process's part of each phase; return the result."""
-    client = KazooClient(hosts)
-    client.start()
+    client = connect(f"zk://{hosts}")
     try:
         mapped = Barrier(client, f"{path}/mapped", PROCESSES, timeout=60)
         reduced = Barrier(client, f"{path}/reduced", PROCESSES, action=lambda: add_up(disk), timeout=60)

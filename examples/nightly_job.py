@@ -14,9 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from kazoo.client import KazooClient
-
-from zkconcurrent import Event, Lock
+from zkconcurrent import Client, Event, Lock, connect
 
 MACHINES = 4
 NIGHTS = ("monday", "tuesday", "wednesday")
@@ -32,7 +30,7 @@ def do_the_job(night: str, books: Path) -> None:
         file.write("closed\n")
 
 
-def nightly(client: KazooClient, path: str, night: str, books: Path) -> str:
+def nightly(client: Client, path: str, night: str, books: Path) -> str:
     """Do the night's job unless it is done; return the outcome."""
     done = Event(client, f"{path}/{night}-done")
     with Lock(client, f"{path}/{night}-lock"):
@@ -48,8 +46,7 @@ def nightly(client: KazooClient, path: str, night: str, books: Path) -> str:
 
 def machine(hosts: str, path: str, books: Path) -> list[str]:
     """Wake up every night; return the outcomes."""
-    client = KazooClient(hosts)
-    client.start()
+    client = connect(f"zk://{hosts}")
     try:
         return [nightly(client, path, night, books) for night in NIGHTS]
     finally:
@@ -68,8 +65,7 @@ def main(hosts: str, path: str = "/examples/nightly_job") -> None:
             assert came_of_it.count("did it") == 1
             assert came_of_it.count("failed") == (night == "tuesday")
             assert came_of_it[-1] == "found it done"
-    client = KazooClient(hosts)
-    client.start()
+    client = connect(f"zk://{hosts}")
     for night in NIGHTS:  # a mark stays until it is destroyed
         Event(client, f"{path}/{night}-done").destroy()
     client.stop()

@@ -15,9 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from kazoo.client import KazooClient
-
-from zkconcurrent import ReadWriteLock
+from zkconcurrent import ReadWriteLock, connect
 
 PROCESSES = 4
 QUESTIONS = 50
@@ -56,8 +54,7 @@ def answer(lock: ReadWriteLock, report: Path) -> list[str]:
 
 def work(hosts: str, path: str, report: Path) -> set[str]:
     """Answer some questions; return the builds of the report that the answers came from."""
-    client = KazooClient(hosts)
-    client.start()
+    client = connect(f"zk://{hosts}")
     try:
         lock = ReadWriteLock(client, path)
         builds = set()

@@ -14,9 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from kazoo.client import KazooClient
-
-from zkconcurrent import CountDownLatch, Event, Lock
+from zkconcurrent import CountDownLatch, Event, Lock, connect
 
 SERVICES = 4
 RESTART = 0.1  # seconds
@@ -31,8 +29,7 @@ def restart(down: Path) -> None:
 
 def service(hosts: str, path: str, disk: Path, number: int) -> None:
     """Wait for the signal, then restart in turn."""
-    client = KazooClient(hosts)
-    client.start()
+    client = connect(f"zk://{hosts}")
     ready = CountDownLatch(client, f"{path}/ready", SERVICES)
     back = CountDownLatch(client, f"{path}/back", SERVICES)
     ready.count_down()
@@ -47,8 +44,7 @@ def service(hosts: str, path: str, disk: Path, number: int) -> None:
 
 def main(hosts: str, path: str = "/examples/rolling_restart") -> None:
     """Start the services, give the signal and print the outcome."""
-    client = KazooClient(hosts)
-    client.start()
+    client = connect(f"zk://{hosts}")
     word = Event(client, f"{path}/word")
     ready, back = (CountDownLatch(client, f"{path}/{name}", SERVICES) for name in ("ready", "back"))
     context = multiprocessing.get_context("spawn")

@@ -14,9 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from kazoo.client import KazooClient
-
-from zkconcurrent import JSON, Dict, Set
+from zkconcurrent import JSON, Dict, Set, connect
 
 WORKERS = 3
 SESSION = 4.0  # seconds
@@ -24,8 +22,7 @@ SESSION = 4.0  # seconds
 
 def worker(hosts: str, path: str, number: int) -> None:
     """Read the setting until the parent ends this process; report each new value."""
-    client = KazooClient(hosts, timeout=SESSION)
-    client.start()
+    client = connect(f"zk://{hosts}", timeout=SESSION)
     config = Dict[int](client, f"{path}/config", codec=JSON)
     reported = Dict[int](client, f"{path}/reported", codec=JSON)
     Set(client, f"{path}/alive", ephemeral=True).add(f"worker-{number}")
@@ -48,8 +45,7 @@ def wait_for(condition: Callable[[], object]) -> None:
 
 def main(hosts: str, path: str = "/examples/shared_config") -> None:
     """Start the workers, change the setting, kill a worker and print the outcome."""
-    client = KazooClient(hosts, timeout=SESSION)
-    client.start()
+    client = connect(f"zk://{hosts}", timeout=SESSION)
     config = Dict[int](client, f"{path}/config", codec=JSON)
     reported = Dict[int](client, f"{path}/reported", codec=JSON)
     alive = Set(client, f"{path}/alive", ephemeral=True)

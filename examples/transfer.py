@@ -14,9 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from kazoo.client import KazooClient
-
-from zkconcurrent import Lock, MultiLock
+from zkconcurrent import Client, Lock, MultiLock, connect
 
 PROCESSES = 4
 TRANSFERS = 40
@@ -24,7 +22,7 @@ ACCOUNTS = ("anna", "ben", "carla")
 BALANCE = 100
 
 
-def transfer(client: KazooClient, path: str, bank: Path, source: str, target: str, amount: int) -> None:
+def transfer(client: Client, path: str, bank: Path, source: str, target: str, amount: int) -> None:
     """Move an amount, if the source has that much."""
     with MultiLock(Lock(client, f"{path}/{name}") for name in (source, target)):
         there, here = int((bank / source).read_text()), int((bank / target).read_text())
@@ -35,8 +33,7 @@ def transfer(client: KazooClient, path: str, bank: Path, source: str, target: st
 
 def work(hosts: str, path: str, bank: Path) -> None:
     """Make some transfers."""
-    client = KazooClient(hosts)
-    client.start()
+    client = connect(f"zk://{hosts}")
     try:
         for _ in range(TRANSFERS):
             source, target = random.sample(ACCOUNTS, 2)

@@ -17,9 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from kazoo.client import KazooClient
-
-from zkconcurrent import JSON, Queue, ShutDown
+from zkconcurrent import JSON, Queue, ShutDown, connect
 
 WORKERS = 3
 JOBS = 40
@@ -38,8 +36,7 @@ def do(job: dict[str, int], attempt: int, disk: Path) -> None:
 
 def worker(hosts: str, path: str, disk: Path) -> None:
     """Claim and do jobs until the queue is shut down and empty."""
-    client = KazooClient(hosts, timeout=SESSION)
-    client.start()
+    client = connect(f"zk://{hosts}", timeout=SESSION)
     jobs = Queue[dict[str, int]](client, path, codec=JSON, max_attempts=3)
     try:
         while True:
@@ -54,8 +51,7 @@ def worker(hosts: str, path: str, disk: Path) -> None:
 
 def main(hosts: str, path: str = "/examples/worker-pool") -> None:
     """Start the workers, put the jobs and print the outcome."""
-    client = KazooClient(hosts)
-    client.start()
+    client = connect(f"zk://{hosts}")
     jobs = Queue[dict[str, int]](client, path, codec=JSON, max_attempts=3)
     context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as disk:

@@ -33,7 +33,7 @@ class AtomicLong(BaseValue):
         the same time share these requests.
 
     Args:
-        client: a `kazoo.client.KazooClient`; it may be started later.
+        client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
         path: the number's path; its node is created by the first change.
 
     Raises:

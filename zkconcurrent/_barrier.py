@@ -59,7 +59,7 @@ class Barrier(Primitive):
         in 2 round trips, and the delete of its node.
 
     Args:
-        client: a `kazoo.client.KazooClient`; it may be started later.
+        client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
         path: the barrier's path; missing nodes are created, those above it as containers.
         parties: the number of parties that trip the barrier; all processes must give the same. At most 10,000, or as
             many as one request can name: about 5,300 if the path has 100 bytes.

@@ -39,7 +39,7 @@ class Condition(Primitive):
         the lock. `notify` takes one read, and one write for each waiter that it wakes, in two round trips.
 
     Args:
-        client: a `kazoo.client.KazooClient`; it may be started later.
+        client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
         path: the parent of the waiters; missing nodes are created as containers.
         lock: a `Lock`, `RLock` or write lock of the same client; several conditions may share it.
 

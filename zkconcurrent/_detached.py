@@ -44,7 +44,7 @@ class DetachedLock(Line, Acquirable):
         round trips. A `release` takes one write; if another object acquired the lock, also three reads.
 
     Args:
-        client: a `kazoo.client.KazooClient`; it may be started later.
+        client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
         path: the lock's path; missing nodes are created as containers.
         owner: the owner's name, of 1 to 1,000 characters.
 

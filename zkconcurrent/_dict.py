@@ -45,7 +45,7 @@ class Dict(MapBase, MutableMapping[str, V]):
         for each entry.
 
     Args:
-        client: a `kazoo.client.KazooClient`; it may be started later.
+        client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
         path: the map's path; the first write makes the missing nodes.
         codec: turns values into bytes and back: `BYTES`, `TEXT`, `JSON`, `MSGPACK`, or any object with `encode` and
             `decode`. Each read decodes the value again, so changing a returned object changes nothing else.

@@ -85,7 +85,7 @@ class DoubleBarrier(Primitive):
         reads once.
 
     Args:
-        client: a `kazoo.client.KazooClient`; it may be started later.
+        client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
         path: the barrier's path; missing nodes are created as containers.
         parties: how many must arrive before they enter; all processes must give the same.
 

@@ -174,7 +174,7 @@ class Election(ByName):
         observers; each sends five reads. A new candidate wakes no observer while there is a leader.
 
     Args:
-        client: a `kazoo.client.KazooClient`; it may be started later.
+        client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
         path: the election's path; missing nodes are created as containers.
         id: the candidate's name, which all candidates and Java see; None stands for `<pid>@<host>`.
         layout: `"selector"` or `"latch"`; all processes must give the same, as the two layouts do not exclude each

@@ -28,7 +28,7 @@ class Event(Primitive):
         once.
 
     Args:
-        client: a `kazoo.client.KazooClient`; it may be started later.
+        client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
         path: the event's path; its node is created by the first `set`, or by a `wait` that has to wait.
 
     Raises:

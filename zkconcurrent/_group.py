@@ -232,7 +232,7 @@ class Group(Primitive):
         member came or went. Each membership has its own thread in the library, which mostly sleeps.
 
     Args:
-        client: a `kazoo.client.KazooClient`; it may be started later.
+        client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
         path: the group's path; missing nodes are created as containers.
 
     Raises:

@@ -27,7 +27,7 @@ class CountDownLatch(Primitive):
         otherwise 5 reads in 2 round trips, before it sleeps. Each `count_down` wakes all waiters; each sends two reads.
 
     Args:
-        client: a `kazoo.client.KazooClient`; it may be started later.
+        client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
         path: the latch's path; its node is created by the first `count_down`, or by a `wait` that has to wait.
         count: the number to count down from; all processes must give the same.
 

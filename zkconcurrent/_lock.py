@@ -22,7 +22,7 @@ class Lock(LockBase):
         one waiter. With `fair=False`, most hand-overs between threads of one process take no request.
 
     Args:
-        client: a `kazoo.client.KazooClient`; it may be started later.
+        client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
         path: the lock's path; missing nodes are created as containers.
         fair: True: all threads of all processes acquire in the order of arrival. False: the threads of this process
             hand the lock to each other without ZooKeeper, in any order, for at most 50 ms or 1,000 times; then other

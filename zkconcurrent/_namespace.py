@@ -230,7 +230,7 @@ def namespace(client: KazooClient | Literal["local"], path: str = "/") -> Namesp
     one for `threading` only by the names it passes. `Namespace` is the type of both.
 
     Args:
-        client: a `kazoo.client.KazooClient`, which may be started later; or "local".
+        client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later; or "local".
         path: the base path of all names. No name can leave it.
 
     Raises:

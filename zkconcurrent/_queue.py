@@ -41,7 +41,7 @@ class Queue(QueueBase[T]):
         end of a claim.
 
     Args:
-        client: a `kazoo.client.KazooClient`; it may be started later.
+        client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
         path: the queue's path; missing nodes are created.
         maxsize: how many items the queue may have, claimed ones included; zero or less sets no limit. All processes
             must give the same.

@@ -28,7 +28,7 @@ class RLock(LockBase):
         As `Lock`. Acquiring again, and releasing any level but the last, takes no request.
 
     Args:
-        client: a `kazoo.client.KazooClient`; it may be started later.
+        client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
         path: the lock's path; missing nodes are created as containers.
         fair: as for `Lock`.
         on_lost: called with the lock, on a thread of its own, once for each hold that is lost.

@@ -41,7 +41,7 @@ class ReadWriteLock(ByName):
         behind it up to the next writer, or that writer if it is next; a reader's release wakes at most one waiter.
 
     Args:
-        client: a `kazoo.client.KazooClient`; it may be started later.
+        client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
         path: the path of the pair; missing nodes are created as containers.
         on_lost: called with the read lock or the write lock, on a thread of its own, once for each hold that is lost.
 

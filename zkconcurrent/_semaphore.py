@@ -45,7 +45,7 @@ class Semaphore(LockBase):
         `release` takes one write for each permit, and wakes one waiter.
 
     Args:
-        client: a `kazoo.client.KazooClient`; it may be started later.
+        client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
         path: the semaphore's path; missing nodes are created.
         value: the number of permits. All processes must give the same, until one has called `resize`; from then on, the
             number given to `resize` counts. None takes the current number; the semaphore must then exist at first use.

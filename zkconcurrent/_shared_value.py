@@ -52,7 +52,7 @@ class SharedValue(BaseValue, Generic[T]):
         trips, before they sleep; a change of the value wakes all of them, and each reads once.
 
     Args:
-        client: a `kazoo.client.KazooClient`; it may be started later.
+        client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
         path: the value's path; its node is created at the first use.
         value: the value until a client sets another; all processes must give the same.
         codec: turns the value into bytes and back: `BYTES`, `TEXT`, `JSON`, `MSGPACK`, or any object with `encode` and

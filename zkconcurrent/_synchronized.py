@@ -340,7 +340,7 @@ class synchronized(LockedBy):  # noqa: N801 - as wrapt has it
     gives a `with` block. An `async def` is refused, as the lock would block its event loop: use `aio.synchronized`.
 
     Args:
-        where: a `kazoo.client.KazooClient`; or a namespace, to whose path `path` is relative; or a function without
+        where: a client, from `connect`; or a namespace, to whose path `path` is relative; or a function without
             arguments that returns one of these, called for each call. Or a lock.
         path: the path, absolute for a client and relative for a namespace.
 

@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 WITH_CODE = [page for page in PAGES if any(block.kind == "python" for block in blocks(page.read_text()))]
 # Blocks that can't run here, by page; each says why.
+PLAIN_CLIENTS = {"docs/how-to/migrate.md": 1}  # its readers have one
 NOT_RUN = {"docs/how-to/operate.md": 1, "docs/how-to/workers.md": 1}
 
 
@@ -59,6 +60,15 @@ def test_what_does_not_run_is_counted() -> None:
     """A block that can't run says why, and there are no more of them than are known."""
     found = {str(page.relative_to(ROOT)): sum(not block.runs for block in blocks(page.read_text())) for page in PAGES}
     assert {page: count for page, count in found.items() if count} == NOT_RUN
+
+
+def test_clients_come_from_connect() -> None:
+    """The pages and the examples open clients by `connect`, except a page for readers that have a plain client."""
+    found = {str(page.relative_to(ROOT)): page.read_text().count("KazooClient(") for page in PAGES}
+    found |= {
+        str(file.relative_to(ROOT)): file.read_text().count("KazooClient(") for file in ROOT.glob("examples/*.py")
+    }
+    assert {file: count for file, count in found.items() if count} == PLAIN_CLIENTS
 
 
 _PATH = re.compile(

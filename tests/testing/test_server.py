@@ -19,7 +19,7 @@ from tests.conftest import Eventually
 from tests.helpers.processes import processes_of
 from zkconcurrent.testing import Server
 from zkconcurrent.testing import _server as server_module
-from zkconcurrent.testing._ports import ReservedPorts, try_ports
+from zkconcurrent.testing._ports import PortTakenError, ReservedPorts, in_use, try_ports
 
 pytestmark = pytest.mark.xdist_group("test_server")
 
@@ -112,9 +112,36 @@ def test_given_port() -> None:
 
     with Server() as one:
         try_ports(start)
-        with pytest.raises(RuntimeError, match="BindException"):
+        with pytest.raises(RuntimeError, match=rf"^port {one.port} of 127\.0\.0\.1 is in use: .*$"):
             Server(port=one.port).start()
         assert one.status(timeout=10)["Mode"] == "standalone"
+
+
+@pytest.mark.parametrize("port", [-1, 0, 65536])
+def test_no_such_port(port: int) -> None:
+    """A port that does not exist is refused at once."""
+    with pytest.raises(ValueError, match=f"from 1 to 65535, not {port}"):
+        Server(port=port)
+
+
+def test_a_port_that_is_taken_during_the_start(shared: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If another process takes the port before Java does, the error is the same line, without Java's stack trace."""
+    answers = iter([False, True])
+    monkeypatch.setattr(server_module, "in_use", lambda _port: next(answers))
+    with pytest.raises(PortTakenError, match=rf"^port {shared.port} of 127\.0\.0\.1 is in use: .*$"):
+        Server(port=shared.port).start()
+
+
+def test_connections_of_the_last_server_do_not_keep_its_port() -> None:
+    """A server that ended with open connections leaves them behind for a minute; the next one gets its port."""
+    with Server() as server:
+        port = server.port
+        with socket.create_connection(("127.0.0.1", port)) as connection:
+            connection.sendall(b"ruok")
+            assert connection.recv(4) == b"imok"  # the server closes first, so its side lingers
+            assert connection.recv(4) == b""
+        server.kill()
+        assert not in_use(port)
 
 
 def test_taken_port(shared: Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,10 +1,34 @@
-"""How the tests are shared among processes."""
+"""How the package is built and released, and how the tests are shared among processes."""
 
 from __future__ import annotations
 
+import email
 import os
+import re
+import shutil
+import subprocess
+import sys
+from email.message import Message
+from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+SCHEMAS = {
+    "vendor.github-workflows": WORKFLOWS,
+    "vendor.dependabot": [ROOT / ".github" / "dependabot.yml"],
+    "vendor.github-issue-config": [ROOT / ".github" / "ISSUE_TEMPLATE" / "config.yml"],
+    "vendor.github-issue-forms": [
+        ROOT / ".github" / "ISSUE_TEMPLATE" / "bug.yml",
+        ROOT / ".github" / "ISSUE_TEMPLATE" / "idea.yml",
+    ],
+}
+_BUILD = (
+    "import sys; from setuptools import build_meta; print(build_meta.prepare_metadata_for_build_wheel(sys.argv[1]))"
+)
 
 
 @pytest.mark.xdist_group("of this file")
@@ -12,3 +36,102 @@ def test_groups_stay_together(request: pytest.FixtureRequest) -> None:
     """One process runs all tests of a group, which share a fixture: pytest-xdist finds the group in a test's name."""
     if "PYTEST_XDIST_WORKER" in os.environ and request.config.option.loadgroup:
         assert request.node.nodeid.endswith("@of this file"), "pytest and pytest-xdist do not fit together"
+
+
+def metadata_of(folder: Path, source: str | None, version: str) -> Message:
+    """Return the metadata that a build in a copy of the checkout writes."""
+    checkout = folder / "checkout"
+    shutil.copytree(ROOT / "zkconcurrent", checkout / "zkconcurrent", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("LICENSE", "MANIFEST.in", "README.md", "setup.cfg", "setup.py"):
+        shutil.copy(ROOT / name, checkout)
+    (checkout / "zkconcurrent" / "_version.py").write_text(f'__version__ = "{version}"\n')
+    project = (ROOT / "pyproject.toml").read_text()
+    if source is not None:
+        project = project.replace("[project.optional-", f'[project.urls]\nSource = "{source}"\n\n[project.optional-', 1)
+    (checkout / "pyproject.toml").write_text(project)
+    command = [sys.executable, "-c", _BUILD, str(folder)]
+    done = subprocess.run(command, cwd=checkout, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    (info,) = folder.glob("*.dist-info")
+    return email.message_from_string((info / "METADATA").read_text(encoding="utf-8"))
+
+
+def links(text: str) -> set[str]:
+    """Return where the links and pictures of a Markdown text lead."""
+    return set(re.findall(r"\]\(([^)\s]+)\)", text))
+
+
+@pytest.mark.parametrize(("version", "at"), [("0.1.0", "v0.1.0"), ("0.1.0.dev0", "HEAD")])
+def test_links_on_an_index(version: str, at: str, tmp_path: Path) -> None:
+    """If pyproject.toml names the repository, no link of the long description is relative, and each names a file."""
+    source = "https://example.com/someone/zkconcurrent"
+    about = metadata_of(tmp_path, source, version)
+    assert about["Version"] == version
+    assert about["Description-Content-Type"] == "text/markdown"
+    found = links(about.get_payload())
+    assert all(re.match("https?://|#", link) for link in found), found
+    ours = [link for link in found if link.startswith(source)]
+    assert f"{source}/raw/{at}/docs/demo.svg" in ours
+    assert len(ours) == len({link for link in links((ROOT / "README.md").read_text()) if not link.startswith("http")})
+    for link in ours:
+        assert re.match(rf"{source}/(raw|blob)/{at}/", link)
+        path = link.removeprefix(source).split("/", 3)[3].partition("#")[0]
+        assert (ROOT / path).is_file(), link
+
+
+def test_without_an_address(tmp_path: Path) -> None:
+    """As long as the repository has no address, the long description is the README as it is."""
+    assert metadata_of(tmp_path, None, "0.1.0").get_payload().strip() == (ROOT / "README.md").read_text().strip()
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+def test_github_understands_the_files(schema: str) -> None:
+    """Workflows, issue forms and the rest have the keys that GitHub knows."""
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, *SCHEMAS[schema]]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_each_file_has_a_schema() -> None:
+    """No YAML file below `.github` goes unchecked."""
+    assert sorted((ROOT / ".github").rglob("*.yml")) == sorted(file for files in SCHEMAS.values() for file in files)
+
+
+def read(file: Path) -> dict[Any, Any]:
+    """Return a workflow; YAML takes the key `on` for True."""
+    workflow: dict[Any, Any] = yaml.safe_load(file.read_text())
+    return workflow
+
+
+@pytest.mark.parametrize("file", WORKFLOWS, ids=lambda file: file.stem)
+def test_a_workflow_may_do_little(file: Path) -> None:
+    """A workflow reads the repository, pins foreign actions to a commit, keeps no credentials, and ends in time."""
+    workflow = read(file)
+    assert workflow["permissions"] == {"contents": "read"}
+    for name, job in workflow["jobs"].items():
+        assert job["timeout-minutes"] <= 90
+        assert job.get("permissions", {}) == ({"id-token": "write"} if name == "publish" else {})
+        for step in job["steps"]:
+            if "uses" not in step:
+                continue
+            assert re.fullmatch(r"[\w.-]+/[\w./-]+@[0-9a-f]{40}", step["uses"])
+            if step["uses"].startswith("actions/checkout@"):
+                assert step["with"]["persist-credentials"] is False
+    assert not re.search(r"secrets\.|pull_request_target", file.read_text())
+
+
+def test_a_workflow_runs_targets_that_exist() -> None:
+    """The workflows run the Makefile's targets, so that a failure can be repeated anywhere."""
+    text = "".join(file.read_text() for file in WORKFLOWS)
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    run = set(re.findall(r"run: make ([a-z-]+)", text))
+    assert run == {"test", "test-rest", "test-servers", "docs", "package", "newest-kazoo"}
+    assert run <= targets
+
+
+def test_every_supported_python_is_tested() -> None:
+    """The matrix has each Python of the classifiers, and at most the next one, which no classifier promises yet."""
+    matrix = read(ROOT / ".github/workflows/tests.yml")["jobs"]["tests"]["strategy"]["matrix"]["python"]
+    promised = re.findall(r'"Programming Language :: Python :: (3\.\d+)"', (ROOT / "pyproject.toml").read_text())
+    assert matrix[: len(promised)] == promised
+    assert len(matrix) <= len(promised) + 1

@@ -21,23 +21,25 @@ ROOT = Path(__file__).parents[2]
 PROGRAMS = ROOT / "tests" / "typing"
 
 
-@pytest.fixture(scope="module")
-def errors() -> dict[str, list[int]]:
-    """The lines that mypy, strict, finds wrong in each user's program."""
+@pytest.fixture(scope="module", params=["mypy", "pyright"])
+def errors(request: pytest.FixtureRequest) -> dict[str, list[int]]:
+    """The lines that a type checker finds wrong in each user's program; mypy is strict."""
     files = [str(path) for path in sorted(PROGRAMS.glob("[a-z]*.py"))]
     # With the settings of `make lint`, which has read the library just before.
-    command = [sys.executable, "-m", "mypy", "--no-error-summary", "--no-color-output", *files]
+    options = {"mypy": ["--no-error-summary", "--no-color-output"], "pyright": ["--pythonpath", sys.executable]}
+    command = [sys.executable, "-m", request.param, *options[request.param], *files]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300, check=False)
-    assert not done.stderr
+    assert request.param == "pyright" or not done.stderr  # it may fetch itself
+    assert done.returncode == 1, done.stdout + done.stderr
     found: dict[str, list[int]] = {Path(file).name: [] for file in files}
-    for file, line in re.findall(r"^(.*?):(\d+): error:", done.stdout, re.MULTILINE):
+    for file, line in re.findall(r"^ *(.*?):(\d+):(?:\d+ -)? error:", done.stdout, re.MULTILINE):
         found[Path(file).name].append(int(line))
     return found
 
 
 @pytest.mark.parametrize("program", ["uses_every_name.py", "uses_every_name_of_aio.py"])
 def test_a_users_program(program: str, errors: dict[str, list[int]]) -> None:
-    """A program that uses every public name passes `mypy --strict`."""
+    """A program that uses every public name passes `mypy --strict`, and pyright."""
     assert errors[program] == []
 
 

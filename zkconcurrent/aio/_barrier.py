@@ -32,7 +32,7 @@ class Barrier(PrimitiveTwin):
     tasks, of this process and of others, are all parties.
 
     Args:
-        client: a `kazoo.client.KazooClient`; it may be started later.
+        client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
         path: the barrier's path; missing nodes are created, those above it as containers.
         parties: the number of parties that trip the barrier; all processes must give the same.
 

@@ -63,7 +63,7 @@ class DetachedLock(PrimitiveTwin):
     All tasks, threads and processes with the owner's name are one owner: they do not exclude each other.
 
     Args:
-        client: a `kazoo.client.KazooClient`; it may be started later.
+        client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
         path: the lock's path; missing nodes are created as containers.
         owner: the owner's name, of 1 to 1,000 characters.
     """

@@ -85,7 +85,7 @@ class Dict(_MapBase, Mapping[str, V]):
     A cancelled write may or may not have been applied; the caller can't tell which.
 
     Args:
-        client: a `kazoo.client.KazooClient`; it may be started later.
+        client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
         path: the map's path; the first write makes the missing nodes.
         codec: turns values into bytes and back.
         ephemeral: whether an entry ends with the session of the client that wrote it. All processes must give the same.
@@ -181,7 +181,7 @@ class Set(_MapBase, AbstractSet[str]):
     """A set of strings that all processes share, for tasks; see `zkconcurrent.Set` and `Dict`.
 
     Args:
-        client: a `kazoo.client.KazooClient`; it may be started later.
+        client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
         path: the set's path; the first write makes the missing nodes.
         ephemeral: whether an element ends with the session of the client that added it last.
     """

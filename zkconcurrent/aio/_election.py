@@ -82,7 +82,7 @@ class Election(PrimitiveTwin):
     Layout, invariant and cost are those of `zkconcurrent.Election`, whose candidates stand at the same path.
 
     Args:
-        client: a `kazoo.client.KazooClient`; it may be started later.
+        client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
         path: the election's path; missing nodes are created as containers.
         id: the candidate's name, which all candidates and Java see; None stands for `<pid>@<host>`.
         layout: `"selector"` or `"latch"`; all processes must give the same.

@@ -99,7 +99,7 @@ class Group(PrimitiveTwin):
     deletes the node if need be, and the cancellation waits for nothing.
 
     Args:
-        client: a `kazoo.client.KazooClient`; it may be started later.
+        client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
         path: the group's path; missing nodes are created as containers.
     """
 
@@ -167,7 +167,7 @@ class DoubleBarrier(PrimitiveTwin):
     session ends: use `async with`.
 
     Args:
-        client: a `kazoo.client.KazooClient`; it may be started later.
+        client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
         path: the barrier's path; missing nodes are created as containers.
         parties: how many must arrive before they enter; all processes must give the same.
     """

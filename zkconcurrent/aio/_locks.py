@@ -290,7 +290,7 @@ class Lock(LockBase):
     `zkconcurrent.Lock`, which excludes it on the same path.
 
     Args:
-        client: a `kazoo.client.KazooClient`; it may be started later.
+        client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
         path: the lock's path; missing nodes are created as containers.
         fair: as for `zkconcurrent.Lock`.
         on_lost: called with the lock, on the loop that acquired it, once for each hold that is lost; may be async.
@@ -356,7 +356,7 @@ class ReadWriteLock(PrimitiveTwin):
     Otherwise it is a `zkconcurrent.ReadWriteLock`; the two exclude each other on one path.
 
     Args:
-        client: a `kazoo.client.KazooClient`; it may be started later.
+        client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
         path: the path of the pair; missing nodes are created as containers.
         on_lost: called with the read lock or the write lock, once for each hold that is lost; may be async.
     """

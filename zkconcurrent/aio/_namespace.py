@@ -189,7 +189,7 @@ def namespace(client: KazooClient | Literal["local"], path: str = "/") -> Namesp
     name gives the same object. Each local namespace is independent of all others. `Namespace` is the type of both.
 
     Args:
-        client: a `kazoo.client.KazooClient`, which may be started later; or "local".
+        client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later; or "local".
         path: the base path of all names. No name can leave it.
 
     Raises:

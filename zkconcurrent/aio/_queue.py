@@ -82,7 +82,7 @@ class Queue(PrimitiveTwin, Generic[T]):
     """`asyncio.Queue` for every process that opens the same path; see `zkconcurrent.Queue`.
 
     Args:
-        client: a `kazoo.client.KazooClient`; it may be started later.
+        client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
         path: the queue's path; missing nodes are created.
         maxsize: how many items the queue may have, claimed ones included; zero or less sets no limit.
         codec: turns items into bytes and back.

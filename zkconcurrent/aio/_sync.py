@@ -40,7 +40,7 @@ class Semaphore(LockBase):
     """`asyncio.Semaphore` for every process that opens the same path; see `zkconcurrent.Semaphore`.
 
     Args:
-        client: a `kazoo.client.KazooClient`; it may be started later.
+        client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
         path: the semaphore's path; missing nodes are created.
         value: the number of permits. All processes must give the same, until one has called `resize`; None takes the
             current number.
@@ -124,7 +124,7 @@ class Condition(PrimitiveTwin):
     """`asyncio.Condition` for every process that opens the same path; see `zkconcurrent.Condition`.
 
     Args:
-        client: a `kazoo.client.KazooClient`; it may be started later.
+        client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
         path: the parent of the waiters; missing nodes are created as containers.
         lock: a `Lock`, `RLock` or write lock of `aio` and of the same client; None makes an `RLock` at `<path>/lock`.
     """
@@ -247,7 +247,7 @@ class Event(PrimitiveTwin):
     """`asyncio.Event` for every process that opens the same path; see `zkconcurrent.Event`.
 
     Args:
-        client: a `kazoo.client.KazooClient`; it may be started later.
+        client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
         path: the event's path; its node is created by the first `set`, or by a `wait` that has to wait.
     """
 
@@ -296,7 +296,7 @@ class CountDownLatch(PrimitiveTwin):
     """A count that goes down to zero, once; see `zkconcurrent.CountDownLatch`.
 
     Args:
-        client: a `kazoo.client.KazooClient`; it may be started later.
+        client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
         path: the latch's path; its node is created by the first `count_down`, or by a `wait` that has to wait.
         count: the number to count down from; all processes must give the same.
     """

@@ -31,7 +31,7 @@ class synchronized(LockedBy):  # noqa: N801 - as wrapt has it
     with` block.
 
     Args:
-        where: a `kazoo.client.KazooClient`; or a namespace of `aio`, to whose path `path` is relative; or a plain
+        where: a client, from `connect`; or a namespace of `aio`, to whose path `path` is relative; or a plain
             function without arguments that returns one of these, called for each call. Or a lock.
         path: the path, absolute for a client and relative for a namespace.
 

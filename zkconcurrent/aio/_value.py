@@ -45,7 +45,7 @@ class AtomicLong(PrimitiveTwin):
     A cancelled change either was applied or never will be; the caller can't tell which.
 
     Args:
-        client: a `kazoo.client.KazooClient`; it may be started later.
+        client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
         path: the number's path; its node is created by the first change.
     """
 
@@ -95,7 +95,7 @@ class SharedValue(PrimitiveTwin, Generic[T]):
     A cancelled change either was applied or never will be; the caller can't tell which.
 
     Args:
-        client: a `kazoo.client.KazooClient`; it may be started later.
+        client: from `connect`; or any `kazoo.client.KazooClient`, which may be started later.
         path: the value's path; its node is created at the first use.
         value: the value until a client sets another; all processes must give the same.
         codec: turns the value into bytes and back.

@@ -1,7 +1,7 @@
 """Real ZooKeeper servers for tests: started in a second, on loopback, from the installation on this machine.
 
     with Server() as server:
-        client = KazooClient(server.hosts)
+        zk = zkconcurrent.connect(f"zk://{server.hosts}")
 
 The package is also a command, `python -m zkconcurrent.testing`, and has pytest fixtures: see `plugin`.
 """

@@ -1,6 +1,6 @@
 """Run a ZooKeeper in the foreground: `python -m zkconcurrent.testing`.
 
-The command prints the addresses for clients, in one line, once the service accepts clients. Ctrl-C or SIGTERM ends it.
+Once the service accepts clients, the command prints the line of Python that connects to it. Ctrl-C or SIGTERM ends it.
 """
 
 from __future__ import annotations
@@ -9,10 +9,34 @@ import argparse
 import signal
 import sys
 import time
+from collections.abc import Sequence
 
 from . import Ensemble, Server
+from ._ports import PortTakenError
 
+PORTS = range(2181, 2201)  # from ZooKeeper's own on
 _POLL_INTERVAL = 0.5
+
+
+def start_at_first_free(ports: Sequence[int]) -> Server:
+    """Start a server on the first of these ports that is not in use; if it is not the first, say so on standard error.
+
+    Raises:
+        RuntimeError: all are in use, or the server does not start.
+        ValueError: there is no such port.
+    """
+    for port in ports:
+        server = Server(port=port)
+        try:
+            server.start()
+        except PortTakenError:
+            if port == ports[-1]:
+                raise
+            continue
+        if port != ports[0]:
+            print(f"Port {ports[0]} is in use, so this server has port {port}.", file=sys.stderr, flush=True)  # noqa: T201
+        break
+    return server
 
 
 def main() -> str | None:
@@ -23,27 +47,35 @@ def main() -> str | None:
     """
     parser = argparse.ArgumentParser(
         prog="python -m zkconcurrent.testing",
-        description="Run a ZooKeeper for tests on loopback until Ctrl-C, and print its hosts.",
+        description="Run a ZooKeeper for tests on loopback until Ctrl-C, and print the line that connects to it.",
     )
     kind = parser.add_mutually_exclusive_group()
-    kind.add_argument("--port", type=int, help="where clients connect (default: any free port)")
-    kind.add_argument("--ensemble", action="store_true", help="run three servers instead of one")
+    kind.add_argument(
+        "--port", type=int, help=f"where clients connect (default: {PORTS[0]} or, if it is in use, the next free one)"
+    )
+    kind.add_argument("--ensemble", action="store_true", help="run three servers instead of one, on any free ports")
     arguments = parser.parse_args()
 
     # Ctrl-C too, as a script that starts this in the background makes it ignore SIGINT.
     for told_to_end in (signal.SIGINT, signal.SIGTERM):
         signal.signal(told_to_end, signal.default_int_handler)
+    service: Server | Ensemble = Ensemble()
     try:
-        with Ensemble() if arguments.ensemble else Server(port=arguments.port) as service:
-            print(service.hosts, flush=True)  # noqa: T201
-            servers = service.servers if isinstance(service, Ensemble) else (service,)
-            while all(server.is_running for server in servers):
-                time.sleep(_POLL_INTERVAL)
-            return "A server ended by itself. Its log:\n" + "\n".join(server.log for server in servers)
-    except RuntimeError as error:
+        if arguments.ensemble:
+            service.start()
+        else:
+            service = start_at_first_free(PORTS if arguments.port is None else [arguments.port])
+        print(f'zk = zkconcurrent.connect("zk://{service.hosts}")', flush=True)  # noqa: T201
+        servers = service.servers if isinstance(service, Ensemble) else (service,)
+        while all(server.is_running for server in servers):
+            time.sleep(_POLL_INTERVAL)
+        return "A server ended by itself. Its log:\n" + "\n".join(server.log for server in servers)
+    except (RuntimeError, ValueError) as error:
         return str(error)
     except KeyboardInterrupt:
         return None
+    finally:
+        service.stop()
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ which is in no server's way, as servers use TCP, and which the system closes whe
 
 from __future__ import annotations
 
+import errno
 import secrets
 import socket
 from collections.abc import Callable
@@ -78,6 +79,18 @@ def try_ports(start: Callable[[], None]) -> None:
             continue
         return
     start()
+
+
+def in_use(port: int) -> bool:
+    """Return whether another process keeps a server from listening on a loopback port."""
+    with socket.socket() as probe:
+        # As a server does: the last server's closed connections, which linger for a minute, are not in its way.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            return error.errno == errno.EADDRINUSE
+        return False
 
 
 def _bound(kind: int, port: int) -> socket.socket | None:

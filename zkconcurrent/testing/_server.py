@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ._installation import Installation, find_installation
 from ._java import find_java, java_version
-from ._ports import PortTakenError, ReservedPorts, try_ports
+from ._ports import PortTakenError, ReservedPorts, in_use, try_ports
 from ._process_guard import ProcessGuard
 from ._service import Service
 
@@ -67,6 +67,9 @@ class Server(Service):
         properties: more system properties of Java, by name.
         server_id: the server's number, if the settings make it part of an ensemble.
         installation: the ZooKeeper to run; by default the one that `find_installation` finds.
+
+    Raises:
+        ValueError: there is no such port.
     """
 
     def __init__(
@@ -83,6 +86,8 @@ class Server(Service):
         server_id: int | None = None,
         installation: Installation | None = None,
     ) -> None:
+        if port is not None and not 0 < port < 65536:
+            raise ValueError(f"a port is a number from 1 to 65535, not {port}")
         self._fixed_port = port
         self._port = port
         self._reserved: ReservedPorts | None = None  # from a start that chooses the port until stop
@@ -171,7 +176,8 @@ class Server(Service):
 
         Raises:
             NoServerError: there is no ZooKeeper, or no Java.
-            RuntimeError: the server is running already, or does not start; the message ends with its log.
+            RuntimeError: the server is running already; the port that was asked for is in use; or the server does not
+                start, then the message ends with its log.
         """
         if self.is_running:
             raise RuntimeError(f"{self!r} is running already")
@@ -272,6 +278,8 @@ class Server(Service):
         if self._fixed_port is None:
             self._reserved = ReservedPorts(1)
             (self._port,) = self._reserved.numbers
+        elif in_use(self._fixed_port):
+            raise self._port_taken()
         try:
             self._guard = ProcessGuard()
             atexit.register(self.stop)
@@ -320,8 +328,15 @@ class Server(Service):
         except OSError:
             return False
 
+    def _port_taken(self) -> PortTakenError:
+        return PortTakenError(
+            f"port {self._port} of 127.0.0.1 is in use: end the process that listens there, or choose another port"
+        )
+
     def _fail(self, what: str) -> None:
         tail = "\n".join(self.log.splitlines()[-30:])
+        if "BindException" in tail and not self.is_running and in_use(self.port):
+            raise self._port_taken()
         error = PortTakenError if "BindException" in tail else RuntimeError
         raise error(
             f"the ZooKeeper server on port {self._port} {what}. Java: {java_version(self._java)}. Its log:\n{tail}"
