@@ -9,15 +9,17 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, MutableMapping, Sequence
+from functools import partial
 from importlib.util import find_spec
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from ._engine.interpreter import check_interpreter
 from ._engine.lease import MARGIN
 from ._engine.process_exit import closers
 from ._engine.session import Session
-from ._kazoo.link import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, KazooClient, make_acl
+from ._kazoo.addresses import shown
+from ._kazoo.link import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, TRY_OUT, KazooClient, make_acl
 from ._kazoo.replies import failure, kazoo_errors
 from ._kazoo.transport import MAX_REQUEST, request_close
 from ._recipes.operations import ConnectionLost, SessionExpired
@@ -32,6 +34,25 @@ _POLL = 0.05  # seconds
 _CREDENTIALS = "its client has credentials, which a pickle would show"
 # kazoo doubles its pauses up to an hour: after an outage of 20 s a client may sleep for 20 s more.
 _RETRY = {"max_tries": -1, "delay": 0.1, "max_delay": 1.0}
+# kazoo's recipes, which `KazooClient.__init__` makes attributes of the client, and what to use in their place: they and
+# ours do not exclude each other. `DataWatch` and `ChildrenWatch` make no nodes, and stay.
+_RECIPES = {
+    "Barrier": "Event",
+    "Counter": "AtomicLong",
+    "DoubleBarrier": "DoubleBarrier",
+    "Election": "Election",
+    "Lock": "Lock or RLock",
+    "LockingQueue": "Queue",
+    "MultiNonBlockingLease": "Semaphore",
+    "NonBlockingLease": "DetachedLock",
+    "Party": "Group",
+    "Queue": "Queue",
+    "ReadLock": "ReadWriteLock",
+    "Semaphore": "Semaphore",
+    "SetPartitioner": "Group",
+    "ShallowParty": "Group",
+    "WriteLock": "ReadWriteLock",
+}
 # For a directory: any client may add nodes, and only a node's creator may delete it.
 _DIRECTORY_ACL = [*CREATOR_ALL_ACL, make_acl("world", "anyone", read=True, create=True)]
 
@@ -97,6 +118,7 @@ class Client(KazooClient):  # type: ignore[misc]
         tick: float | None = None,
         margin: float = MARGIN,
         max_request: int = MAX_REQUEST,
+        kazoo_recipes: bool = False,
         **options: Any,
     ) -> None:
         options["logger"] = RedactedLog(options.get("logger") or logging.getLogger("kazoo.client"))
@@ -108,6 +130,8 @@ class Client(KazooClient):  # type: ignore[misc]
                 "password": _secret("sasl_options", options["sasl_options"]["password"]),
             }
         super().__init__(**options)
+        for name in () if kazoo_recipes else _RECIPES:
+            setattr(self, name, partial(_refuse_recipe, name))
         self.directory_acl = directory_acl
         self.tick, self.margin, self.max_request = tick, margin, max_request
         self._pid = os.getpid()
@@ -186,8 +210,10 @@ def connect(
             `kazoo.security.ACL` for all nodes that the client creates.
         **options: `tick`; `margin`, how much slower than the servers' clocks the local clock may run, as a fraction of
             the session timeout (0.02); `max_request`, the largest request in bytes (1,000,000), which must be below the
-            servers' `jute.maxbuffer`; and the arguments of `kazoo.client.KazooClient`, such as `handler`,
-            `default_acl`, `keyfile_password` or `sasl_options`. None may repeat an option of the URL.
+            servers' `jute.maxbuffer`; `kazoo_recipes`, True to allow kazoo's own recipes, such as `zk.Lock`, which
+            exclude nothing that this library's primitives hold (False; `zk.DataWatch` and `zk.ChildrenWatch` are always
+            allowed); and the arguments of `kazoo.client.KazooClient`, such as `handler`, `default_acl`,
+            `keyfile_password` or `sasl_options`. None may repeat an option of the URL.
 
     Returns:
         The client, connected. It is a context manager; otherwise, call its `stop()` and `close()`.
@@ -195,8 +221,8 @@ def connect(
     Raises:
         ValueError: a part of the URL is wrong, or is given twice; the error names the part, and shows no text of the
             URL. Or `acl` is creator without credentials.
-        TypeError: the timeout is not a number, credentials are not a str, or `acl` is neither a word nor a list of
-            ACLs.
+        TypeError: the timeout is not a number, `kazoo_recipes` is not a bool, credentials are not a str, or `acl` is
+            neither a word nor a list of ACLs.
         TimeoutError: no server has replied in time; the error names the hosts. The client is closed again, which can
             take as long as one more attempt to connect: at most the session timeout.
         RefusedError: the service does not accept the credentials, or the chroot can't be created.
@@ -229,6 +255,8 @@ def prepare(
         raise ValueError(f"{twice[0]} is in the URL and in the arguments: give it once")
     settings = {"connection_retry": dict(_RETRY), "timeout": TIMEOUT, **found, **options}
     _check_lease(settings["timeout"], settings.get("tick"), settings.get("margin", MARGIN))
+    if not isinstance(settings.get("kazoo_recipes", False), bool):
+        raise TypeError(f"kazoo_recipes must be True or False, not {type(settings['kazoo_recipes']).__name__}")
     patience = settings.pop("start_timeout", PATIENCE)
     chroot = settings.pop("chroot")
     if settings.get("use_ssl"):
@@ -334,12 +362,19 @@ def _start(client: Client, chroot: str, patience: float, given_up: Callable[[], 
         raise failure(refusal, chroot or "/") from refusal
     raise TimeoutError(
         f"no answer from ZooKeeper at {_hosts(client)}, {'over' if client.use_ssl else 'without'} TLS, within "
-        f"{patience:g} s; the log 'kazoo.client' says how each attempt failed"
+        f"{patience:g} s: {link.failures()} ({TRY_OUT})"
     )
 
 
 def _hosts(client: KazooClient) -> str:
-    return ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in client.hosts)
+    return ",".join(shown(host, port) for host, port in client.hosts)
+
+
+def _refuse_recipe(name: str, *_: object, **__: object) -> NoReturn:
+    raise RuntimeError(
+        f"{name} of kazoo and the primitives of zkconcurrent do not exclude each other: use "
+        f"zkconcurrent.{_RECIPES[name]}, or open the client with connect(..., kazoo_recipes=True)"
+    )
 
 
 def _take_acl(settings: dict[str, Any]) -> None:

@@ -178,6 +178,8 @@ CONNECTION: dict[str, tuple[str, ...] | None] = {
     "_send_ping": ("connect_timeout",),
     "_connect": ("host", "hostip", "port"),
     "_connect_attempt": ("host", "hostip", "port", "retry"),
+    "_connect_loop": ("retry",),
+    "_expand_client_hosts": (),
 }
 HANDLER: dict[str, tuple[str, ...] | None] = {
     "_workers": None,

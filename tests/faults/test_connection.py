@@ -263,6 +263,7 @@ def test_the_first_acquire_on_an_old_connection(
     """Fault 51: a free lock is acquired, however slow the link: the first lease's proof takes the time it takes."""
     monkeypatch.setattr(Link, "_connected_since", lambda _: NEVER)  # so long ago that it proves nothing
     client = connect(hosts=proxy.hosts, timeout=4, **FAST)
+    client.add_listener(lambda _: None)  # so that the connection is not replaced
     proxy.delay(0.075)
     lock = Lock(client, zk_path)
     assert lock.acquire(blocking=False) if timeout is None else lock.acquire(timeout=timeout)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import logging
+import re
 import select
 import signal
 import socket
@@ -25,7 +27,7 @@ import zkconcurrent
 from tests.conftest import Eventually, InThread
 from tests.helpers.forwarder import Connection, Forwarder
 from tests.helpers.proxy import Proxy
-from zkconcurrent._connect import _close_all
+from zkconcurrent._connect import _RECIPES, _close_all
 from zkconcurrent._engine.session import Session
 from zkconcurrent.testing import Server
 from zkconcurrent.testing._ports import ReservedPorts
@@ -346,6 +348,81 @@ def test_nobody_is_there() -> None:
         with pytest.raises(TimeoutError, match=rf"127.0.0.1:{one},\[::1\]:{other}, without TLS, within 0.6 s"):
             zkconcurrent.connect(f"zk://u:secret@127.0.0.1:{one},[::1]:{other}/app?start_timeout=0.6&timeout=2")
         assert 0.5 < time.monotonic() - began < 8
+
+
+@clean
+def test_each_address_and_its_failure(caplog: pytest.LogCaptureFixture) -> None:
+    """Fault 254: the error says how the attempt at each address ended, and the log does long before; no password."""
+    with nobodys_port() as one, caplog.at_level(logging.WARNING, "zkconcurrent"):
+        url = f"zk://u:secret@127.0.0.1:{one},nosuch.invalid,a{'b' * 70}.invalid/app?start_timeout=2.5&timeout=2"
+        with pytest.raises(TimeoutError) as caught:
+            zkconcurrent.connect(url)
+    (hint,) = [each.getMessage() for each in caplog.records if each.name == "zkconcurrent"]
+    for text in (str(caught.value), hint):
+        assert re.search(rf"127\.0\.0\.1:{one}: Connection refused", text)
+        assert re.search(r"nosuch\.invalid:2181: \w", text)
+        assert re.search(r"ab+\.invalid:2181: \w", text)  # a name that can be none, which would end kazoo's thread
+        assert "python -m zkconcurrent.testing" in text
+        assert "secret" not in text
+
+
+def test_a_plain_client_that_finds_no_server(caplog: pytest.LogCaptureFixture) -> None:
+    """Fault 254: a call that waits is told of in the log, once for each client."""
+    with nobodys_port() as port, caplog.at_level(logging.WARNING, "zkconcurrent"):
+        client = KazooClient(f"127.0.0.1:{port}", connection_retry={"max_tries": -1, "max_delay": 0.2})
+        lock = zkconcurrent.Lock(client, "/nowhere")
+        client.start_async()
+        try:
+            assert not lock.acquire(timeout=4)
+            hints = [each.getMessage() for each in caplog.records if "has replied" in each.getMessage()]
+            assert len(hints) == 1
+            assert f"127.0.0.1:{port}: Connection refused" in hints[0]
+        finally:
+            client.stop()
+            client.close()
+
+
+def test_recipes_of_kazoo(zookeeper: Server, zk_path: str) -> None:
+    """Fault 252: a client of `connect` refuses them, by an error that names ours, unless it is opened for them."""
+    with zkconcurrent.connect(f"zk://{zookeeper.hosts}") as client:
+        recipes = {name for name, made in vars(client).items() if isinstance(made, functools.partial)}
+        assert {"Lock", "Semaphore", "Counter", "SetPartitioner"} < recipes
+        for name in recipes - {"DataWatch", "ChildrenWatch"}:
+            with pytest.raises(RuntimeError, match=rf"{name} of kazoo .* zkconcurrent\.\w+.*kazoo_recipes=True"):
+                getattr(client, name)(zk_path)
+        assert all(hasattr(zkconcurrent, ours.split()[0]) for ours in _RECIPES.values())
+        seen = threading.Event()
+        client.ChildrenWatch("/", lambda _: seen.set())
+        assert seen.wait(10)
+    with (
+        zkconcurrent.connect(f"zk://{zookeeper.hosts}", kazoo_recipes=True) as client,
+        client.Lock(zk_path),
+        pytest.raises(zkconcurrent.ForeignNodeError),
+    ):
+        zkconcurrent.Lock(client, zk_path).acquire()
+    with pytest.raises(TypeError, match="kazoo_recipes must be True or False, not str"):
+        zkconcurrent.connect("zk://127.0.0.1", kazoo_recipes="yes")
+
+
+@pytest.mark.parametrize("recipe", ["Lock", "ReadLock", "WriteLock", "Semaphore", "Election"])
+def test_a_recipe_of_kazoo_at_a_path_of_ours(
+    recipe: str, zk: KazooClient, zk_path: str, caplog: pytest.LogCaptureFixture, eventually: Eventually
+) -> None:
+    """Fault 252: a plain client warns of it, once for each path."""
+    with caplog.at_level(logging.WARNING, "zkconcurrent"), zkconcurrent.Lock(zk, zk_path):
+        for _ in range(2):
+            # Its semaphore counts our node as a lease.
+            theirs = getattr(zk, recipe)(zk_path, **({"max_leases": 5} if recipe == "Semaphore" else {}))
+            if recipe == "Election":
+                theirs.run(lambda: None)
+            else:
+                theirs.acquire()
+                theirs.release()
+        with zk.Lock(f"{zk_path}-elsewhere"):
+            pass
+        told = lambda: [each.getMessage() for each in caplog.records if "recipes" in each.getMessage()]  # noqa: E731
+        eventually(told)
+        assert [each.split()[0] for each in told()] == [zk_path]
 
 
 @clean

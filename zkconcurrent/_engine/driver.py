@@ -74,6 +74,7 @@ T = TypeVar("T")
 Watcher: TypeAlias = Callable[[Any], None]
 CLEAN_UP_PATIENCE = 0.1  # seconds
 POLL_INTERVAL = 0.5  # seconds
+RENEWS_FROM = 0.3  # seconds; a new connection takes about as long
 CLOCK_POLL_INTERVAL = 1.0  # a wait that goes by the wall clock looks at it so often, as it may be set
 
 
@@ -458,6 +459,8 @@ class Call:
             each.doubted = ticket.lease.heard
         try:
             ticket.proving = True
+            if not ticket.lease.renewed and ticket.lease.renewable - session.clock() > RENEWS_FROM:
+                session.link.transport.renew()
             session.wake_keeper()
             while not ticket.lease.believed(session.clock(), ticket.doubted):
                 yield from self._connected(ticket)
@@ -563,6 +566,7 @@ class Call:
             if present is not None and session.link.connected:
                 return
             session.check_usable(self.path)
+            session.check_seen(self.path)
             # kazoo does not report that it gives up, or stops, while disconnected.
             yield from self._park(session.now() + POLL_INTERVAL)
 

@@ -25,12 +25,12 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from .._errors import ClientError, RefusedError
-from .._kazoo.link import CreatedStat, KazooClient, KazooState, Link, ZnodeStat, boot_clock
+from .._kazoo.link import TRY_OUT, CreatedStat, KazooClient, KazooState, Link, ZnodeStat, boot_clock
 from .._kazoo.replies import failure
 from .._kazoo.transport import on_connection_thread
 from .._recipes.operations import BadVersion, Busy, ConnectionLost, NoNode
 from .._recipes.ticket import State, Ticket
-from .client_state import ClientState
+from .client_state import UNANSWERED, ClientState
 from .deletes import Deletes
 from .heartbeat import Heartbeat
 from .interpreter import check_interpreter
@@ -43,6 +43,8 @@ from .registry import Registry
 log = logging.getLogger("zkconcurrent")
 
 ADOPT_INTERVAL = 0.01  # seconds
+UNSEEN = 4  # the part of a session timeout after which a connection that can't be adopted is reported
+HINT_AFTER = 0.9  # seconds; the keeper looks once a second, so it comes within two
 EXIT_POLL_INTERVAL = 0.005  # seconds
 SPARE_RECEIPTS = 1_000
 
@@ -108,6 +110,9 @@ class Session(ClientState):
         self.keeper = Keeper(self, self.do_due_work)
         self._suspect = False
         self._suspect_warned_at = -math.inf
+        self._shared_with_kazoo: set[str] = set()  # the paths that were warned of
+        self._unseen_since: float | None = None  # connected, and the session timeout is not known yet
+        self._tries_since: float | None = None  # never connected; infinity once that was logged
         self.handoffs: weakref.WeakSet[Handoff] = weakref.WeakSet()
         self.watches_handoffs = False
 
@@ -118,6 +123,8 @@ class Session(ClientState):
         self.link.transport.on_close = self._on_close
         self.link.transport.on_change = self._on_change
         self.link.transport.on_data_watch = self._on_data_watch
+        self.link.transport.on_kazoo_node = self._on_kazoo_node
+        self.link.transport.quiet_listeners = {self._on_state}
         if self.registry.session is None:
             self._adopt()
         end_with_process(id(client), self)
@@ -148,7 +155,7 @@ class Session(ClientState):
 
         Raises:
             ClientError: the client is not started, is stopped, or was inherited through fork; the interpreter is
-                exiting; or the caller runs on one of kazoo's threads.
+                exiting; the caller runs on one of kazoo's threads; or the client's greenlets run in another thread.
         """
         self.check_not_forked(path)
         self.check_not_exiting(path)
@@ -165,6 +172,31 @@ class Session(ClientState):
                 path,
                 "called from one of kazoo's own threads (a watch, a listener or a completion), where waiting for "
                 "ZooKeeper would hang; hand the work to another thread: client.handler.spawn(...)",
+            )
+        if self.link.in_other_hub:
+            raise ClientError(
+                path,
+                "the client was started in another thread, whose gevent hub runs it: a call from here would wait for "
+                "greenlets that may not run; start a client in this thread",
+            )
+
+    def check_seen(self, path: str) -> None:
+        """Refuse to wait for a session timeout that the library can't learn.
+
+        Raises:
+            ClientError: the client is connected, and was started where the library did not see it.
+        """
+        since = self._unseen_since
+        if since is None or self.registry.session is not None or not self.link.connected:
+            return
+        if self.now() - since > min(UNANSWERED, self.link.requested_timeout) / UNSEEN:
+            raise ClientError(
+                path,
+                "the client is connected, but its session timeout can't be read, as the client was started before the "
+                "library first saw it, in an environment that the library does not know: open it by "
+                "zkconcurrent.connect(), or create a primitive before client.start(). Under gevent or eventlet, patch "
+                "everything before any other import, and give the client kazoo's handler for it "
+                "(handler=SequentialGeventHandler())",
             )
 
     def check_not_forked(self, path: str) -> None:
@@ -214,9 +246,26 @@ class Session(ClientState):
 
     def _adopt(self) -> None:
         """Take over a connection that is older than the library, once its timeout is known."""
-        if self.link.connected and self.registry.session is None:
-            self._opened(self.link.adopt())
-            self.wake_calls()
+        if not self.link.connected or self.registry.session is not None:
+            self._unseen_since = None
+            return
+        lease = self.link.adopt()
+        if lease is None and self._unseen_since is None:
+            self._unseen_since = self.now()
+        self._opened(lease)
+        self.wake_calls()
+
+    def _hint(self) -> None:
+        """Log, once, where a client that has never been connected finds no server."""
+        if self._tries_since == math.inf:
+            return
+        if self.link.stopped or self.link.was_connected:
+            self._tries_since = None
+        elif self._tries_since is None:
+            self._tries_since = self.now()
+        elif self.now() - self._tries_since > HINT_AFTER:
+            self._tries_since = math.inf
+            self.warn_later("no ZooKeeper server has replied yet: %s (%s)", self.link.failures(), TRY_OUT)
 
     def _opened(self, lease: Lease | None) -> None:
         if lease is None:
@@ -254,6 +303,15 @@ class Session(ClientState):
         """Note a watch on the data of a node, which may have replaced the watch of a tree."""
         if self.registry.trees:
             self.post(partial(self.registry.note_data_watch, self.link.client.unchroot(path)))
+
+    def _on_kazoo_node(self, path: str) -> None:
+        """Warn, once for each path, that a lock or semaphore of kazoo's is used at the path of one of ours."""
+        above = self.link.client.unchroot(path).rpartition("/")[0]
+        if above in self.directory and above not in self._shared_with_kazoo:
+            self._shared_with_kazoo.add(above)
+            self.warn_later(
+                "%s is used by one of kazoo's recipes and by zkconcurrent: they do not exclude each other", above
+            )
 
     # -- called by the driver ----------------------------------------------------------------------------------------
 
@@ -392,6 +450,7 @@ class Session(ClientState):
         """Do the work that is due, with the lock held; return the seconds until more is due."""
         self.link.transport.nudge()
         self._adopt()
+        self._hint()
         self.run_posted()
         self.sweep()
         self.check_lease()
@@ -400,6 +459,8 @@ class Session(ClientState):
         pause = IDLE_BEAT
         if self.link.connected and self.registry.session is None:
             pause = ADOPT_INTERVAL
+            if self._unseen_since is not None:
+                pause = min(IDLE_BEAT, max(pause, (self.now() - self._unseen_since) / UNSEEN))
         elif self.link.connected:
             if self.registry.deletes:
                 self.deletes.repeat(now)

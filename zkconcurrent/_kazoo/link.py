@@ -8,6 +8,7 @@ in the lease what these replies prove. The library checks the private parts of k
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 import weakref
@@ -37,6 +38,7 @@ from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_acl
 from .._engine.identity import ident, identity
 from .._engine.lease import MARGIN, NEVER, Lease
 from .._recipes.operations import BEFORE_ANY, Check, Create, CreateEphemeral, Delete, Part, Set, makes_ephemerals
+from .addresses import shown
 from .replies import NO_REPLY, NOT_THE_CAUSE, HandledReply, Reply, kazoo_errors
 from .session_timeout import negotiated
 from .transport import Transport
@@ -55,6 +57,8 @@ SEQUENTIAL = 2
 EPHEMERAL_SEQUENTIAL = 3
 CONTAINER = 4
 PERSISTENT_RECURSIVE = 1  # a mode of watches
+
+TRY_OUT = "to start a server to try things out: python -m zkconcurrent.testing"
 
 __all__ = [
     "ACL",
@@ -211,6 +215,21 @@ class Link:
         return bool(self.client.connected)
 
     @property
+    def was_connected(self) -> bool:
+        """Whether the client has been connected since it was started."""
+        return self.connected or self.transport.handshake is not None or bool(self.client._session_id)
+
+    @property
+    def requested_timeout(self) -> float:
+        """The session timeout that the client asks for, in seconds."""
+        return float(self.client._session_timeout) / 1000
+
+    def failures(self) -> str:
+        """Return what the last attempts to connect came to, by address."""
+        hosts = ",".join(shown(host, port) for host, port in self.client.hosts)
+        return self.transport.addresses.describe() or f"{hosts}: no reply"
+
+    @property
     def epoch(self) -> int:
         """The number of the leader that the last reply knew: the upper half of its zxid."""
         return int(self.client.last_zxid) >> 32
@@ -285,6 +304,12 @@ class Link:
             threading.Thread(target=run, name="zkconcurrent-settling").start()
         else:
             self.handler.spawn(run)
+
+    @property
+    def in_other_hub(self) -> bool:
+        """Whether gevent runs the client in another thread, so that the caller's waits would not let it go on."""
+        hub = getattr(self.client._connection._connection_routine, "parent", None)
+        return hub is not None and "gevent" in sys.modules and hub is not sys.modules["gevent"].get_hub()
 
     def on_own_thread(self) -> bool:
         """Return whether the caller runs on one of kazoo's threads, where a wait for a reply would never end."""

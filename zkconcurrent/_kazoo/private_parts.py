@@ -7,11 +7,12 @@ from kazoo.client import KazooClient
 from kazoo.protocol.connection import ConnectionHandler
 
 _OF_CLIENT = (
-    *("_call", "_connection", "_notify_pending", "_pending", "_queue", "_session_id", "_session_timeout", "_state"),
-    *("_stopped", "chroot", "last_zxid"),
+    *("_call", "_child_watchers", "_connection", "_data_watchers", "_notify_pending", "_pending", "_queue"),
+    *("_session_id", "_session_timeout", "_state", "_stopped", "chroot", "last_zxid"),
 )
 _OF_CONNECTION = (
-    *("_authenticate_with_sasl", "_connection_routine", "_invoke", "_read", "_read_header", "_read_response"),
+    *("_authenticate_with_sasl", "_connect_attempt", "_connect_loop", "_connection_routine", "_expand_client_hosts"),
+    *("_invoke", "_read", "_read_header", "_read_response"),
     *("_read_watch_event", "_ro_mode"),
     *("_send_ping", "_send_request", "_socket", "_write", "_write_sock", "_xid", "connection_stopped"),
     "handler",
@@ -23,6 +24,9 @@ _OF_HANDLER = (
 # The positional arguments of replaced or called methods; and the local variables that `session_timeout` reads.
 _ARGUMENTS = {
     "_authenticate_with_sasl": ("self", "host", "timeout"),
+    "_connect_attempt": ("self", "host", "hostip", "port", "retry"),
+    "_connect_loop": ("self", "retry"),
+    "_expand_client_hosts": ("self",),
     "_invoke": ("self", "timeout", "request", "xid"),
     "_read": ("self", "length", "timeout"),
     "_read_header": ("self", "timeout"),
@@ -48,11 +52,12 @@ def check_kazoo(client: KazooClient) -> None:
         for name in names
         if not hasattr(owner, name)
     ]
-    for name, names in (*_ARGUMENTS.items(), *_VARIABLES.items()):
-        code = getattr(getattr(ConnectionHandler, name, None), "__code__", None)
-        known = () if code is None else code.co_varnames[: code.co_argcount if name in _ARGUMENTS else None]
-        if known != names if name in _ARGUMENTS else not {*names} <= {*known}:
-            missing.append(f"ConnectionHandler.{name} with {', '.join(names)}")
+    for known_names in (_ARGUMENTS, _VARIABLES):
+        for name, names in known_names.items():
+            code = getattr(getattr(ConnectionHandler, name, None), "__code__", None)
+            found = () if code is None else code.co_varnames[: code.co_argcount if known_names is _ARGUMENTS else None]
+            if found != names if known_names is _ARGUMENTS else not {*names} <= {*found}:
+                missing.append(f"ConnectionHandler.{name} with {', '.join(names)}")
     if missing:
         raise RuntimeError(
             f"zkconcurrent can't work on kazoo {kazoo.version.__version__}, which has no {'; '.join(missing)}: "

@@ -18,7 +18,10 @@ def negotiated(routine: Any) -> float | None:
     Args:
         routine: kazoo's connection thread, or greenlet.
     """
-    frame = getattr(routine, "gr_frame", None) or _innermost_frame(getattr(routine, "ident", None) or 0)
+    number = getattr(routine, "ident", None) or 0
+    frame = getattr(routine, "gr_frame", None) or _innermost_frame(number)
+    if frame is None:
+        frame = getattr(_greenlet(number), "gr_frame", None)
     while frame is not None:
         if frame.f_code.co_name == "_connect" and "negotiated_session_timeout" in frame.f_locals:
             return float(frame.f_locals["negotiated_session_timeout"]) / 1000.0
@@ -38,3 +41,17 @@ def _innermost_frame(thread: int) -> FrameType | None:
     finally:
         if collects:
             gc.enable()
+
+
+def _greenlet(number: int) -> Any:
+    """Return the greenlet that a patched `threading` made in the place of a thread, and numbered by its address.
+
+    Neither gevent nor eventlet has a list of them. So this looks through all objects, once for a client that was
+    started before the library saw it.
+    """
+    greenlets = sys.modules.get("greenlet")
+    if greenlets is None:
+        return None
+    return next(
+        (each for each in gc.get_objects() if id(each) == number and isinstance(each, greenlets.greenlet)), None
+    )

@@ -11,31 +11,39 @@ from typing import Any
 from kazoo.client import KazooClient
 from kazoo.handlers.utils import selector_select
 
+from .addresses import Addresses
+
 DONT_WAIT = getattr(socket, "MSG_DONTWAIT", 0)
 _FILENO = operator.methodcaller("fileno")
-SHARES = 4  # of the session timeout, at least: a hold outlives one attempt to connect that gets no reply
 
 
 class FairHandler:
-    """kazoo's handler, but each server gets at most an equal share of the session timeout to accept a connection.
+    """kazoo's handler, but each address gets at most an equal share of the session timeout to accept a connection.
 
     kazoo waits a whole session timeout until TCP and TLS have connected. So one server whose machine is down, or that
     stands still, could cost the session while all others serve.
     """
 
-    def __init__(self, client: KazooClient) -> None:
-        self._client = client
+    def __init__(self, client: KazooClient, addresses: Addresses) -> None:
+        self._addresses = addresses
         self._handler = client.handler
         self.select: Any = client.handler.select  # at each turn of the connection thread
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._handler, name)
 
-    def create_connection(self, *args: Any, timeout: float | None = None, **options: Any) -> Any:
-        """Connect as kazoo's handler does."""
+    def create_connection(
+        self, address: tuple[Any, ...], hostname: str | None = None, timeout: float | None = None, **options: Any
+    ) -> Any:
+        """Connect as kazoo's handler does, and note what keeps it from that."""
         if timeout is not None:
-            timeout /= max(SHARES, len(self._client.hosts))
-        return self._handler.create_connection(*args, timeout=timeout, **options)
+            timeout = self._addresses.share(timeout)
+        self._addresses.trying = (hostname or address[0], address[0], address[1])
+        try:
+            return self._handler.create_connection(address=address, hostname=hostname, timeout=timeout, **options)
+        except Exception as error:
+            self._addresses.failed(error)
+            raise
 
 
 class WakeupSocket:
@@ -47,7 +55,8 @@ class WakeupSocket:
 
     def __init__(self, sock: Any) -> None:
         self._sock = sock
-        self._raw = getattr(sock, "_sock", sock)  # gevent's own would block
+        # gevent's and eventlet's own would block.
+        self._raw = getattr(sock, "fd", sock) if hasattr(sock, "act_non_blocking") else getattr(sock, "_sock", sock)
         self._owes_byte = False  # a byte had no room
 
     def close(self) -> None:

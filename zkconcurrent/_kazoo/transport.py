@@ -21,6 +21,7 @@ import contextlib
 import functools
 import itertools
 import logging
+import re
 import socket
 import ssl
 import struct
@@ -34,16 +35,18 @@ from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.connection import ConnectionHandler, RWServerAvailable
-from kazoo.protocol.serialization import CloseInstance, Connect, Exists, GetData, Watch
+from kazoo.protocol.serialization import CloseInstance, Connect, Create, Exists, GetData, Watch
 from kazoo.protocol.states import KeeperState
 
+from .addresses import Addresses
 from .private_parts import check_kazoo
-from .sockets import SHARES, FairHandler, Waiter, WakeupSocket, raise_interrupt, wait_for_files
+from .sockets import FairHandler, Waiter, WakeupSocket, raise_interrupt, wait_for_files
 
 log = logging.getLogger("zkconcurrent")
 
 F = TypeVar("F", bound=Callable[..., Any])
 READ_SIZE = 65536
+KAZOO_NODE = re.compile(r"/[0-9a-f]{32}(__r?lock__)?$")  # of a lock, an election, or a semaphore's lease of kazoo's
 REQUEST_HEADER = struct.Struct("!iii")  # the length of what follows, the request's number, its type
 XIDS = 2**31 - 1
 AUTH_XID = -4
@@ -126,9 +129,12 @@ class Transport:
         on_close: called on kazoo's thread before that asks for the end of the session.
         on_change: called on kazoo's thread with the path of each watch event.
         on_data_watch: called on kazoo's thread with the path of each node whose data this client has begun to watch.
+        on_kazoo_node: called on kazoo's thread with the path of each node of kazoo's locks and semaphores.
+        quiet_listeners: the client's listeners that a new connection does not disturb: see `renew`.
         handshake: the last handshake; None if it was over before the transport was made.
         max_request: how many bytes a request may have.
         refusal: why the servers do not accept the client's credentials; kazoo then stops for good.
+        addresses: where the servers are, and what came of the last attempts to connect.
     """
 
     def __init__(self, client: KazooClient) -> None:
@@ -147,11 +153,15 @@ class Transport:
         self._proven = False  # the servers have accepted the client's credentials for SASL before
         self._sasl_replies: int | None = None  # those of the present SASL handshake; None if there is none
         self.refusal: Exception | None = None
+        self.addresses = Addresses(client)
         self._direct = type(self._handler) is SequentialThreadingHandler
         self.clock: Callable[[], float] = lambda: 0.0
         self.on_close: Callable[[], None] = lambda: None
         self.on_change: Callable[[str], None] = lambda _: None
         self.on_data_watch: Callable[[str], None] = lambda _: None
+        self.on_kazoo_node: Callable[[str], None] = lambda _: None
+        self.quiet_listeners: set[Any] = set()
+        self._renews = self._is_renewing = False
         self.handshake: Handshake | None = None
         self.max_request: int = getattr(client, "max_request", MAX_REQUEST)
         self._xids = itertools.count(self._connection._xid or 0)  # the client may have been in use before
@@ -186,6 +196,42 @@ class Transport:
                 pipe.send(b"\0")
             except OSError as error:  # the client is being closed, or the pipe is full
                 raise_interrupt(error)
+
+    @property
+    def renewable(self) -> bool:
+        """Whether a new connection of this session disturbs nobody, and surely is as good as this one.
+
+        No listener or watch of the program would notice it. There is no TLS or SASL, whose credentials may no longer be
+        valid, and kazoo tries to connect for as long as it takes.
+        """
+        client, connection, retry = self._client, self._connection, self._connection.retry_sleeper
+        return (
+            self.handshake is None
+            and client._state == KeeperState.CONNECTED
+            and not (client._stopped.is_set() or client.use_ssl or connection.sasl_options or client.read_only)
+            and client.state_listeners <= self.quiet_listeners
+            and not any(client._data_watchers.values())
+            and not any(client._child_watchers.values())
+            and retry.max_tries in (None, -1)
+            and retry.deadline is None
+        )
+
+    def renew(self) -> bool:
+        """Have the connection replaced that is older than the transport, once nothing waits for a reply on it.
+
+        The next one begins with a request of which the library knows when it was sent. So the first hold of a client
+        that was started long ago need not wait until other requests are old enough to prove its lease. No request of
+        the program fails by it: those that are made meanwhile are sent on the next connection.
+
+        Returns:
+            Whether that is to be expected.
+        """
+        if not isinstance(self._connection, ConnectionHandler) or not self.renewable:
+            return False
+        self._renews = True
+        with contextlib.suppress(AttributeError):  # the client is being closed
+            self._connection._write_sock.send(b"\0")
+        return True
 
     @property
     def awaited_xid(self) -> int | None:
@@ -235,10 +281,11 @@ class Transport:
         if not isinstance(connection, ConnectionHandler):
             return  # a simulated one
         if type(connection.handler) is not FairHandler:
-            connection.handler = FairHandler(client)
+            connection.handler = FairHandler(client, self.addresses)
         for name in ("_invoke", "_send_request", "_send_ping", "_read_header", "_read_response", "_read_watch_event"):
             self._replace(connection, name)
-        self._replace(connection, "_authenticate_with_sasl")
+        for name in ("_authenticate_with_sasl", "_connect_attempt", "_expand_client_hosts"):
+            self._replace(connection, name)
         self._replace(client, "_notify_pending")
         if self._direct:
             self._replace(connection, "_read")
@@ -251,6 +298,19 @@ class Transport:
             vars(self._kazoo).setdefault(name.strip("_"), theirs)
             setattr(owner, name, ours)
 
+    def _expand_client_hosts(self) -> Any:
+        """Return the addresses that kazoo goes through."""
+        return self.addresses.expand()
+
+    def _connect_attempt(self, host: str, hostip: str, port: int, retry: Any) -> Any:
+        """Connect to a server, and serve that connection until it ends; go on with our addresses in kazoo's place.
+
+        kazoo began a list of its own if the client was started before the transport was there.
+        """
+        if self.addresses.walked:
+            return self._kazoo.connect_attempt(host, hostip, port, retry)
+        return self._connection._connect_loop(retry)
+
     def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
         """Send a request of the handshake and return its reply; note when the connection was requested.
 
@@ -259,14 +319,18 @@ class Transport:
         """
         sent = self.clock()
         if self._client._session_id:
-            timeout = min(timeout, self._client._session_timeout / 1000 / SHARES)
+            timeout = min(timeout, self.addresses.share(self._client._session_timeout / 1000))
         try:
             result = self._kazoo.invoke(timeout, request, xid)
         except kazoo_errors.AuthFailedError as error:
             self.refusal = error
             raise
+        except Exception as error:
+            self.addresses.failed(error)
+            raise
         if type(request) is Connect:
             self.handshake = Handshake(sent, result[0].time_out / 1000.0)
+            self.addresses.opened(self.handshake.timeout)
         return result
 
     def _authenticate_with_sasl(self, host: str, timeout: float) -> None:
@@ -303,7 +367,10 @@ class Transport:
         connection that are still on their way: with equal numbers, replies would come for the wrong request, or never.
         """
         client, connection, turn = self._client, self._connection, self._turn
-        closes = bool(client._queue) and client._queue[0][0] is CloseInstance
+        request: Any = client._queue[0][0] if client._queue else None
+        closes = request is CloseInstance
+        if type(request) is Create and KAZOO_NODE.search(request.path):
+            self.on_kazoo_node(request.path)
         if closes:
             self.on_close()  # other clients may acquire before the reply is here
         if turn is not None and not turn.take():
@@ -311,6 +378,7 @@ class Transport:
                 raise kazoo_errors.ConnectionDropped("a caller was interrupted while sending")
             turn = None  # the last request of all: it may go out beside the caller's
         try:
+            self._renew_if_idle()
             self._send_unsent(turn, connect_timeout)
             connection._xid = next(self._xids) % XIDS
             self._kazoo.send_request(read_timeout, connect_timeout)
@@ -345,6 +413,17 @@ class Transport:
             if turn is not None:
                 turn.lock.release()
 
+    def _renew_if_idle(self) -> None:
+        """End the connection if `renew` asks for it and nothing waits for a reply; in the turn of this thread."""
+        client = self._client
+        if not self._renews or client._queue or client._pending or self._pending_auths:
+            return
+        self._renews = False
+        if not self.renewable:
+            return
+        self._turn, self._is_renewing = None, True
+        raise kazoo_errors.ConnectionDropped("zkconcurrent reconnects once, to learn at once that the session lives")
+
     def _send_unsent(self, turn: Turn | None, timeout: float) -> None:
         """Send the rest of a caller's request."""
         if turn is not None and turn.unsent:
@@ -354,6 +433,10 @@ class Transport:
     def _notify_pending(self, state: str) -> None:
         """Fail all requests: the connection is lost, or the session is over."""
         self._turn = None
+        self.addresses.lost()
+        if self._is_renewing:
+            self._is_renewing = False
+            return  # nothing was pending, and what has been queued since is sent on the next connection
         self._client._pending.extend(self._pending_auths)
         self._pending_auths.clear()
         self._kazoo.notify_pending(state)

@@ -1,0 +1,170 @@
+"""Host names with several addresses: how soon a client is back while a machine, or the resolver, is dead."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+import zkconcurrent
+from tests.conftest import Eventually
+from zkconcurrent._engine.session import Session
+from zkconcurrent.testing import Server
+
+TIMEOUT = 6.0  # seconds
+NAMES = ("zk1.invalid", "zk2.invalid", "zk3.invalid")
+
+
+class Resolver:
+    """Resolves the names of the tests; real for all others.
+
+    Attributes:
+        ports: for each name, the ports of its addresses: all addresses are 127.0.0.1.
+        silent: if it is set, it does not reply until the test has ended.
+    """
+
+    def __init__(self) -> None:
+        self.ports: dict[str, list[int]] = {}
+        self.silent = threading.Event()
+        self.over = threading.Event()
+        self._real = socket.getaddrinfo
+
+    def getaddrinfo(self, host: Any, *rest: Any, **options: Any) -> Any:
+        """Return the addresses of a name, in the form of `socket.getaddrinfo`."""
+        if host not in self.ports:
+            return self._real(host, *rest, **options)
+        if self.silent.is_set():
+            self.over.wait(60)
+            raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port)) for port in self.ports[host]]
+
+
+@pytest.fixture
+def resolver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Resolver]:
+    """A resolver in the place of the system's."""
+    made = Resolver()
+    monkeypatch.setattr(socket, "getaddrinfo", made.getaddrinfo)
+    yield made
+    made.over.set()
+
+
+@pytest.fixture
+def dead_address() -> Iterator[Callable[[], int]]:
+    """Make a port that neither takes nor refuses a connection, as where a machine has no power."""
+    with ExitStack() as ends:
+
+        def make() -> int:
+            sock = ends.enter_context(socket.socket())
+            sock.bind(("127.0.0.1", 0))
+            sock.listen(0)
+            for _ in range(3):  # the system lets so many wait, and drops what any other client sends
+                visitor = ends.enter_context(socket.socket())
+                visitor.setblocking(False)
+                visitor.connect_ex(sock.getsockname())
+            return int(sock.getsockname()[1])
+
+        yield make
+
+
+def opened(how: str, ends: ExitStack) -> KazooClient:
+    """Return a client of the three names that tries them in their order."""
+    if how == "connect":
+        url = f"zk://{','.join(NAMES)}"
+        return ends.enter_context(zkconcurrent.connect(url, timeout=TIMEOUT, randomize_hosts=False))
+    hosts = ",".join(f"{name}:2181" for name in NAMES)
+    zk = KazooClient(hosts, timeout=TIMEOUT, randomize_hosts=False)
+    zk.start()
+    ends.callback(zk.close)
+    ends.callback(zk.stop)
+    return zk
+
+
+def hold(zk: KazooClient, path: str, ends: ExitStack) -> zkconcurrent.Lock:
+    """Acquire a lock until the test ends."""
+    lock = zkconcurrent.Lock(zk, path)
+    ends.enter_context(lock)
+    return lock
+
+
+def reconnect(zk: KazooClient, eventually: Eventually) -> None:
+    """Cut the connection, and wait for the next one."""
+    link = Session.of(zk).link
+    before = link.connection
+    link.transport.drop()
+    eventually(lambda: zk.connected and link.connection is not before)
+
+
+kinds = pytest.mark.parametrize("how", ["connect", "plain"])
+
+
+@kinds
+@pytest.mark.parametrize("connected_to", ["first", "last"])
+def test_a_machine_with_several_addresses_has_no_power(
+    how: str,
+    connected_to: str,
+    zookeeper: Server,
+    zk_path: str,
+    resolver: Resolver,
+    dead_address: Callable[[], int],
+    eventually: Eventually,
+) -> None:
+    """Fault 243: a client that tries that machine first is with another before its session, or a hold, ends."""
+    dead, alive = [dead_address() for _ in range(4)], [zookeeper.port]
+    with socket.socket() as closed, ExitStack() as ends:
+        closed.bind(("127.0.0.1", 0))
+        refuses = [closed.getsockname()[1]]
+        places = [alive, dead, alive] if connected_to == "first" else [refuses, refuses, alive]
+        resolver.ports.update(zip(NAMES, places, strict=True))
+        zk = opened(how, ends)
+        held = hold(zk, zk_path, ends)
+        session = zk.client_id
+        if connected_to == "last":
+            resolver.ports.update(zip(NAMES, [dead, alive, alive], strict=True))
+        reconnect(zk, eventually)
+        assert zk.client_id == session
+        assert not held.lost.is_set()
+
+
+@kinds
+def test_addresses_that_are_no_longer_those_of_the_names(
+    how: str,
+    zookeeper: Server,
+    zk_path: str,
+    resolver: Resolver,
+    dead_address: Callable[[], int],
+    eventually: Eventually,
+) -> None:
+    """Fault 243: all servers have moved since the names were resolved: they are resolved again at once."""
+    with ExitStack() as ends:
+        old = [[zookeeper.port], *([dead_address(), dead_address()] for _ in range(2))]
+        resolver.ports.update(zip(NAMES, old, strict=True))
+        zk = opened(how, ends)
+        held = hold(zk, zk_path, ends)
+        session = zk.client_id
+        moved = [[dead_address()], [zookeeper.port], [zookeeper.port]]
+        resolver.ports.update(zip(NAMES, moved, strict=True))
+        reconnect(zk, eventually)
+        assert zk.client_id == session
+        assert not held.lost.is_set()
+
+
+@kinds
+def test_a_resolver_that_does_not_reply(
+    how: str, zookeeper: Server, zk_path: str, resolver: Resolver, eventually: Eventually
+) -> None:
+    """Fault 243: a client that lost its connection goes to the last addresses that it knows."""
+    with ExitStack() as ends:
+        resolver.ports.update({name: [zookeeper.port] for name in NAMES})
+        zk = opened(how, ends)
+        held = hold(zk, zk_path, ends)
+        reconnect(zk, eventually)
+        session = zk.client_id
+        resolver.silent.set()
+        reconnect(zk, eventually)
+        assert zk.client_id == session
+        assert not held.lost.is_set()

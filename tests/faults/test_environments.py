@@ -1,0 +1,50 @@
+"""A client that was started before the library first saw it, under gevent, eventlet, and what is unknown."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from zkconcurrent.testing import Server
+
+
+def run(zookeeper: Server, zk_path: str, *how: str) -> str:
+    """Return what the program prints."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "tests.faults.environments", zookeeper.hosts, zk_path, *how],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("patched", "handler"),
+    [
+        ("gevent", "threads"),
+        ("gevent late", "threads"),
+        ("gevent late", "gevent"),
+        ("eventlet", "threads"),
+        ("eventlet", "eventlet"),
+        ("eventlet late", "eventlet"),
+        ("unpatched", "eventlet"),
+    ],
+)
+def test_greenlets_in_the_place_of_threads(patched: str, handler: str, zookeeper: Server, zk_path: str) -> None:
+    """Fault 244: the session timeout is found, a free lock is acquired, and waits let the other greenlets run."""
+    assert "all is well" in run(zookeeper, zk_path, patched, handler)
+
+
+@pytest.mark.parametrize(("patched", "handler"), [("unknown", "threads"), ("other hub", "gevent")])
+def test_an_environment_that_is_not_known(patched: str, handler: str, zookeeper: Server, zk_path: str) -> None:
+    """Fault 244: the first call raises ClientError, which says what to do, within a third of the session timeout."""
+    said = run(zookeeper, zk_path, patched, handler)
+    assert said.count("refused: ") == 2, said
+    assert ("client.start()" if patched == "unknown" else "start a client in this thread") in said

@@ -1,0 +1,123 @@
+"""A plain client that was started long before the library first saw it: its first hold, and what that may disturb."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.conftest import Eventually
+from zkconcurrent import Lock
+from zkconcurrent._engine.lease import NEVER
+from zkconcurrent._engine.session import Session
+from zkconcurrent._kazoo.link import Link
+from zkconcurrent.testing import Server
+
+
+@pytest.fixture
+def old(zookeeper: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., KazooClient]]:
+    """Open a client whose connection is too old to prove anything."""
+    monkeypatch.setattr(Link, "_connected_since", lambda _: NEVER)
+    clients = []
+
+    def start(**options: Any) -> KazooClient:
+        clients.append(KazooClient(zookeeper.hosts, **{"timeout": 20, **options}))
+        clients[-1].start()
+        return clients[-1]
+
+    yield start
+    for client in clients:
+        client.stop()
+        client.close()
+
+
+def test_the_first_hold(old: Callable[..., KazooClient], zk_path: str) -> None:
+    """Fault 253: the connection is replaced once, whose begin proves the lease, and the session stays the same."""
+    client = old()
+    session = client.client_id
+    lock = Lock(client, zk_path)
+    assert Session.of(client).link.connection is None
+    with lock:
+        lease = Session.of(client).registry.lease
+        assert lease.heard == lease._connected  # no request had to become old enough
+        assert client.client_id == session
+        connection = Session.of(client).link.connection
+        assert connection is not None
+    with Lock(client, f"{zk_path}-more"):
+        assert Session.of(client).link.connection is connection
+
+
+def listens(client: KazooClient) -> None:
+    """Listen for changes of the connection."""
+    client.add_listener(lambda _: None)
+
+
+def watches(client: KazooClient) -> None:
+    """Watch a node's data."""
+    client.exists("/zookeeper", watch=lambda _: None)
+
+
+def watches_children(client: KazooClient) -> None:
+    """Watch a node's children."""
+    client.get_children("/zookeeper", watch=lambda _: None)
+
+
+@pytest.mark.parametrize(
+    ("options", "use"),
+    [
+        ({}, listens),
+        ({}, watches),
+        ({}, watches_children),
+        ({"connection_retry": {"max_tries": 3}}, None),
+        ({"connection_retry": {"max_tries": -1, "deadline": 60}}, None),
+        ({"read_only": True}, None),
+    ],
+    ids=["a listener", "a watch", "a watch of children", "few tries", "a deadline", "read-only"],
+)
+def test_nobody_is_disturbed(
+    options: dict[str, Any],
+    use: Callable[[KazooClient], None] | None,
+    old: Callable[..., KazooClient],
+    zk_path: str,
+) -> None:
+    """The connection stays where the program would notice, or where the next one may not come."""
+    client = old(timeout=4, **options)
+    if use is not None:
+        use(client)
+    with Lock(client, zk_path):
+        assert Session.of(client).link.connection is None
+        assert Session.of(client).registry.lease.renewed
+
+
+def test_requests_of_the_program(old: Callable[..., KazooClient], zk_path: str, eventually: Eventually) -> None:
+    """No request of the program fails: those that are made as the connection is replaced go out on the next one."""
+    client = old()
+    client.ensure_path(zk_path)
+    failed: list[Exception] = []
+    over = threading.Event()
+    done: list[int] = []
+
+    def use() -> None:
+        while not over.is_set():
+            try:
+                client.set(zk_path, b"")
+                done.append(1)
+            except Exception as error:
+                failed.append(error)
+                return
+
+    users = [threading.Thread(target=use) for _ in range(2)]
+    for each in users:
+        each.start()
+    eventually(lambda: len(done) > 20)
+    with Lock(client, f"{zk_path}-lock"):
+        pass
+    seen = len(done)
+    eventually(lambda: failed or len(done) > seen + 20)
+    over.set()
+    for each in users:
+        each.join()
+    assert not failed

@@ -1,0 +1,194 @@
+"""The addresses of a client's servers: in which order kazoo tries them, for how long each, and what came of it.
+
+A host name may have several addresses: those of one machine, IPv6 and IPv4, or of several machines. kazoo resolves all
+names, and goes through the addresses in one list; once a connection ends, it goes on with the rest of that list, which
+may be days old. Here:
+
+* The list changes between the names, and between the families of addresses. So a machine that is dead, or a network
+  without IPv6, costs a client that reconnects the time of one attempt.
+* The attempts at all addresses together take no longer than the session timeout.
+* The names are resolved again when a connection ends, and while no address replies. A resolver that does not reply
+  keeps no client from its last addresses.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import socket
+import time
+from collections.abc import Iterator
+from itertools import chain, zip_longest
+from typing import Any, TypeAlias
+
+from kazoo.client import KazooClient
+
+SHARES = 4  # of the session timeout, at least: a hold outlives one attempt to connect that gets no reply
+RESOLVER_PATIENCE = 0.1  # seconds, where the last addresses are known
+RESOLVE_AGAIN = 0.5  # seconds
+
+_Host: TypeAlias = tuple[str, Any]
+_Address: TypeAlias = tuple[str, str, int]  # the name, the address, the port
+
+
+class Addresses:
+    """The addresses of one client's servers. Only kazoo's connection thread calls it, but for `describe`.
+
+    Attributes:
+        walked: kazoo goes by these addresses, and not by a list of its own that it has begun before.
+        trying: the address that is tried now, or was last.
+    """
+
+    def __init__(self, client: KazooClient) -> None:
+        self.walked = False
+        self.trying: _Address = ("", "", 0)
+        self._client = client
+        self._found: dict[_Host, list[tuple[Any, str, int]]] = {}  # the last known: family, address, port
+        self._failures: dict[_Host | _Address, str] = {}
+        self._resolving: Any = None  # an event, set when all names are resolved
+        self._granted = math.inf  # the last session timeout that was granted
+        self._resolved_at = self._opened_at = self._lost_at = -math.inf
+
+    # -- how long each is tried ------------------------------------------------------------------------------------
+
+    def share(self, timeout: float) -> float:
+        """Return how long to wait for one server: an equal share, while the session may live that is to be resumed.
+
+        Later, slow servers get more time: a share for each name.
+        """
+        number = len(self._client.hosts)
+        if self._client._session_id and time.monotonic() < self._lost_at + min(timeout, self._granted):
+            timeout = min(timeout, self._granted)
+            number = max(number, sum(len(self._found.get(host, ())) for host in set(self._hosts())))
+        return timeout / max(SHARES, number)
+
+    def opened(self, granted: float) -> None:
+        """Note that a connection has begun, and the session timeout that was granted."""
+        self._opened_at, self._granted = time.monotonic(), granted
+        self._failures.clear()
+
+    def lost(self) -> None:
+        """Note that a connection has ended."""
+        self._lost_at = time.monotonic()
+
+    # -- what came of it -------------------------------------------------------------------------------------------
+
+    def failed(self, error: Exception) -> None:
+        """Note why the present attempt has failed."""
+        self._failures[self.trying] = getattr(error, "strerror", None) or str(error) or "no reply"
+
+    def describe(self) -> str:
+        """Return what the last attempts came to: `zk1:2181 (10.0.0.1): Connection refused; ...`."""
+        attempts = []
+        for where, reason in list(self._failures.items()):
+            resolved = f" ({where[1]})" if len(where) == 3 and where[1] != where[0] else ""
+            attempts.append(f"{shown(where[0], where[-1])}{resolved}: {reason}")
+        return "; ".join(attempts)
+
+    # -- which is tried next ---------------------------------------------------------------------------------------
+
+    def expand(self) -> Walk:
+        """Return the addresses for kazoo to try."""
+        self.walked = True
+        self._resolve()
+        return Walk(self)
+
+    def _hosts(self) -> list[_Host]:
+        return [(host.strip(), port) for host, port in self._client.hosts]
+
+    def _resolve(self) -> None:
+        hosts = self._hosts()
+        self._resolved_at = time.monotonic()
+        if all(map(_is_address, hosts)) or not any(host in self._found for host in hosts):
+            self._resolve_each(hosts)
+            return
+        if self._resolving is None or self._resolving.is_set():
+            resolving = self._client.handler.event_object()
+
+            def resolve() -> None:
+                try:
+                    self._resolve_each(hosts)
+                finally:
+                    resolving.set()
+
+            try:
+                self._client.handler.spawn(resolve)
+            except RuntimeError:  # no thread can be started
+                return
+            self._resolving = resolving
+        self._resolving.wait(RESOLVER_PATIENCE)
+
+    def _resolve_each(self, hosts: list[_Host]) -> None:
+        for host in hosts:
+            try:
+                found = socket.getaddrinfo(*host, 0, 0, socket.IPPROTO_TCP)
+            except (OSError, UnicodeError) as error:  # the latter for a name that can be none
+                self._client.logger.warning("Cannot resolve %s: %s", host[0], error)
+                self._failures[host] = getattr(error, "strerror", None) or str(error)
+            else:
+                self._failures.pop(host, None)
+                self._found[host] = [(family, str(place[0]), int(place[1])) for family, _, _, _, place in found]
+
+    def _in_order(self, keys: dict[object, float]) -> list[_Address]:
+        """Return all known addresses: one of each name, and of another family for each next name, and so on.
+
+        Args:
+            keys: random numbers by which names and addresses are sorted, if the client wants that; filled here.
+        """
+        hosts = self._hosts()
+        if self._client.randomize_hosts:
+            hosts.sort(key=lambda host: keys.setdefault(host, random.random()))
+        rows: list[list[_Address]] = []
+        for host in hosts:
+            families: dict[Any, list[_Address]] = {}
+            for family, address, port in self._found.get(host, ()):
+                families.setdefault(family, []).append((host[0], address, port))
+            for each in families.values() if self._client.randomize_hosts else ():
+                each.sort(key=lambda address: keys.setdefault(address, random.random()))
+            row = [address for address in chain(*zip_longest(*families.values())) if address is not None]
+            first = len(rows) % len(families) if families else 0
+            rows.append(row[first:] + row[:first])
+        return [address for address in chain(*zip_longest(*rows)) if address is not None]
+
+
+class Walk:
+    """The addresses, as kazoo goes through them; what is known of them may change meanwhile."""
+
+    def __init__(self, addresses: Addresses) -> None:
+        self._addresses = addresses
+        self._keys: dict[object, float] = {}
+
+    def __len__(self) -> int:
+        return len(self._addresses._in_order(self._keys))
+
+    def __iter__(self) -> Iterator[_Address]:
+        addresses = self._addresses
+        tried: set[_Address] = set()
+        while True:
+            left = [each for each in addresses._in_order(self._keys) if each not in tried]
+            if not left:
+                return  # kazoo pauses, and begins anew
+            address, began = left[0], time.monotonic()
+            tried.add(address)
+            yield address
+            now = time.monotonic()
+            lived = addresses._opened_at >= began
+            if lived and now - addresses._opened_at > RESOLVE_AGAIN:
+                tried = {address}  # the others may be well again; but no server that hangs up is tried without a pause
+            if now - addresses._resolved_at > RESOLVE_AGAIN:
+                addresses._resolve()
+
+
+def shown(host: str, port: object) -> str:
+    """Return a host and a port as they are written."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _is_address(host: _Host) -> bool:
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            socket.inet_pton(family, host[0])
+        except OSError:
+            continue
+        return True
+    return False
