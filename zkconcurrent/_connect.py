@@ -133,6 +133,18 @@ class Client(KazooClient):  # type: ignore[misc]
             raise ValueError(self._name)
         return process_client, self._name
 
+    def __reduce__(self) -> Any:
+        try:
+            return self.by_name()
+        except ValueError as why:
+            raise TypeError(f"cannot pickle {self!r}: {why}; open a client in the other process") from None
+
+    def __deepcopy__(self, memo: object = None) -> Any:
+        # It would be another client, and so another session.
+        raise TypeError(f"cannot copy {self!r}: use the client itself, or call connect() again")
+
+    __copy__ = __deepcopy__
+
     def open_at_use(self) -> None:
         """Start the client if `process_client` made it and it was not started yet. Does not wait for a server."""
         if not self._opens_at_use or self._opening._is_owned():  # type: ignore[attr-defined]
