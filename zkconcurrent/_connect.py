@@ -80,7 +80,8 @@ class Client(KazooClient):  # type: ignore[misc]
     """The started `kazoo.client.KazooClient` that `connect` returns; the end of its `with` block stops and closes it.
 
     The library also closes the client at the interpreter's exit, so that its holds are free at once. In a forked child
-    the end of the block does nothing, as the client belongs to the parent. Neither the client's repr nor its log shows
+    the end of the block does nothing, as the client belongs to the parent. It is pickled by its URL: the process that
+    unpickles it opens its own at its first use by a primitive. Neither the client's repr nor its log shows
     a password.
 
     Attributes:
