@@ -414,11 +414,12 @@ class synchronized(LockedBy):  # noqa: N801 - as wrapt has it
     All other values are refused, including None, floats and containers: name an attribute or an item (`{order.id}`).
 
     It decorates functions, methods, and class and static methods, above or below their decorators. The result is
-    pickled by name, as a plain function is, so `Pool.map` takes it. Pickled by value, as by joblib and dask, it takes its
-    lock along, if `connect` opened the client; otherwise that is a TypeError. A generator function holds the lock while its
-    generator runs: from the first `next()` until it ends, is closed or raises, also while suspended at a `yield`. It
-    must end in the thread that began it: exhaust it, or use `contextlib.closing`. Below `contextlib.contextmanager` it
-    gives a `with` block. An `async def` is refused, as the lock would block its event loop: use `aio.synchronized`.
+    pickled by name, as a plain function is, so `Pool.map` takes it. Pickled by value, as by joblib and dask, it
+    takes its lock along, if `connect` opened the client; otherwise that is a TypeError. A generator function holds
+    the lock while its generator runs: from the first `next()` until it ends, is closed or raises, also while
+    suspended at a `yield`. It must end in the thread that began it: exhaust it, or use `contextlib.closing`. Below
+    `contextlib.contextmanager` it gives a `with` block. An `async def` is refused, as the lock would block its
+    event loop: use `aio.synchronized`.
 
     Args:
         where: a `kazoo.client.KazooClient`; or a namespace, to whose path `path` is relative; or a function without
