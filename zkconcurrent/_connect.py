@@ -101,7 +101,8 @@ class Client(KazooClient):  # type: ignore[misc]
     """The started `kazoo.client.KazooClient` that `connect` returns; the end of its `with` block stops and closes it.
 
     The library also closes the client at the interpreter's exit, so that its holds are free at once. In a forked child
-    the end of the block does nothing, as the client belongs to the parent. Neither the client's repr nor its log shows
+    the end of the block does nothing, as the client belongs to the parent. It is pickled by its URL: the process that
+    unpickles it opens its own at its first use by a primitive. Neither the client's repr nor its log shows
     a password.
 
     Attributes:
@@ -156,6 +157,18 @@ class Client(KazooClient):  # type: ignore[misc]
         if isinstance(self._name, str):
             raise ValueError(self._name)
         return process_client, self._name
+
+    def __reduce__(self) -> Any:
+        try:
+            return self.by_name()
+        except ValueError as why:
+            raise TypeError(f"cannot pickle {self!r}: {why}; open a client in the other process") from None
+
+    def __deepcopy__(self, memo: object = None) -> Any:
+        # It would be another client, and so another session.
+        raise TypeError(f"cannot copy {self!r}: use the client itself, or call connect() again")
+
+    __copy__ = __deepcopy__
 
     def open_at_use(self) -> None:
         """Start the client if `process_client` made it and it was not started yet. Does not wait for a server."""

@@ -29,6 +29,7 @@ from ._local import LocalNamespace, check_names
 from ._lock import Lock as _Lock
 from ._multilock import MultiLock as _MultiLock
 from ._paths import check_name, check_path
+from ._primitive import ByName
 from ._queue import DelayQueue as _DelayQueue
 from ._queue import LifoQueue as _LifoQueue
 from ._queue import PriorityQueue as _PriorityQueue
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 OnLost: TypeAlias = Callable[[Any], object]
 
 
-class BasePath:
+class BasePath(ByName):
     """A path of one client, below which all names lie."""
 
     _package = "zkconcurrent"

@@ -69,11 +69,8 @@ class ByName:
 
     def __reduce__(self) -> Any:
         found: Any = self
-        opens = getattr(found.client, "by_name", None)
-        if opens is None:
-            raise self._not_pickled("its client was not opened by connect(); ")
         try:
-            client, name = opens()
+            client, name = opens_by_name(found.client)
         except ValueError as why:
             raise self._not_pickled(f"{why}; ") from None
         arguments = {}
@@ -99,6 +96,18 @@ class ByName:
         raise TypeError(f"cannot copy {self!r}: make another object, with the same client and path")
 
     __copy__ = __deepcopy__
+
+
+def opens_by_name(client: KazooClient) -> tuple[Callable[..., KazooClient], Iterable[Any]]:
+    """Return the function that opens such a client in another process, and its arguments.
+
+    Raises:
+        ValueError: another process could not, or should not, open it; the error says why.
+    """
+    found: Any = getattr(client, "by_name", None)
+    if found is None:
+        raise ValueError("its client was not opened by connect()")
+    return found()  # type: ignore[no-any-return]
 
 
 def _made_again(

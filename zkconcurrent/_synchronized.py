@@ -2,6 +2,10 @@
 
 The path's template is checked when the function is decorated. Each value is escaped: it stays within its part of the
 path, so no argument can lead outside the template, and different texts give different paths.
+
+cloudpickle (of joblib, dask, Ray and Spark) pickles the functions of `__main__` by value: it reads an object's code,
+defaults and closure, and makes a function of them. Of a proxy it would read those of the function behind, and lose the
+lock without an error. So all that it can read belongs to a function whose closure has the lock: see `Calls`.
 """
 
 from __future__ import annotations
@@ -10,15 +14,13 @@ import datetime
 import decimal
 import enum
 import functools
-import importlib
 import inspect
-import pickle
 import re
 import string
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
-from types import TracebackType
+from types import FunctionType, MethodType, TracebackType
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import wrapt
@@ -28,10 +30,12 @@ from ._local import LocalNamespace
 from ._locklike import LockLike
 from ._namespace import Namespace, SharedNamespace
 from ._paths import check_name, check_path, escape
+from ._primitive import opens_by_name
 from ._rlock import RLock
 
 F = TypeVar("F", bound="Callable[..., Any] | classmethod[Any, Any, Any] | staticmethod[Any, Any]")
 Hold: TypeAlias = Callable[[Any, Any, "tuple[Any, ...]", "dict[str, Any]"], Any]
+Make: TypeAlias = "Callable[[Calls], Any]"
 Where: TypeAlias = "KazooClient | Namespace | Callable[[], KazooClient | Namespace]"
 
 LONGEST_FIELD = 255  # bytes of UTF-8, escaped: the longest file name
@@ -224,18 +228,70 @@ class _Anything:
         return self
 
 
+class Calls:
+    """The calls of one decorated function, each with its lock held.
+
+    A function that is pickled by value has this in its closure, so that its lock goes along, or an error comes.
+
+    Attributes:
+        by: the decorator.
+        function: the function that is decorated.
+        kind: its kind.
+    """
+
+    def __init__(self, by: LockedBy, function: Any) -> None:
+        self.by = by
+        self.function = function
+        self.kind = by._kind(function)
+        self._hold = self.kind.hold
+        self._has_fields = bool(by._template.arguments)
+
+    def __reduce__(self) -> Any:
+        return Calls, (self.by, self.function)
+
+    @functools.cached_property
+    def signature(self) -> inspect.Signature:
+        """The signature of the function. While a pickle is read, the function may not have its defaults yet."""
+        return inspect.signature(self.function)
+
+    def begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Make the path, and call the function with its lock held; or return a generator or coroutine that will."""
+        return self._hold(self.lock(args, kwargs), self.function, args, kwargs)
+
+    def lock(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return the lock of a call."""
+        if not self._has_fields:
+            return self.by._lock({})
+        bound = self.signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return self.by._lock(bound.arguments)
+
+
+class Kind(NamedTuple):
+    """A kind of function, such as the generator functions.
+
+    Attributes:
+        hold: begins a call with a lock held.
+        make: makes a plain function of this kind from the calls.
+    """
+
+    hold: Hold
+    make: Make
+
+
 class LockedBy(ABC):
     """The base of both `synchronized` decorators: it holds a lock around each call of a function.
 
     Attributes:
-        _namespaces: the classes of namespaces.
+        _namespaces: the classes of namespaces: the shared one, and the local one.
     """
 
-    _namespaces: tuple[type[Any], ...]
+    _namespaces: tuple[type[Any], type[Any]]
 
     def __init__(self, where: Any, path: str | None = None) -> None:
         self._lock_given = where if path is None else None
         self._where: Any = where
+        self._path = path
         if path is None:
             if not self._is_lock(where):
                 raise TypeError(f"without a path, give a lock, not {type(where).__name__}")
@@ -250,6 +306,30 @@ class LockedBy(ABC):
             check_path(example)
         else:
             check_name(where.path if is_namespace else "/", example)
+
+    def __reduce__(self) -> Any:
+        where, path = self._where, self._path
+        shared, local = self._namespaces
+        if path is None:
+            kind: Any = type(where)
+            if kind.__reduce__ is object.__reduce__ and kind.__reduce_ex__ is object.__reduce_ex__:
+                raise self._not_pickled(f"a {kind.__name__} excludes only within its process")
+            return type(self), (where,)
+        if isinstance(where, local):
+            raise self._not_pickled("the names of a local namespace are those of its process")
+        if isinstance(where, (KazooClient, shared)):
+            try:
+                opens_by_name(where if isinstance(where, KazooClient) else where.client)
+            except ValueError as why:
+                raise self._not_pickled(str(why)) from None
+        return type(self), (where, path)
+
+    def _not_pickled(self, why: str) -> TypeError:
+        of = "a lock" if self._path is None else repr(self._path)
+        return TypeError(
+            f"cannot pickle a function synchronized by {of}: {why}; decorate it with a client of connect(), or with a "
+            "function that opens a client in the other process: @synchronized(function, path)"
+        )
 
     def _lock(self, arguments: dict[str, Any]) -> Any:
         """Return the lock for the arguments of a call."""
@@ -270,30 +350,30 @@ class LockedBy(ABC):
 
     def __call__(self, function: F) -> F:
         """Return the function with the lock around its calls; its name, signature and docstring are kept."""
-        inner: Any = getattr(function, "__func__", function)  # behind a classmethod, staticmethod or bound method
-        name = getattr(inner, "__qualname__", repr(inner))
+        return self._synchronized(function)  # type: ignore[no-any-return]
+
+    def _synchronized(self, function: Any) -> Any:
+        if type(function) in (classmethod, staticmethod):  # not a proxy or a subclass of one
+            return type(function)(self._synchronized(function.__func__))
+        if type(function) is MethodType:
+            return MethodType(self._synchronized(function.__func__), function.__self__)
+        inner: Any = getattr(function, "__func__", function)  # behind a proxy of a method
         if isinstance(function, type) or not callable(inner):
             raise TypeError(f"synchronized is for functions and methods, not for {function!r}")
-        hold = self._holding(inner, name)
-        signature = inspect.signature(inner)
+        calls = Calls(self, inner)
         for argument in self._template.arguments:
-            if argument not in signature.parameters:
+            if argument not in calls.signature.parameters:
                 raise ValueError(
-                    f"{name} has no argument {argument!r}, which the path names; it has "
-                    f"{', '.join(signature.parameters) or 'none'}"
+                    f"{_name(inner)} has no argument {argument!r}, which the path names; it has "
+                    f"{', '.join(calls.signature.parameters) or 'none'}"
                 )
-
-        def lock_for(instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            if not self._template.arguments:
-                return self._lock({})
-            bound = signature.bind(*(() if instance is None else (instance,)), *args, **kwargs)
-            bound.apply_defaults()
-            return self._lock(bound.arguments)
-
-        def call(wrapped: Any, instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            return hold(lock_for(instance, args, kwargs), wrapped, args, kwargs)
-
-        return SynchronizedFunction(function, call)  # type: ignore
+        if not isinstance(function, FunctionType):  # a partial, or an object with __call__
+            return SynchronizedFunction(function, calls)
+        plain: Any = functools.wraps(function)(calls.kind.make(calls))
+        if type(function) is FunctionType and not plain.__code__.co_flags & _LATER:
+            return plain
+        # A proxy makes the path at the call, not at the first step; and it binds the proxies of others as they expect.
+        return SynchronizedFunction(function, calls, plain)
 
     @abstractmethod
     def _is_lock(self, lock: object) -> bool:
@@ -304,8 +384,8 @@ class LockedBy(ABC):
         """Return the RLock at the path."""
 
     @abstractmethod
-    def _holding(self, function: Any, name: str) -> Hold:
-        """Return a function that calls `function` with a lock held.
+    def _kind(self, function: Any) -> Kind:
+        """Return the kind of a function.
 
         Raises:
             TypeError: this decorator is not for such a function.
@@ -334,10 +414,12 @@ class synchronized(LockedBy):  # noqa: N801 - as wrapt has it
     All other values are refused, including None, floats and containers: name an attribute or an item (`{order.id}`).
 
     It decorates functions, methods, and class and static methods, above or below their decorators. The result is
-    pickled by name, as a plain function is, so `Pool.map` takes it. A generator function holds the lock while its
-    generator runs: from the first `next()` until it ends, is closed or raises, also while suspended at a `yield`. It
-    must end in the thread that began it: exhaust it, or use `contextlib.closing`. Below `contextlib.contextmanager` it
-    gives a `with` block. An `async def` is refused, as the lock would block its event loop: use `aio.synchronized`.
+    pickled by name, as a plain function is, so `Pool.map` takes it. Pickled by value, as by joblib and dask, it
+    takes its lock along, if `connect` opened the client; otherwise that is a TypeError. A generator function holds
+    the lock while its generator runs: from the first `next()` until it ends, is closed or raises, also while
+    suspended at a `yield`. It must end in the thread that began it: exhaust it, or use `contextlib.closing`. Below
+    `contextlib.contextmanager` it gives a `with` block. An `async def` is refused, as the lock would block its
+    event loop: use `aio.synchronized`.
 
     Args:
         where: a client, from `connect`; or a namespace, to whose path `path` is relative; or a function without
@@ -368,22 +450,10 @@ class synchronized(LockedBy):  # noqa: N801 - as wrapt has it
     def _rlock(self, client: KazooClient, path: str) -> RLock:
         return RLock(client, path)
 
-    def _holding(self, function: Any, name: str) -> Hold:
+    def _kind(self, function: Any) -> Kind:
         if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
-            raise TypeError(_ASYNC.format(name))
-        if inspect.isgeneratorfunction(function):
-            return lambda lock, wrapped, args, kwargs: _hold(lock, wrapped(*args, **kwargs))
-
-        def call(lock: LockLike, wrapped: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            with lock:
-                result = wrapped(*args, **kwargs)
-            if inspect.iscoroutine(result):
-                result.close()
-            if inspect.iscoroutine(result) or inspect.isasyncgen(result):
-                raise TypeError(_ASYNC.format(name))
-            return result
-
-        return call
+            raise TypeError(_ASYNC.format(_name(function)))
+        return _GENERATOR if inspect.isgeneratorfunction(function) else _FUNCTION
 
     def __enter__(self) -> bool:
         return self._block().__enter__()  # type: ignore[no-any-return]
@@ -394,25 +464,55 @@ class synchronized(LockedBy):  # noqa: N801 - as wrapt has it
         self._entered.__exit__(kind, error, traceback)
 
 
+def _of_plain(name: str) -> Any:
+    """Return a property of `SynchronizedFunction` that is that attribute of its plain function."""
+
+    def found(self: Any) -> Any:
+        return getattr(self._self_plain or self.__wrapped__, name)
+
+    return property(found)
+
+
 class SynchronizedMethod(wrapt.BoundFunctionWrapper):  # type: ignore[misc, type-arg, unused-ignore]
-    """A decorated method, looked up in its class or in an object; pickled as a plain one."""
+    """A decorated method of an object, or of a class; pickled as a plain one."""
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        owner = getattr(self.__wrapped__, "__self__", None)  # the object, or the class of a class method
-        if owner is not None:
-            return getattr, (owner, self.__name__)
-        if _find(self.__module__, self.__qualname__).__wrapped__ is not self.__wrapped__:
-            raise pickle.PicklingError(f"{self.__module__}.{self.__qualname__} is now another function")
-        return _find, (self.__module__, self.__qualname__)
+        return getattr, (self.__self__, self.__name__)
 
 
 class SynchronizedFunction(wrapt.FunctionWrapper):  # type: ignore[misc, type-arg, unused-ignore]
-    """A decorated function; pickled as a plain one: by its name, which another process resolves to its own."""
+    """A decorated function that is a proxy; pickled by its name, which another process resolves to its own.
+
+    If it is pickled by value, `plain` is.
+    """
 
     __bound_function_wrapper__ = SynchronizedMethod
+    __code__ = _of_plain("__code__")
+    __globals__ = _of_plain("__globals__")
+    __closure__ = _of_plain("__closure__")
+    __defaults__ = _of_plain("__defaults__")
+    __kwdefaults__ = _of_plain("__kwdefaults__")
 
-    def __reduce_ex__(self, protocol: Any) -> str:
-        return self.__qualname__  # type: ignore[no-any-return, unused-ignore]
+    def __init__(self, function: Any, calls: Calls, plain: Any = None) -> None:
+        def call(wrapped: Any, instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            lock = calls.lock(args if instance is None else (instance, *args), kwargs)
+            return calls.kind.hold(lock, wrapped, args, kwargs)
+
+        super().__init__(function, call)
+        self._self_plain = plain
+        self._self_by = calls.by
+
+    @property
+    def __dict__(self) -> Any:  # type: ignore[override, unused-ignore]
+        own = self.__wrapped__.__dict__
+        return own if self._self_plain is None else {**own, "__wrapped__": self.__wrapped__}
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        bound = super().__get__(instance, owner)
+        return self if isinstance(bound, FunctionType) else bound  # unbound, as plain functions are in their class
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return getattr(self, "__qualname__", None) or (self._self_by, (self.__wrapped__,))
 
     def __copy__(self) -> SynchronizedFunction:
         return self
@@ -421,25 +521,50 @@ class SynchronizedFunction(wrapt.FunctionWrapper):  # type: ignore[misc, type-ar
         return self
 
 
-def _find(module: str, name: str) -> Any:
-    """Return the function with that qualified name.
-
-    Raises:
-        pickle.PicklingError: there is none.
-    """
-    try:
-        return functools.reduce(getattr, name.split("."), importlib.import_module(module))
-    except (ImportError, AttributeError) as error:
-        raise pickle.PicklingError(f"{module}.{name} can't be found: {error}") from error
+def _name(function: Any) -> str:
+    return getattr(function, "__qualname__", repr(function))
 
 
-def _hold(lock: LockLike, generator: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
-    """Hold the lock while a generator runs, from its beginning to its end."""
+def _call(lock: LockLike, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a function with the lock held."""
+    with lock:
+        result = function(*args, **kwargs)
+    if inspect.iscoroutine(result):
+        result.close()
+    if inspect.iscoroutine(result) or inspect.isasyncgen(result):
+        raise TypeError(_ASYNC.format(_name(function)))
+    return result
+
+
+def _function(calls: Calls) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return calls.begin(args, kwargs)
+
+    return call
+
+
+def _iterate(lock: LockLike, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Begin a generator, which holds the lock while it runs, from its beginning to its end."""
+    return _held(lock, function(*args, **kwargs))
+
+
+def _held(lock: LockLike, generator: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
     with lock:
         return (yield from generator)
+
+
+def _generator(calls: Calls) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return (yield from calls.begin(args, kwargs))
+
+    return call
 
 
 _ASYNC = (
     "synchronized can't decorate the async function {0}: waiting for the lock would block its event loop, and the "
     "lock would not exclude other tasks of the thread. Use zkconcurrent.aio.synchronized"
 )
+
+_FUNCTION = Kind(_call, _function)
+_GENERATOR = Kind(_iterate, _generator)
+_LATER = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR  # the call runs nothing of the body

@@ -196,6 +196,46 @@ def test_aiohttp(run: Run, connect: Connect, in_thread: InThread, eventually: Ev
     stop(worker, eventually)
 
 
+def without_redis(folder: Path) -> str:
+    """Return the end of a program of Celery's that makes a folder its broker."""
+    for name in ("queue", "control", "results"):
+        (folder / name).mkdir()
+    options = {name: str(folder / "queue") for name in ("data_folder_in", "data_folder_out")}
+    options["control_folder"] = str(folder / "control")
+    return (
+        f"\n\napp.conf.update(broker_url='filesystem://', broker_transport_options={options},"
+        f" result_backend='file://{folder / 'results'}')\n"
+    )
+
+
+@pytest.mark.long
+def test_celery_with_a_client_of_the_module(folder: Path, run: Run, zookeeper: Server, eventually: Eventually) -> None:
+    """A task whose client the module has opened, before the fork, is told so, and where to open one."""
+    text = f"""
+from celery import Celery
+import zkconcurrent
+
+app = Celery("tasks")
+zk = zkconcurrent.connect("zk://{zookeeper.hosts}")
+
+
+@app.task
+def buy():
+    try:
+        zkconcurrent.Lock(zk, "/shop/module").acquire(timeout=20)
+    except zkconcurrent.ClientError as error:
+        return str(error)
+"""
+    (folder / "tasks.py").write_text(text + without_redis(folder))
+    worker = start(run, "celery")
+    caller = run([sys.executable, "-c", "from tasks import buy; print(buy.delay().get())"], stdout=subprocess.PIPE)
+    told, _ = caller.communicate(timeout=PATIENCE)
+    assert b"opened before fork()" in told
+    assert b"Celery: worker_process_init" in told
+    assert b"stopped" not in told
+    stop(worker, eventually)
+
+
 @pytest.mark.long
 def test_celery(folder: Path, run: Run, apples: Lock, eventually: Eventually) -> None:
     """Two processes of a worker wait for one lock, each with a client of its own; both tasks end, and it stops well.
@@ -203,14 +243,7 @@ def test_celery(folder: Path, run: Run, apples: Lock, eventually: Eventually) ->
     Redis is replaced: a folder is the broker.
     """
     tasks = folder / "tasks.py"
-    for name in ("queue", "control", "results"):
-        (folder / name).mkdir()
-    options = {name: str(folder / "queue") for name in ("data_folder_in", "data_folder_out")}
-    options["control_folder"] = str(folder / "control")
-    tasks.write_text(
-        tasks.read_text() + f"\n\napp.conf.update(broker_url='filesystem://', broker_transport_options={options},"
-        f" result_backend='file://{folder / 'results'}')\n"
-    )
+    tasks.write_text(tasks.read_text() + without_redis(folder))
     worker = start(run, "celery", "--loglevel", "info")
     asking = "from tasks import buy\ntwo = [buy.delay('apples') for _ in range(2)]\nfor each in two: print(each.get())"
     with apples:

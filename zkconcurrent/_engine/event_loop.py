@@ -2,6 +2,9 @@
 
 The library blocks the calling thread, and a hold belongs to its thread. An event loop runs all its tasks in one thread.
 So while one task waits for a lock, all tasks stand still; and a re-entrant lock lets all of them in.
+
+A notebook's kernel runs its cells in an event loop of its own. To the user, a cell without `await` is no task: it may
+block, and the holds of all cells are one thread's.
 """
 
 from __future__ import annotations
@@ -9,13 +12,16 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Iterable
+from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE
 from typing import Any
+
+_AWAITS = CO_COROUTINE | CO_ASYNC_GENERATOR
 
 
 def running_task() -> Any:
-    """Return the asyncio task that runs in this thread, or else the loop; None if there is no loop."""
+    """Return the asyncio task that runs in this thread, or else the loop; None if there is no loop, or in a cell."""
     loop = _running_loop()
-    return None if loop is None else sys.modules["asyncio"].current_task(loop) or loop
+    return None if loop is None or _in_cell() else sys.modules["asyncio"].current_task(loop) or loop
 
 
 def check_may_block(holders: Callable[[], Iterable[tuple[str, Any]]]) -> None:
@@ -36,6 +42,8 @@ def check_may_block(holders: Callable[[], Iterable[tuple[str, Any]]]) -> None:
                 f"{task.get_name()} holds {path}, and could never release it, as this call would stop its event loop: "
                 "await a lock of zkconcurrent.aio instead"
             )
+    if _in_cell():
+        return
     warn(
         "this call waits in the thread of a running event loop and stops all its tasks: call it through "
         "asyncio.to_thread()"
@@ -45,6 +53,14 @@ def check_may_block(holders: Callable[[], Iterable[tuple[str, Any]]]) -> None:
 def _running_loop() -> Any:
     asyncio = sys.modules.get("asyncio")  # if it was never imported, no loop runs
     return None if asyncio is None else getattr(asyncio, "_get_running_loop", _nothing)()
+
+
+def _in_cell() -> bool:
+    """Return whether the innermost coroutine that runs is a notebook kernel's: its caller is a plain cell's code."""
+    frame: Any = sys._getframe(1)
+    while frame is not None and not frame.f_code.co_flags & _AWAITS:
+        frame = frame.f_back
+    return frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("IPython", "ipykernel")
 
 
 def _nothing() -> None:  # asyncio is being imported

@@ -25,7 +25,7 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from .._errors import ClientError, RefusedError
-from .._kazoo.link import TRY_OUT, CreatedStat, KazooClient, KazooState, Link, ZnodeStat, boot_clock
+from .._kazoo.link import FORKED, TRY_OUT, CreatedStat, KazooClient, KazooState, Link, ZnodeStat, boot_clock
 from .._kazoo.replies import failure
 from .._kazoo.transport import on_connection_thread
 from .._recipes.operations import BadVersion, Busy, ConnectionLost, NoNode
@@ -162,11 +162,7 @@ class Session(ClientState):
         if self.link.stopped:
             self.link.open_at_use()
             if self.link.stopped:
-                raise ClientError(
-                    path,
-                    "the client is not started, is stopped, or has given up; call client.start() first (a client "
-                    "opened before fork() belongs to the parent: open another one in the child)",
-                )
+                raise ClientError(path, self.link.why_stopped())
         if self.link.on_own_thread():
             raise ClientError(
                 path,
@@ -206,9 +202,7 @@ class Session(ClientState):
             ClientError: this is a forked child.
         """
         if self.forked:
-            raise ClientError(
-                path, "the client belongs to the parent process; open one of its own in the child, after fork()"
-            )
+            raise ClientError(path, FORKED)
 
     def check_not_exiting(self, path: str) -> None:
         """Refuse to acquire a hold that no thread would be left to release.

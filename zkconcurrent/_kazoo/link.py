@@ -57,6 +57,10 @@ SEQUENTIAL = 2
 EPHEMERAL_SEQUENTIAL = 3
 CONTAINER = 4
 PERSISTENT_RECURSIVE = 1  # a mode of watches
+FORKED = (
+    "the client was opened before fork(), so it belongs to the parent process: open one in each child after the fork, "
+    "as in the start-up hook of a worker (Celery: worker_process_init, gunicorn: post_worker_init)"
+)
 
 TRY_OUT = "to start a server to try things out: python -m zkconcurrent.testing"
 
@@ -189,6 +193,16 @@ class Link:
         self._probes = 0
 
     # -- state ---------------------------------------------------------------------------------------------------
+
+    def why_stopped(self) -> str:
+        """Return why the client is `stopped`, and what to do."""
+        client, connection = self.client, self.client._connection
+        if client._stopped.is_set():
+            was_started = connection._xid is not None or not connection.connection_closed.is_set()
+            return f"the client {'is stopped' if was_started else 'is not started'}: call client.start() first"
+        if connection.connection_stopped.is_set():
+            return "the client has given up connecting, as its connection_retry is used up: open another one"
+        return FORKED  # its thread is gone, and did not end
 
     @property
     def stopped(self) -> bool:

@@ -14,8 +14,8 @@ _OF_CONNECTION = (
     *("_authenticate_with_sasl", "_connect_attempt", "_connect_loop", "_connection_routine", "_expand_client_hosts"),
     *("_invoke", "_read", "_read_header", "_read_response"),
     *("_read_watch_event", "_ro_mode"),
-    *("_send_ping", "_send_request", "_socket", "_write", "_write_sock", "_xid", "connection_stopped"),
-    "handler",
+    *("_send_ping", "_send_request", "_socket", "_write", "_write_sock", "_xid", "connection_closed"),
+    *("connection_stopped", "handler"),
 )
 _OF_HANDLER = (
     *("_workers", "create_connection", "dispatch_callback", "event_object", "rlock_object", "select", "sleep_func"),

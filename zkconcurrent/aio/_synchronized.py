@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, TypeAlias
 
 from .._kazoo.link import KazooClient
-from .._synchronized import Hold, LockedBy
+from .._synchronized import Calls, Kind, LockedBy
 from ._local import LocalNamespace
 from ._locks import RLock
 from ._namespace import Namespace, SharedNamespace
@@ -55,19 +55,15 @@ class synchronized(LockedBy):  # noqa: N801 - as wrapt has it
     def _rlock(self, client: KazooClient, path: str) -> RLock:
         return RLock(client, path)
 
-    def _holding(self, function: Any, name: str) -> Hold:
+    def _kind(self, function: Any) -> Kind:
         if inspect.isasyncgenfunction(function):
-            return lambda lock, wrapped, args, kwargs: _hold(lock, wrapped(*args, **kwargs))
+            return _ASYNC_GENERATOR
         if not inspect.iscoroutinefunction(function):
+            name = getattr(function, "__qualname__", repr(function))
             raise TypeError(
                 f"aio.synchronized is for async functions, and {name} is none: use zkconcurrent.synchronized"
             )
-
-        async def call(lock: Held, wrapped: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            async with lock:
-                return await wrapped(*args, **kwargs)
-
-        return call
+        return _COROUTINE
 
     async def __aenter__(self) -> None:
         await self._block().__aenter__()
@@ -78,23 +74,55 @@ class synchronized(LockedBy):  # noqa: N801 - as wrapt has it
         await self._entered.__aexit__(kind, error, traceback)
 
 
-async def _hold(lock: Held, generator: AsyncGenerator[Any, Any]) -> AsyncGenerator[Any, Any]:
-    """Run an async generator with the lock held, from its beginning to its end."""
+async def _await(lock: Held, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Await a coroutine with the lock held."""
     async with lock:
-        try:
-            step = generator.__anext__()
-            while True:
-                try:
-                    value = await step
-                except StopAsyncIteration:
-                    return
-                try:
-                    sent = yield value
-                except GeneratorExit:
-                    raise
-                except BaseException as error:
-                    step = generator.athrow(error)
-                else:
-                    step = generator.asend(sent)
-        finally:
-            await generator.aclose()
+        return await function(*args, **kwargs)
+
+
+def _coroutine(calls: Calls) -> Any:
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        return await calls.begin(args, kwargs)
+
+    return call
+
+
+def _iterate(lock: Held, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Begin an async generator, which holds the lock while it runs, from its beginning to its end."""
+    generator = function(*args, **kwargs)
+    return _relay(lambda: (lock, generator))()
+
+
+def _async_generator(calls: Calls) -> Any:
+    return _relay(lambda *args, **kwargs: (calls.lock(args, kwargs), calls.function(*args, **kwargs)))
+
+
+def _relay(begin: Callable[..., tuple[Held, AsyncGenerator[Any, Any]]]) -> Callable[..., AsyncGenerator[Any, Any]]:
+    """Return a function that runs an async generator with a lock held; there is no `yield from` for it."""
+
+    async def call(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
+        lock, generator = begin(*args, **kwargs)
+        async with lock:
+            try:
+                step = generator.__anext__()
+                while True:
+                    try:
+                        value = await step
+                    except StopAsyncIteration:
+                        return
+                    try:
+                        sent = yield value
+                    except GeneratorExit:
+                        raise
+                    except BaseException as error:
+                        step = generator.athrow(error)
+                    else:
+                        step = generator.asend(sent)
+            finally:
+                await generator.aclose()
+
+    return call
+
+
+_COROUTINE = Kind(_await, _coroutine)
+_ASYNC_GENERATOR = Kind(_iterate, _async_generator)
