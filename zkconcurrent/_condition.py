@@ -155,9 +155,10 @@ class Condition(Primitive):
             BaseException: the last interrupt of this call, once the lock is held.
             ZkConcurrentError: the lock can't be acquired.
         """
-        late = None
+        late, tries = None, 0
         try:
-            for _ in range(TRIES):
+            while tries < TRIES:
+                begun = wait.begun
                 try:
                     late = self._restore_hold(wait, struck) or late
                     break
@@ -165,6 +166,7 @@ class Condition(Primitive):
                     raise
                 except BaseException as error:
                     late = struck = error
+                    tries = tries + 1 if wait.begun == begun else 0
             if late is not None:
                 raise late
         finally:

@@ -198,6 +198,41 @@ def sent_by(client: KazooClient) -> int:
     return int(repr(Session.of(client).link.transport._xids)[len("count(") : -1])
 
 
+class Counts:
+    """What a client does within a block of `counting`.
+
+    Attributes:
+        tickets: how many nodes it was to make, one for each ticket.
+    """
+
+    def __init__(self, client: KazooClient) -> None:
+        self._client = client
+        self._sent = sent_by(client)
+        self.tickets = 0
+
+    @property
+    def requests(self) -> int:
+        """How many requests it has sent, on one connection."""
+        return sent_by(self._client) - self._sent
+
+    def __repr__(self) -> str:
+        return f"<{self.tickets} tickets, {self.requests} requests>"
+
+
+@contextmanager
+def counting(client: KazooClient) -> Iterator[Counts]:
+    """Count the nodes and requests of a client within the block."""
+    session, counts = Session.of(client), Counts(client)
+    new_ticket = session.new_ticket
+
+    def counted(*args: Any) -> Any:
+        counts.tickets += 1
+        return new_ticket(*args)
+
+    with patch.object(session, "new_ticket", counted):
+        yield counts
+
+
 async def idle(*clients: KazooClient) -> None:
     """Wait until these clients have no request outstanding, and nothing is left to do in the loop.
 
