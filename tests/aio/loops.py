@@ -199,21 +199,15 @@ def sent_by(client: KazooClient) -> int:
 
 
 class Counts:
-    """What a client does within a block of `counting`.
+    """What the library does with a client within a block of `counting`.
 
     Attributes:
         tickets: how many nodes it was to make, one for each ticket.
+        requests: how many requests it has sent.
     """
 
-    def __init__(self, client: KazooClient) -> None:
-        self._client = client
-        self._sent = sent_by(client)
-        self.tickets = 0
-
-    @property
-    def requests(self) -> int:
-        """How many requests it has sent, on one connection."""
-        return sent_by(self._client) - self._sent
+    def __init__(self) -> None:
+        self.tickets = self.requests = 0
 
     def __repr__(self) -> str:
         return f"<{self.tickets} tickets, {self.requests} requests>"
@@ -222,14 +216,19 @@ class Counts:
 @contextmanager
 def counting(client: KazooClient) -> Iterator[Counts]:
     """Count the nodes and requests of a client within the block."""
-    session, counts = Session.of(client), Counts(client)
-    new_ticket = session.new_ticket
+    session, counts = Session.of(client), Counts()
+    transport = session.link.transport
+    new_ticket, send = session.new_ticket, transport.send
 
-    def counted(*args: Any) -> Any:
+    def new_ticket_counted(*args: Any) -> Any:
         counts.tickets += 1
         return new_ticket(*args)
 
-    with patch.object(session, "new_ticket", counted):
+    def send_counted(*args: Any) -> None:
+        counts.requests += 1
+        send(*args)
+
+    with patch.object(session, "new_ticket", new_ticket_counted), patch.object(transport, "send", send_counted):
         yield counts
 
 
