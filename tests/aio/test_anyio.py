@@ -13,7 +13,7 @@ from kazoo.client import KazooClient
 
 import zkconcurrent
 from tests.aio.loops import counting, idle, left, nodes, run, soon, until
-from tests.conftest import FAST, Connect, Eventually
+from tests.conftest import FAST, Connect
 from tests.helpers.proxy import Proxy
 from zkconcurrent import LockLostError, aio
 from zkconcurrent._engine.session import Session

@@ -86,4 +86,4 @@ else:
     thread = threading.Thread(target=elsewhere)
     thread.start()
     thread.join()
-print("held", flush=True)
+sys.stdout.write("held\n")

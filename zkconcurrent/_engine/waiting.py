@@ -274,7 +274,7 @@ def insist(step: Callable[[], object]) -> None:
 
 
 def outlast(steps: Steps[T], strike: Callable[[BaseException], object]) -> Steps[T]:
-    """Run steps that must come to their end: an error raised at one of their sleeps goes to `strike`, and they sleep on.
+    """Run steps that must come to their end: an error raised at a sleep of theirs goes to `strike`, and they sleep on.
 
     So nothing begins anew, however often a task is cancelled or a signal handler raises. An error that strikes at any
     other line leaves the steps, as everywhere.
