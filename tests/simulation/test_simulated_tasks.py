@@ -141,6 +141,7 @@ MUTANTS = [
         "_condition_wait:ConditionWait.reacquire",
         "except (GeneratorExit, ZkConcurrentError):",
         "except BaseException:",
+        ("_engine.waiting:outlast", "strike(error)", "raise"),
         (f"{AIO}.wait", "await self._take_back(wait, error)\n        finally:", "pass\n        finally:"),
     ),
     # Loops that are closed.
