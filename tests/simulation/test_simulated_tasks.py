@@ -144,6 +144,12 @@ MUTANTS = [
         ("_engine.waiting:outlast", "strike(error)", "raise"),
         (f"{AIO}.wait", "await self._take_back(wait, error)\n        finally:", "pass\n        finally:"),
     ),
+    bug(
+        "a second cancellation has the wait queue for the lock anew",
+        "_engine.waiting:outlast",
+        "strike(error)",
+        "raise",
+    ),
     # Loops that are closed.
     bug(
         "a closed loop keeps its calls",
