@@ -100,8 +100,9 @@ class Condition(Primitive):
         """Release the lock at all its levels until notified or until the timeout; then acquire it again at all levels.
 
         The acquire may outlast the timeout, as in `threading`. If an exception such as KeyboardInterrupt interrupts the
-        call, the call raises it once the lock is held again. Only an error of this library leaves the lock released. If
-        ZooKeeper is out of reach for a third of the session timeout after an interrupt, the hold is lost instead.
+        call, the call raises it once the lock is held again; further interrupts change nothing. Only an error of this
+        library leaves the lock released. If ZooKeeper is out of reach for a third of the session timeout after an
+        interrupt, the hold is lost instead.
 
         Args:
             timeout: how long to wait, in seconds; None waits forever.
@@ -155,9 +156,10 @@ class Condition(Primitive):
             BaseException: the last interrupt of this call, once the lock is held.
             ZkConcurrentError: the lock can't be acquired.
         """
-        late = None
+        late, tries = None, 0
         try:
-            for _ in range(TRIES):
+            while tries < TRIES:
+                begun = wait.begun
                 try:
                     late = self._restore_hold(wait, struck) or late
                     break
@@ -165,6 +167,7 @@ class Condition(Primitive):
                     raise
                 except BaseException as error:
                     late = struck = error
+                    tries = tries + 1 if wait.begun == begun else 0
             if late is not None:
                 raise late
         finally:

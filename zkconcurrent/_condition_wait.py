@@ -5,13 +5,15 @@ from __future__ import annotations
 from ._engine.calls import Calls
 from ._engine.driver import Call
 from ._engine.holds import Hold, lost_error
-from ._engine.waiting import FRAMES, Steps, check_depth
+from ._engine.waiting import FRAMES, Steps, check_depth, outlast
 from ._errors import ZkConcurrentError
 from ._lock_base import LockBase
 from ._primitive import node_data
 from ._recipes.condition import clear, outwait, release_and_queue, withdraw
 from ._recipes.operations import OutOfReach
 from ._recipes.ticket import State
+
+MAX_OUTAGE = 1 / 3  # of the session timeout; for so long an interrupted wait waits for a service that is out of reach
 
 
 class ConditionWait:
@@ -20,9 +22,10 @@ class ConditionWait:
     Attributes:
         hold: the hold of the lock that it releases.
         call: the call that releases the hold and waits.
+        begun: how often the lock's acquire has begun.
     """
 
-    __slots__ = ("_lock", "_owner", "_waiters", "call", "hold")
+    __slots__ = ("_lock", "_owner", "_waiters", "begun", "call", "hold")
 
     def __init__(self, lock: LockBase, waiters: str, hold: Hold, owner: int) -> None:
         check_depth(FRAMES + 5)  # or the lock could not be acquired again
@@ -30,6 +33,7 @@ class ConditionWait:
         self._waiters = waiters
         self._owner = owner
         self.hold = hold
+        self.begun = 0
         self.call = Call(lock._session, waiters, lock._path_state)
 
     def steps(self, deadline: float | None) -> Steps[bool]:
@@ -73,7 +77,9 @@ class ConditionWait:
     def reacquire(self, calls: Calls, struck: BaseException | None) -> Steps[BaseException | None]:
         """Acquire the lock at its former depth; return the last interrupt that came meanwhile.
 
-        After an interrupt, the call does not wait for ZooKeeper while that is out of reach: the hold is lost instead.
+        An interrupt at a sleep changes nothing else, so the call keeps its place in the queue; an interrupt at another
+        line has it queue anew. After either, the call waits for `MAX_OUTAGE` at most while ZooKeeper is out of reach,
+        and the hold is lost instead.
 
         Args:
             calls: the container for the calls that this makes.
@@ -85,18 +91,26 @@ class ConditionWait:
         lock, hold = self._lock, self.hold
         session = lock._session
         late: BaseException | None = None
+        max_outage = None if isinstance(struck or Exception(), Exception) else MAX_OUTAGE
+
+        def note(error: BaseException) -> None:
+            nonlocal late, max_outage
+            late = error
+            if not isinstance(error, Exception):
+                call.max_outage = max_outage = MAX_OUTAGE  # from now on, also in the present sleep
+
         try:
             while True:
-                max_outage = None if isinstance(late or struck or Exception(), Exception) else 1 / 3
+                self.begun += 1
                 call = calls.add(Call(session, lock.path, lock._path_state, max_outage=max_outage))
                 try:
                     if lock._mine() is None:
-                        yield from lock._acquire_steps(call, True, None, self._owner, hold.depth)
+                        yield from outlast(lock._acquire_steps(call, True, None, self._owner, hold.depth), note)
                     # A call of its own, which can be abandoned without the lock.
                     call = calls.add(Call(session, self._waiters, max_outage=max_outage))
                     for ticket in self.call.tickets:
                         if not session.is_discarded(ticket):
-                            yield from call.run(clear(ticket))
+                            yield from outlast(call.run(clear(ticket)), note)
                     return late
                 except (GeneratorExit, ZkConcurrentError):
                     raise
@@ -105,8 +119,8 @@ class ConditionWait:
                         hold.ticket.become(State.LOST)
                         lock._path_state.put_back(hold)
                     return late
-                except BaseException as error:
+                except BaseException as error:  # not at a sleep
                     call.abandon()
-                    late = error
+                    note(error)
         finally:
             late = struck = None  # or the traceback and this frame keep each other, and the lock, alive

@@ -325,7 +325,7 @@ class LockBase(Line, Acquirable):
             ClientError: the process was forked; the hold belongs to its parent.
         """
         self._session.sweep()
-        hold = self._own()
+        hold = self._own() or next(iter(self._path_state.ended_at_exit(self._rule.role)), None)
         if hold is None:
             self._session.check_not_forked(self._path)
             raise RuntimeError(f"{self._not_held}: {self._path}")
@@ -343,6 +343,8 @@ class LockBase(Line, Acquirable):
             LockLostError: the hold is lost.
             RuntimeError: another thread is releasing it.
         """
+        if self._session.exiting and hold.ticket.state is State.DISCARDED:
+            return None  # its node was deleted at exit; no lock is taken, as a thread that has stopped may have it
         try:
             self._check(hold)
         except LockLostError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -13,6 +14,7 @@ from ._engine.session import Dropped, Session, log
 from ._engine.waiting import Steps
 from ._errors import ClientError, OutcomeUnknownError
 from ._kazoo.link import KazooClient
+from ._kazoo.replies import no_wakeup
 from ._paths import check_length, check_path, plain
 from ._primitive import Primitive, discard_result, node_data
 from ._recipes import entries
@@ -27,17 +29,19 @@ POLL_INTERVAL = 0.5  # seconds
 
 
 class MirrorState(PathState):
-    """The state that all objects of one client and path share: the copy, and the thread that keeps it current.
+    """The state that all objects of one client and path share: the copy, and the follower that keeps it current.
 
     Attributes:
         mirror: the copy.
-        follower: the thread that keeps it current.
+        follower: keeps it current.
+        followers: those of all copies of the client.
     """
 
     def __init__(self, session: Session, kind: str, at: Layout) -> None:
         super().__init__(session, at.path, kind)
         self.mirror = Mirror(at, session.lock)
         self.follower = _Follower(self.mirror)
+        self.followers = _followers.setdefault(session, _Followers())
         weakref.finalize(self, _drop, self.mirror, session.dropped).atexit = False
 
     @property
@@ -59,48 +63,134 @@ class MirrorState(PathState):
 
 
 class _Follower:
-    """The thread that keeps a copy current. It refers to the copy alone, so that dropped objects can be collected.
+    """Keeps a copy current. It refers to the copy alone, so that dropped objects can be collected.
 
     Attributes:
-        error: the error that has ended the thread.
-        thread: the thread's number, while it runs.
+        error: the error with which it has ended.
+        runs: the thread has taken it up, and it has not ended.
+        woken: its call was woken since it ran last.
+        due: when its sleep ends.
     """
 
     def __init__(self, mirror: Mirror) -> None:
         self.mirror = mirror
         self.error: Exception | None = None
+        self.runs = False
+        self.woken = False
+        self.due = math.inf
+        self._steps: Steps[None] | None = None
+
+    def go_on(self, session: Session, wake: Callable[[], None]) -> None:
+        """Take the steps up to the next sleep; `wake` ends the thread's sleep."""
+        now = session.now
+        if not self.woken and now() < self.due:
+            return
+        woken, self.woken = self.woken, False
+        try:
+            if self._steps is None:
+                self._steps = self._follow(session, wake)
+                pause = next(self._steps)
+            else:
+                pause = self._steps.send(woken)
+            self.due = math.inf if pause is None else now() + pause
+        except StopIteration:
+            pass
+        except Exception as error:
+            self.error = error
+            log.debug("the copy of %s is not kept current any more: %r", self.mirror.at.path, error)
+            self.end(session)
+
+    def _follow(self, session: Session, wake_thread: Callable[[], None]) -> Steps[None]:
+        mirror = self.mirror
+
+        def wake() -> None:
+            self.woken = True
+            wake_thread()
+
+        while not mirror.closed:
+            call = Call(session, mirror.at.path)
+            call.begin(wake)
+            try:
+                yield from call.run(follow(mirror, session.wake_calls))
+            finally:
+                call.abandon()
+        self.end(session)
+
+    def end(self, session: Session) -> None:
+        """Serve nothing any more; the next read begins it anew."""
+        mirror, self._steps = self.mirror, None
+        mirror.listed, mirror.listed_on = False, NEVER
+        mirror.end(mirror)  # a read of it may have failed
+        session.stop_watching_tree(mirror.at.entries, mirror.changes)
+        self.runs = False
+        session.wake_calls()
+
+
+class _Followers:
+    """The followers of one session. One thread, which runs while there are any, takes the steps of all.
+
+    Attributes:
+        thread: the thread's number, while it runs.
+    """
+
+    def __init__(self) -> None:
         self.thread: int | None = None
+        self._begun: deque[_Follower] = deque()
         self._idle = deque([True])  # the thread that takes it follows
+        self._wake: Callable[[], None] = no_wakeup
 
-    def start(self, session: Session) -> None:
-        """Start the thread, unless it runs. If several callers start threads at the same time, one of these stays."""
+    def begin(self, session: Session, follower: _Follower) -> None:
+        """Begin a follower, unless it goes on; start the thread unless it runs."""
+        if not follower.runs:
+            follower.error = None
+            if follower not in self._begun:
+                self._begun.append(follower)
+        self._start(session)  # in any case: an interrupt may have come between the two
+
+    def _start(self, session: Session) -> None:
         if self._idle:
-            self.error = None
-            session.link.handler.spawn(self._follow, session)
+            session.link.handler.spawn(self._run, session)
+        else:
+            self._wake()
 
-    def _follow(self, session: Session) -> None:
+    def _run(self, session: Session) -> None:
         try:
             self._idle.pop()  # here: an interrupt may strike the caller anywhere
         except IndexError:
             return
-        mirror, self.thread = self.mirror, session.identity()
+        self.thread = session.identity()
+        call, going_on = Call(session, ""), list[_Follower]()
         try:
-            while not mirror.closed:
-                call = Call(session, mirror.at.path)
-                call.wait(call.run(self._told(session)))
-        except Exception as error:
-            self.error = error
-            log.debug("the copy of %s is not kept current any more: %r", mirror.at.path, error)
+            call.wait(self._steps(session, call, going_on))
+        except Exception:
+            log.exception("copies are not kept current any more, until they are read again")
         finally:
-            mirror.listed, mirror.listed_on = False, NEVER
-            mirror.end(mirror)  # a read of it may have failed
-            session.stop_watching_tree(mirror.at.entries, mirror.changes)
-            self.thread = None
+            for follower in going_on:
+                follower.end(session)
+            self.thread, self._wake = None, no_wakeup
             self._idle.append(True)
-            session.wake_calls()
+            if self._begun:
+                self._start(session)
 
-    def _told(self, session: Session) -> Recipe[None]:
-        return follow(self.mirror, session.wake_calls)
+    def _steps(self, session: Session, call: Call, going_on: list[_Follower]) -> Steps[None]:
+        self._wake = call.wake
+        while True:
+            while self._begun:
+                begun = self._begun.popleft()
+                if begun not in going_on:  # two threads may have begun it
+                    begun.runs = begun.woken = True
+                    going_on.append(begun)
+            for follower in list(going_on):
+                follower.go_on(session, call.wake)
+                if not follower.runs:
+                    going_on.remove(follower)
+            if not going_on and not self._begun:
+                return
+            until = min((each.due for each in going_on), default=math.inf)
+            yield None if until == math.inf else max(0.0, until - session.now())
+
+
+_followers: weakref.WeakKeyDictionary[Session, _Followers] = weakref.WeakKeyDictionary()
 
 
 def _drop(mirror: Mirror, dropped: Any) -> None:
@@ -199,15 +289,16 @@ class MapBase(Primitive):
                 session.check_usable(self._path)
                 if began and (error := state.follower.error) is not None:
                     raise error.with_traceback(None)
-                state.follower.start(session)
+                state.followers.begin(session, state.follower)
                 began = True
                 yield POLL_INTERVAL
                 session.run_posted()
 
-        if state.follower.thread == session.identity():
+        if state.followers.thread == session.identity():
             raise ClientError(
                 self._path,
-                "a finalizer reads the copy on the thread that updates it, and would wait for it: use another thread",
+                "a finalizer reads the copy on the thread that updates all copies, and would wait for it: use another "
+                "thread",
             )
         self._check_may_block()
         return self._await(call, steps())

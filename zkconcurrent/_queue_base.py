@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import sys
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from types import TracebackType
@@ -13,7 +14,7 @@ from ._codec import BYTES, Codec, check_codec, encoded
 from ._engine.driver import Call
 from ._engine.live_set import LiveSet
 from ._engine.session import Session
-from ._engine.waiting import Steps, insist, wait
+from ._engine.waiting import Steps, insist, outlast, wait
 from ._errors import LockLostError, OutcomeUnknownError, RefusedError, ZkConcurrentError
 from ._kazoo.link import KazooClient
 from ._limits import REQUEST_OVERHEAD, check_int, check_max_attempts
@@ -78,10 +79,17 @@ class QueueState(SettlingState):
             yield SETTLE_POLL_INTERVAL
 
     def settled(self, errand: Errand, error: BaseException) -> tuple[Call, Steps[None]]:
-        """Return the call that waits for `_settling`, and its steps."""
+        """Return the call that waits for `_settling`, and its steps. Further interrupts do not end it."""
         call = Call(self.session, self.path)
         call.settled = True  # however deep the caller is: the first call has shown that it may wait
-        return call, self._settling(errand, error)
+
+        def steps() -> Steps[None]:
+            late: deque[BaseException] = deque(maxlen=1)
+            yield from outlast(self._settling(errand, error), late.append)
+            if late:
+                raise late.pop()
+
+        return call, steps()
 
     def begin_to_finish(self, errand: Errand) -> bool:
         """Note a call of `task_done`; return whether there is an item for it."""

@@ -271,9 +271,12 @@ class QuorumLock(Several):
 
     def _begin_release(self) -> Released:
         self._session.check_not_forked(self._locks[0].path)
-        quorum = self._mine()
+        exiting = self._session.exiting
+        quorum = self._mine() or (self._newest() if exiting else None)
         if quorum is None:
             raise RuntimeError(f"cannot release un-acquired lock: {self!r}")
+        if exiting:
+            return [], [], 0  # as in `LockBase._begin_release`
         errors: list[BaseException] = [quorum.error()] if self._is_lost(quorum) else []
         spare = quorum.alive - self._quorum
         left = levels(reversed(quorum.parts))

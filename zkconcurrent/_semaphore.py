@@ -171,6 +171,8 @@ class Semaphore(LockBase):
         check_depth(FRAMES // 2)
         self._session.check_lease()
         call = Call(self._session, self._path, self._path_state)
+        if ended := self._path_state.ended_at_exit(PERMIT.role):
+            return call, ended[:n]
         with self._session.lock:  # two threads that release at once must not release the same permits
             holds = self._to_release(n)
             if holds and not holds[0].alive:

@@ -198,6 +198,40 @@ def sent_by(client: KazooClient) -> int:
     return int(repr(Session.of(client).link.transport._xids)[len("count(") : -1])
 
 
+class Counts:
+    """What the library does with a client within a block of `counting`.
+
+    Attributes:
+        tickets: how many nodes it was to make, one for each ticket.
+        requests: how many requests it has sent.
+    """
+
+    def __init__(self) -> None:
+        self.tickets = self.requests = 0
+
+    def __repr__(self) -> str:
+        return f"<{self.tickets} tickets, {self.requests} requests>"
+
+
+@contextmanager
+def counting(client: KazooClient) -> Iterator[Counts]:
+    """Count the nodes and requests of a client within the block."""
+    session, counts = Session.of(client), Counts()
+    transport = session.link.transport
+    new_ticket, send = session.new_ticket, transport.send
+
+    def new_ticket_counted(*args: Any) -> Any:
+        counts.tickets += 1
+        return new_ticket(*args)
+
+    def send_counted(*args: Any) -> None:
+        counts.requests += 1
+        send(*args)
+
+    with patch.object(session, "new_ticket", new_ticket_counted), patch.object(transport, "send", send_counted):
+        yield counts
+
+
 async def idle(*clients: KazooClient) -> None:
     """Wait until these clients have no request outstanding, and nothing is left to do in the loop.
 

@@ -10,10 +10,12 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.aio.calls import SCENES, Scene
-from tests.aio.loops import left, nodes, run, soon, until
+from tests.aio.loops import Counts, counting, left, nodes, run, soon, until
 from tests.helpers.places import PLACES
 
 MOST = 40  # sleeps; no call has as many
+TURNS = 50  # at so many it is cancelled without a pause
+MORE = 20  # requests of a clean-up, heartbeats included
 # Their `acquire` has the awaits of a Lock's, an unfair Lock's and a Semaphore's.
 ALIKE = ("RLock", "unfair RLock", "BoundedSemaphore")
 
@@ -30,16 +32,18 @@ class Trap:
     Args:
         k: which one, counted from 1.
         waking: whether as it wakes, when the awaited event has come, and not as it falls asleep.
-        again: whether the task is cancelled once more right behind, and at the next sleep that it has.
+        strikes: how often: "once"; "twice": once more right behind, and at the next sleep that it has; or, as anyio
+            does, "at each turn" of the loop until its end.
 
     Attributes:
         sprung: the task slept so often, and was cancelled.
     """
 
-    def __init__(self, k: int, *, waking: bool, again: bool) -> None:
-        self._k, self._waking, self._again = k, waking, again
-        self._sleeps = 0
-        self._strikes = 2 if again else 1
+    def __init__(self, k: int, *, waking: bool, strikes: str) -> None:
+        self._k, self._waking = k, waking
+        self._again, self._always = strikes != "once", strikes == "at each turn"
+        self._sleeps = self._turns = 0
+        self._strikes = 1 if strikes == "once" else 2
         self._task: asyncio.Task[Any] | None = None
         self.sprung = False
 
@@ -69,10 +73,14 @@ class Trap:
         self._task.cancel()
         if self._again:
             self._task.cancel()
+        if self._always and not self._task.done():
+            self._strikes, self._turns = 0, self._turns + 1
+            # Not at each turn for ever: others wait until the loop is idle.
+            asyncio.get_running_loop().call_later(0 if self._turns < TURNS else 0.002, self._spring)
 
 
-async def ended(scene: Scene, trap: Trap) -> bool:
-    """Run a scene; return whether its call was cancelled."""
+async def ended(scene: Scene, trap: Trap) -> tuple[bool, Counts]:
+    """Run a scene; return whether its call was cancelled, and what its client did until then."""
 
     async def call() -> bool:
         try:
@@ -85,29 +93,33 @@ async def ended(scene: Scene, trap: Trap) -> bool:
 
     await scene.begin()
     before = scene.held()
-    task = asyncio.create_task(call())
-    trap.set(task)
-    await scene.let_in()
-    cancelled: bool = await soon(task)
+    with counting(scene.near) as counts:
+        task = asyncio.create_task(call())
+        trap.set(task)
+        await scene.let_in()
+        cancelled: bool = await soon(task)
     held = [hold for hold in scene.held() if hold not in before]
     assert not held, "cancelled, and held"
     await scene.prove(cancelled=cancelled)
-    return cancelled
+    return cancelled, counts
 
 
-@pytest.mark.parametrize("again", [False, True], ids=["once", "twice"])
+@pytest.mark.parametrize("strikes", ["once", "twice", "at each turn"])
 @pytest.mark.parametrize("waking", [False, True], ids=["asleep", "waking"])
 @pytest.mark.parametrize("scene", [scene for scene in SCENES if is_apart(scene) or PLACES > 2])
-def test_at_each_sleep(scene: str, waking: bool, again: bool, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
-    """Cancelled as it falls asleep or as it wakes, once or twice: neither a node, nor a hold, nor a sleeper is left."""
+def test_at_each_sleep(scene: str, waking: bool, strikes: str, zk: KazooClient, far: KazooClient, zk_path: str) -> None:
+    """Cancelled as it falls asleep or wakes, once or again and again: no node, hold or sleeper is left.
+
+    A cancelled call makes no more nodes, and sends hardly more requests, than one that is not (fault 235).
+    """
 
     async def main() -> int:
-        k = 1
+        k, struck = 1, list[Counts]()
         for _ in range(2 * MOST):
-            trap = Trap(k, waking=waking, again=again)
+            trap = Trap(k, waking=waking, strikes=strikes)
             make: Callable[..., Scene] = SCENES[scene]
             try:
-                cancelled = await ended(make(zk, far, zk_path), trap)
+                cancelled, counts = await ended(make(zk, far, zk_path), trap)
                 await until(
                     lambda: not left(zk, far), "nothing is left"
                 )  # first: it sweeps, which the keeper does later
@@ -116,8 +128,11 @@ def test_at_each_sleep(scene: str, waking: bool, again: bool, zk: KazooClient, f
                 raise AssertionError(f"cancelled at sleep {k}: {nodes(far, zk_path)}, {left(zk, far)}") from error
             if trap.sprung:
                 k += 1
+                struck.append(counts)
                 continue
             assert not cancelled
+            assert max((each.tickets for each in struck), default=0) <= counts.tickets
+            assert max((each.requests for each in struck), default=0) <= counts.requests + MORE
             if k > 1:  # else the replies came before it fell asleep, this once
                 return k - 1
         pytest.fail("it sleeps for ever")

@@ -21,11 +21,13 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 import zkconcurrent
-from tests.conftest import PATIENCE, Connect, Eventually, InThread
+from tests.aio.loops import Counts, counting, nodes, remains
+from tests.conftest import FAST, PATIENCE, Connect, Eventually, InThread
 from tests.helpers.contenders import at_the_handoff, queued
 from tests.helpers.interrupts import PACKAGE, InterruptAt, at_every_line
 from tests.helpers.lock_types import AnyLock, Kind, against, every
 from tests.helpers.places import PLACES
+from tests.helpers.proxy import Proxy
 from zkconcurrent import (
     Condition,
     DetachedLock,
@@ -38,6 +40,7 @@ from zkconcurrent import (
     RLock,
     Semaphore,
 )
+from zkconcurrent._engine import waiting
 from zkconcurrent._engine.session import Session
 from zkconcurrent._engine.waiting import wait
 from zkconcurrent._recipes.ticket import State
@@ -1237,3 +1240,163 @@ def test_an_interrupt_in_a_look_at_kazoos_thread(connect: Connect, zk_path: str)
             lock.release()
         with lock:
             pass
+
+
+class AtEachSleep:
+    """Raise KeyboardInterrupt as a sleep of this thread begins, from the k-th on, at each until the end of the block.
+
+    Attributes:
+        struck: how often.
+    """
+
+    def __init__(self, k: int) -> None:
+        self.struck = 0
+        self._left = k
+        self._thread = threading.get_ident()
+        self._sleep = waiting._sleep
+
+    def __enter__(self) -> None:
+        waiting._sleep = self._struck
+
+    def __exit__(self, *_: object) -> None:
+        waiting._sleep = self._sleep
+
+    def _struck(self, call: Any, event: Any, pause: float) -> bool:
+        if threading.get_ident() == self._thread:
+            self._left -= 1
+            if self._left <= 0:
+                self.struck += 1
+                if self.struck > 1:
+                    event.wait(min(pause, 0.001))  # a little, or the replies would come no sooner
+                raise KeyboardInterrupt
+        return self._sleep(call, event, pause)
+
+
+def within(block: Any, do: Callable[[], object] = lambda: None) -> None:
+    """Do something in a block."""
+    with block:
+        do()
+
+
+def taken(queue: zkconcurrent.Queue[bytes]) -> None:
+    """Put an item and take one: one that an interrupted call has left, perhaps."""
+    queue.put(b"item")
+    queue.get()
+
+
+def claimed(queue: zkconcurrent.Queue[bytes]) -> None:
+    """Put an item and claim one."""
+    queue.put(b"item")
+    with queue.claim():
+        pass
+
+
+def entered(barrier: zkconcurrent.DoubleBarrier) -> None:
+    """Enter and leave, alone."""
+    barrier.enter()
+    barrier.leave()
+
+
+def waited(condition: Condition) -> None:
+    """Wait at two levels of the lock, which is held after that as before."""
+    with condition, condition:
+        try:
+            condition.wait(0.01)
+        finally:
+            assert condition._lock.hold_count() == 2
+
+
+CALLS: dict[str, Callable[[KazooClient, str], object]] = {
+    "Lock": lambda client, path: within(Lock(client, path)),
+    "unfair Lock": lambda client, path: within(Lock(client, path, fair=False)),
+    "write lock": lambda client, path: within(ReadWriteLock(client, path).write_lock),
+    "permits": lambda client, path: (each := Semaphore(client, path, 3)).acquire(permits=3) and each.release(3),
+    "MultiLock": lambda client, path: within(MultiLock([Lock(client, f"{path}/{name}") for name in "ab"])),
+    "QuorumLock": lambda client, path: within(QuorumLock([Lock(client, f"{path}/{name}") for name in "abc"])),
+    "Condition": lambda client, path: waited(Condition(client, path)),
+    "Event": lambda client, path: zkconcurrent.Event(client, path).wait(0.01),
+    "CountDownLatch": lambda client, path: zkconcurrent.CountDownLatch(client, path, 2).wait(0.01),
+    "Barrier": lambda client, path: zkconcurrent.Barrier(client, path, 2).wait(0.01),
+    "DoubleBarrier": lambda client, path: entered(zkconcurrent.DoubleBarrier(client, path, 1)),
+    "Queue": lambda client, path: taken(zkconcurrent.Queue(client, path)),
+    "claim": lambda client, path: claimed(zkconcurrent.Queue(client, path)),
+    "AtomicLong": lambda client, path: zkconcurrent.AtomicLong(client, path).add(),
+    "Dict": lambda client, path: zkconcurrent.Dict[bytes](client, path).update(k=b"v"),
+    "lead": lambda client, path: within(Election(client, path).lead()),
+    "Group": lambda client, path: within(zkconcurrent.Group(client, path).join(b"", "id", wait=20)),
+}
+
+
+@pytest.mark.parametrize("what", CALLS)
+def test_interrupted_at_each_sleep_until_the_end(
+    what: str, zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
+    """Fault 235: struck from any of its sleeps on at each, a call ends, with no more nodes and few more requests."""
+    client = connect(timeout=SESSION)
+    counts: list[Counts] = []
+    CALLS["Lock"](client, f"{zk_path}-first")  # the library asks what the server can do
+    with contextlib.suppress(threading.BrokenBarrierError):
+        CALLS[what](client, zk_path)
+    for k in range(1, 100):
+        if what == "Barrier":
+            zkconcurrent.Barrier(client, zk_path, 2).reset()
+        hook = AtEachSleep(k)
+        with contextlib.suppress(KeyboardInterrupt, threading.BrokenBarrierError), counting(client) as counted, hook:
+            CALLS[what](client, zk_path)
+        counts.append(counted)
+        eventually(lambda: not remains(client), f"struck from sleep {k} on")
+        eventually(lambda: nodes(zk, zk_path) == [] or what == "Dict", f"struck from sleep {k} on")
+        if not hook.struck:
+            break
+    most = max(each.tickets for each in counts)
+    assert most <= counted.tickets, counts
+    assert max(each.requests for each in counts) <= counted.requests + 30, counts
+    assert k > 1
+
+
+def test_a_condition_interrupted_again_and_again_out_of_reach(
+    connect: Connect, proxy: Proxy, zk: KazooClient, zk_path: str, eventually: Eventually
+) -> None:
+    """Fault 235: a handler that raises a thousand times a second neither ends the wait early nor makes it endless."""
+    client = connect(proxy.hosts, timeout=SESSION, **FAST)
+    condition, session = Condition(client, zk_path), Session.of(client)
+    main, over = threading.main_thread().ident, threading.Event()
+    strikes = 0
+
+    def struck(*_: object) -> None:
+        nonlocal strikes
+        strikes += 1
+        raise KeyboardInterrupt
+
+    def strike() -> None:
+        eventually(queued(zk, f"{zk_path}/waiters", 1))
+        proxy.refuse()
+        proxy.cut()
+        eventually(lambda: not session.link.connected)
+        while not over.wait(0.001):
+            signal.pthread_kill(main, signal.SIGINT)
+
+    handler = signal.signal(signal.SIGINT, lambda *_: None if over.is_set() else struck())
+    striking = threading.Thread(target=strike)
+    began, ended = 0.0, False
+    try:
+        striking.start()
+        while not ended:
+            try:
+                with condition:
+                    began = session.now()
+                    try:
+                        condition.wait()
+                    finally:
+                        over.set()
+            except (KeyboardInterrupt, LockLostError):
+                ended = True
+    finally:
+        over.set()
+        striking.join()
+        signal.signal(signal.SIGINT, handler)
+        proxy.resume()
+    assert strikes > 1
+    assert session.now() - began >= session.timeout / 3
+    eventually(lambda: not remains(client))
+    eventually(lambda: not nodes(zk, zk_path))

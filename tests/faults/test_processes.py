@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 
 import pytest
 from kazoo.client import KazooClient
 
-from tests.conftest import Eventually, InThread
+from tests.aio.loops import nodes
+from tests.conftest import PATIENCE, Eventually, InThread
 from tests.faults.conftest import SESSION, SLACK
 from tests.faults.party import write
 from tests.helpers.contenders import permits_awaited, permits_out, queued
 from tests.helpers.processes import Spawn, line_from, tell
 from zkconcurrent import CountDownLatch, Event, Lock, Semaphore
+from zkconcurrent.testing import Server
 
 LONG = 60.0  # a session that is not over before the test is: a node that goes earlier has not waited for its end
 
@@ -146,6 +150,25 @@ def test_an_interpreter_that_exits(waiters: int, stop: str, party: Spawn, zk: Ka
     lock.release()
     assert process.wait(20) == 0
     assert queued(zk, zk_path, 0)()
+
+
+def at_exit(zookeeper: Server, zk_path: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a program that leaves its holds to the end of the interpreter."""
+    command = [sys.executable, "-m", "tests.faults.at_exit", zookeeper.hosts, zk_path, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+
+
+def test_what_is_finalized_at_exit(zookeeper: Server, zk: KazooClient, zk_path: str) -> None:
+    """Fault 247: blocks of generators, and objects, that end after the exit handlers print nothing; no node stays."""
+    ended = at_exit(zookeeper, zk_path)
+    assert (ended.stdout, ended.stderr, ended.returncode) == ("held\n", "", 0)
+    assert not nodes(zk, zk_path)
+
+
+def test_misuse_at_exit(zookeeper: Server, zk_path: str) -> None:
+    """Fault 247: the release of a lock that was never held is an error then, too."""
+    for name in ("lock", "rlock", "bounded", "several", "quorum"):
+        assert "Error" in at_exit(zookeeper, zk_path, name).stderr, name
 
 
 def test_os_exit(party: Spawn, zk: KazooClient, zk_path: str) -> None:

@@ -437,7 +437,7 @@ def test_a_copy_that_can_not_be_read_keeps_nothing(
     assert d["a"] == "1"
     zk.set_acls(f"{zk_path}/entries/a", [make_digest_acl("nobody", "here", all=True)])
     follower = d._path_state.follower
-    assert not follower._idle
+    assert follower.runs
     other["b"] = "1"  # only an event makes the copy read, and a change of an ACL is none
     eventually(lambda: "b" in d._mirror.entries)
     d._mirror.changes.append(f"{zk_path}/entries/a")
@@ -513,13 +513,15 @@ def test_no_thread_is_left(connect: Connect, zk_path: str, eventually: Eventuall
     first["a"] = "1"
     assert second == {"a": "1"}
     follower, mirror = first._path_state.follower, weakref.ref(first._mirror)
+    followers = first._path_state.followers
     session = first._session
     del first
     gc.collect()
     assert second["a"] == "1"
     del second
     gc.collect()
-    eventually(partial(getattr, follower, "_idle"), "the thread has ended")
+    eventually(partial(getattr, followers, "_idle"), "the thread has ended")
+    assert not follower.runs
     assert not session.registry.trees
     del follower
     eventually(lambda: gc.collect() >= 0 and mirror() is None, "the copy is collected")
@@ -530,6 +532,60 @@ def test_no_thread_is_left(connect: Connect, zk_path: str, eventually: Eventuall
         client.set(f"{zk_path}/entries/a", value.encode())
         eventually(partial(_has, again, value))
         del again
+
+
+@pytest.mark.parametrize("kind", [Dict, Set])
+def test_one_thread_for_all_copies(
+    kind: Any, connect: Connect, zk: KazooClient, zk_path: str, eventually: Eventually
+) -> None:
+    """Fault 248: 300 objects that are read have one thread, also while others write; it ends with the last of them."""
+    client, number = connect(), 300
+    before = set(threading.enumerate())
+
+    def threads() -> int:
+        return len(set(threading.enumerate()) - before)
+
+    def write(n: int) -> None:
+        """Have others write: a value, or the node of a member."""
+        zk.create(f"{zk_path}/{n}/entries/{'k' if kind is Dict else 'x'}", b"v", makepath=True)
+
+    for n in range(number):
+        zk.ensure_path(f"{zk_path}/{n}/entries")
+    maps = [kind(client, f"{zk_path}/{n}") for n in range(number)]
+    for each in maps:
+        assert len(each) == 0
+    assert threads() <= 2  # that, and the client's keeper
+    followers = maps[0]._path_state.followers
+    for n in range(number):
+        write(n)
+    for each in maps:
+        eventually(lambda each=each: len(each) == 1)
+    assert threads() <= 2
+    del each, maps[1:]
+    gc.collect()
+    eventually(lambda: len(maps[0]._session.registry.trees) == 1, "nothing is followed for the others")
+    assert threads() <= 2
+    zk.delete(f"{zk_path}/0/entries/{'k' if kind is Dict else 'x'}")
+    eventually(lambda: len(maps[0]) == 0)
+    maps.clear()
+    gc.collect()
+    eventually(lambda: followers._idle and threads() <= 1, "the thread has ended")
+
+
+def test_one_copy_that_fails_leaves_the_others(
+    zk: KazooClient, connect: Connect, zk_path: str, eventually: Eventually
+) -> None:
+    """Fault 248: of copies with one thread, each has its own errors."""
+    client = connect()
+    zk.create(f"{zk_path}/foreign", b"something else", makepath=True)
+    good, bad = text(client, f"{zk_path}/good"), text(client, f"{zk_path}/foreign")
+    good["a"] = "1"
+    assert good["a"] == "1"
+    for _ in range(2):
+        with pytest.raises(ForeignNodeError):
+            len(bad)
+    text(zk, f"{zk_path}/good")["a"] = "2"
+    eventually(lambda: good["a"] == "2")
 
 
 def test_destroy_leaves_what_is_no_maps(zk: KazooClient, zk_path: str) -> None:

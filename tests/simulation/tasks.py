@@ -10,6 +10,7 @@ import asyncio
 import gc
 import inspect
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -31,6 +32,7 @@ from zkconcurrent import _condition, aio
 from zkconcurrent._engine.holds import Hold
 from zkconcurrent._engine.keeper import IDLE_BEAT
 from zkconcurrent._errors import ClientError, LockLostError, SequenceExhaustedError
+from zkconcurrent._primitive import node_data
 from zkconcurrent._recipes.event import Flag
 from zkconcurrent._recipes.operations import Node
 from zkconcurrent._recipes.ticket import State, Ticket
@@ -104,6 +106,7 @@ class Player(Worker):
 
     Attributes:
         cancelled: when its task was cancelled last.
+        act: what it does now.
         watches: of an event, how long the log was when its present wait began; None while it does not wait.
     """
 
@@ -120,6 +123,7 @@ class Player(Worker):
     ) -> None:
         self.loop = loop
         self.cancelled = 0.0
+        self.act: Act | None = None
         self.watches: int | None = None
         if loop is None:
             super().__init__(process, checks, name, visits, start)
@@ -137,6 +141,7 @@ class Player(Worker):
     async def main(self) -> None:
         """Do everything, one after the other."""
         for act in [None, *self.visits]:
+            self.act = act
             try:
                 if act is not None:
                     await self._act(act)
@@ -154,7 +159,7 @@ class Player(Worker):
                 if not self.process.client._stopped.is_set():
                     raise
                 break
-        self.done = True
+        self.done, self.act = True, None
 
     @property
     def gone(self) -> bool:
@@ -372,6 +377,7 @@ class Player(Worker):
         waiting = checks.waiting[key] = Waiting(self, CHROOT + old.ticket.node)  # type: ignore[arg-type]
         world.say(f"{self.name} waits {act.timeout} at {act.path}")
         notified = struck = failed = False
+        began = len(checks.ensemble.log)
         try:
             notified = await result(condition.wait(act.timeout))
         except LockLostError:
@@ -386,6 +392,7 @@ class Player(Worker):
             del checks.waiting[key]
             if not self.gone and not self.process.client._stopped.is_set():
                 self._check_waited(lock, waiting, depth)
+                self._check_place(lock, key, began)
                 if not failed:
                     sections += self._enter_all(lock, 1)
                 if struck:
@@ -402,6 +409,19 @@ class Player(Worker):
         lost = held[0].ticket.state is State.LOST
         if waiting.node in self.checks.ensemble.leader.nodes and not lost:
             raise Violation(f"{self.name} waits no more, and {waiting.node} is there")
+
+    def _check_place(self, lock: Any, key: int, began: int) -> None:
+        """See that the wait has queued for the lock once in each session: a strike costs it no place."""
+        who, mine = node_data(key).partition(TIME)[0], Counter[int]()
+        for change in self.checks.ensemble.log[began:]:
+            if (
+                change[0] == "create"
+                and change[1].startswith(f"{CHROOT}{lock.path}/")
+                and change[2].partition(TIME)[0] == who
+            ):
+                mine[change[4]] += 1
+        if any(n > 1 for n in mine.values()):
+            raise Violation(f"{self.name} has waited, and queued {max(mine.values())} times for the lock again")
 
     def _check_struck(self, waiting: Waiting, path: str) -> None:
         """Take note of a notification that met a cancellation: another waiter must get it."""
@@ -658,7 +678,7 @@ class TaskRun(CondRun):
     # -- deviations ----------------------------------------------------------------------------------------------
 
     def _cancel(self, it: Deviation) -> bool | None:
-        """Cancel a task where it is, or as it wakes next; once, or twice in a row."""
+        """Cancel a task where it is, or as it wakes next; once, twice in a row, or until its act ends."""
         tasks = [player for player in self.workers if player.loop and not player.done and player.process.alive]
         if not tasks:
             return False
@@ -680,8 +700,10 @@ class TaskRun(CondRun):
             length = self._traps.pop(player)
             future.add_done_callback(lambda _: self._strike(player, length))
 
-    def _strike(self, player: Player, length: int) -> None:
+    def _strike(self, player: Player, length: int, during: Act | None = None) -> None:
         loop = player.loop
+        if during is not None and player.act is not during:
+            return
         task = None if loop is None else loop.tasks.get(player)
         if loop is None or task is None or task.done():
             return
@@ -694,7 +716,9 @@ class TaskRun(CondRun):
             task.cancel()
         elif length >= 5 and not loop.loop.is_closed():  # again: in the loop's next turn, or a while later
             again = partial(self._strike, player, 0)
-            if length < 7:
+            if length == 6 and player.act is not None:
+                loop.loop.call_later(0.01, partial(self._strike, player, length, player.act))
+            elif length < 7:
                 loop.loop.call_soon(again)
             else:
                 loop.loop.call_later(LENGTHS[length - 6], again)
@@ -730,6 +754,7 @@ class TaskRun(CondRun):
         self._mark(*(each for each in self.workers if each.actor is player.actor))
 
 
+TIME = b', "time"'  # what follows in a node's data tells the nodes of one owner apart
 SUBJECTS = (LOCK, LOCK, RLOCK, UNFAIR, RW, RW, SEMAPHORE, SEMAPHORE, EVENT, OF_AN_RLOCK, OF_AN_RLOCK, OF_A_LOCK)
 # Single primitives have runs with an operator's deletes; a leader left alone tells an old state of an event.
 NOT_HERE = {"number": "turn", "remove": "cut", "close": "expire", "usurp": "cut"}

@@ -31,9 +31,8 @@ MUTANTS = [
     bug(
         "a condition's wait has the lock no more",
         "_condition_wait:ConditionWait.reacquire",
-        "yield from lock._acquire_steps(call, True, None, self._owner, hold.depth)",
-        "calls.waits_for = (lock._line_key,); "
-        "yield from lock._acquire_steps(call, True, None, self._owner, hold.depth)",
+        "yield from outlast(lock._acquire_steps(",
+        "calls.waits_for = (lock._line_key,); yield from outlast(lock._acquire_steps(",
     ),
     bug(
         "an attempt is ended",

@@ -56,6 +56,7 @@ MUTANTS = [
         TAKE_BACK,
         "except (GeneratorExit, ZkConcurrentError):",
         "except BaseException:",
+        ("_engine.waiting:outlast", "strike(error)", "raise"),
         ("_condition:Condition._take_back", "late = struck = error", "raise"),
         (WAIT, AGAIN, "pass"),
     ),

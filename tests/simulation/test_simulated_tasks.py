@@ -141,7 +141,14 @@ MUTANTS = [
         "_condition_wait:ConditionWait.reacquire",
         "except (GeneratorExit, ZkConcurrentError):",
         "except BaseException:",
+        ("_engine.waiting:outlast", "strike(error)", "raise"),
         (f"{AIO}.wait", "await self._take_back(wait, error)\n        finally:", "pass\n        finally:"),
+    ),
+    bug(
+        "a second cancellation has the wait queue for the lock anew",
+        "_engine.waiting:outlast",
+        "strike(error)",
+        "raise",
     ),
     # Loops that are closed.
     bug(

@@ -539,7 +539,7 @@ class Call:
                 than `CLEAN_UP_PATIENCE`. Both count from the deadline, if that has passed.
         """
         session = self.session
-        if self._leaves_clean_up or session.link.on_own_thread():
+        if self._leaves_clean_up or session.exiting or session.link.on_own_thread():
             return
         # Only now, after the delete is sent: another thread may wait for that.
         ticket.wake = self.wake

@@ -140,6 +140,14 @@ class PathState:
         holds = list(self.holds[role].values())
         return [hold for hold in holds if hold.ticket.state is not State.DISCARDED]
 
+    def ended_at_exit(self, role: str) -> list[Hold]:
+        """Return the holds that ended as the interpreter exits: what releases them later has nothing left to do.
+
+        A generator's block may end, or an object be finalized, after the exit handlers, and on another thread.
+        """
+        holds = self.holds[role].values() if self.session.exiting else ()
+        return [hold for hold in list(holds) if hold.ticket.state is State.DISCARDED]
+
     def newest(self, role: str) -> Hold | None:
         """Return this process's newest hold; one that lives before one that is lost."""
         return max(self.all(role), key=lambda hold: (hold.alive, hold.ticket.token), default=None)

@@ -273,6 +273,29 @@ def insist(step: Callable[[], object]) -> None:
             struck = None  # or the traceback and this frame keep each other alive
 
 
+def outlast(steps: Steps[T], strike: Callable[[BaseException], object]) -> Steps[T]:
+    """Run steps that must come to their end: an error raised at a sleep of theirs goes to `strike`, and they sleep on.
+
+    So nothing begins anew, however often a task is cancelled or a signal handler raises. An error that strikes at any
+    other line leaves the steps, as everywhere.
+    """
+    try:
+        pause = next(steps)
+        while True:
+            woken = False
+            try:
+                woken = yield pause
+            except GeneratorExit:
+                raise
+            except BaseException as error:
+                strike(error)
+            pause = steps.send(woken)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+    finally:
+        steps.close()
+
+
 def call_soon(loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -> None:
     """Have an event loop call a function, unless it is closed; on any thread."""
     try:

@@ -154,8 +154,8 @@ class Condition(PrimitiveTwin):
         """Release the lock at all its levels until notified or until the timeout; then acquire it again at all levels.
 
         A cancelled wait acquires the lock again before it raises the cancellation, as in asyncio, while ZooKeeper is in
-        reach. If ZooKeeper is out of reach for a third of the session timeout, the hold is lost instead. If a
-        notification arrives together with the cancellation, another waiter gets the notification.
+        reach; further cancels change nothing. If ZooKeeper is out of reach for a third of the session timeout, the hold
+        is lost instead. If a notification arrives together with the cancellation, another waiter gets the notification.
 
         Args:
             timeout: how long to wait, in seconds; None waits forever.
